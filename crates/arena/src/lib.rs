@@ -1,0 +1,2 @@
+//! Shared memory segments and the socket between daemon and ranks; the only crate with unsafe code.
+#![allow(unsafe_code)]

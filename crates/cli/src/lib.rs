@@ -1,0 +1,2 @@
+//! The batchweave command: one verb per file.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The `batchweave` binary.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Rust client of the consumer daemon's socket.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The node-local consumer daemon: planner, prefetch, sessions.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The `batchweave-consumer` binary.
+fn main() {}

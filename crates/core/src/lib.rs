@@ -1,0 +1,2 @@
+//! Formats, rules and planning of BatchWeave: pure functions and state machines.
+#![forbid(unsafe_code)]

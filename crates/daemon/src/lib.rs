@@ -1,0 +1,2 @@
+//! What both daemons share: configuration, logs, metrics, admin endpoint, shutdown.
+#![forbid(unsafe_code)]

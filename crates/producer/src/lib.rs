@@ -1,0 +1,2 @@
+//! The producer daemon: sources, tokenizer, packing, upload, commit.
+#![forbid(unsafe_code)]

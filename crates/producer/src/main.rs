@@ -1,0 +1,2 @@
+//! The `batchweave-producer` binary.
+fn main() {}

@@ -1,0 +1,83 @@
+//! The contract that every store obeys. One conformance suite (`testing::conformance`) checks it.
+//!
+//! Invariants:
+//! - A key is created at most once: of any number of concurrent `create` calls on an absent key,
+//!   exactly one answers `Created`; every other answers `Exists` or an error.
+//! - A created object is visible whole or not at all, and its bytes never change.
+//! - After `Created`, every later `get`, `head` and `list` by anyone sees the object.
+//! - `list` promises no order.
+//! - An error says whether the deed may have happened (`StoreError::effect`).
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+use crate::StoreError;
+
+/// What a create-only put that was answered clearly has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Create {
+    /// The object did not exist and now holds our bytes.
+    Created,
+    /// The object existed before this call. With a retrying client underneath it may still be our
+    /// own first try: whoever needs to know reads the object and compares.
+    Exists,
+}
+
+/// What `head` and `list` tell of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectMeta {
+    /// Full key below the store's root.
+    pub key: String,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// One page of a listing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListPage {
+    /// Objects, in no promised order.
+    pub objects: Vec<ObjectMeta>,
+    /// Pass it to `list` for the next page; `None` on the last.
+    pub next: Option<String>,
+}
+
+/// Chunks of a ranged read in order; their lengths add up to the range's exactly, or the last item
+/// is an error.
+pub type Chunks = BoxStream<'static, Result<Bytes, StoreError>>;
+
+/// An object store below one root. Keys are relative to the root, `/`-separated, made of
+/// `[A-Za-z0-9._@=-]` segments, never empty, never `.` or `..`.
+#[async_trait]
+pub trait Store: Send + Sync + Debug + 'static {
+    /// The root as a person would write it, for messages (`s3://bucket/prefix`, `file:///dir`).
+    fn root(&self) -> &str;
+
+    /// Creates `key` with `body` if it is absent; one try, no hidden retries, so that a 412 after a
+    /// lost answer never hides our own success. For records: small bodies.
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError>;
+
+    /// Creates `key` under a name that nobody else uses (data objects). May retry inside, may use
+    /// multipart for large bodies; `Exists` is answered only if the object there has another size.
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError>;
+
+    /// The whole object. Absent: `ErrorKind::NotFound`.
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError>;
+
+    /// Bytes `range` of the object, as chunks as they arrive. A range that reaches beyond the
+    /// object is `ErrorKind::Range`.
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError>;
+
+    /// Size of the object.
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError>;
+
+    /// One page of the objects whose keys begin with `prefix` (which ends in `/` or is empty).
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError>;
+
+    /// Deletes the object; deleting an absent one succeeds.
+    async fn delete(&self, key: &str) -> Result<(), StoreError>;
+}

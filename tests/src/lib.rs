@@ -1,0 +1,2 @@
+//! Helpers shared by the cross-crate tests.
+#![forbid(unsafe_code)]

@@ -1,0 +1,113 @@
+//! Every key of the store, in one place. Prefixes end in `/`; numbers are padded so that people's
+//! listings sort, but nothing relies on the order of a LIST.
+
+use crate::ids::{AttemptNo, Epoch, JobName, Nonce, ProducerName, Seq, Step, Version};
+
+/// The stream's identity and parameters.
+pub const STREAM: &str = "stream.json";
+/// All snapshots.
+pub const SNAPSHOTS: &str = "snapshots/";
+/// All data objects.
+pub const DATA: &str = "data/";
+/// All intents.
+pub const INTENTS: &str = "intents/";
+/// All jobs' objects.
+pub const JOBS: &str = "jobs/";
+/// The log. Never listed, never deleted from.
+pub const LOG: &str = "log/";
+
+/// The record of version `v`.
+pub fn log(v: Version) -> String {
+    format!("log/{v:020}.json")
+}
+
+/// The repair that makes the unreadable record of version `v` void.
+pub fn repair(v: Version) -> String {
+    format!("repairs/{v:020}.json")
+}
+
+/// The manifest after version `v`.
+pub fn snapshot(v: Version) -> String {
+    format!("snapshots/{v:020}.json")
+}
+
+/// The version in a snapshot's key.
+pub fn snapshot_version(key: &str) -> Option<Version> {
+    let digits = key.strip_prefix(SNAPSHOTS)?.strip_suffix(".json")?;
+    (digits.len() == 20 && digits.bytes().all(|c| c.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+/// The index segment `segment` = step / 1024.
+pub fn segment(segment: u64) -> String {
+    format!("index/{segment:012}.json")
+}
+
+/// An announced entry.
+pub fn intent(producer: &ProducerName, epoch: Epoch, first: Seq, last: Seq) -> String {
+    format!("intents/{producer}/{epoch}/{first}-{last}.json")
+}
+
+/// The folder that all objects of one opening of a producer lie in.
+pub fn data_folder(producer: &ProducerName, epoch: Epoch, nonce: Nonce) -> String {
+    format!("data/{producer}/{epoch}-{nonce}/")
+}
+
+/// One data object. `random` is drawn anew each time the same numbers are packed again.
+pub fn data(
+    producer: &ProducerName,
+    epoch: Epoch,
+    nonce: Nonce,
+    seqs: (Seq, Seq),
+    random: u64,
+    part: u32,
+) -> String {
+    let folder = data_folder(producer, epoch, nonce);
+    let (first, last) = seqs;
+    format!("{folder}{first:012}-{last:012}.{random:016x}.{part}.tgb")
+}
+
+/// The folder of one attempt of one incarnation of a job.
+pub fn attempt_folder(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
+    format!("jobs/{job}@{opened}/{attempt}/")
+}
+
+/// How far a node of an attempt has come.
+pub fn progress(job: &JobName, opened: Version, attempt: AttemptNo, step: Step, node: &str) -> String {
+    format!("{}progress/{step:012}-{node}.json", attempt_folder(job, opened, attempt))
+}
+
+/// A data coordinate's "I can restart from `step`".
+pub fn mark(job: &JobName, opened: Version, attempt: AttemptNo, step: Step, coordinate: u32) -> String {
+    format!("{}marks/{step:012}-{coordinate}.json", attempt_folder(job, opened, attempt))
+}
+
+/// What a node delivered.
+pub fn ledger(job: &JobName, opened: Version, attempt: AttemptNo, step: Step, node: &str) -> String {
+    format!("{}ledger/{step:012}-{node}.json", attempt_folder(job, opened, attempt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_as_the_protocol_writes_them() {
+        let p: ProducerName = "tok-0".parse().unwrap();
+        let j: JobName = "llm".parse().unwrap();
+        assert_eq!(log(7), "log/00000000000000000007.json");
+        assert_eq!(log(u64::MAX).len(), log(0).len());
+        assert_eq!(segment(3), "index/000000000003.json");
+        assert_eq!(intent(&p, 2, 5, 9), "intents/tok-0/2/5-9.json");
+        let key = data(&p, 2, Nonce([0xab; 8]), (5, 9), 0x1f, 1);
+        assert_eq!(
+            key,
+            "data/tok-0/2-abababababababab/000000000005-000000000009.000000000000001f.1.tgb"
+        );
+        assert!(key.starts_with(&data_folder(&p, 2, Nonce([0xab; 8]))));
+        assert_eq!(mark(&j, 4, 0, 12, 3), "jobs/llm@4/0/marks/000000000012-3.json");
+        assert_eq!(snapshot_version(&snapshot(256)), Some(256));
+        for bad in ["snapshots/1.json", "snapshots/", "x", "snapshots/0000000000000000000a.json"] {
+            assert_eq!(snapshot_version(bad), None, "{bad}");
+        }
+    }
+}

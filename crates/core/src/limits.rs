@@ -1,0 +1,56 @@
+//! Bounds of the protocol, and the relations between them that must hold, checked when compiling.
+
+/// A name (producer, job) in bytes: fits a DNS label and leaves room in a key.
+pub const NAME_BYTES_MAX: usize = 63;
+/// One log record.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
+/// One entry in a record, and one intent.
+pub const ENTRY_BYTES_MAX: usize = 64 << 10;
+/// A cursor as canonical JSON.
+pub const CURSOR_BYTES_MAX: usize = 16 << 10;
+/// stream.json.
+pub const STREAM_BYTES_MAX: usize = 1 << 20;
+/// Steps in one index segment.
+pub const SEGMENT_STEPS: u64 = 1024;
+/// Versions after the last snapshot at which the next one is due.
+pub const SNAPSHOT_VERSIONS_MAX: u64 = 256;
+/// Bytes of records after the last snapshot at which the next is due, unless the snapshot itself is
+/// large (see `SNAPSHOT_GROWTH`).
+pub const SNAPSHOT_RECORD_BYTES: u64 = 1 << 20;
+/// A snapshot is due when the records since the last reach this many times its size.
+pub const SNAPSHOT_GROWTH: u64 = 4;
+/// Snapshots kept.
+pub const SNAPSHOTS_KEPT: usize = 3;
+/// Records fetched at a time when far behind.
+pub const CATCH_UP_WINDOW: u64 = 256;
+/// Slices per TGB.
+pub const SLICES_MAX: u32 = 1 << 20;
+/// Producers a stream.json may name.
+pub const NAMED_PRODUCERS_MAX: usize = 4096;
+/// TGBs in one batch entry.
+pub const ENTRY_TGBS_MAX: usize = 1024;
+/// Parts of one TGB.
+pub const TGB_PARTS_MAX: usize = 4096;
+/// Rows of one TGB; keeps every product of rows and tokens far from overflow.
+pub const TGB_ROWS_MAX: u64 = 1 << 40;
+/// Tokens of one TGB.
+pub const TGB_TOKENS_MAX: u64 = 1 << 48;
+/// Bytes of one object.
+pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
+/// Numbers in records stay below this, so that sums don't wrap and JSON readers keep them exact.
+pub const NUMBER_MAX: u64 = 1 << 53;
+/// Positions of a mesh's axes.
+pub const MESH_RANKS_MAX: u64 = 1 << 20;
+/// Reason texts in administrative entries.
+pub const REASON_BYTES_MAX: usize = 4096;
+/// Request ids kept for the "a repeat is a no-op" rule.
+pub const REQUESTS_KEPT: usize = 1024;
+
+const _: () = {
+    assert!(CURSOR_BYTES_MAX * 2 < ENTRY_BYTES_MAX, "an entry holds a cursor and TGBs beside it");
+    assert!(ENTRY_BYTES_MAX * 8 <= RECORD_BYTES_MAX, "a record combines several full entries");
+    assert!(STREAM_BYTES_MAX >= NAMED_PRODUCERS_MAX * (NAME_BYTES_MAX + 4), "all names fit");
+    assert!(CATCH_UP_WINDOW >= SNAPSHOT_VERSIONS_MAX, "one window reaches from snapshot to head");
+    assert!(TGB_ROWS_MAX < NUMBER_MAX && TGB_TOKENS_MAX < NUMBER_MAX && OBJECT_BYTES_MAX < NUMBER_MAX);
+    assert!(SLICES_MAX as u64 <= TGB_ROWS_MAX);
+};

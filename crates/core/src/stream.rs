@@ -1,0 +1,117 @@
+//! `stream.json`: what a stream is, written once. Opening with other parameters is one error that
+//! lists every difference.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::FormatError;
+use crate::ids::{Hash, ProducerName, StreamId};
+use crate::json;
+use crate::limits::{NAMED_PRODUCERS_MAX, SLICES_MAX, STREAM_BYTES_MAX};
+
+/// How committed TGBs get their steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// In the order of the log.
+    Arrival,
+    /// The named producers take turns.
+    Lanes,
+}
+
+/// Which tokenizer made the tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenizerId {
+    /// A name for people.
+    pub name: String,
+    /// SHA-256 over what decides the tokens (vocabulary, merges, special tokens).
+    pub fingerprint: Hash,
+}
+
+/// The content of `stream.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamConfig {
+    /// Format of this object; 1.
+    pub format: u32,
+    /// Random id: a root removed and made anew is another stream.
+    pub stream_id: StreamId,
+    /// Slices per TGB.
+    pub slices: u32,
+    /// How steps are given.
+    pub order: Order,
+    /// The producers whose last finish ends the stream (under `lanes`: the lanes, in turn); empty:
+    /// any name may produce and only a seal ends the stream.
+    pub producers: Vec<ProducerName>,
+    /// The tokenizer.
+    pub tokenizer: TokenizerId,
+    /// Tokens that a row advances by; a row stores one more.
+    pub seq_len: u32,
+    /// Rows in a slice.
+    pub rows_per_slice: u32,
+    /// When it was made, RFC 3339, for people.
+    pub created: String,
+}
+
+impl StreamConfig {
+    /// The bytes of `stream.json`.
+    pub fn to_json(&self) -> Vec<u8> {
+        json::pretty(self)
+    }
+
+    /// Reads and checks `stream.json`. `key` is for messages.
+    pub fn from_json(bytes: &[u8], key: &str) -> Result<Self, FormatError> {
+        let config: Self = json::parse(bytes, key, STREAM_BYTES_MAX)?;
+        config.check().map_err(|reason| FormatError::rule(key, reason))?;
+        Ok(config)
+    }
+
+    /// The rules of the format page, each with its own sentence.
+    pub fn check(&self) -> Result<(), String> {
+        if self.slices == 0 || self.slices > SLICES_MAX {
+            return Err(format!("slices must be 1 to {SLICES_MAX}, not {}", self.slices));
+        }
+        if self.rows_per_slice == 0 || self.seq_len == 0 {
+            return Err("rows_per_slice and seq_len must be at least 1".to_owned());
+        }
+        if self.producers.len() > NAMED_PRODUCERS_MAX {
+            return Err(format!("at most {NAMED_PRODUCERS_MAX} producers can be named"));
+        }
+        if self.order == Order::Lanes && self.producers.is_empty() {
+            return Err("order = lanes needs the lanes in producers".to_owned());
+        }
+        let mut names: Vec<_> = self.producers.iter().collect();
+        names.sort();
+        if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
+            return Err(format!("producer {} is named twice", twice[0]));
+        }
+        Ok(())
+    }
+
+    /// Every difference in what the stream is (ids and creation time apart), one line each:
+    /// `slices: the stream has 8, this configuration 16`.
+    pub fn differences(&self, wanted: &Self) -> Vec<String> {
+        let names = |c: &Self| c.producers.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(", ");
+        let order = |c: &Self| format!("{:?}", c.order).to_lowercase();
+        let rows: [(&str, String, String); 7] = [
+            ("slices", self.slices.to_string(), wanted.slices.to_string()),
+            ("order", order(self), order(wanted)),
+            ("producers", names(self), names(wanted)),
+            ("tokenizer", self.tokenizer.name.clone(), wanted.tokenizer.name.clone()),
+            (
+                "tokenizer fingerprint",
+                self.tokenizer.fingerprint.to_string(),
+                wanted.tokenizer.fingerprint.to_string(),
+            ),
+            ("seq_len", self.seq_len.to_string(), wanted.seq_len.to_string()),
+            ("rows_per_slice", self.rows_per_slice.to_string(), wanted.rows_per_slice.to_string()),
+        ];
+        rows.into_iter()
+            .filter(|(_, is, want)| is != want)
+            .map(|(name, is, want)| format!("{name}: the stream has {is:?}, this configuration {want:?}"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! stream.json: golden shape, each rule broken once, differences.
+
+use super::*;
+
+fn sample() -> StreamConfig {
+    StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random([7; 16]),
+        slices: 8,
+        order: Order::Arrival,
+        producers: vec!["p0".parse().unwrap(), "p1".parse().unwrap()],
+        tokenizer: TokenizerId { name: "gpt2".into(), fingerprint: Hash::of(b"gpt2") },
+        seq_len: 128,
+        rows_per_slice: 4,
+        created: "2026-11-21T00:00:00Z".into(),
+    }
+}
+
+#[test]
+fn round_trips() {
+    let config = sample();
+    assert_eq!(StreamConfig::from_json(&config.to_json(), "stream.json").unwrap(), config);
+}
+
+#[test]
+fn each_rule_is_refused_by_name() {
+    type Break = fn(&mut StreamConfig);
+    let cases: [(Break, &str); 7] = [
+        (|c| c.slices = 0, "slices must be"),
+        (|c| c.slices = SLICES_MAX + 1, "slices must be"),
+        (|c| c.rows_per_slice = 0, "at least 1"),
+        (|c| c.seq_len = 0, "at least 1"),
+        (|c| c.producers.push("p0".parse().unwrap()), "p0 is named twice"),
+        (
+            |c| {
+                c.order = Order::Lanes;
+                c.producers.clear();
+            },
+            "needs the lanes",
+        ),
+        (|c| c.format = 2, "format 2"),
+    ];
+    for (break_it, message) in cases {
+        let mut config = sample();
+        break_it(&mut config);
+        let error = StreamConfig::from_json(&config.to_json(), "stream.json").unwrap_err().to_string();
+        assert!(error.contains(message) && error.contains("stream.json"), "{error}");
+    }
+}
+
+#[test]
+fn unknown_fields_are_refused() {
+    let text = String::from_utf8(sample().to_json()).unwrap().replacen("\"slices\"", "\"x\": 1, \"slices\"", 1);
+    let error = StreamConfig::from_json(text.as_bytes(), "stream.json").unwrap_err().to_string();
+    assert!(error.contains("unknown field `x`"), "{error}");
+}
+
+#[test]
+fn all_differences_are_listed_at_once() {
+    let mut other = sample();
+    other.slices = 16;
+    other.seq_len = 64;
+    other.order = Order::Lanes;
+    other.stream_id = StreamId::from_random([8; 16]);
+    let lines = sample().differences(&other);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].contains("slices: the stream has \"8\", this configuration \"16\""));
+    assert!(sample().differences(&sample()).is_empty());
+}

@@ -1,2 +1,12 @@
-//! What both daemons share: configuration, logs, metrics, admin endpoint, shutdown.
+//! What both daemons share: configuration, logs, metrics, the admin endpoint and shutdown.
+//!
+//! This crate knows nothing of streams, stores or arenas.
 #![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod config;
+mod exit;
+pub mod shutdown;
+pub mod telemetry;
+
+pub use exit::Exit;

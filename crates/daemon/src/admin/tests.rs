@@ -1,0 +1,96 @@
+//! The endpoint over real sockets on port 0.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
+    let (registry, health, stop) = (Registry::new(), Health::default(), CancellationToken::new());
+    let address = "127.0.0.1:0".parse().unwrap();
+    let admin = Admin::bind(address, registry.clone(), health.clone())
+        .await
+        .unwrap();
+    let address = admin.address().unwrap();
+    tokio::spawn(admin.serve(stop.clone()));
+    (address, health, registry, stop)
+}
+
+async fn send(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // A server that refuses a head may reset the connection after its answer.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8(answer).unwrap()
+}
+
+async fn get(address: SocketAddr, path: &str) -> String {
+    send(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await
+}
+
+#[tokio::test]
+async fn the_three_pages() {
+    let (address, health, registry, _stop) = started().await;
+    let counter = prometheus::IntCounter::new("batchweave_test_total", "help").unwrap();
+    registry.register(Box::new(counter.clone())).unwrap();
+    counter.inc_by(3);
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+    let starting = get(address, "/readyz").await;
+    assert!(
+        starting.starts_with("HTTP/1.1 503") && starting.ends_with("starting\n"),
+        "{starting}"
+    );
+    health.ready("at step 7");
+    let ready = get(address, "/readyz").await;
+    assert!(
+        ready.starts_with("HTTP/1.1 200") && ready.ends_with("at step 7\n"),
+        "{ready}"
+    );
+    assert!(
+        get(address, "/metrics")
+            .await
+            .contains("batchweave_test_total 3\n")
+    );
+}
+
+#[tokio::test]
+async fn other_paths_and_methods() {
+    let (address, ..) = started().await;
+    assert!(get(address, "/").await.starts_with("HTTP/1.1 404"));
+    let post = send(
+        address,
+        "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+    )
+    .await;
+    assert!(
+        post.starts_with("HTTP/1.1 405") && post.contains("allow: GET, HEAD"),
+        "{post}"
+    );
+}
+
+#[tokio::test]
+async fn oversized_heads_are_refused() {
+    let (address, ..) = started().await;
+    let many = "X-A: 1\r\n".repeat(MAX_HEADERS + 8);
+    let answer = send(address, &format!("GET /healthz HTTP/1.1\r\n{many}\r\n")).await;
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_lock_others_out() {
+    let (address, ..) = started().await;
+    let mut idle = Vec::new();
+    for _ in 0..MAX_CONNECTIONS + 4 {
+        idle.push(TcpStream::connect(address).await.unwrap());
+    }
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named() {
+    let (address, ..) = started().await;
+    let why = Admin::bind(address, Registry::new(), Health::default())
+        .await
+        .expect_err("taken");
+    assert!(why.to_string().contains(&address.to_string()), "{why}");
+}

@@ -1,0 +1,92 @@
+//! The exit codes of all our programs, in one place. Supervisors and scripts decide on them, so a
+//! number never changes its meaning.
+
+use std::process::{ExitCode, Termination};
+
+/// Why a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All done, or stopped when asked to.
+    Ok,
+    /// A failure with no code of its own; the message says what.
+    Failure,
+    /// Wrong command line or configuration: starting again changes nothing.
+    Config,
+    /// Input data that can't be used: a bad document, a vanished file.
+    BadInput,
+    /// The store does not answer or refuses us; starting again later may help.
+    StoreUnavailable,
+    /// Store or stream refused: a store whose puts are not exclusive, a root in use by something
+    /// else, a stream with other parameters.
+    StreamRefused,
+    /// A newer instance of this producer has taken over. Do not restart.
+    Fenced,
+    /// What is stored breaks the protocol: a damaged record, an unknown format, a gap.
+    Protocol,
+}
+
+impl Exit {
+    /// Every code with its meaning, for help texts and docs.
+    pub const ALL: [Exit; 8] = [
+        Self::Ok,
+        Self::Failure,
+        Self::Config,
+        Self::BadInput,
+        Self::StoreUnavailable,
+        Self::StreamRefused,
+        Self::Fenced,
+        Self::Protocol,
+    ];
+
+    /// The number the operating system sees (64 to 78 as in sysexits.h, where one fits).
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Failure => 1,
+            Self::Config => 64,
+            Self::BadInput => 65,
+            Self::StoreUnavailable => 69,
+            Self::StreamRefused => 73,
+            Self::Fenced => 75,
+            Self::Protocol => 76,
+        }
+    }
+
+    /// One line for a person.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Ok => "success, or stopped on request",
+            Self::Failure => "failure; the message says what",
+            Self::Config => "wrong command line or configuration",
+            Self::BadInput => "input data that can't be used",
+            Self::StoreUnavailable => "the store does not answer or denies access",
+            Self::StreamRefused => "store or stream refused (not exclusive, or other parameters)",
+            Self::Fenced => "fenced: a newer instance of this producer has taken over",
+            Self::Protocol => "stored objects break the protocol",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        self.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Exit;
+
+    #[test]
+    fn every_code_is_its_own() {
+        let mut codes: Vec<u8> = Exit::ALL.iter().map(|e| e.code()).collect();
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 1, 64, 65, 69, 73, 75, 76]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Logs: text or JSON lines on standard error, filtered by the configured level or `RUST_LOG`.
+
+use std::io::IsTerminal;
+
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::Problem;
+
+/// Shape of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The `[log]` table of a daemon's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogConfig {
+    /// A level (`error` .. `trace`) or directives as in `RUST_LOG`, which wins when set.
+    pub level: String,
+    /// `text` or `json`.
+    pub format: LogFormat,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            level: "info".into(),
+            format: LogFormat::Text,
+        }
+    }
+}
+
+impl LogConfig {
+    /// Problems of this table, with keys below `log`.
+    pub fn check(&self) -> Vec<Problem> {
+        match EnvFilter::builder().parse(&self.level) {
+            Ok(_) => Vec::new(),
+            Err(why) => vec![Problem::new(
+                "log.level",
+                format!(
+                    "`{}` is no level: {why}; use error, warn, info, debug or trace",
+                    self.level
+                ),
+            )],
+        }
+    }
+}
+
+/// Starts logging for the process. A second call changes nothing, so tests may call it too.
+pub fn init(config: &LogConfig) {
+    let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| config.level.clone());
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::builder().parse_lossy(directives))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let outcome = match config.format {
+        LogFormat::Text => builder.with_target(false).finish().try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
+    };
+    if outcome.is_err() {
+        tracing::debug!("logging was already started");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_level_is_a_problem_with_its_key() {
+        let config = LogConfig {
+            level: "a=b=c".into(),
+            format: LogFormat::Json,
+        };
+        assert_eq!(config.check()[0].key, "log.level");
+        assert!(LogConfig::default().check().is_empty());
+    }
+}

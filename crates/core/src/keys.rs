@@ -66,6 +66,19 @@ pub fn data(
     format!("{folder}{first:012}-{last:012}.{random:016x}.{part}.tgb")
 }
 
+/// First and last sequence number in the last segment of a data object's key.
+pub fn data_seqs(name: &str) -> Option<(Seq, Seq)> {
+    let mut fields = name.strip_suffix(".tgb")?.split('.');
+    let (range, random, part) = (fields.next()?, fields.next()?, fields.next()?);
+    let (first, last) = range.split_once('-')?;
+    let digits = |t: &str| !t.is_empty() && t.bytes().all(|c| c.is_ascii_digit());
+    let hex = random.len() == 16 && random.bytes().all(|c| c.is_ascii_hexdigit());
+    if fields.next().is_some() || !hex || ![first, last, part].into_iter().all(digits) {
+        return None;
+    }
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
 /// The folder of one attempt of one incarnation of a job.
 pub fn attempt_folder(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
     format!("jobs/{job}@{opened}/{attempt}/")
@@ -104,6 +117,9 @@ mod tests {
             "data/tok-0/2-abababababababab/000000000005-000000000009.000000000000001f.1.tgb"
         );
         assert!(key.starts_with(&data_folder(&p, 2, Nonce([0xab; 8]))));
+        assert_eq!(key.rsplit('/').next().and_then(data_seqs), Some((5, 9)));
+        assert_eq!(data_seqs("5-9.1f.1.tgb"), None);
+        assert_eq!(data_seqs("x/000000000005-000000000009.000000000000001f.1.tgb"), None);
         assert_eq!(mark(&j, 4, 0, 12, 3), "jobs/llm@4/0/marks/000000000012-3.json");
         assert_eq!(snapshot_version(&snapshot(256)), Some(256));
         for bad in ["snapshots/1.json", "snapshots/", "x", "snapshots/0000000000000000000a.json"] {

@@ -1,0 +1,264 @@
+//! The fold: the state after a record. Total for every readable record; an unreadable one stops
+//! everybody, since whoever skipped it might disagree with whoever could read it.
+
+use std::sync::Arc;
+
+use super::entry::{Batch, Entry};
+use super::judge::{self, Verdict};
+use super::record::Record;
+use super::segment::Segment;
+use super::state::{
+    AttemptState, JobState, Manifest, MixtureState, ProducerState, QuarantineState, StepEntry,
+    Waiting,
+};
+use super::void::{RecordVoid, Void};
+use super::{invariants, order};
+use crate::error::FormatError;
+use crate::ids::{Hash, RequestId, Version};
+use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
+
+/// The log can't be folded further.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// The record's bytes are not a record. `batchweave repair` can void it while it is the head.
+    #[error(
+        "the log stops here for readers and writers: {0}; if it is the newest record, \
+         `batchweave repair` makes it void"
+    )]
+    Unreadable(#[from] FormatError),
+    /// A bug: the state broke an invariant. Nothing may be read or written from it.
+    #[error("after version {version} an invariant is broken (a bug; please report it): {broken}")]
+    Invariant {
+        /// The version that was folded.
+        version: Version,
+        /// Which, in words.
+        broken: String,
+    },
+    /// The version numbers are used up.
+    #[error("version {0} is near the numeric limit: this stream can take no more commits")]
+    VersionsUsedUp(Version),
+}
+
+/// What a record did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Folded {
+    /// Set when the whole record is void.
+    pub void: Option<RecordVoid>,
+    /// Its verdicts, entry by entry; empty when void as a whole.
+    pub entries: Vec<Result<Verdict, Void>>,
+    /// TGBs that got their step.
+    pub placed: Vec<Arc<StepEntry>>,
+    /// Segments that became full.
+    pub segments: Vec<Segment>,
+    /// The record, when readable.
+    pub record: Option<Record>,
+}
+
+impl Manifest {
+    /// Folds the record of the next version. On an error the state is unchanged.
+    pub fn fold(&mut self, bytes: &[u8]) -> Result<Folded, FoldError> {
+        let version = self.next_version;
+        if version >= NUMBER_MAX {
+            return Err(FoldError::VersionsUsedUp(version));
+        }
+        let record = Record::from_json(bytes, version)?;
+        let mut next = self.clone();
+        let folded = next.fold_record(record, bytes);
+        invariants::check(&next).map_err(|broken| FoldError::Invariant { version, broken })?;
+        *self = next;
+        Ok(folded)
+    }
+
+    /// Folds an unreadable record that was repaired: it is void, and the chain goes on from the
+    /// hash of its bytes.
+    pub fn fold_repaired(&mut self, bytes: &[u8]) -> Folded {
+        self.prev = Hash::of(bytes);
+        self.next_version += 1;
+        self.void_records += 1;
+        Folded { void: Some(RecordVoid::Repaired), ..Folded::default() }
+    }
+
+    fn fold_record(&mut self, record: Record, bytes: &[u8]) -> Folded {
+        let version = self.next_version;
+        let void = if record.stream != self.stream.stream_id {
+            Some(RecordVoid::OtherStream(record.stream))
+        } else if record.version != version {
+            Some(RecordVoid::OtherVersion(record.version))
+        } else if record.prev != self.prev {
+            Some(RecordVoid::BrokenChain)
+        } else {
+            None
+        };
+        self.prev = Hash::of(bytes);
+        self.next_version += 1;
+        let mut folded = Folded { void, ..Folded::default() };
+        if folded.void.is_some() {
+            self.void_records += 1;
+        } else {
+            for entry in &record.entries {
+                let verdict = self.judge_sized(entry, bytes.len());
+                match &verdict {
+                    Ok(Verdict::Applies) => folded.placed.extend(self.apply(entry, version)),
+                    Ok(Verdict::Repeat) => {}
+                    Err(_) => self.void_entries += 1,
+                }
+                folded.entries.push(verdict);
+            }
+            folded.segments = self.keep_open(&folded.placed);
+        }
+        folded.record = Some(record);
+        folded
+    }
+
+    fn judge_sized(&self, entry: &Entry, record_bytes: usize) -> Result<Verdict, Void> {
+        if record_bytes > ENTRY_BYTES_MAX {
+            judge::size(entry)?;
+        }
+        self.judge(entry)
+    }
+
+    /// Adds placed steps to the open segment and takes full segments off it.
+    fn keep_open(&mut self, placed: &[Arc<StepEntry>]) -> Vec<Segment> {
+        self.open_steps.extend(placed.iter().cloned());
+        let mut full = Vec::new();
+        while self.open_steps.len() as u64 >= SEGMENT_STEPS {
+            let rest = self.open_steps.split_off(SEGMENT_STEPS as usize);
+            let steps = std::mem::replace(&mut self.open_steps, rest);
+            let segment = steps[0].step / SEGMENT_STEPS;
+            full.push(Segment { format: 1, stream: self.stream.stream_id, segment, steps });
+        }
+        full
+    }
+
+    /// Applies an entry that was judged valid; returns the TGBs that got a step by it.
+    pub(super) fn apply(&mut self, entry: &Entry, version: Version) -> Vec<Arc<StepEntry>> {
+        if let Some(id) = entry.request() {
+            self.remember(id);
+        }
+        match entry {
+            Entry::Opened(e) => {
+                let before = self.producers.get(&e.producer).cloned();
+                let state = ProducerState {
+                    epoch: e.epoch,
+                    nonce: e.nonce,
+                    instance: e.instance.clone(),
+                    opened: version,
+                    next_seq: before.as_ref().map_or(0, |p| p.next_seq),
+                    cursor: before.as_ref().map(|p| p.cursor.clone()).unwrap_or_default(),
+                    finished: false,
+                    retired: false,
+                    mixtures: before.map(|p| p.mixtures.clone()).unwrap_or_default(),
+                };
+                self.producers.insert(e.producer.clone(), Arc::new(state));
+            }
+            Entry::Batch(e) => return self.apply_batch(e, version),
+            Entry::Finished(e) => {
+                self.change(&e.producer, |p| p.finished = true);
+                return order::advance(self);
+            }
+            Entry::Retired(e) => self.change(&e.producer, |p| p.retired = true),
+            Entry::Sealed(_) => self.sealed = true,
+            Entry::Unsealed(_) => {
+                self.sealed = false;
+                return order::advance(self);
+            }
+            administrative => self.apply_admin(administrative, version),
+        }
+        Vec::new()
+    }
+
+    fn apply_batch(&mut self, e: &Batch, version: Version) -> Vec<Arc<StepEntry>> {
+        self.change(&e.producer, |p| {
+            p.next_seq = e.last_seq + 1;
+            p.cursor = e.cursor.clone();
+            if let Some((&in_force, _)) = p.mixtures.range(..=p.next_seq).next_back() {
+                p.mixtures = p.mixtures.split_off(&in_force);
+            }
+        });
+        let mut placed = Vec::with_capacity(e.tgbs.len());
+        for (seq, tgb) in (e.first_seq..).zip(&e.tgbs) {
+            let waiting = Waiting { epoch: e.epoch, version, tgb: tgb.clone() };
+            placed.extend(order::admit(self, &e.producer, seq, waiting));
+        }
+        placed
+    }
+
+    fn apply_admin(&mut self, entry: &Entry, version: Version) {
+        match entry {
+            Entry::JobOpened(e) => {
+                let job = JobState {
+                    opened: version,
+                    start: e.start,
+                    keep: e.keep,
+                    holds: e.holds,
+                    paces: e.paces,
+                    lease_seconds: e.lease_seconds,
+                    attempts: Vec::new(),
+                };
+                self.jobs.insert(e.job.clone(), job);
+            }
+            Entry::JobClosed(e) => {
+                self.jobs.remove(&e.job);
+                self.forget_lifted();
+            }
+            Entry::AttemptOpened(e) => {
+                if let Some(job) = self.jobs.get_mut(&e.job) {
+                    job.attempts.push(AttemptState {
+                        number: job.attempts.len() as u64,
+                        id: e.attempt,
+                        opened: version,
+                        parent: e.parent,
+                        start: e.start,
+                        dp_size: e.dp_size,
+                        mesh: e.mesh.clone(),
+                    });
+                }
+                self.forget_lifted();
+            }
+            Entry::Mixture(e) => {
+                self.mixture = MixtureState { id: e.id, spec: e.spec.clone() };
+                for (name, &seq) in &e.from {
+                    self.change(name, |p| drop(p.mixtures.insert(seq, e.id)));
+                }
+            }
+            Entry::Quarantined(e) => self.quarantine.push(QuarantineState {
+                id: e.request,
+                first: e.first,
+                last: e.last,
+                reason: e.reason.clone(),
+                added: version,
+                lifted: None,
+            }),
+            Entry::QuarantineLifted(e) => {
+                for q in self.quarantine.iter_mut().filter(|q| q.id == e.quarantine) {
+                    q.lifted = Some(version);
+                }
+                self.forget_lifted();
+            }
+            Entry::Watermark(e) => self.watermark = e.step,
+            _ => {}
+        }
+    }
+
+    /// A lifted quarantine is kept while some job's newest attempt was opened under it.
+    fn forget_lifted(&mut self) {
+        let newest: Vec<_> =
+            self.jobs.values().filter_map(|job| job.attempts.last().map(|a| a.opened)).collect();
+        self.quarantine.retain(|q| {
+            q.lifted.is_none_or(|lifted| newest.iter().any(|&at| q.added < at && at < lifted))
+        });
+    }
+
+    fn change(&mut self, name: &crate::ids::ProducerName, change: impl FnOnce(&mut ProducerState)) {
+        if let Some(state) = self.producers.get_mut(name) {
+            change(Arc::make_mut(state));
+        }
+    }
+
+    fn remember(&mut self, id: RequestId) {
+        self.requests.push_back(id);
+        if self.requests.len() > REQUESTS_KEPT {
+            self.requests.pop_front();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Is an entry valid in a state? A pure question: nothing changes here.
+
+use super::entry::{Entry, Finished, Opened, Retired};
+use super::state::{Manifest, ProducerState};
+use super::void::Void;
+use super::{judge_admin, judge_batch};
+use crate::ids::{Epoch, ProducerName};
+use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REASON_BYTES_MAX};
+
+/// What a valid entry does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It changes the state.
+    Applies,
+    /// It was applied before (same request or attempt id): harmless.
+    Repeat,
+}
+
+impl Manifest {
+    /// Judges one entry by this state. Writers ask before they put; the fold asks again.
+    pub fn judge(&self, entry: &Entry) -> Result<Verdict, Void> {
+        if let Some(id) = entry.request()
+            && self.requests.contains(&id)
+        {
+            return Ok(Verdict::Repeat);
+        }
+        match entry {
+            Entry::Opened(e) => self.judge_opened(e),
+            Entry::Batch(e) => judge_batch::judge(self, e),
+            Entry::Finished(e) => self.judge_finished(e),
+            Entry::Retired(e) => self.judge_retired(e),
+            Entry::JobOpened(e) => judge_admin::job_opened(self, e),
+            Entry::JobClosed(e) => judge_admin::job_closed(self, e),
+            Entry::AttemptOpened(e) => return judge_admin::attempt_opened(self, e),
+            Entry::Mixture(e) => judge_admin::mixture(self, e),
+            Entry::Quarantined(e) => judge_admin::quarantined(self, e),
+            Entry::QuarantineLifted(e) => judge_admin::quarantine_lifted(self, e),
+            Entry::Watermark(e) => judge_admin::watermark(self, e),
+            Entry::Sealed(e) => text(&e.reason).and_then(|()| self.unsealed()),
+            Entry::Unsealed(e) => text(&e.reason).and_then(|()| match self.sealed {
+                true => Ok(()),
+                false => Err(Void::NotSealed),
+            }),
+        }
+        .map(|()| Verdict::Applies)
+    }
+
+    /// Judges several entries as one record would: each by the state after those before it.
+    pub fn judge_all(&self, entries: &[Entry]) -> Vec<Result<Verdict, Void>> {
+        let mut state = self.clone();
+        let judged = |entry: &Entry| {
+            let verdict = state.judge(entry);
+            if verdict == Ok(Verdict::Applies) {
+                state.apply(entry, state.next_version);
+            }
+            verdict
+        };
+        entries.iter().map(judged).collect()
+    }
+
+    fn unsealed(&self) -> Result<(), Void> {
+        if self.sealed { Err(Void::Sealed) } else { Ok(()) }
+    }
+
+    fn judge_opened(&self, e: &Opened) -> Result<(), Void> {
+        text(&e.instance)?;
+        let named = &self.stream.producers;
+        if !named.is_empty() && !named.contains(&e.producer) {
+            return Err(Void::NotNamed(e.producer.clone()));
+        }
+        let current = self.producers.get(&e.producer).map_or(0, |p| p.epoch);
+        if self.producers.get(&e.producer).is_some_and(|p| p.finished) {
+            return Err(Void::Finished(e.producer.clone()));
+        }
+        if e.epoch != current + 1 || e.epoch >= NUMBER_MAX {
+            let producer = e.producer.clone();
+            return Err(Void::WrongEpoch { producer, current, found: e.epoch });
+        }
+        Ok(())
+    }
+
+    /// The producer's state if `epoch` may still write.
+    pub(super) fn writer(&self, name: &ProducerName, epoch: Epoch) -> Result<&ProducerState, Void> {
+        let state = self.producers.get(name).ok_or_else(|| Void::NotOpened(name.clone()))?;
+        if state.epoch != epoch {
+            let producer = name.clone();
+            return Err(Void::WrongEpoch { producer, current: state.epoch, found: epoch });
+        }
+        if state.retired {
+            return Err(Void::Retired { producer: name.clone(), epoch });
+        }
+        if state.finished {
+            return Err(Void::Finished(name.clone()));
+        }
+        Ok(state)
+    }
+
+    fn judge_finished(&self, e: &Finished) -> Result<(), Void> {
+        let state = self.writer(&e.producer, e.epoch)?;
+        if state.next_seq != e.final_seq {
+            let producer = e.producer.clone();
+            return Err(Void::WrongSeq { producer, next: state.next_seq, found: e.final_seq });
+        }
+        Ok(())
+    }
+
+    fn judge_retired(&self, e: &Retired) -> Result<(), Void> {
+        text(&e.reason)?;
+        self.writer(&e.producer, e.epoch).map(|_| ())
+    }
+}
+
+/// Texts for people are bounded.
+pub(super) fn text(text: &str) -> Result<(), Void> {
+    if text.len() > REASON_BYTES_MAX {
+        return Err(Void::TextTooLong { limit: REASON_BYTES_MAX });
+    }
+    Ok(())
+}
+
+/// Numbers stay where JSON readers keep them exact and sums can't wrap.
+pub(super) fn number(value: u64) -> Result<(), Void> {
+    if value >= NUMBER_MAX {
+        return Err(Void::NumberTooLarge { limit: NUMBER_MAX });
+    }
+    Ok(())
+}
+
+/// An entry alone is bounded; asked only when its record is large enough to hold such a one.
+pub(super) fn size(entry: &Entry) -> Result<(), Void> {
+    let bytes = serde_json::to_vec(entry).map_or(usize::MAX, |b| b.len());
+    if bytes > ENTRY_BYTES_MAX { Err(Void::TooLarge { bytes }) } else { Ok(()) }
+}

@@ -1,0 +1,31 @@
+//! The manifest: the state that every reader and writer gets by folding the log.
+//!
+//! - `record`, `entry`: what is stored in the log;
+//! - `state`: what the fold keeps; `snapshot`: the same, stored;
+//! - `judge`: is an entry valid in a state? `fold`: the state after a record;
+//! - `order`: which step a TGB gets; `invariants`: what must hold after every fold.
+
+pub mod entry;
+pub mod fold;
+mod invariants;
+pub mod judge;
+mod judge_admin;
+mod judge_batch;
+mod order;
+pub mod record;
+pub mod segment;
+pub mod snapshot;
+pub mod state;
+pub mod void;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use entry::Entry;
+pub use fold::{FoldError, Folded};
+pub use record::{Hints, Record, Writer};
+pub use segment::Segment;
+pub use state::{Manifest, StepEntry};
+pub use void::Void;

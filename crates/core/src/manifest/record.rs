@@ -1,0 +1,78 @@
+//! A log record: the bytes of `log/<version>.json`, linked to the record before by its hash.
+
+use serde::{Deserialize, Serialize};
+
+use super::entry::Entry;
+use crate::error::FormatError;
+use crate::ids::{CommitId, Epoch, Hash, StreamId, Version};
+use crate::limits::RECORD_BYTES_MAX;
+use crate::{json, keys};
+
+/// Who wrote a record; information, it plays no part in judging entries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Writer {
+    /// A producer's name, or that of a tool.
+    pub name: String,
+    /// The producer's epoch; 0 for tools and for the record that opens it.
+    pub epoch: Epoch,
+}
+
+/// A snapshot that the writer has read or written, so that a wrong one is found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotHint {
+    /// Its version.
+    pub version: Version,
+    /// SHA-256 of its bytes.
+    pub hash: Hash,
+}
+
+/// What a writer tells the others; never trusted for correctness.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hints {
+    /// "I go on combining; announce instead of racing" (DAC).
+    pub leads: bool,
+    /// The writer's view of put latency in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub put_ms: Option<u32>,
+    /// The newest snapshot that the writer knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotHint>,
+}
+
+/// One commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Format of this object; 1.
+    pub format: u32,
+    /// The stream that it belongs to.
+    pub stream: StreamId,
+    /// Its version; also in its key.
+    pub version: Version,
+    /// SHA-256 of the record before (of stream.json for version 0).
+    pub prev: Hash,
+    /// Drawn at random for each record; differs between any two writers.
+    pub commit: CommitId,
+    /// Who wrote it.
+    pub writer: Writer,
+    /// What the writer tells the others.
+    #[serde(default)]
+    pub hints: Hints,
+    /// What it changes, in order.
+    pub entries: Vec<Entry>,
+}
+
+impl Record {
+    /// The bytes to store.
+    pub fn to_json(&self) -> Vec<u8> {
+        json::compact(self)
+    }
+
+    /// Reads the record of version `version`. Whether it fits its place is for the fold to judge.
+    pub fn from_json(bytes: &[u8], version: Version) -> Result<Self, FormatError> {
+        json::parse(bytes, &keys::log(version), RECORD_BYTES_MAX)
+    }
+}

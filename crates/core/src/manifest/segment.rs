@@ -1,0 +1,58 @@
+//! An index segment: 1,024 consecutive steps, immutable, the same bytes whoever writes it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::state::StepEntry;
+use crate::error::FormatError;
+use crate::ids::{Step, StreamId};
+use crate::limits::SEGMENT_STEPS;
+use crate::{json, keys};
+
+/// Segments are read whole; this bounds a hostile one.
+const SEGMENT_BYTES_MAX: usize = 256 << 20;
+
+/// The content of `index/<segment>.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Segment {
+    /// Format of this object; 1.
+    pub format: u32,
+    /// The stream that it belongs to.
+    pub stream: StreamId,
+    /// step / 1,024.
+    pub segment: u64,
+    /// All its steps in order.
+    pub steps: Vec<Arc<StepEntry>>,
+}
+
+impl Segment {
+    /// The bytes to store.
+    pub fn to_json(&self) -> Vec<u8> {
+        json::compact(self)
+    }
+
+    /// Reads and checks a segment.
+    pub fn from_json(bytes: &[u8], stream: StreamId, segment: u64) -> Result<Self, FormatError> {
+        let key = keys::segment(segment);
+        let read: Self = json::parse(bytes, &key, SEGMENT_BYTES_MAX)?;
+        if read.stream != stream {
+            return Err(FormatError::rule(&key, format!("belongs to stream {}", read.stream)));
+        }
+        let first = segment * SEGMENT_STEPS;
+        let dense = read.steps.iter().map(|s| s.step).eq(first..first + SEGMENT_STEPS);
+        if read.segment != segment || !dense {
+            return Err(FormatError::rule(
+                &key,
+                format!("must hold the steps {first} to {} in order", first + SEGMENT_STEPS - 1),
+            ));
+        }
+        Ok(read)
+    }
+
+    /// The entry of `step`.
+    pub fn step(&self, step: Step) -> Option<&Arc<StepEntry>> {
+        self.steps.get(usize::try_from(step.checked_sub(self.segment * SEGMENT_STEPS)?).ok()?)
+    }
+}

@@ -1,0 +1,309 @@
+//! What the fold keeps. Its size is bounded by what is alive (producers, open jobs, one open
+//! segment, TGBs that wait for their turn), never by history.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::entry::{Axis, HoldingJob, Parent};
+use super::order;
+use crate::cursor::Cursor;
+use crate::ids::{
+    AttemptId, AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId,
+    Version,
+};
+use crate::limits::SEGMENT_STEPS;
+use crate::stream::{Order, StreamConfig};
+use crate::tgb::TgbRecord;
+
+/// A TGB that has its step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepEntry {
+    /// The step.
+    pub step: Step,
+    /// Whose TGB.
+    pub producer: ProducerName,
+    /// In which epoch it was committed.
+    pub epoch: Epoch,
+    /// Its sequence number.
+    pub seq: Seq,
+    /// The version that committed it.
+    pub version: Version,
+    /// Parts, counts and digest.
+    pub tgb: TgbRecord,
+}
+
+/// A committed TGB that waits for its lane's turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waiting {
+    /// In which epoch it was committed.
+    pub epoch: Epoch,
+    /// The version that committed it.
+    pub version: Version,
+    /// Parts, counts and digest.
+    pub tgb: TgbRecord,
+}
+
+/// What is known of one producer. Kept for ever: names keep their epoch and sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProducerState {
+    /// The current epoch.
+    pub epoch: Epoch,
+    /// The nonce of its opening.
+    pub nonce: Nonce,
+    /// Host and process that opened it.
+    pub instance: String,
+    /// The version that opened it.
+    pub opened: Version,
+    /// The next sequence number.
+    pub next_seq: Seq,
+    /// Where it stands in its input.
+    pub cursor: Cursor,
+    /// It has no more; `next_seq` is final.
+    pub finished: bool,
+    /// A person ended its epoch; a new opening is possible.
+    pub retired: bool,
+    /// Mixtures by the sequence number from which they are in force; only the one in force at
+    /// `next_seq` and later ones are kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mixtures: BTreeMap<Seq, u64>,
+}
+
+/// One attempt of an open job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptState {
+    /// Its number within the incarnation.
+    pub number: AttemptNo,
+    /// Its id.
+    pub id: AttemptId,
+    /// The version that opened it.
+    pub opened: Version,
+    /// Where it came from.
+    pub parent: Option<Parent>,
+    /// First step.
+    pub start: Step,
+    /// Data-parallel size.
+    pub dp_size: u32,
+    /// The axes.
+    pub mesh: Vec<Axis>,
+}
+
+/// One open job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobState {
+    /// The version of its open record: the incarnation.
+    pub opened: Version,
+    /// First step that it asked for.
+    pub start: Step,
+    /// Restart points kept.
+    pub keep: u32,
+    /// Keeps data from reclamation.
+    pub holds: bool,
+    /// Holds producers back.
+    pub paces: bool,
+    /// See `JobOpened`.
+    pub lease_seconds: Option<u64>,
+    /// Attempts in order.
+    pub attempts: Vec<AttemptState>,
+}
+
+/// A range of steps that attempts pass over which were opened while it was in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuarantineState {
+    /// Its id.
+    pub id: RequestId,
+    /// First step.
+    pub first: Step,
+    /// Last step, included.
+    pub last: Step,
+    /// Why.
+    pub reason: String,
+    /// The version that added it.
+    pub added: Version,
+    /// The version that lifted it.
+    pub lifted: Option<Version>,
+}
+
+/// The last mixture that was set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MixtureState {
+    /// Its id; 0 before any.
+    pub id: u64,
+    /// Its weights.
+    pub spec: Value,
+}
+
+/// The folded state after some version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    pub(super) stream: Arc<StreamConfig>,
+    pub(super) next_version: Version,
+    pub(super) prev: Hash,
+    pub(super) producers: BTreeMap<ProducerName, Arc<ProducerState>>,
+    pub(super) next_step: Step,
+    pub(super) turn: u32,
+    pub(super) waiting: BTreeMap<ProducerName, BTreeMap<Seq, Arc<Waiting>>>,
+    pub(super) open_steps: Vec<Arc<StepEntry>>,
+    pub(super) watermark: Step,
+    pub(super) sealed: bool,
+    pub(super) jobs: BTreeMap<JobName, JobState>,
+    pub(super) quarantine: Vec<QuarantineState>,
+    pub(super) mixture: MixtureState,
+    pub(super) requests: VecDeque<RequestId>,
+    pub(super) void_entries: u64,
+    pub(super) void_records: u64,
+}
+
+impl Manifest {
+    /// The state before version 0. `stream_json` are the bytes as stored: the chain begins there.
+    pub fn new(stream: StreamConfig, stream_json: &[u8]) -> Self {
+        Self {
+            stream: Arc::new(stream),
+            next_version: 0,
+            prev: Hash::of(stream_json),
+            producers: BTreeMap::new(),
+            next_step: 0,
+            turn: 0,
+            waiting: BTreeMap::new(),
+            open_steps: Vec::new(),
+            watermark: 0,
+            sealed: false,
+            jobs: BTreeMap::new(),
+            quarantine: Vec::new(),
+            mixture: MixtureState::default(),
+            requests: VecDeque::new(),
+            void_entries: 0,
+            void_records: 0,
+        }
+    }
+
+    /// The stream's parameters.
+    pub fn stream(&self) -> &StreamConfig {
+        &self.stream
+    }
+
+    /// The stream's id.
+    pub fn stream_id(&self) -> StreamId {
+        self.stream.stream_id
+    }
+
+    /// The version that comes next: one more than the last folded.
+    pub fn next_version(&self) -> Version {
+        self.next_version
+    }
+
+    /// What the next record's `prev` must be.
+    pub fn prev(&self) -> Hash {
+        self.prev
+    }
+
+    /// The first step that nobody has yet: the contiguous head.
+    pub fn next_step(&self) -> Step {
+        self.next_step
+    }
+
+    /// The oldest step that may still be read.
+    pub fn watermark(&self) -> Step {
+        self.watermark
+    }
+
+    /// All producers that were ever opened.
+    pub fn producers(&self) -> impl Iterator<Item = (&ProducerName, &ProducerState)> {
+        self.producers.iter().map(|(name, state)| (name, state.as_ref()))
+    }
+
+    /// One producer.
+    pub fn producer(&self, name: &ProducerName) -> Option<&ProducerState> {
+        self.producers.get(name).map(AsRef::as_ref)
+    }
+
+    /// Open jobs.
+    pub fn jobs(&self) -> &BTreeMap<JobName, JobState> {
+        &self.jobs
+    }
+
+    /// Quarantines, lifted ones included while a live attempt needs them.
+    pub fn quarantines(&self) -> &[QuarantineState] {
+        &self.quarantine
+    }
+
+    /// The last mixture.
+    pub fn mixture(&self) -> &MixtureState {
+        &self.mixture
+    }
+
+    /// The mixture in force for `producer` at `seq`.
+    pub fn mixture_at(&self, producer: &ProducerName, seq: Seq) -> u64 {
+        let changes = self.producers.get(producer).map(|p| &p.mixtures);
+        changes.and_then(|m| m.range(..=seq).next_back()).map_or(0, |(_, id)| *id)
+    }
+
+    /// Whether a seal is in force (a person's, not the last finish).
+    pub fn sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// The step that ends the stream, once nothing can be added: readers end before it.
+    pub fn end(&self) -> Option<Step> {
+        let named = &self.stream.producers;
+        let all_finished = !named.is_empty()
+            && named.iter().all(|name| self.producers.get(name).is_some_and(|p| p.finished));
+        (self.sealed || all_finished).then_some(self.next_step)
+    }
+
+    /// Entries that were void so far.
+    pub fn void_entries(&self) -> u64 {
+        self.void_entries
+    }
+
+    /// Records that were void as a whole so far.
+    pub fn void_records(&self) -> u64 {
+        self.void_records
+    }
+
+    /// The first step that the manifest itself still holds; older ones are in index segments.
+    pub fn first_open_step(&self) -> Step {
+        self.next_step - self.next_step % SEGMENT_STEPS
+    }
+
+    /// A step of the open segment.
+    pub fn open_step(&self, step: Step) -> Option<&Arc<StepEntry>> {
+        let index = step.checked_sub(self.first_open_step())?;
+        self.open_steps.get(usize::try_from(index).ok()?)
+    }
+
+    /// TGBs that are committed and wait for their lane's turn.
+    pub fn waiting(&self) -> usize {
+        self.waiting.values().map(BTreeMap::len).sum()
+    }
+
+    /// Under `lanes`: the producer that the next step waits for.
+    pub fn awaited_lane(&self) -> Option<&ProducerName> {
+        match self.stream.order {
+            Order::Lanes if self.end().is_none() => order::lane_at(self, self.turn),
+            _ => None,
+        }
+    }
+
+    /// Every open job that holds, as a watermark entry must list them.
+    pub fn holding_jobs(&self) -> Vec<HoldingJob> {
+        self.jobs
+            .iter()
+            .filter(|(_, job)| job.holds)
+            .map(|(name, job)| HoldingJob {
+                job: name.clone(),
+                opened: job.opened,
+                attempt: job.attempts.last().map(|a| a.number),
+            })
+            .collect()
+    }
+}

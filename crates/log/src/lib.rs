@@ -1,2 +1,32 @@
 //! The manifest over a store: open, follow, commit, snapshots, fencing.
+//!
+//! The one crate that joins the pure rules of `batchweave-core` with a store. Invariants:
+//! - a record is put at v only by someone who has folded all records before v;
+//! - after an unknown outcome only the same bytes go to the same version;
+//! - nothing under `log/` is ever listed or deleted.
 #![forbid(unsafe_code)]
+
+mod admin;
+mod append;
+mod create;
+mod driver;
+mod error;
+mod locate;
+mod log;
+mod open;
+mod producer;
+mod resolve;
+mod snapshots;
+mod tail;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use append::Append;
+pub use create::{Creation, create};
+pub use driver::{CommitEnd, CommitItem, CommitQueue, Committed, DriverOptions};
+pub use error::LogError;
+pub use locate::Located;
+pub use log::{Log, LogOptions};
+pub use producer::{Commit, Producer, ProducerOpening};

@@ -13,6 +13,7 @@ mod judge_admin;
 mod judge_batch;
 mod order;
 pub mod record;
+pub mod repair;
 pub mod segment;
 pub mod snapshot;
 pub mod state;

@@ -1,0 +1,31 @@
+//! Entries of people and tools: judged, put, judged again after each lost race. A request id makes
+//! a repeat harmless.
+
+use batchweave_core::ids::Version;
+use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::{Entry, Manifest, Writer};
+
+use crate::append::Append;
+use crate::{Log, LogError};
+
+impl Log {
+    /// Commits the entry that `make` builds from the current state; `make` is called again after
+    /// each lost race. Returns the version, or `None` when it was applied before.
+    pub async fn commit_entry(
+        &mut self,
+        writer: &str,
+        mut make: impl FnMut(&Manifest) -> Entry,
+    ) -> Result<Option<Version>, LogError> {
+        let writer = Writer { name: writer.to_owned(), epoch: 0 };
+        loop {
+            self.catch_up().await?;
+            let entry = make(&self.manifest);
+            if self.manifest.judge(&entry).map_err(LogError::Void)? == Verdict::Repeat {
+                return Ok(None);
+            }
+            if let Append::Won { version, .. } = self.append(&writer, vec![entry]).await? {
+                return Ok(Some(version));
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! One try to append a record at the next version.
+
+use batchweave_core::ids::Version;
+use batchweave_core::manifest::{Entry, Folded, Hints, Record, Writer};
+use bytes::Bytes;
+use tracing::debug;
+
+use crate::resolve::{self, Resolved};
+use crate::{Log, LogError};
+
+/// What became of a try. A lost race is a value, not an error.
+#[derive(Debug)]
+#[must_use]
+pub enum Append {
+    /// Our record is at this version, and folded.
+    Won {
+        /// The version.
+        version: Version,
+        /// What it did.
+        folded: Folded,
+    },
+    /// Another record is there; it is folded, and every check must be made again.
+    Lost {
+        /// The version.
+        version: Version,
+        /// What it did.
+        folded: Folded,
+    },
+}
+
+impl Log {
+    /// Puts one record with `entries` at the next version and folds whatever is there afterwards.
+    /// The caller has judged the entries by the current manifest; void ones are refused here
+    /// again, since a correct writer never writes them.
+    pub async fn append(&mut self, writer: &Writer, entries: Vec<Entry>) -> Result<Append, LogError> {
+        for verdict in self.manifest.judge_all(&entries) {
+            verdict.map_err(LogError::Void)?;
+        }
+        let version = self.manifest.next_version();
+        let record = Record {
+            format: 1,
+            stream: self.manifest.stream_id(),
+            version,
+            prev: self.manifest.prev(),
+            commit: self.new_commit(),
+            writer: writer.clone(),
+            hints: Hints { snapshot: self.snapshots.newest, ..Hints::default() },
+            entries,
+        };
+        let bytes = Bytes::from(record.to_json());
+        let key = batchweave_core::keys::log(version);
+        match resolve::put(self.store.as_ref(), &key, bytes.clone()).await? {
+            Resolved::Ours => {
+                let folded = self.fold(&bytes).await?;
+                self.snapshot_if_due(true).await;
+                Ok(Append::Won { version, folded })
+            }
+            Resolved::Theirs(theirs) => {
+                debug!(version, "lost the race for a version");
+                let folded = self.fold(&theirs).await?;
+                self.snapshot_if_due(false).await;
+                Ok(Append::Lost { version, folded })
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A create-only put has three outcomes; this resolves the third. After any answer but a clear yes
+//! the object itself says who won: the same bytes mean us. No object: the same bytes are put at the
+//! same key again, until the answer is definite (pitfalls P2, P3, P4).
+
+use std::time::Duration;
+
+use batchweave_store::{Create, Effect, ErrorKind, Store, StoreError};
+use bytes::Bytes;
+use tracing::warn;
+
+/// Who has the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Resolved {
+    /// The object holds exactly our bytes.
+    Ours,
+    /// It holds these.
+    Theirs(Bytes),
+}
+
+/// First pause after a failed try; doubles up to `PAUSE_MAX`.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Tries of a request that surely did not happen (refused connections, 503) before giving up.
+const DID_NOT_TRIES: u32 = 12;
+
+/// Puts `body` at `key` and finds out who has it. Fails only when the put surely did not happen;
+/// while the outcome is unknown it goes on asking.
+pub(crate) async fn put(store: &dyn Store, key: &str, body: Bytes) -> Result<Resolved, StoreError> {
+    let mut pause = PAUSE_MIN;
+    let mut in_doubt = false;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let error = match store.create(key, body.clone()).await {
+            Ok(Create::Created) => return Ok(Resolved::Ours),
+            Ok(Create::Exists) => None,
+            Err(e) => Some(e),
+        };
+        if let Some(e) = &error {
+            in_doubt |= e.effect == Effect::Unknown;
+            let hopeless = !e.kind.is_transient() || tries >= DID_NOT_TRIES;
+            if !in_doubt && hopeless {
+                return Err(e.clone());
+            }
+            if tries % 10 == 1 {
+                warn!(key, tries, error = %e, "the outcome of a put is open: asking the store");
+            }
+        }
+        let asked = if error.is_none() || in_doubt { read(store, key).await? } else { None };
+        match asked {
+            Some(bytes) if bytes == body => return Ok(Resolved::Ours),
+            Some(bytes) => return Ok(Resolved::Theirs(bytes)),
+            None => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+/// The object, or `None` when it is absent; asks until one of the two is certain.
+async fn read(store: &dyn Store, key: &str) -> Result<Option<Bytes>, StoreError> {
+    let mut pause = PAUSE_MIN;
+    loop {
+        match store.get(key).await {
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(e) if e.kind == ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind.is_transient() => {
+                warn!(key, error = %e, "reading back a record failed: trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}

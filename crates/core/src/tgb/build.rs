@@ -1,0 +1,287 @@
+//! Building objects: one TGB or several in one, or one TGB over several.
+
+use bytes::Bytes;
+
+use super::{
+    ALIGN_BYTES, Digest, ENTRY_BYTES, FrameHeader, HEADER_BYTES, Identity, IndexEntry, Part,
+    TRAILER_BYTES, TgbRecord, Trailer, frame_bytes,
+};
+use crate::crc::crc32c;
+use crate::ids::Seq;
+use crate::limits::{OBJECT_BYTES_MAX, SLICES_MAX};
+
+/// A caller's mistake while building an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// TGBs are numbered without gaps; the slices of one too.
+    #[error("TGB {seq} slice {slice} can't follow TGB {last_seq} slice {last_slice} in an object")]
+    Order {
+        /// What was pushed.
+        seq: Seq,
+        /// What was pushed.
+        slice: u32,
+        /// What came before.
+        last_seq: Seq,
+        /// What came before.
+        last_slice: u32,
+    },
+    /// A TGB or an object without slices.
+    #[error("TGB {seq} has no slices")]
+    Empty {
+        /// The TGB.
+        seq: Seq,
+    },
+    /// Beyond the format's bounds.
+    #[error("TGB {seq}: more than {SLICES_MAX} slices or {OBJECT_BYTES_MAX} bytes in an object")]
+    TooLarge {
+        /// The TGB.
+        seq: Seq,
+    },
+}
+
+/// The slices of one TGB that one object holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// The TGB.
+    pub seq: Seq,
+    /// Where its slices lie.
+    pub part: Part,
+    /// CRC32C of each of these slices' payloads.
+    pub crcs: Vec<u32>,
+}
+
+/// A finished object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its key.
+    pub key: String,
+    /// All its bytes.
+    pub bytes: Bytes,
+    /// What it holds, in order.
+    pub runs: Vec<Run>,
+}
+
+/// Builds one object from slices in order.
+#[derive(Debug)]
+pub struct ObjectBuilder {
+    identity: Identity,
+    bytes: Vec<u8>,
+    entries: Vec<IndexEntry>,
+}
+
+impl ObjectBuilder {
+    /// An empty object of `identity`.
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            identity,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    /// Reserves memory for the frames of `payloads`, so that a large object is not copied as it grows.
+    pub fn reserve<'a>(&mut self, payloads: impl IntoIterator<Item = &'a [u8]>) {
+        let frames = payloads
+            .into_iter()
+            .filter_map(|p| frame_bytes(p.len() as u64));
+        let all: u64 = frames.map(|n| n + ENTRY_BYTES).sum();
+        self.bytes.reserve((all + TRAILER_BYTES) as usize);
+    }
+
+    /// Bytes of frames so far.
+    pub fn frame_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Whether nothing was pushed yet.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds all slices of the TGB `seq`.
+    pub fn push_tgb<S: AsRef<[u8]>>(&mut self, seq: Seq, slices: &[S]) -> Result<(), BuildError> {
+        if slices.is_empty() {
+            return Err(BuildError::Empty { seq });
+        }
+        (0..)
+            .zip(slices)
+            .try_for_each(|(slice, payload)| self.push_slice(seq, slice, payload.as_ref()))
+    }
+
+    /// Adds one slice: the next of the same TGB, or the first of the next.
+    pub fn push_slice(&mut self, seq: Seq, slice: u32, payload: &[u8]) -> Result<(), BuildError> {
+        if let Some(last) = self.entries.last() {
+            let goes_on = last.seq == seq && last.slice.checked_add(1) == Some(slice);
+            if !goes_on && (last.seq.checked_add(1) != Some(seq) || slice != 0) {
+                let (last_seq, last_slice) = (last.seq, last.slice);
+                return Err(BuildError::Order {
+                    seq,
+                    slice,
+                    last_seq,
+                    last_slice,
+                });
+            }
+        }
+        let (offset, payload_bytes) = (self.frame_bytes(), payload.len() as u64);
+        let end = offset
+            .saturating_add(payload_bytes)
+            .saturating_add(HEADER_BYTES + ALIGN_BYTES);
+        let full = self.entries.len() >= u32::MAX as usize;
+        if slice >= SLICES_MAX || end > OBJECT_BYTES_MAX / 2 || full {
+            return Err(BuildError::TooLarge { seq });
+        }
+        let payload_crc = crc32c(payload);
+        let header = FrameHeader {
+            identity: self.identity,
+            seq,
+            slice,
+            payload_bytes,
+            payload_crc,
+        };
+        self.bytes.extend_from_slice(&header.encode());
+        self.bytes.extend_from_slice(payload);
+        self.bytes
+            .resize(self.bytes.len().next_multiple_of(ALIGN_BYTES as usize), 0);
+        self.entries.push(IndexEntry {
+            seq,
+            offset,
+            payload_bytes,
+            slice,
+            payload_crc,
+        });
+        Ok(())
+    }
+
+    /// Adds index and trailer. `key` goes into the parts.
+    pub fn finish(mut self, key: &str) -> Result<Object, BuildError> {
+        let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) else {
+            return Err(BuildError::Empty { seq: 0 });
+        };
+        let index_offset = self.frame_bytes();
+        let trailer = Trailer {
+            identity: self.identity,
+            first_seq: first.seq,
+            tgbs: (last.seq - first.seq + 1) as u32,
+            frames: self.entries.len() as u32,
+            index_offset,
+        };
+        for entry in &self.entries {
+            self.bytes.extend_from_slice(&entry.encode());
+        }
+        self.bytes.extend_from_slice(&trailer.encode());
+        let mut index = index_offset;
+        let chunks = self.entries.chunk_by(|a, b| a.seq == b.seq);
+        let runs = chunks.map(|entries| {
+            let run = run(key, entries, index);
+            index += run.part.index_bytes();
+            run
+        });
+        let runs = runs.collect();
+        Ok(Object {
+            key: key.to_owned(),
+            bytes: self.bytes.into(),
+            runs,
+        })
+    }
+}
+
+/// `entries` are of one TGB and not empty; theirs start in the object at `index`.
+fn run(key: &str, entries: &[IndexEntry], index: u64) -> Run {
+    let size = |e: &IndexEntry| frame_bytes(e.payload_bytes).unwrap_or(u64::MAX);
+    let first = entries[0];
+    let equal = entries.iter().all(|e| size(e) == size(&first));
+    let part = Part {
+        key: key.to_owned(),
+        offset: first.offset,
+        length: entries.iter().map(size).sum(),
+        first_slice: first.slice,
+        slices: entries.len() as u32,
+        frame_bytes: equal.then(|| size(&first)),
+        index: (!equal).then_some(index),
+    };
+    Run {
+        seq: first.seq,
+        part,
+        crcs: entries.iter().map(|e| e.payload_crc).collect(),
+    }
+}
+
+/// A TGB before it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TgbData {
+    /// Its number.
+    pub seq: Seq,
+    /// Rows in all slices.
+    pub rows: u64,
+    /// Tokens in all slices.
+    pub tokens: u64,
+    /// Key of what says which documents went in.
+    pub provenance: Option<String>,
+    /// The payload of each slice, from slice 0 on.
+    pub slices: Vec<Bytes>,
+}
+
+/// Objects to upload, and the records to commit after that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packed {
+    /// The object set.
+    pub objects: Vec<Object>,
+    /// One for each TGB, in order.
+    pub tgbs: Vec<TgbRecord>,
+}
+
+/// Packs consecutive TGBs into objects of about `object_bytes`: small ones share an object, one that
+/// is larger than that is cut between slices. `key` gives the key of the set's n-th object.
+pub fn pack(
+    identity: Identity,
+    tgbs: &[TgbData],
+    object_bytes: u64,
+    mut key: impl FnMut(u32) -> String,
+) -> Result<Packed, BuildError> {
+    let mut objects: Vec<Object> = Vec::new();
+    let mut open = ObjectBuilder::new(identity);
+    let size = |p: &Bytes| frame_bytes(p.len() as u64).unwrap_or(u64::MAX);
+    for tgb in tgbs {
+        if tgb.slices.is_empty() {
+            return Err(BuildError::Empty { seq: tgb.seq });
+        }
+        let whole = tgb.slices.iter().map(size).fold(0, u64::saturating_add);
+        // A TGB that fits in one object is not cut.
+        let mut needs = whole.min(object_bytes);
+        for (slice, payload) in (0..).zip(&tgb.slices) {
+            if !open.is_empty() && open.frame_bytes().saturating_add(needs) > object_bytes {
+                let full = std::mem::replace(&mut open, ObjectBuilder::new(identity));
+                objects.push(full.finish(&key(objects.len() as u32))?);
+            }
+            if open.is_empty() {
+                open.reserve(tgb.slices[slice as usize..].iter().map(AsRef::as_ref));
+            }
+            open.push_slice(tgb.seq, slice, payload)?;
+            needs = tgb.slices.get(slice as usize + 1).map_or(0, size);
+            if whole <= object_bytes {
+                needs = 0;
+            }
+        }
+    }
+    if !open.is_empty() {
+        objects.push(open.finish(&key(objects.len() as u32))?);
+    }
+    let tgbs = tgbs.iter().map(|tgb| record(tgb, &objects)).collect();
+    Ok(Packed { objects, tgbs })
+}
+
+fn record(tgb: &TgbData, objects: &[Object]) -> TgbRecord {
+    let runs = || {
+        objects
+            .iter()
+            .flat_map(|o| &o.runs)
+            .filter(|run| run.seq == tgb.seq)
+    };
+    TgbRecord {
+        rows: tgb.rows,
+        tokens: tgb.tokens,
+        digest: Digest::of_crcs(runs().flat_map(|run| run.crcs.iter().copied())),
+        parts: runs().map(|run| run.part.clone()).collect(),
+        provenance: tgb.provenance.clone(),
+    }
+}

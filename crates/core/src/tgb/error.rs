@@ -1,0 +1,151 @@
+//! What can be wrong with a stored object's bytes: which rule, where, and what to do.
+
+use std::fmt;
+
+use crate::ids::{Seq, Step, StreamId};
+
+/// Where in the store the bytes lie and what they should be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The object.
+    pub key: String,
+    /// The step, when a step was read.
+    pub step: Option<Step>,
+    /// The TGB.
+    pub seq: Option<Seq>,
+    /// The slice.
+    pub slice: Option<u32>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key)?;
+        let numbers = [
+            ("step", self.step),
+            ("seq", self.seq),
+            ("slice", self.slice.map(u64::from)),
+        ];
+        let known = numbers
+            .iter()
+            .filter_map(|(name, n)| n.map(|n| format!("{name} {n}")));
+        let known: Vec<_> = known.collect();
+        if known.is_empty() {
+            return Ok(());
+        }
+        write!(f, " ({})", known.join(", "))
+    }
+}
+
+/// The rule of the format that the bytes break.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // each variant's fields are named in its message
+pub enum Fault {
+    /// Fewer bytes than the structure has.
+    #[error("{what} needs {need} bytes, there are {have}: the object or the read is cut short")]
+    Truncated {
+        what: &'static str,
+        need: u64,
+        have: u64,
+    },
+    /// More or fewer bytes than the structure says of itself.
+    #[error("{what} is {expected} bytes long by its own fields, there are {found}")]
+    Length {
+        what: &'static str,
+        expected: u64,
+        found: u64,
+    },
+    /// Not the bytes that such a structure begins or ends with.
+    #[error("{what} has the magic number {found:02x?}: this is not a TGB object, or not its start")]
+    Magic { what: &'static str, found: [u8; 4] },
+    /// A version of the format that this build does not know.
+    #[error("{what} has version {found}, this build reads version 1")]
+    Version { what: &'static str, found: u8 },
+    /// The structure's own checksum.
+    #[error("{what}: CRC32C is {computed:08x}, stored is {stored:08x}")]
+    Crc {
+        what: &'static str,
+        stored: u32,
+        computed: u32,
+    },
+    /// The payload's checksum.
+    #[error("the payload's CRC32C is {computed:08x}, stored is {stored:08x}")]
+    PayloadCrc { stored: u32, computed: u32 },
+    /// Bytes that must be zero.
+    #[error("{what} is not zero")]
+    NotZero { what: &'static str },
+    /// Written for another stream.
+    #[error("belongs to stream {found}, not {expected}")]
+    Stream { expected: StreamId, found: StreamId },
+    /// Written by another producer.
+    #[error(
+        "its producer's name hashes to {found:016x}, not {expected:016x}: another producer wrote it"
+    )]
+    Producer { expected: u64, found: u64 },
+    /// Written in another epoch.
+    #[error("was written in epoch {found}, not {expected}")]
+    Epoch { expected: u64, found: u64 },
+    /// Another TGB's.
+    #[error("{what} is of TGB {found}, not {expected}")]
+    Seq {
+        what: &'static str,
+        expected: u64,
+        found: u64,
+    },
+    /// Another slice.
+    #[error("{what} is of slice {found}, not {expected}")]
+    Slice {
+        what: &'static str,
+        expected: u32,
+        found: u32,
+    },
+    /// An index entry that points where no frame of its part can be.
+    #[error("the index puts a frame at bytes {start} to {end}, outside its place")]
+    Offset { start: u64, end: u64 },
+    /// An object without frames, or with another number of TGBs than it says.
+    #[error("the trailer counts {frames} frames of {tgbs} TGBs, the index has others")]
+    Counts { frames: u32, tgbs: u32 },
+    /// An index entry and its frame's header differ in the payload's length or checksum.
+    #[error("the index and the frame's header differ about the payload")]
+    Disagree,
+}
+
+/// A fault and its place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {fault}; {}", fault.remedy())]
+pub struct TgbError {
+    /// Where.
+    pub place: Box<Place>,
+    /// What.
+    pub fault: Fault,
+}
+
+impl TgbError {
+    /// A fault of the object `key` as a whole.
+    pub fn at(key: &str, fault: Fault) -> Self {
+        Self {
+            place: Box::new(Place {
+                key: key.to_owned(),
+                ..Place::default()
+            }),
+            fault,
+        }
+    }
+}
+
+impl Fault {
+    /// What a person can do.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Version { .. } => "upgrade BatchWeave",
+            Self::Stream { .. } | Self::Producer { .. } | Self::Epoch { .. } => {
+                "someone copied or overwrote data objects: restore the object, or quarantine the step"
+            }
+            _ => "read it again; if that gives the same, restore the object or quarantine the step",
+        }
+    }
+
+    /// Whether the same read may give good bytes the next time (a damaged transfer).
+    pub fn worth_a_retry(&self) -> bool {
+        !matches!(self, Self::Version { .. })
+    }
+}

@@ -1,0 +1,220 @@
+//! A slice frame: 64 bytes of header, the payload, zeros up to the next multiple of 64.
+
+use std::ops::Range;
+
+use super::error::{Fault, Place, TgbError};
+use super::{HEADER_BYTES, Identity, TGB_VERSION, bytes_at, frame_bytes, u32_at, u64_at};
+use crate::crc::crc32c;
+use crate::ids::{Seq, Step, StreamId};
+
+const MAGIC: [u8; 3] = *b"BWF";
+const CRC_AT: usize = 60;
+
+/// A frame's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Whose it is.
+    pub identity: Identity,
+    /// The TGB.
+    pub seq: Seq,
+    /// The slice.
+    pub slice: u32,
+    /// Bytes of the payload, without padding.
+    pub payload_bytes: u64,
+    /// CRC32C of the payload.
+    pub payload_crc: u32,
+}
+
+/// What a reader knows about a frame before it reads it.
+#[derive(Debug, Clone, Copy)]
+pub struct Expect<'a> {
+    /// The object, for messages.
+    pub key: &'a str,
+    /// The step, for messages.
+    pub step: Option<Step>,
+    /// Whose frame it must be.
+    pub identity: Identity,
+    /// Which TGB.
+    pub seq: Seq,
+    /// Which slice.
+    pub slice: u32,
+}
+
+impl Expect<'_> {
+    /// `fault` at this place.
+    pub fn error(&self, fault: Fault) -> TgbError {
+        let Self {
+            step, seq, slice, ..
+        } = *self;
+        let place = Place {
+            key: self.key.to_owned(),
+            step,
+            seq: Some(seq),
+            slice: Some(slice),
+        };
+        TgbError {
+            place: Box::new(place),
+            fault,
+        }
+    }
+}
+
+impl FrameHeader {
+    /// The stored form.
+    pub fn encode(&self) -> [u8; HEADER_BYTES as usize] {
+        let mut out = [0; HEADER_BYTES as usize];
+        out[..3].copy_from_slice(&MAGIC);
+        out[3] = TGB_VERSION;
+        out[4..8].copy_from_slice(&self.slice.to_le_bytes());
+        out[8..24].copy_from_slice(&self.identity.stream.0);
+        out[24..32].copy_from_slice(&self.identity.producer.to_le_bytes());
+        out[32..40].copy_from_slice(&self.identity.epoch.to_le_bytes());
+        out[40..48].copy_from_slice(&self.seq.to_le_bytes());
+        out[48..56].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        out[56..60].copy_from_slice(&self.payload_crc.to_le_bytes());
+        let crc = crc32c(&out[..CRC_AT]);
+        out[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// Reads a header; checks everything but whose frame it is.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let what = "a frame header";
+        let Some(head) = bytes.get(..HEADER_BYTES as usize) else {
+            return Err(Fault::Truncated {
+                what,
+                need: HEADER_BYTES,
+                have: bytes.len() as u64,
+            });
+        };
+        check_magic(what, bytes_at(head, 0), MAGIC)?;
+        check_crc(what, head, CRC_AT)?;
+        Ok(Self {
+            slice: u32_at(head, 4),
+            identity: identity_at(head, 8),
+            seq: u64_at(head, 40),
+            payload_bytes: u64_at(head, 48),
+            payload_crc: u32_at(head, 56),
+        })
+    }
+
+    /// Bytes of the whole frame; saturates, since the field may say anything.
+    pub fn frame_bytes(&self) -> u64 {
+        frame_bytes(self.payload_bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Checks field by field that this is the frame that was asked for.
+    pub fn check_identity(&self, expect: &Expect<'_>) -> Result<(), Fault> {
+        same_identity(self.identity, expect.identity)?;
+        let what = "the frame";
+        if self.seq != expect.seq {
+            return Err(Fault::Seq {
+                what,
+                expected: expect.seq,
+                found: self.seq,
+            });
+        }
+        if self.slice != expect.slice {
+            return Err(Fault::Slice {
+                what,
+                expected: expect.slice,
+                found: self.slice,
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks the payload, which lies in `frame` (all bytes of the frame) behind the header.
+    fn check_payload(&self, frame: &[u8]) -> Result<Range<usize>, Fault> {
+        let found = frame.len() as u64;
+        if self.frame_bytes() != found {
+            return Err(Fault::Length {
+                what: "the frame",
+                expected: self.frame_bytes(),
+                found,
+            });
+        }
+        let range = HEADER_BYTES as usize..(HEADER_BYTES + self.payload_bytes) as usize;
+        let computed = crc32c(&frame[range.clone()]);
+        if computed != self.payload_crc {
+            return Err(Fault::PayloadCrc {
+                stored: self.payload_crc,
+                computed,
+            });
+        }
+        if frame[range.end..].iter().any(|&b| b != 0) {
+            return Err(Fault::NotZero {
+                what: "the padding behind the payload",
+            });
+        }
+        Ok(range)
+    }
+}
+
+/// Checks all of a frame: `bytes` is exactly the frame. Answers where in it the payload lies.
+pub fn verify(bytes: &[u8], expect: &Expect<'_>) -> Result<Range<usize>, TgbError> {
+    let check = || {
+        let header = FrameHeader::decode(bytes)?;
+        header.check_identity(expect)?;
+        header.check_payload(bytes)
+    };
+    check().map_err(|fault| expect.error(fault))
+}
+
+pub(super) fn check_magic(what: &'static str, found: [u8; 4], magic: [u8; 3]) -> Result<(), Fault> {
+    if found[..3] != magic {
+        return Err(Fault::Magic { what, found });
+    }
+    if found[3] != TGB_VERSION {
+        return Err(Fault::Version {
+            what,
+            found: found[3],
+        });
+    }
+    Ok(())
+}
+
+/// Compares the CRC32C stored at `at` with that of all bytes before it.
+pub(super) fn check_crc(what: &'static str, bytes: &[u8], at: usize) -> Result<(), Fault> {
+    let computed = crc32c(bytes.get(..at).unwrap_or_default());
+    let stored = u32_at(bytes, at);
+    if computed == stored {
+        Ok(())
+    } else {
+        Err(Fault::Crc {
+            what,
+            stored,
+            computed,
+        })
+    }
+}
+
+pub(super) fn identity_at(bytes: &[u8], at: usize) -> Identity {
+    Identity {
+        stream: StreamId(bytes_at(bytes, at)),
+        producer: u64_at(bytes, at + 16),
+        epoch: u64_at(bytes, at + 24),
+    }
+}
+
+pub(super) fn same_identity(found: Identity, expected: Identity) -> Result<(), Fault> {
+    if found.stream != expected.stream {
+        return Err(Fault::Stream {
+            expected: expected.stream,
+            found: found.stream,
+        });
+    }
+    if found.producer != expected.producer {
+        return Err(Fault::Producer {
+            expected: expected.producer,
+            found: found.producer,
+        });
+    }
+    if found.epoch != expected.epoch {
+        return Err(Fault::Epoch {
+            expected: expected.epoch,
+            found: found.epoch,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Transactional global batches as stored: slice frames, an index and a trailer in an object, and
+//! what the log says about them. The format is docs/format.md; each of its rules is a [`Fault`].
+//!
+//! Invariants:
+//! - Every number is little-endian; every frame starts 64-byte aligned, and so does its payload and
+//!   the payload's array data.
+//! - Every byte of an object is covered by a checksum or must be zero.
+//! - A frame says which stream, producer, epoch, TGB and slice it belongs to, and readers check it.
+//! - Nothing here panics on bytes from outside.
+
+mod build;
+mod error;
+mod frame;
+mod index;
+mod layout;
+mod object;
+mod part;
+pub mod plan;
+mod trailer;
+
+pub use build::{BuildError, Object, ObjectBuilder, Packed, Run, TgbData, pack};
+pub use error::{Fault, Place, TgbError};
+pub use frame::{Expect, FrameHeader, verify};
+pub use index::IndexEntry;
+pub use layout::{Array, Dtype, Layout, LayoutError};
+pub use object::{Contents, check_object};
+pub use part::{Digest, Part, PartError, TgbRecord};
+pub use trailer::Trailer;
+
+use crate::ids::{Epoch, Hash, ProducerName, StreamId};
+
+/// Frames, payloads and array data start at multiples of this.
+pub const ALIGN_BYTES: u64 = 64;
+/// A frame's header.
+pub const HEADER_BYTES: u64 = 64;
+/// One entry of an object's index.
+pub const ENTRY_BYTES: u64 = 40;
+/// The trailer, the last bytes of an object.
+pub const TRAILER_BYTES: u64 = 64;
+/// Version of frames, index and trailer; the last byte of their magic numbers.
+pub const TGB_VERSION: u8 = 1;
+
+const _: () = {
+    assert!(
+        HEADER_BYTES.is_multiple_of(ALIGN_BYTES),
+        "a payload follows its header aligned"
+    );
+    assert!(ENTRY_BYTES.is_multiple_of(8) && TRAILER_BYTES.is_multiple_of(8));
+};
+
+/// Whose bytes these are. Part of every frame and trailer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The stream.
+    pub stream: StreamId,
+    /// The first 8 bytes of the SHA-256 of the producer's name, as a number.
+    pub producer: u64,
+    /// The producer's epoch.
+    pub epoch: Epoch,
+}
+
+impl Identity {
+    /// The identity of what `producer` writes in `epoch`.
+    pub fn new(stream: StreamId, producer: &ProducerName, epoch: Epoch) -> Self {
+        let hash = Hash::of(producer.as_str().as_bytes()).0;
+        let first = u64::from_le_bytes(bytes_at(&hash, 0));
+        Self {
+            stream,
+            producer: first,
+            epoch,
+        }
+    }
+}
+
+/// Bytes of a frame with a payload of `payload` bytes, padding included; `None` beyond u64.
+pub fn frame_bytes(payload: u64) -> Option<u64> {
+    payload
+        .checked_next_multiple_of(ALIGN_BYTES)?
+        .checked_add(HEADER_BYTES)
+}
+
+/// `N` bytes at `at`; zeros beyond the end, so that no length that a caller got wrong can panic.
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    if let Some(found) = bytes.get(at..at.saturating_add(N)) {
+        out.copy_from_slice(found);
+    }
+    out
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes_at(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes_at(bytes, at))
+}
+
+#[cfg(test)]
+mod tests;

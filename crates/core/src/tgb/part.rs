@@ -1,0 +1,385 @@
+//! What the log says about a TGB: its rows, tokens, digest, and where its slices lie.
+
+use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
+
+use super::{ALIGN_BYTES, ENTRY_BYTES, HEADER_BYTES};
+use crate::ids::Hash;
+use crate::limits::{
+    NUMBER_MAX, OBJECT_BYTES_MAX, SLICES_MAX, TGB_PARTS_MAX, TGB_ROWS_MAX, TGB_TOKENS_MAX,
+};
+
+/// Keeps digests apart from SHA-256 over the same bytes made elsewhere.
+const DIGEST_DOMAIN: &[u8] = b"batchweave tgb digest 1\n";
+
+/// SHA-256 over a domain line and the CRC32C of each slice's payload, in slice order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "Hash", into = "Hash")]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// The digest of a TGB whose slices have these checksums, from slice 0 on.
+    pub fn of_crcs(crcs: impl IntoIterator<Item = u32>) -> Self {
+        let mut sha = sha2::Sha256::new_with_prefix(DIGEST_DOMAIN);
+        for crc in crcs {
+            sha.update(crc.to_le_bytes());
+        }
+        Self(sha.finalize().into())
+    }
+}
+
+impl From<Hash> for Digest {
+    fn from(hash: Hash) -> Self {
+        Self(hash.0)
+    }
+}
+
+impl From<Digest> for Hash {
+    fn from(digest: Digest) -> Self {
+        Self(digest.0)
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Hash(self.0).fmt(f)
+    }
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Hash(self.0).fmt(f)
+    }
+}
+
+/// Consecutive slices of one TGB that lie side by side in one object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// The object.
+    pub key: String,
+    /// Where the first frame starts.
+    pub offset: u64,
+    /// Bytes of all frames.
+    pub length: u64,
+    /// The first slice.
+    pub first_slice: u32,
+    /// How many slices.
+    pub slices: u32,
+    /// Set when all frames have this size: frame i starts at `offset + i * frame_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_bytes: Option<u64>,
+    /// Otherwise: where in the object the first frame's index entry starts; the others follow it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+}
+
+/// One TGB in a batch entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TgbRecord {
+    /// Rows in all slices together.
+    pub rows: u64,
+    /// Tokens in all slices together, as the producer counts them.
+    pub tokens: u64,
+    /// Over all slices' checksums.
+    pub digest: Digest,
+    /// In slice order, from slice 0 on, without gaps.
+    pub parts: Vec<Part>,
+    /// Key of what says which documents went in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<String>,
+}
+
+/// What is wrong with a TGB in a record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PartError {
+    /// Not 1 to `TGB_PARTS_MAX` parts.
+    #[error("a TGB has 1 to {TGB_PARTS_MAX} parts, not {0}")]
+    Count(usize),
+    /// A part without slices or with too many.
+    #[error("{key}: a part has 1 to {SLICES_MAX} slices, not {slices}")]
+    Slices {
+        /// The part's object.
+        key: String,
+        /// What it says.
+        slices: u32,
+    },
+    /// Parts overlap, leave a gap or are out of order.
+    #[error("{key}: this part starts at slice {found}, the one before it ends at slice {expected}")]
+    Gap {
+        /// The part's object.
+        key: String,
+        /// Where it had to start.
+        expected: u64,
+        /// Where it starts.
+        found: u32,
+    },
+    /// The parts hold another number of slices than the stream has.
+    #[error("the parts hold {found} slices, the stream has {expected} a TGB")]
+    Total {
+        /// The stream's.
+        expected: u32,
+        /// The parts'.
+        found: u64,
+    },
+    /// Neither or both of `frame_bytes` and `index`.
+    #[error("{key}: a part has either frame_bytes or index")]
+    Lookup {
+        /// The part's object.
+        key: String,
+    },
+    /// Offset or sizes are not multiples of 64 (8 for `index`), or too small for the slices.
+    #[error(
+        "{key}: offset {offset}, length {length} and frame size or index do not fit {slices} slices"
+    )]
+    Geometry {
+        /// The part's object.
+        key: String,
+        /// What it says.
+        offset: u64,
+        /// What it says.
+        length: u64,
+        /// What it says.
+        slices: u32,
+    },
+    /// Beyond the largest object.
+    #[error("{key}: ends beyond byte {OBJECT_BYTES_MAX}, the largest object")]
+    TooFar {
+        /// The part's object.
+        key: String,
+    },
+    /// More rows or tokens than the format allows, or no row.
+    #[error(
+        "a TGB has 1 to {TGB_ROWS_MAX} rows and at most {TGB_TOKENS_MAX} tokens, not {rows} and {tokens}"
+    )]
+    Size {
+        /// What it says.
+        rows: u64,
+        /// What it says.
+        tokens: u64,
+    },
+}
+
+impl Part {
+    /// The slice after the last one.
+    pub fn end_slice(&self) -> u32 {
+        self.first_slice.saturating_add(self.slices)
+    }
+
+    /// The byte after the last frame.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length)
+    }
+
+    /// Checks what can be checked without the object. Later arithmetic relies on it.
+    pub fn check(&self) -> Result<(), PartError> {
+        let key = || self.key.clone();
+        if self.slices == 0 || self.slices > SLICES_MAX || self.first_slice > SLICES_MAX {
+            return Err(PartError::Slices {
+                key: key(),
+                slices: self.slices,
+            });
+        }
+        let index_end = self
+            .index
+            .map_or(0, |at| at.saturating_add(self.index_bytes()));
+        if self.end().max(index_end) > OBJECT_BYTES_MAX {
+            return Err(PartError::TooFar { key: key() });
+        }
+        let slices = u64::from(self.slices);
+        let whole = |n: u64| n.is_multiple_of(ALIGN_BYTES);
+        let fits = match (self.frame_bytes, self.index) {
+            (Some(size), None) => {
+                size >= HEADER_BYTES && whole(size) && size.checked_mul(slices) == Some(self.length)
+            }
+            (None, Some(at)) => {
+                self.length >= slices * HEADER_BYTES && at.is_multiple_of(8) && at >= self.end()
+            }
+            _ => return Err(PartError::Lookup { key: key() }),
+        };
+        if fits && whole(self.offset) && whole(self.length) {
+            return Ok(());
+        }
+        let Self {
+            offset,
+            length,
+            slices,
+            ..
+        } = *self;
+        Err(PartError::Geometry {
+            key: key(),
+            offset,
+            length,
+            slices,
+        })
+    }
+
+    /// Bytes of this part's index entries.
+    pub fn index_bytes(&self) -> u64 {
+        u64::from(self.slices) * ENTRY_BYTES
+    }
+}
+
+impl TgbRecord {
+    /// Checks the record for a stream with `slices` slices a TGB.
+    pub fn check(&self, slices: u32) -> Result<(), PartError> {
+        if self.rows == 0 || self.rows > TGB_ROWS_MAX || self.tokens > TGB_TOKENS_MAX {
+            return Err(PartError::Size {
+                rows: self.rows,
+                tokens: self.tokens,
+            });
+        }
+        if self.parts.is_empty() || self.parts.len() > TGB_PARTS_MAX {
+            return Err(PartError::Count(self.parts.len()));
+        }
+        let mut expected = 0_u64;
+        for part in &self.parts {
+            part.check()?;
+            if u64::from(part.first_slice) != expected {
+                let found = part.first_slice;
+                return Err(PartError::Gap {
+                    key: part.key.clone(),
+                    expected,
+                    found,
+                });
+            }
+            expected += u64::from(part.slices);
+        }
+        if expected != u64::from(slices) {
+            return Err(PartError::Total {
+                expected: slices,
+                found: expected,
+            });
+        }
+        Ok(())
+    }
+
+    /// Bytes of all frames.
+    pub fn bytes(&self) -> u64 {
+        self.parts
+            .iter()
+            .fold(0, |sum, part| sum.saturating_add(part.length))
+    }
+}
+
+const _: () = assert!(OBJECT_BYTES_MAX < NUMBER_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(first_slice: u32, slices: u32) -> Part {
+        let key = format!("data/p/1-00/{first_slice}.tgb");
+        let length = u64::from(slices) * 256;
+        Part {
+            key,
+            offset: 128,
+            length,
+            first_slice,
+            slices,
+            frame_bytes: Some(256),
+            index: None,
+        }
+    }
+
+    fn record() -> TgbRecord {
+        let mut second = part(2, 3);
+        second.frame_bytes = None;
+        second.index = Some(second.end() + 40);
+        let parts = vec![part(0, 2), second];
+        let digest = Digest::of_crcs([1, 2, 3, 4, 5]);
+        TgbRecord {
+            rows: 20,
+            tokens: 80,
+            digest,
+            parts,
+            provenance: None,
+        }
+    }
+
+    #[test]
+    fn good_ones_pass_and_round_trip() {
+        let record = record();
+        assert_eq!(record.check(5), Ok(()));
+        let json = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<TgbRecord>(&json).unwrap(), record);
+        assert!(
+            !json.contains("provenance") && !json.contains("null"),
+            "{json}"
+        );
+        assert_eq!(record.bytes(), 5 * 256);
+    }
+
+    #[test]
+    fn the_digest_is_what_the_format_page_says() {
+        let mut text = b"batchweave tgb digest 1\n".to_vec();
+        text.extend([1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+        assert_eq!(
+            Digest::of_crcs([1, u32::MAX]),
+            Digest::from(Hash::of(&text))
+        );
+        assert_ne!(Digest::of_crcs([1, 2]), Digest::of_crcs([2, 1]));
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let json = serde_json::to_string(&record()).unwrap();
+        for (from, to) in [
+            ("\"rows\"", "\"x\":1,\"rows\""),
+            ("\"offset\"", "\"x\":1,\"offset\""),
+        ] {
+            let error = serde_json::from_str::<TgbRecord>(&json.replacen(from, to, 1)).unwrap_err();
+            assert!(error.to_string().contains("unknown field `x`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_rule_is_refused_by_its_own_error() {
+        type Break = fn(&mut TgbRecord);
+        let cases: Vec<(Break, &str)> = vec![
+            (|r| r.rows = 0, "Size"),
+            (|r| r.rows = TGB_ROWS_MAX + 1, "Size"),
+            (|r| r.tokens = TGB_TOKENS_MAX + 1, "Size"),
+            (|r| r.parts.clear(), "Count"),
+            (|r| r.parts = vec![part(0, 1); TGB_PARTS_MAX + 1], "Count"),
+            (|r| r.parts[0].slices = 0, "Slices"),
+            (|r| r.parts[0].slices = u32::MAX, "Slices"),
+            (|r| r.parts[1].first_slice = 1, "Gap"),
+            (|r| r.parts[1].first_slice = 3, "Gap"),
+            (|r| r.parts.swap(0, 1), "Gap"),
+            (|r| drop(r.parts.pop()), "Total"),
+            (|r| r.parts[0].frame_bytes = None, "Lookup"),
+            (|r| r.parts[0].index = Some(4096), "Lookup"),
+            (|r| r.parts[0].offset = 8, "Geometry"),
+            (|r| r.parts[0].length += 64, "Geometry"),
+            (|r| r.parts[0].frame_bytes = Some(0), "Geometry"),
+            (|r| r.parts[0].frame_bytes = Some(u64::MAX), "Geometry"),
+            (|r| r.parts[1].length = 128, "Geometry"),
+            (|r| r.parts[1].index = Some(0), "Geometry"),
+            (
+                |r| r.parts[1].index = r.parts[1].index.map(|at| at + 4),
+                "Geometry",
+            ),
+            (|r| r.parts[0].offset = OBJECT_BYTES_MAX, "TooFar"),
+            (|r| r.parts[0].length = u64::MAX, "TooFar"),
+            (|r| r.parts[1].index = Some(u64::MAX - 7), "TooFar"),
+        ];
+        for (i, (break_it, variant)) in cases.into_iter().enumerate() {
+            let mut record = record();
+            break_it(&mut record);
+            let error = record.check(5).unwrap_err();
+            assert!(
+                format!("{error:?}").starts_with(variant),
+                "case {i}: {error:?}"
+            );
+        }
+        assert!(matches!(
+            record().check(6),
+            Err(PartError::Total {
+                expected: 6,
+                found: 5
+            })
+        ));
+    }
+}

@@ -59,7 +59,14 @@ impl Plain {
     /// `linger`: how long to collect more TGBs after the first is ready. `base`: about one put
     /// latency. `seed` feeds the jitter.
     pub fn new(linger: Duration, base: Duration, seed: u64) -> Self {
-        Self { linger, base, lost: 0, pending: false, due: None, random: seed }
+        Self {
+            linger,
+            base,
+            lost: 0,
+            pending: false,
+            due: None,
+            random: seed,
+        }
     }
 
     // SplitMix64 (Steele, Lea, Flood 2014).
@@ -72,7 +79,10 @@ impl Plain {
 
     fn wait_until(&mut self, now: Duration, due: Duration) -> Action {
         self.due = Some(due);
-        if due > now { Action::Wait(due - now) } else { self.put() }
+        match due.saturating_sub(now) {
+            Duration::ZERO => self.put(),
+            rest => Action::Wait(rest),
+        }
     }
 
     fn put(&mut self) -> Action {
@@ -146,7 +156,10 @@ mod tests {
                 }
             }
             p.step(Duration::ZERO, Event::Won);
-            assert_eq!(p.step(Duration::ZERO, Event::Ready), Action::Put { leads: false });
+            assert_eq!(
+                p.step(Duration::ZERO, Event::Ready),
+                Action::Put { leads: false }
+            );
         }
     }
 

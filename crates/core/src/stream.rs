@@ -62,28 +62,38 @@ impl StreamConfig {
     /// Reads and checks `stream.json`. `key` is for messages.
     pub fn from_json(bytes: &[u8], key: &str) -> Result<Self, FormatError> {
         let config: Self = json::parse(bytes, key, STREAM_BYTES_MAX)?;
-        config.check().map_err(|reason| FormatError::rule(key, reason))?;
+        config
+            .check()
+            .map_err(|reason| FormatError::rule(key, reason))?;
         Ok(config)
     }
 
     /// The rules of the format page, each with its own sentence.
     pub fn check(&self) -> Result<(), String> {
         if self.slices == 0 || self.slices > SLICES_MAX {
-            return Err(format!("slices must be 1 to {SLICES_MAX}, not {}", self.slices));
+            return Err(format!(
+                "slices must be 1 to {SLICES_MAX}, not {}",
+                self.slices
+            ));
         }
         if self.rows_per_slice == 0 || self.seq_len == 0 {
             return Err("rows_per_slice and seq_len must be at least 1".to_owned());
         }
         if self.producers.len() > NAMED_PRODUCERS_MAX {
-            return Err(format!("at most {NAMED_PRODUCERS_MAX} producers can be named"));
+            return Err(format!(
+                "at most {NAMED_PRODUCERS_MAX} producers can be named"
+            ));
         }
         if self.order == Order::Lanes && self.producers.is_empty() {
             return Err("order = lanes needs the lanes in producers".to_owned());
         }
         let mut names: Vec<_> = self.producers.iter().collect();
         names.sort();
-        if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
-            return Err(format!("producer {} is named twice", twice[0]));
+        if let Some(twice) = names
+            .windows(2)
+            .find_map(|w| (w[0] == w[1]).then_some(w[0]))
+        {
+            return Err(format!("producer {twice} is named twice"));
         }
         Ok(())
     }
@@ -91,24 +101,44 @@ impl StreamConfig {
     /// Every difference in what the stream is (ids and creation time apart), one line each:
     /// `slices: the stream has 8, this configuration 16`.
     pub fn differences(&self, wanted: &Self) -> Vec<String> {
-        let names = |c: &Self| c.producers.iter().map(|p| p.as_str()).collect::<Vec<_>>().join(", ");
+        let names = |c: &Self| {
+            c.producers
+                .iter()
+                .map(ProducerName::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let order = |c: &Self| format!("{:?}", c.order).to_lowercase();
         let rows: [(&str, String, String); 7] = [
             ("slices", self.slices.to_string(), wanted.slices.to_string()),
             ("order", order(self), order(wanted)),
             ("producers", names(self), names(wanted)),
-            ("tokenizer", self.tokenizer.name.clone(), wanted.tokenizer.name.clone()),
+            (
+                "tokenizer",
+                self.tokenizer.name.clone(),
+                wanted.tokenizer.name.clone(),
+            ),
             (
                 "tokenizer fingerprint",
                 self.tokenizer.fingerprint.to_string(),
                 wanted.tokenizer.fingerprint.to_string(),
             ),
-            ("seq_len", self.seq_len.to_string(), wanted.seq_len.to_string()),
-            ("rows_per_slice", self.rows_per_slice.to_string(), wanted.rows_per_slice.to_string()),
+            (
+                "seq_len",
+                self.seq_len.to_string(),
+                wanted.seq_len.to_string(),
+            ),
+            (
+                "rows_per_slice",
+                self.rows_per_slice.to_string(),
+                wanted.rows_per_slice.to_string(),
+            ),
         ];
         rows.into_iter()
             .filter(|(_, is, want)| is != want)
-            .map(|(name, is, want)| format!("{name}: the stream has {is:?}, this configuration {want:?}"))
+            .map(|(name, is, want)| {
+                format!("{name}: the stream has {is:?}, this configuration {want:?}")
+            })
             .collect()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
-use batchweave_store::{Create, Store};
+use batchweave_store::Store;
 use bytes::Bytes;
 
 use crate::LogError;
@@ -52,9 +52,4 @@ fn compare(store: &dyn Store, bytes: &[u8], wanted: &StreamConfig) -> Result<Cre
         return Ok(Creation::Existed(found));
     }
     Err(LogError::OtherStream { root: store.root().to_owned(), differences })
-}
-
-/// Used by tests and by writers of best-effort objects.
-pub(crate) fn is_stored(outcome: &Result<Create, batchweave_store::StoreError>) -> bool {
-    matches!(outcome, Ok(Create::Created | Create::Exists))
 }

@@ -279,9 +279,10 @@ impl<P: Policy> Driver<P> {
         }
         self.producer.log_mut().settle_snapshots().await;
         let next_seq = self.producer.next_seq();
-        let end = match self.finish {
-            true => CommitEnd::Finished { tgbs: next_seq },
-            false => CommitEnd::Drained { next_seq },
+        let end = if self.finish {
+            CommitEnd::Finished { tgbs: next_seq }
+        } else {
+            CommitEnd::Drained { next_seq }
         };
         Ok((end, self.producer))
     }

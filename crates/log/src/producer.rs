@@ -13,7 +13,7 @@ use crate::{Log, LogError};
 #[derive(Debug)]
 pub enum ProducerOpening {
     /// It is ours, in a new epoch.
-    Opened(Producer),
+    Opened(Box<Producer>),
     /// It has finished before; nothing is left to do.
     Finished {
         /// The number of its TGBs.
@@ -81,7 +81,8 @@ impl Producer {
                 Opened { producer: name.clone(), instance: instance.to_owned(), nonce, epoch };
             if let Append::Won { .. } = log.append(&writer, vec![Entry::Opened(opened)]).await? {
                 let writer = Writer { name: name.to_string(), epoch };
-                return Ok(ProducerOpening::Opened(Self { log, name, epoch, nonce, writer }));
+                let opened = Self { log, name, epoch, nonce, writer };
+                return Ok(ProducerOpening::Opened(Box::new(opened)));
             }
             log.catch_up().await?;
         }

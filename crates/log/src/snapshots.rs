@@ -10,12 +10,11 @@ use batchweave_core::limits::{
 };
 use batchweave_core::manifest::record::SnapshotHint;
 use batchweave_core::manifest::{Folded, Segment};
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{Create, Store, StoreError};
 use bytes::Bytes;
 use tracing::{debug, warn};
 
 use crate::Log;
-use crate::create::is_stored;
 use crate::open::list_snapshots;
 
 /// Segments kept in memory by a log that writes no snapshots: those that others are still writing.
@@ -116,17 +115,18 @@ impl WriteJob {
             return Ok(());
         }
         for segment in &self.segments {
-            let stored = self.store.create(&keys::segment(segment.segment), segment.to_json().into()).await;
-            if !is_stored(&stored) {
-                stored?;
-            }
+            store(self.store.as_ref(), &keys::segment(segment.segment), segment.to_json()).await?;
         }
-        let stored = self.store.create(&key, self.bytes).await;
-        if !is_stored(&stored) {
-            stored?;
-        }
+        store(self.store.as_ref(), &key, self.bytes.into()).await?;
         debug!(key, segments = self.segments.len(), "snapshot written");
         prune(self.store.as_ref()).await
+    }
+}
+
+/// Deterministic bytes: somebody else's object is as good as ours.
+async fn store(store: &dyn Store, key: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
+    match store.create(key, bytes.into()).await? {
+        Create::Created | Create::Exists => Ok(()),
     }
 }
 

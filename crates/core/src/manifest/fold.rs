@@ -75,7 +75,10 @@ impl Manifest {
         self.prev = Hash::of(bytes);
         self.next_version += 1;
         self.void_records += 1;
-        Folded { void: Some(RecordVoid::Repaired), ..Folded::default() }
+        Folded {
+            void: Some(RecordVoid::Repaired),
+            ..Folded::default()
+        }
     }
 
     fn fold_record(&mut self, record: Record, bytes: &[u8]) -> Folded {
@@ -91,7 +94,10 @@ impl Manifest {
         };
         self.prev = Hash::of(bytes);
         self.next_version += 1;
-        let mut folded = Folded { void, ..Folded::default() };
+        let mut folded = Folded {
+            void,
+            ..Folded::default()
+        };
         if folded.void.is_some() {
             self.void_records += 1;
         } else {
@@ -125,7 +131,12 @@ impl Manifest {
             let rest = self.open_steps.split_off(SEGMENT_STEPS as usize);
             let steps = std::mem::replace(&mut self.open_steps, rest);
             let segment = steps[0].step / SEGMENT_STEPS;
-            full.push(Segment { format: 1, stream: self.stream.stream_id, segment, steps });
+            full.push(Segment {
+                format: 1,
+                stream: self.stream.stream_id,
+                segment,
+                steps,
+            });
         }
         full
     }
@@ -144,7 +155,10 @@ impl Manifest {
                     instance: e.instance.clone(),
                     opened: version,
                     next_seq: before.as_ref().map_or(0, |p| p.next_seq),
-                    cursor: before.as_ref().map(|p| p.cursor.clone()).unwrap_or_default(),
+                    cursor: before
+                        .as_ref()
+                        .map(|p| p.cursor.clone())
+                        .unwrap_or_default(),
                     finished: false,
                     retired: false,
                     mixtures: before.map(|p| p.mixtures.clone()).unwrap_or_default(),
@@ -177,7 +191,11 @@ impl Manifest {
         });
         let mut placed = Vec::with_capacity(e.tgbs.len());
         for (seq, tgb) in (e.first_seq..).zip(&e.tgbs) {
-            let waiting = Waiting { epoch: e.epoch, version, tgb: tgb.clone() };
+            let waiting = Waiting {
+                epoch: e.epoch,
+                version,
+                tgb: tgb.clone(),
+            };
             placed.extend(order::admit(self, &e.producer, seq, waiting));
         }
         placed
@@ -216,9 +234,14 @@ impl Manifest {
                 self.forget_lifted();
             }
             Entry::Mixture(e) => {
-                self.mixture = MixtureState { id: e.id, spec: e.spec.clone() };
+                self.mixture = MixtureState {
+                    id: e.id,
+                    spec: e.spec.clone(),
+                };
                 for (name, &seq) in &e.from {
-                    self.change(name, |p| drop(p.mixtures.insert(seq, e.id)));
+                    self.change(name, |p| {
+                        p.mixtures.insert(seq, e.id);
+                    });
                 }
             }
             Entry::Quarantined(e) => self.quarantine.push(QuarantineState {
@@ -242,10 +265,14 @@ impl Manifest {
 
     /// A lifted quarantine is kept while some job's newest attempt was opened under it.
     fn forget_lifted(&mut self) {
-        let newest: Vec<_> =
-            self.jobs.values().filter_map(|job| job.attempts.last().map(|a| a.opened)).collect();
+        let newest: Vec<_> = self
+            .jobs
+            .values()
+            .filter_map(|job| job.attempts.last().map(|a| a.opened))
+            .collect();
         self.quarantine.retain(|q| {
-            q.lifted.is_none_or(|lifted| newest.iter().any(|&at| q.added < at && at < lifted))
+            q.lifted
+                .is_none_or(|lifted| newest.iter().any(|&at| q.added < at && at < lifted))
         });
     }
 

@@ -37,10 +37,8 @@ impl Manifest {
             Entry::QuarantineLifted(e) => judge_admin::quarantine_lifted(self, e),
             Entry::Watermark(e) => judge_admin::watermark(self, e),
             Entry::Sealed(e) => text(&e.reason).and_then(|()| self.unsealed()),
-            Entry::Unsealed(e) => text(&e.reason).and_then(|()| match self.sealed {
-                true => Ok(()),
-                false => Err(Void::NotSealed),
-            }),
+            Entry::Unsealed(_) if !self.sealed => Err(Void::NotSealed),
+            Entry::Unsealed(e) => text(&e.reason),
         }
         .map(|()| Verdict::Applies)
     }
@@ -49,7 +47,7 @@ impl Manifest {
     pub fn judge_all(&self, entries: &[Entry]) -> Vec<Result<Verdict, Void>> {
         let mut state = self.clone();
         let judged = |entry: &Entry| {
-            let verdict = state.judge(entry);
+            let verdict = size(entry).and_then(|()| state.judge(entry));
             if verdict == Ok(Verdict::Applies) {
                 state.apply(entry, state.next_version);
             }
@@ -59,7 +57,11 @@ impl Manifest {
     }
 
     fn unsealed(&self) -> Result<(), Void> {
-        if self.sealed { Err(Void::Sealed) } else { Ok(()) }
+        if self.sealed {
+            Err(Void::Sealed)
+        } else {
+            Ok(())
+        }
     }
 
     fn judge_opened(&self, e: &Opened) -> Result<(), Void> {
@@ -74,20 +76,34 @@ impl Manifest {
         }
         if e.epoch != current + 1 || e.epoch >= NUMBER_MAX {
             let producer = e.producer.clone();
-            return Err(Void::WrongEpoch { producer, current, found: e.epoch });
+            return Err(Void::WrongEpoch {
+                producer,
+                current,
+                found: e.epoch,
+            });
         }
         Ok(())
     }
 
     /// The producer's state if `epoch` may still write.
     pub(super) fn writer(&self, name: &ProducerName, epoch: Epoch) -> Result<&ProducerState, Void> {
-        let state = self.producers.get(name).ok_or_else(|| Void::NotOpened(name.clone()))?;
+        let state = self
+            .producers
+            .get(name)
+            .ok_or_else(|| Void::NotOpened(name.clone()))?;
         if state.epoch != epoch {
             let producer = name.clone();
-            return Err(Void::WrongEpoch { producer, current: state.epoch, found: epoch });
+            return Err(Void::WrongEpoch {
+                producer,
+                current: state.epoch,
+                found: epoch,
+            });
         }
         if state.retired {
-            return Err(Void::Retired { producer: name.clone(), epoch });
+            return Err(Void::Retired {
+                producer: name.clone(),
+                epoch,
+            });
         }
         if state.finished {
             return Err(Void::Finished(name.clone()));
@@ -99,7 +115,11 @@ impl Manifest {
         let state = self.writer(&e.producer, e.epoch)?;
         if state.next_seq != e.final_seq {
             let producer = e.producer.clone();
-            return Err(Void::WrongSeq { producer, next: state.next_seq, found: e.final_seq });
+            return Err(Void::WrongSeq {
+                producer,
+                next: state.next_seq,
+                found: e.final_seq,
+            });
         }
         Ok(())
     }
@@ -113,7 +133,9 @@ impl Manifest {
 /// Texts for people are bounded.
 pub(super) fn text(text: &str) -> Result<(), Void> {
     if text.len() > REASON_BYTES_MAX {
-        return Err(Void::TextTooLong { limit: REASON_BYTES_MAX });
+        return Err(Void::TextTooLong {
+            limit: REASON_BYTES_MAX,
+        });
     }
     Ok(())
 }
@@ -129,5 +151,9 @@ pub(super) fn number(value: u64) -> Result<(), Void> {
 /// An entry alone is bounded; asked only when its record is large enough to hold such a one.
 pub(super) fn size(entry: &Entry) -> Result<(), Void> {
     let bytes = serde_json::to_vec(entry).map_or(usize::MAX, |b| b.len());
-    if bytes > ENTRY_BYTES_MAX { Err(Void::TooLarge { bytes }) } else { Ok(()) }
+    if bytes > ENTRY_BYTES_MAX {
+        Err(Void::TooLarge { bytes })
+    } else {
+        Ok(())
+    }
 }

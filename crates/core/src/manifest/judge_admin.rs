@@ -1,7 +1,7 @@
 //! The rules of jobs, attempts, mixtures, quarantine and watermark.
 
 use super::entry::{
-    AttemptOpened, JobClosed, JobOpened, Mixture, Quarantined, QuarantineLifted, Watermark,
+    AttemptOpened, JobClosed, JobOpened, Mixture, QuarantineLifted, Quarantined, Watermark,
 };
 use super::judge::{Verdict, number, text};
 use super::state::{JobState, Manifest};
@@ -11,13 +11,19 @@ use crate::limits::MESH_RANKS_MAX;
 
 fn open_job<'m>(m: &'m Manifest, job: &JobName, opened: Version) -> Result<&'m JobState, Void> {
     let found = m.jobs.get(job).filter(|state| state.opened == opened);
-    found.ok_or_else(|| Void::JobNotOpen { job: job.clone(), opened })
+    found.ok_or_else(|| Void::JobNotOpen {
+        job: job.clone(),
+        opened,
+    })
 }
 
 fn at_watermark(m: &Manifest, step: Step) -> Result<(), Void> {
     number(step)?;
     if step < m.watermark {
-        return Err(Void::BelowWatermark { step, watermark: m.watermark });
+        return Err(Void::BelowWatermark {
+            step,
+            watermark: m.watermark,
+        });
     }
     Ok(())
 }
@@ -58,27 +64,44 @@ pub(super) fn attempt_opened(m: &Manifest, e: &AttemptOpened) -> Result<Verdict,
 
 fn mesh(slices: u32, e: &AttemptOpened) -> Result<(), Void> {
     if e.dp_size == 0 || !slices.is_multiple_of(e.dp_size) {
-        return Err(Void::BadMesh(format!("dp_size {} does not divide {slices} slices", e.dp_size)));
+        return Err(Void::BadMesh(format!(
+            "dp_size {} does not divide {slices} slices",
+            e.dp_size
+        )));
     }
     let ranks = e.mesh.iter().try_fold(1_u64, |ranks, axis| {
-        ranks.checked_mul(u64::from(axis.size)).filter(|r| (1..=MESH_RANKS_MAX).contains(r))
+        ranks
+            .checked_mul(u64::from(axis.size))
+            .filter(|r| (1..=MESH_RANKS_MAX).contains(r))
     });
     if e.mesh.len() > 16 || ranks.is_none() {
-        return Err(Void::BadMesh(format!("its axes must give 1 to {MESH_RANKS_MAX} ranks")));
+        return Err(Void::BadMesh(format!(
+            "its axes must give 1 to {MESH_RANKS_MAX} ranks"
+        )));
     }
     e.mesh.iter().try_for_each(|axis| text(&axis.name))
 }
 
 pub(super) fn mixture(m: &Manifest, e: &Mixture) -> Result<(), Void> {
     if e.id != m.mixture.id + 1 {
-        return Err(Void::MixtureOrder { current: m.mixture.id, found: e.id });
+        return Err(Void::MixtureOrder {
+            current: m.mixture.id,
+            found: e.id,
+        });
     }
     for (name, &seq) in &e.from {
         number(seq)?;
-        let state = m.producers.get(name).ok_or_else(|| Void::NotOpened(name.clone()))?;
+        let state = m
+            .producers
+            .get(name)
+            .ok_or_else(|| Void::NotOpened(name.clone()))?;
         if seq < state.next_seq || state.mixtures.keys().any(|&set| set > seq) {
             let producer = name.clone();
-            return Err(Void::MixtureTooLate { producer, next: state.next_seq, found: seq });
+            return Err(Void::MixtureTooLate {
+                producer,
+                next: state.next_seq,
+                found: seq,
+            });
         }
     }
     Ok(())
@@ -88,22 +111,38 @@ pub(super) fn quarantined(_: &Manifest, e: &Quarantined) -> Result<(), Void> {
     text(&e.reason)?;
     number(e.last)?;
     if e.first > e.last {
-        return Err(Void::StepRange { first: e.first, last: e.last });
+        return Err(Void::StepRange {
+            first: e.first,
+            last: e.last,
+        });
     }
     Ok(())
 }
 
 pub(super) fn quarantine_lifted(m: &Manifest, e: &QuarantineLifted) -> Result<(), Void> {
-    let in_force = m.quarantine.iter().any(|q| q.id == e.quarantine && q.lifted.is_none());
-    if in_force { Ok(()) } else { Err(Void::NoQuarantine) }
+    let in_force = m
+        .quarantine
+        .iter()
+        .any(|q| q.id == e.quarantine && q.lifted.is_none());
+    if in_force {
+        Ok(())
+    } else {
+        Err(Void::NoQuarantine)
+    }
 }
 
 pub(super) fn watermark(m: &Manifest, e: &Watermark) -> Result<(), Void> {
     if e.step <= m.watermark {
-        return Err(Void::WatermarkOrder { current: m.watermark, found: e.step });
+        return Err(Void::WatermarkOrder {
+            current: m.watermark,
+            found: e.step,
+        });
     }
     if e.step > m.next_step {
-        return Err(Void::WatermarkAboveHead { found: e.step, head: m.next_step });
+        return Err(Void::WatermarkAboveHead {
+            found: e.step,
+            head: m.next_step,
+        });
     }
     if e.jobs != m.holding_jobs() {
         return Err(Void::WatermarkJobs);

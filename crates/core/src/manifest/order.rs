@@ -40,7 +40,10 @@ pub(super) fn advance(manifest: &mut Manifest) -> Vec<Arc<StepEntry>> {
     let mut passed = 0;
     while passed < lanes.len() {
         let lane = &lanes[manifest.turn as usize];
-        let first = manifest.waiting.get_mut(lane).and_then(std::collections::BTreeMap::pop_first);
+        let first = manifest
+            .waiting
+            .get_mut(lane)
+            .and_then(std::collections::BTreeMap::pop_first);
         if let Some((seq, tgb)) = first {
             placed.push(place(manifest, lane.clone(), seq, &tgb));
             passed = 0;
@@ -55,7 +58,12 @@ pub(super) fn advance(manifest: &mut Manifest) -> Vec<Arc<StepEntry>> {
     placed
 }
 
-fn place(manifest: &mut Manifest, producer: ProducerName, seq: Seq, tgb: &Waiting) -> Arc<StepEntry> {
+fn place(
+    manifest: &mut Manifest,
+    producer: ProducerName,
+    seq: Seq,
+    tgb: &Waiting,
+) -> Arc<StepEntry> {
     let entry = Arc::new(StepEntry {
         step: manifest.next_step,
         producer,

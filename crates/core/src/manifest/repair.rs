@@ -30,11 +30,18 @@ impl Repair {
     }
 
     /// Reads and checks a repair.
-    pub fn from_json(bytes: &[u8], stream: StreamId, version: Version) -> Result<Self, FormatError> {
+    pub fn from_json(
+        bytes: &[u8],
+        stream: StreamId,
+        version: Version,
+    ) -> Result<Self, FormatError> {
         let key = keys::repair(version);
         let read: Self = json::parse(bytes, &key, ENTRY_BYTES_MAX)?;
         if read.stream != stream || read.version != version {
-            return Err(FormatError::rule(&key, "belongs to another stream or version"));
+            return Err(FormatError::rule(
+                &key,
+                "belongs to another stream or version",
+            ));
         }
         Ok(read)
     }

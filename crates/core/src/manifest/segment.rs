@@ -38,14 +38,24 @@ impl Segment {
         let key = keys::segment(segment);
         let read: Self = json::parse(bytes, &key, SEGMENT_BYTES_MAX)?;
         if read.stream != stream {
-            return Err(FormatError::rule(&key, format!("belongs to stream {}", read.stream)));
+            return Err(FormatError::rule(
+                &key,
+                format!("belongs to stream {}", read.stream),
+            ));
         }
         let first = segment * SEGMENT_STEPS;
-        let dense = read.steps.iter().map(|s| s.step).eq(first..first + SEGMENT_STEPS);
+        let dense = read
+            .steps
+            .iter()
+            .map(|s| s.step)
+            .eq(first..first + SEGMENT_STEPS);
         if read.segment != segment || !dense {
             return Err(FormatError::rule(
                 &key,
-                format!("must hold the steps {first} to {} in order", first + SEGMENT_STEPS - 1),
+                format!(
+                    "must hold the steps {first} to {} in order",
+                    first + SEGMENT_STEPS - 1
+                ),
             ));
         }
         Ok(read)
@@ -53,6 +63,7 @@ impl Segment {
 
     /// The entry of `step`.
     pub fn step(&self, step: Step) -> Option<&Arc<StepEntry>> {
-        self.steps.get(usize::try_from(step.checked_sub(self.segment * SEGMENT_STEPS)?).ok()?)
+        self.steps
+            .get(usize::try_from(step.checked_sub(self.segment * SEGMENT_STEPS)?).ok()?)
     }
 }

@@ -74,10 +74,16 @@ impl Manifest {
         let key = keys::snapshot(version);
         let stored: Stored = json::parse(bytes, &key, SNAPSHOT_BYTES_MAX)?;
         if stored.stream != stream.stream_id {
-            return Err(FormatError::rule(&key, format!("belongs to stream {}", stored.stream)));
+            return Err(FormatError::rule(
+                &key,
+                format!("belongs to stream {}", stored.stream),
+            ));
         }
         if stored.version != version {
-            return Err(FormatError::rule(&key, format!("says version {}", stored.version)));
+            return Err(FormatError::rule(
+                &key,
+                format!("says version {}", stored.version),
+            ));
         }
         let next_version = version
             .checked_add(1)

@@ -11,8 +11,8 @@ use super::entry::{Axis, HoldingJob, Parent};
 use super::order;
 use crate::cursor::Cursor;
 use crate::ids::{
-    AttemptId, AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId,
-    Version,
+    AttemptId, AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step,
+    StreamId, Version,
 };
 use crate::limits::SEGMENT_STEPS;
 use crate::stream::{Order, StreamConfig};
@@ -218,7 +218,9 @@ impl Manifest {
 
     /// All producers that were ever opened.
     pub fn producers(&self) -> impl Iterator<Item = (&ProducerName, &ProducerState)> {
-        self.producers.iter().map(|(name, state)| (name, state.as_ref()))
+        self.producers
+            .iter()
+            .map(|(name, state)| (name, state.as_ref()))
     }
 
     /// One producer.
@@ -244,7 +246,9 @@ impl Manifest {
     /// The mixture in force for `producer` at `seq`.
     pub fn mixture_at(&self, producer: &ProducerName, seq: Seq) -> u64 {
         let changes = self.producers.get(producer).map(|p| &p.mixtures);
-        changes.and_then(|m| m.range(..=seq).next_back()).map_or(0, |(_, id)| *id)
+        changes
+            .and_then(|m| m.range(..=seq).next_back())
+            .map_or(0, |(_, id)| *id)
     }
 
     /// Whether a seal is in force (a person's, not the last finish).
@@ -256,7 +260,9 @@ impl Manifest {
     pub fn end(&self) -> Option<Step> {
         let named = &self.stream.producers;
         let all_finished = !named.is_empty()
-            && named.iter().all(|name| self.producers.get(name).is_some_and(|p| p.finished));
+            && named
+                .iter()
+                .all(|name| self.producers.get(name).is_some_and(|p| p.finished));
         (self.sealed || all_finished).then_some(self.next_step)
     }
 

@@ -11,15 +11,26 @@ pub enum Void {
     #[error("producer {0} is not among those that stream.json names")]
     NotNamed(ProducerName),
     #[error("epoch {found} of producer {producer} is not the current one, {current}")]
-    WrongEpoch { producer: ProducerName, current: Epoch, found: Epoch },
+    WrongEpoch {
+        producer: ProducerName,
+        current: Epoch,
+        found: Epoch,
+    },
     #[error("epoch {epoch} of producer {producer} was retired")]
-    Retired { producer: ProducerName, epoch: Epoch },
+    Retired {
+        producer: ProducerName,
+        epoch: Epoch,
+    },
     #[error("producer {0} has finished")]
     Finished(ProducerName),
     #[error("the stream is sealed")]
     Sealed,
     #[error("sequence {found} of producer {producer} is not the next one, {next}")]
-    WrongSeq { producer: ProducerName, next: Seq, found: Seq },
+    WrongSeq {
+        producer: ProducerName,
+        next: Seq,
+        found: Seq,
+    },
     #[error("sequence range {first}..={last} does not fit {tgbs} TGBs")]
     SeqRange { first: Seq, last: Seq, tgbs: usize },
     #[error("the cursor before is not where producer {0} stands")]
@@ -59,7 +70,11 @@ pub enum Void {
     #[error("mixture {found} does not follow {current}")]
     MixtureOrder { current: u64, found: u64 },
     #[error("sequence {found} of producer {producer} is committed already (next is {next})")]
-    MixtureTooLate { producer: ProducerName, next: Seq, found: Seq },
+    MixtureTooLate {
+        producer: ProducerName,
+        next: Seq,
+        found: Seq,
+    },
     #[error("step range {first}..={last} is empty or too large")]
     StepRange { first: Step, last: Step },
     #[error("there is no such quarantine in force")]

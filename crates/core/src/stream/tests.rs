@@ -9,7 +9,10 @@ fn sample() -> StreamConfig {
         slices: 8,
         order: Order::Arrival,
         producers: vec!["p0".parse().unwrap(), "p1".parse().unwrap()],
-        tokenizer: TokenizerId { name: "gpt2".into(), fingerprint: Hash::of(b"gpt2") },
+        tokenizer: TokenizerId {
+            name: "gpt2".into(),
+            fingerprint: Hash::of(b"gpt2"),
+        },
         seq_len: 128,
         rows_per_slice: 4,
         created: "2026-11-21T00:00:00Z".into(),
@@ -19,7 +22,10 @@ fn sample() -> StreamConfig {
 #[test]
 fn round_trips() {
     let config = sample();
-    assert_eq!(StreamConfig::from_json(&config.to_json(), "stream.json").unwrap(), config);
+    assert_eq!(
+        StreamConfig::from_json(&config.to_json(), "stream.json").unwrap(),
+        config
+    );
 }
 
 #[test]
@@ -30,7 +36,10 @@ fn each_rule_is_refused_by_name() {
         (|c| c.slices = SLICES_MAX + 1, "slices must be"),
         (|c| c.rows_per_slice = 0, "at least 1"),
         (|c| c.seq_len = 0, "at least 1"),
-        (|c| c.producers.push("p0".parse().unwrap()), "p0 is named twice"),
+        (
+            |c| c.producers.push("p0".parse().unwrap()),
+            "p0 is named twice",
+        ),
         (
             |c| {
                 c.order = Order::Lanes;
@@ -43,15 +52,26 @@ fn each_rule_is_refused_by_name() {
     for (break_it, message) in cases {
         let mut config = sample();
         break_it(&mut config);
-        let error = StreamConfig::from_json(&config.to_json(), "stream.json").unwrap_err().to_string();
-        assert!(error.contains(message) && error.contains("stream.json"), "{error}");
+        let error = StreamConfig::from_json(&config.to_json(), "stream.json")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(message) && error.contains("stream.json"),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn unknown_fields_are_refused() {
-    let text = String::from_utf8(sample().to_json()).unwrap().replacen("\"slices\"", "\"x\": 1, \"slices\"", 1);
-    let error = StreamConfig::from_json(text.as_bytes(), "stream.json").unwrap_err().to_string();
+    let text = String::from_utf8(sample().to_json()).unwrap().replacen(
+        "\"slices\"",
+        "\"x\": 1, \"slices\"",
+        1,
+    );
+    let error = StreamConfig::from_json(text.as_bytes(), "stream.json")
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("unknown field `x`"), "{error}");
 }
 

@@ -1,0 +1,157 @@
+//! Builders for tests: a small log in memory and entries that are valid until a test breaks one.
+
+use serde_json::json;
+
+use super::entry::{Batch, Entry, Finished, Opened};
+use super::{Folded, Hints, Manifest, Record, Void, Writer};
+use crate::cursor::Cursor;
+use crate::ids::{CommitId, Hash, Nonce, ProducerName, RequestId, StreamId};
+use crate::keys;
+use crate::stream::{Order, StreamConfig, TokenizerId};
+use crate::tgb::{Digest, Part, TgbRecord};
+
+pub(crate) const SLICES: u32 = 4;
+
+pub(crate) fn name(text: &str) -> ProducerName {
+    text.parse().unwrap()
+}
+
+pub(crate) fn config(order: Order, producers: &[&str]) -> StreamConfig {
+    StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random([7; 16]),
+        slices: SLICES,
+        order,
+        producers: producers.iter().map(|p| name(p)).collect(),
+        tokenizer: TokenizerId {
+            name: "bytes".into(),
+            fingerprint: Hash::of(b"bytes"),
+        },
+        seq_len: 8,
+        rows_per_slice: 1,
+        created: "2026-11-21T00:00:00Z".into(),
+    }
+}
+
+/// A manifest with the means to write to its log.
+pub(crate) struct Bench {
+    pub(crate) m: Manifest,
+    pub(crate) records: Vec<Vec<u8>>,
+}
+
+impl Bench {
+    pub(crate) fn new(order: Order, producers: &[&str]) -> Self {
+        let config = config(order, producers);
+        let json = config.to_json();
+        Self {
+            m: Manifest::new(config, &json),
+            records: Vec::new(),
+        }
+    }
+
+    pub(crate) fn record(&self, entries: Vec<Entry>) -> Record {
+        Record {
+            format: 1,
+            stream: self.m.stream_id(),
+            version: self.m.next_version(),
+            prev: self.m.prev(),
+            commit: CommitId([1; 16]),
+            writer: Writer {
+                name: "test".into(),
+                epoch: 0,
+            },
+            hints: Hints::default(),
+            entries,
+        }
+    }
+
+    pub(crate) fn fold(&mut self, entries: Vec<Entry>) -> Folded {
+        let bytes = self.record(entries).to_json();
+        let folded = self.m.fold(&bytes).unwrap();
+        self.records.push(bytes);
+        folded
+    }
+
+    /// Folds one entry; its verdict.
+    pub(crate) fn one(&mut self, entry: Entry) -> Result<(), Void> {
+        self.fold(vec![entry]).entries.remove(0).map(|_| ())
+    }
+
+    pub(crate) fn opened(&self, producer: &str) -> Entry {
+        let producer = name(producer);
+        let epoch = self.m.producer(&producer).map_or(0, |p| p.epoch) + 1;
+        let nonce = Nonce([epoch as u8; 8]);
+        Entry::Opened(Opened {
+            producer,
+            instance: "host:1".into(),
+            nonce,
+            epoch,
+        })
+    }
+
+    /// The next `tgbs` TGBs of a producer, all in one object.
+    pub(crate) fn batch(&self, producer: &str, tgbs: u64) -> Batch {
+        let producer = name(producer);
+        let state = self.m.producer(&producer).expect("opened");
+        let (first_seq, last_seq) = (state.next_seq, state.next_seq + tgbs - 1);
+        let seqs = (first_seq, last_seq);
+        let key = keys::data(&producer, state.epoch, state.nonce, seqs, first_seq, 0);
+        Batch {
+            first_seq,
+            last_seq,
+            epoch: state.epoch,
+            cursor_before: state.cursor.hash(),
+            cursor: Cursor(json!({ "row": last_seq + 1 })),
+            mixture: self.m.mixture_at(&producer, first_seq),
+            first_step: None,
+            tgbs: (0..tgbs).map(|i| tgb(&key, i)).collect(),
+            producer,
+        }
+    }
+
+    pub(crate) fn commit(&mut self, producer: &str, tgbs: u64) -> Folded {
+        let entry = Entry::Batch(self.batch(producer, tgbs));
+        self.fold(vec![entry])
+    }
+
+    pub(crate) fn finish(&self, producer: &str) -> Entry {
+        let producer = name(producer);
+        let state = self.m.producer(&producer).expect("opened");
+        Entry::Finished(Finished {
+            epoch: state.epoch,
+            final_seq: state.next_seq,
+            producer,
+        })
+    }
+}
+
+pub(crate) fn tgb(key: &str, index: u64) -> TgbRecord {
+    TgbRecord {
+        rows: u64::from(SLICES),
+        tokens: u64::from(SLICES) * 8,
+        digest: Digest([index as u8; 32]),
+        parts: vec![Part {
+            key: key.to_owned(),
+            offset: index * 1024,
+            length: 1024,
+            first_slice: 0,
+            slices: SLICES,
+            frame_bytes: Some(256),
+            index: None,
+        }],
+        provenance: None,
+    }
+}
+
+pub(crate) fn request(n: u8) -> RequestId {
+    RequestId([n; 16])
+}
+
+/// The producer and sequence of each step, as `p0:3`.
+pub(crate) fn placed(folded: &Folded) -> Vec<String> {
+    folded
+        .placed
+        .iter()
+        .map(|s| format!("{}={}:{}", s.step, s.producer, s.seq))
+        .collect()
+}

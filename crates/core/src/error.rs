@@ -14,7 +14,9 @@ pub enum FormatError {
         limit: usize,
     },
     /// A format number that this build does not know.
-    #[error("{key}: format {found} is not known to this build (it reads format 1): upgrade BatchWeave")]
+    #[error(
+        "{key}: format {found} is not known to this build (it reads format 1): upgrade BatchWeave"
+    )]
     UnknownFormat {
         /// The object.
         key: String,
@@ -42,6 +44,9 @@ pub enum FormatError {
 impl FormatError {
     /// A broken rule at `key`.
     pub fn rule(key: &str, reason: impl Into<String>) -> Self {
-        Self::Rule { key: key.to_owned(), reason: reason.into() }
+        Self::Rule {
+            key: key.to_owned(),
+            reason: reason.into(),
+        }
     }
 }

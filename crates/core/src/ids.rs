@@ -165,8 +165,13 @@ impl fmt::Debug for StreamId {
 impl FromStr for StreamId {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let dashes = text.len() == 36 && [8, 13, 18, 23].iter().all(|&i| text.as_bytes()[i] == b'-');
-        let bytes = if dashes { unhex(&text.replace('-', "")) } else { None };
+        let dashes =
+            text.len() == 36 && [8, 13, 18, 23].iter().all(|&i| text.as_bytes()[i] == b'-');
+        let bytes = if dashes {
+            unhex(&text.replace('-', ""))
+        } else {
+            None
+        };
         bytes.map(Self).ok_or_else(|| IdError::Malformed {
             kind: "stream id",
             expected: "a UUID in lower case",
@@ -248,7 +253,9 @@ fn check_name(text: &str) -> Result<(), IdError> {
     if good {
         return Ok(());
     }
-    Err(IdError::Name { text: text.chars().take(80).collect() })
+    Err(IdError::Name {
+        text: text.chars().take(80).collect(),
+    })
 }
 
 #[cfg(test)]
@@ -261,10 +268,15 @@ mod tests {
             assert_eq!(good.parse::<ProducerName>().unwrap().as_str(), good);
         }
         let long = "a".repeat(NAME_BYTES_MAX + 1);
-        for bad in ["", "A", "-a", ".", "..", "a/b", "a b", "é", "a\0", "a@1", &long] {
+        for bad in [
+            "", "A", "-a", ".", "..", "a/b", "a b", "é", "a\0", "a@1", &long,
+        ] {
             assert!(bad.parse::<JobName>().is_err(), "{bad:?}");
             let json = serde_json::to_string(bad).unwrap();
-            assert!(serde_json::from_str::<ProducerName>(&json).is_err(), "{bad:?}");
+            assert!(
+                serde_json::from_str::<ProducerName>(&json).is_err(),
+                "{bad:?}"
+            );
         }
     }
 
@@ -273,7 +285,11 @@ mod tests {
         let id = StreamId::from_random([0xff; 16]);
         assert_eq!(id.to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(id.to_string().parse::<StreamId>().unwrap(), id);
-        for bad in ["", "ffffffffffff4fffbfffffffffffffff", "FFFFFFFF-ffff-4fff-bfff-ffffffffffff"] {
+        for bad in [
+            "",
+            "ffffffffffff4fffbfffffffffffffff",
+            "FFFFFFFF-ffff-4fff-bfff-ffffffffffff",
+        ] {
             assert!(bad.parse::<StreamId>().is_err(), "{bad:?}");
         }
         let nonce = Nonce([1, 2, 3, 4, 5, 6, 7, 0xab]);

@@ -14,7 +14,11 @@ struct Head {
 /// object gets "upgrade", not "unknown field".
 pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Result<T, FormatError> {
     if bytes.len() > limit {
-        return Err(FormatError::TooLarge { key: key.to_owned(), bytes: bytes.len(), limit });
+        return Err(FormatError::TooLarge {
+            key: key.to_owned(),
+            bytes: bytes.len(),
+            limit,
+        });
     }
     let malformed = |e: serde_json::Error| FormatError::Malformed {
         key: key.to_owned(),
@@ -22,7 +26,10 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Resu
     };
     let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
     if head.format != 1 {
-        return Err(FormatError::UnknownFormat { key: key.to_owned(), found: head.format });
+        return Err(FormatError::UnknownFormat {
+            key: key.to_owned(),
+            found: head.format,
+        });
     }
     serde_json::from_slice(bytes).map_err(malformed)
 }

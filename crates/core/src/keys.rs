@@ -34,7 +34,8 @@ pub fn snapshot(v: Version) -> String {
 /// The version in a snapshot's key.
 pub fn snapshot_version(key: &str) -> Option<Version> {
     let digits = key.strip_prefix(SNAPSHOTS)?.strip_suffix(".json")?;
-    (digits.len() == 20 && digits.bytes().all(|c| c.is_ascii_digit())).then(|| digits.parse().ok())?
+    (digits.len() == 20 && digits.bytes().all(|c| c.is_ascii_digit()))
+        .then(|| digits.parse().ok())?
 }
 
 /// The index segment `segment` = step / 1024.
@@ -85,18 +86,45 @@ pub fn attempt_folder(job: &JobName, opened: Version, attempt: AttemptNo) -> Str
 }
 
 /// How far a node of an attempt has come.
-pub fn progress(job: &JobName, opened: Version, attempt: AttemptNo, step: Step, node: &str) -> String {
-    format!("{}progress/{step:012}-{node}.json", attempt_folder(job, opened, attempt))
+pub fn progress(
+    job: &JobName,
+    opened: Version,
+    attempt: AttemptNo,
+    step: Step,
+    node: &str,
+) -> String {
+    format!(
+        "{}progress/{step:012}-{node}.json",
+        attempt_folder(job, opened, attempt)
+    )
 }
 
 /// A data coordinate's "I can restart from `step`".
-pub fn mark(job: &JobName, opened: Version, attempt: AttemptNo, step: Step, coordinate: u32) -> String {
-    format!("{}marks/{step:012}-{coordinate}.json", attempt_folder(job, opened, attempt))
+pub fn mark(
+    job: &JobName,
+    opened: Version,
+    attempt: AttemptNo,
+    step: Step,
+    coordinate: u32,
+) -> String {
+    format!(
+        "{}marks/{step:012}-{coordinate}.json",
+        attempt_folder(job, opened, attempt)
+    )
 }
 
 /// What a node delivered.
-pub fn ledger(job: &JobName, opened: Version, attempt: AttemptNo, step: Step, node: &str) -> String {
-    format!("{}ledger/{step:012}-{node}.json", attempt_folder(job, opened, attempt))
+pub fn ledger(
+    job: &JobName,
+    opened: Version,
+    attempt: AttemptNo,
+    step: Step,
+    node: &str,
+) -> String {
+    format!(
+        "{}ledger/{step:012}-{node}.json",
+        attempt_folder(job, opened, attempt)
+    )
 }
 
 #[cfg(test)]
@@ -119,10 +147,21 @@ mod tests {
         assert!(key.starts_with(&data_folder(&p, 2, Nonce([0xab; 8]))));
         assert_eq!(key.rsplit('/').next().and_then(data_seqs), Some((5, 9)));
         assert_eq!(data_seqs("5-9.1f.1.tgb"), None);
-        assert_eq!(data_seqs("x/000000000005-000000000009.000000000000001f.1.tgb"), None);
-        assert_eq!(mark(&j, 4, 0, 12, 3), "jobs/llm@4/0/marks/000000000012-3.json");
+        assert_eq!(
+            data_seqs("x/000000000005-000000000009.000000000000001f.1.tgb"),
+            None
+        );
+        assert_eq!(
+            mark(&j, 4, 0, 12, 3),
+            "jobs/llm@4/0/marks/000000000012-3.json"
+        );
         assert_eq!(snapshot_version(&snapshot(256)), Some(256));
-        for bad in ["snapshots/1.json", "snapshots/", "x", "snapshots/0000000000000000000a.json"] {
+        for bad in [
+            "snapshots/1.json",
+            "snapshots/",
+            "x",
+            "snapshots/0000000000000000000a.json",
+        ] {
             assert_eq!(snapshot_version(bad), None, "{bad}");
         }
     }

@@ -47,10 +47,24 @@ pub const REASON_BYTES_MAX: usize = 4096;
 pub const REQUESTS_KEPT: usize = 1024;
 
 const _: () = {
-    assert!(CURSOR_BYTES_MAX * 2 < ENTRY_BYTES_MAX, "an entry holds a cursor and TGBs beside it");
-    assert!(ENTRY_BYTES_MAX * 8 <= RECORD_BYTES_MAX, "a record combines several full entries");
-    assert!(STREAM_BYTES_MAX >= NAMED_PRODUCERS_MAX * (NAME_BYTES_MAX + 4), "all names fit");
-    assert!(CATCH_UP_WINDOW >= SNAPSHOT_VERSIONS_MAX, "one window reaches from snapshot to head");
-    assert!(TGB_ROWS_MAX < NUMBER_MAX && TGB_TOKENS_MAX < NUMBER_MAX && OBJECT_BYTES_MAX < NUMBER_MAX);
+    assert!(
+        CURSOR_BYTES_MAX * 2 < ENTRY_BYTES_MAX,
+        "an entry holds a cursor and TGBs beside it"
+    );
+    assert!(
+        ENTRY_BYTES_MAX * 8 <= RECORD_BYTES_MAX,
+        "a record combines several full entries"
+    );
+    assert!(
+        STREAM_BYTES_MAX >= NAMED_PRODUCERS_MAX * (NAME_BYTES_MAX + 4),
+        "all names fit"
+    );
+    assert!(
+        CATCH_UP_WINDOW >= SNAPSHOT_VERSIONS_MAX,
+        "one window reaches from snapshot to head"
+    );
+    assert!(
+        TGB_ROWS_MAX < NUMBER_MAX && TGB_TOKENS_MAX < NUMBER_MAX && OBJECT_BYTES_MAX < NUMBER_MAX
+    );
     assert!(SLICES_MAX as u64 <= TGB_ROWS_MAX);
 };

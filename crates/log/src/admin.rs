@@ -16,7 +16,10 @@ impl Log {
         writer: &str,
         mut make: impl FnMut(&Manifest) -> Entry,
     ) -> Result<Option<Version>, LogError> {
-        let writer = Writer { name: writer.to_owned(), epoch: 0 };
+        let writer = Writer {
+            name: writer.to_owned(),
+            epoch: 0,
+        };
         loop {
             self.catch_up().await?;
             let entry = make(&self.manifest);

@@ -32,7 +32,11 @@ impl Log {
     /// Puts one record with `entries` at the next version and folds whatever is there afterwards.
     /// The caller has judged the entries by the current manifest; void ones are refused here
     /// again, since a correct writer never writes them.
-    pub async fn append(&mut self, writer: &Writer, entries: Vec<Entry>) -> Result<Append, LogError> {
+    pub async fn append(
+        &mut self,
+        writer: &Writer,
+        entries: Vec<Entry>,
+    ) -> Result<Append, LogError> {
         for verdict in self.manifest.judge_all(&entries) {
             verdict.map_err(LogError::Void)?;
         }
@@ -44,7 +48,10 @@ impl Log {
             prev: self.manifest.prev(),
             commit: self.new_commit(),
             writer: writer.clone(),
-            hints: Hints { snapshot: self.snapshots.newest, ..Hints::default() },
+            hints: Hints {
+                snapshot: self.snapshots.newest,
+                ..Hints::default()
+            },
             entries,
         };
         let bytes = Bytes::from(record.to_json());

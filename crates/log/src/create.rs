@@ -21,7 +21,9 @@ pub enum Creation {
 
 /// Creates the stream at the store's root, or finds it there with the same parameters.
 pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Creation, LogError> {
-    wanted.check().map_err(|r| batchweave_core::error::FormatError::rule(keys::STREAM, r))?;
+    wanted
+        .check()
+        .map_err(|r| batchweave_core::error::FormatError::rule(keys::STREAM, r))?;
     match store.get(keys::STREAM).await {
         Ok(bytes) => return compare(store.as_ref(), &bytes, wanted),
         Err(e) if e.is_not_found() => {}
@@ -36,7 +38,10 @@ pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Cre
             Err(e) => return Err(e.into()),
         }
         let root = store.root().to_owned();
-        return Err(LogError::RootInUse { root, example: stranger.key.clone() });
+        return Err(LogError::RootInUse {
+            root,
+            example: stranger.key.clone(),
+        });
     }
     let bytes = Bytes::from(wanted.to_json());
     match resolve::put(store.as_ref(), keys::STREAM, bytes).await? {
@@ -51,5 +56,8 @@ fn compare(store: &dyn Store, bytes: &[u8], wanted: &StreamConfig) -> Result<Cre
     if differences.is_empty() {
         return Ok(Creation::Existed(found));
     }
-    Err(LogError::OtherStream { root: store.root().to_owned(), differences })
+    Err(LogError::OtherStream {
+        root: store.root().to_owned(),
+        differences,
+    })
 }

@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::producer::{Commit, Producer};
 use crate::LogError;
+use crate::producer::{Commit, Producer};
 
 /// What becomes visible together: all TGBs of one object (or of the objects of one TGB), durable
 /// in the store, and the cursor after them.
@@ -78,7 +78,10 @@ pub struct DriverOptions {
 
 impl Default for DriverOptions {
     fn default() -> Self {
-        Self { queue: 64, tgbs_per_entry: 256 }
+        Self {
+            queue: 64,
+            tgbs_per_entry: 256,
+        }
     }
 }
 
@@ -137,7 +140,10 @@ impl Producer {
     /// Starts the commit task.
     pub fn spawn(self, policy: impl Policy + 'static, options: DriverOptions) -> CommitQueue {
         let (send, receive) = mpsc::channel(options.queue.max(1));
-        let start = Committed { next_seq: self.next_seq(), ..Committed::default() };
+        let start = Committed {
+            next_seq: self.next_seq(),
+            ..Committed::default()
+        };
         let (progress, watcher) = watch::channel(start);
         let driver = Driver {
             producer: self,
@@ -149,7 +155,11 @@ impl Producer {
             closed: false,
             progress,
         };
-        CommitQueue { send, progress: watcher, task: tokio::spawn(driver.run(receive)) }
+        CommitQueue {
+            send,
+            progress: watcher,
+            task: tokio::spawn(driver.run(receive)),
+        }
     }
 }
 
@@ -216,7 +226,12 @@ impl<P: Policy> Driver<P> {
             return Ok(Ok(Event::Won));
         };
         let cursor = last.cursor.clone();
-        let tgbs = self.items.iter().take(count).flat_map(|(i, _)| i.tgbs.clone()).collect();
+        let tgbs = self
+            .items
+            .iter()
+            .take(count)
+            .flat_map(|(i, _)| i.tgbs.clone())
+            .collect();
         match self.producer.try_commit(tgbs, cursor).await? {
             Commit::Committed { version, next_step } => {
                 let ready = self.items.front().map_or(self.began, |(_, ready)| *ready);

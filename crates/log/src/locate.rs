@@ -39,7 +39,9 @@ impl Log {
     pub async fn locate(&mut self, step: Step) -> Result<Located, LogError> {
         let m = &self.manifest;
         if step < m.watermark() {
-            return Ok(Located::Reclaimed { watermark: m.watermark() });
+            return Ok(Located::Reclaimed {
+                watermark: m.watermark(),
+            });
         }
         if step >= m.next_step() {
             return Ok(match m.end() {
@@ -52,13 +54,19 @@ impl Log {
         }
         let segment = self.segment(step / SEGMENT_STEPS).await?;
         let key = || keys::segment(step / SEGMENT_STEPS);
-        let entry = segment.step(step).ok_or_else(|| LogError::NoSegment { key: key() })?;
+        let entry = segment
+            .step(step)
+            .ok_or_else(|| LogError::NoSegment { key: key() })?;
         Ok(Located::At(Arc::clone(entry)))
     }
 
     async fn segment(&mut self, number: u64) -> Result<Arc<Segment>, LogError> {
         let s = &self.snapshots;
-        let known = s.unstored.iter().chain(&s.cache).find(|segment| segment.segment == number);
+        let known = s
+            .unstored
+            .iter()
+            .chain(&s.cache)
+            .find(|segment| segment.segment == number);
         if let Some(segment) = known {
             return Ok(Arc::clone(segment));
         }
@@ -87,10 +95,16 @@ impl Log {
 
     /// Folds the log from its beginning until the segment is full. Slow and rare.
     async fn rebuild(&self, number: u64) -> Result<Segment, LogError> {
-        info!(segment = number, "an index segment is missing: rebuilding it from the log");
+        info!(
+            segment = number,
+            "an index segment is missing: rebuilding it from the log"
+        );
         let stream_json = self.store.get(keys::STREAM).await?;
         let manifest = Manifest::new(self.manifest.stream().clone(), &stream_json);
-        let options = crate::LogOptions { seed: [0; 32], write_snapshots: false };
+        let options = crate::LogOptions {
+            seed: [0; 32],
+            write_snapshots: false,
+        };
         let mut scratch = Self::new(Arc::clone(&self.store), manifest, &options);
         scratch.window = CATCH_UP_WINDOW;
         loop {
@@ -100,7 +114,9 @@ impl Log {
                 return Ok(found);
             }
             if at_head {
-                return Err(LogError::NoSegment { key: keys::segment(number) });
+                return Err(LogError::NoSegment {
+                    key: keys::segment(number),
+                });
             }
         }
     }

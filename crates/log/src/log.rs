@@ -53,7 +53,10 @@ impl Log {
             store,
             manifest,
             rng: StdRng::from_seed(options.seed),
-            snapshots: Snapshots { write: options.write_snapshots, ..Snapshots::default() },
+            snapshots: Snapshots {
+                write: options.write_snapshots,
+                ..Snapshots::default()
+            },
             window: 1,
         }
     }

@@ -22,7 +22,9 @@ impl Log {
         let stream_json = match stream {
             Ok(bytes) => bytes,
             Err(e) if e.is_not_found() => {
-                return Err(LogError::NoStream { root: store.root().to_owned() });
+                return Err(LogError::NoStream {
+                    root: store.root().to_owned(),
+                });
             }
             Err(e) => return Err(e.into()),
         };
@@ -50,7 +52,10 @@ impl Log {
             };
             match Manifest::from_snapshot(Arc::clone(&shared), &bytes, version) {
                 Ok(manifest) if matches_log(store.as_ref(), &manifest, version).await? => {
-                    let hint = SnapshotHint { version, hash: Hash::of(&bytes) };
+                    let hint = SnapshotHint {
+                        version,
+                        hash: Hash::of(&bytes),
+                    };
                     let mut log = Self::new(store, manifest, options);
                     log.snapshots.newest = Some(hint);
                     log.snapshots.newest_bytes = bytes.len() as u64;
@@ -60,7 +65,11 @@ impl Log {
                 Err(e) => warn!(version, error = %e, "an unusable snapshot is ignored"),
             }
         }
-        Ok(Self::new(store, Manifest::new(stream, stream_json), options))
+        Ok(Self::new(
+            store,
+            Manifest::new(stream, stream_json),
+            options,
+        ))
     }
 }
 
@@ -82,7 +91,12 @@ pub(crate) async fn list_snapshots(store: &dyn Store) -> Result<Vec<Version>, St
     let (mut versions, mut page) = (Vec::new(), None);
     loop {
         let listed = store.list(keys::SNAPSHOTS, page).await?;
-        versions.extend(listed.objects.iter().filter_map(|o| keys::snapshot_version(&o.key)));
+        versions.extend(
+            listed
+                .objects
+                .iter()
+                .filter_map(|o| keys::snapshot_version(&o.key)),
+        );
         page = listed.next;
         if page.is_none() {
             return Ok(versions);

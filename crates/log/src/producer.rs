@@ -66,22 +66,40 @@ impl Producer {
         instance: &str,
     ) -> Result<ProducerOpening, LogError> {
         let nonce = log.new_nonce();
-        let writer = Writer { name: name.to_string(), epoch: 0 };
+        let writer = Writer {
+            name: name.to_string(),
+            epoch: 0,
+        };
         loop {
             let m = log.manifest();
             let state = m.producer(&name);
             if let Some(done) = state.filter(|p| p.finished) {
-                return Ok(ProducerOpening::Finished { tgbs: done.next_seq });
+                return Ok(ProducerOpening::Finished {
+                    tgbs: done.next_seq,
+                });
             }
             if m.sealed() {
                 return Ok(ProducerOpening::Sealed);
             }
             let epoch = state.map_or(0, |p| p.epoch) + 1;
-            let opened =
-                Opened { producer: name.clone(), instance: instance.to_owned(), nonce, epoch };
+            let opened = Opened {
+                producer: name.clone(),
+                instance: instance.to_owned(),
+                nonce,
+                epoch,
+            };
             if let Append::Won { .. } = log.append(&writer, vec![Entry::Opened(opened)]).await? {
-                let writer = Writer { name: name.to_string(), epoch };
-                let opened = Self { log, name, epoch, nonce, writer };
+                let writer = Writer {
+                    name: name.to_string(),
+                    epoch,
+                };
+                let opened = Self {
+                    log,
+                    name,
+                    epoch,
+                    nonce,
+                    writer,
+                };
                 return Ok(ProducerOpening::Opened(Box::new(opened)));
             }
             log.catch_up().await?;
@@ -151,7 +169,11 @@ impl Producer {
     /// One try to say that there is no more.
     pub async fn try_finish(&mut self) -> Result<Commit, LogError> {
         let final_seq = self.next_seq();
-        let entry = Finished { producer: self.name.clone(), epoch: self.epoch, final_seq };
+        let entry = Finished {
+            producer: self.name.clone(),
+            epoch: self.epoch,
+            final_seq,
+        };
         self.try_entry(Entry::Finished(entry)).await
     }
 
@@ -177,11 +199,15 @@ impl Producer {
         match void {
             Void::WrongEpoch { current, .. } if current > self.epoch => {
                 let instance = self.state().map(|p| p.instance.clone()).unwrap_or_default();
-                Ok(Commit::Fenced { by: current, instance })
+                Ok(Commit::Fenced {
+                    by: current,
+                    instance,
+                })
             }
-            Void::Retired { epoch, .. } => {
-                Ok(Commit::Fenced { by: epoch, instance: "retired by a person".to_owned() })
-            }
+            Void::Retired { epoch, .. } => Ok(Commit::Fenced {
+                by: epoch,
+                instance: "retired by a person".to_owned(),
+            }),
             Void::Sealed => Ok(Commit::Sealed),
             other => Err(LogError::Void(other)),
         }

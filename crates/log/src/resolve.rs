@@ -46,7 +46,11 @@ pub(crate) async fn put(store: &dyn Store, key: &str, body: Bytes) -> Result<Res
                 warn!(key, tries, error = %e, "the outcome of a put is open: asking the store");
             }
         }
-        let asked = if error.is_none() || in_doubt { read(store, key).await? } else { None };
+        let asked = if error.is_none() || in_doubt {
+            read(store, key).await?
+        } else {
+            None
+        };
         match asked {
             Some(bytes) if bytes == body => return Ok(Resolved::Ours),
             Some(bytes) => return Ok(Resolved::Theirs(bytes)),

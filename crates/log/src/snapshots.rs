@@ -45,7 +45,9 @@ impl Log {
         if !s.write || !due || s.writing.is_some() {
             return;
         }
-        let Some((version, bytes)) = self.manifest.snapshot() else { return };
+        let Some((version, bytes)) = self.manifest.snapshot() else {
+            return;
+        };
         let job = WriteJob {
             store: Arc::clone(&self.store),
             version,
@@ -66,7 +68,12 @@ impl Log {
     }
 
     async fn take_written(&mut self) {
-        if self.snapshots.writing.as_ref().is_some_and(tokio::task::JoinHandle::is_finished) {
+        if self
+            .snapshots
+            .writing
+            .as_ref()
+            .is_some_and(tokio::task::JoinHandle::is_finished)
+        {
             self.settle_snapshots().await;
         }
     }
@@ -80,7 +87,10 @@ impl Log {
         let stored = self.snapshots.unstored.len().min(boundary as usize);
         for _ in 0..stored {
             if let Some(segment) = self.snapshots.unstored.front()
-                && segment.steps.last().is_some_and(|s| s.version <= hint.version)
+                && segment
+                    .steps
+                    .last()
+                    .is_some_and(|s| s.version <= hint.version)
             {
                 self.snapshots.unstored.pop_front();
             }
@@ -98,7 +108,10 @@ struct WriteJob {
 
 impl WriteJob {
     async fn run(self) -> Option<(SnapshotHint, u64)> {
-        let hint = SnapshotHint { version: self.version, hash: Hash::of(&self.bytes) };
+        let hint = SnapshotHint {
+            version: self.version,
+            hash: Hash::of(&self.bytes),
+        };
         let size = self.bytes.len() as u64;
         match self.write().await {
             Ok(()) => Some((hint, size)),
@@ -115,7 +128,12 @@ impl WriteJob {
             return Ok(());
         }
         for segment in &self.segments {
-            store(self.store.as_ref(), &keys::segment(segment.segment), segment.to_json()).await?;
+            store(
+                self.store.as_ref(),
+                &keys::segment(segment.segment),
+                segment.to_json(),
+            )
+            .await?;
         }
         store(self.store.as_ref(), &key, self.bytes.into()).await?;
         debug!(key, segments = self.segments.len(), "snapshot written");

@@ -2,11 +2,11 @@
 //! behind. The log is never listed.
 
 use batchweave_core::ids::{Hash, Version};
+use batchweave_core::keys;
 use batchweave_core::limits::CATCH_UP_WINDOW;
 use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::void::RecordVoid;
 use batchweave_core::manifest::{FoldError, Folded};
-use batchweave_core::keys;
 use bytes::Bytes;
 use futures::StreamExt;
 use tracing::warn;
@@ -38,7 +38,11 @@ impl Log {
         let window = self.window.clamp(1, CATCH_UP_WINDOW);
         let found = self.fetch(first, window).await?;
         let full = found.len() as u64 == window;
-        self.window = if full { (window * 4).min(CATCH_UP_WINDOW) } else { 1 };
+        self.window = if full {
+            (window * 4).min(CATCH_UP_WINDOW)
+        } else {
+            1
+        };
         let mut folded = Vec::with_capacity(found.len());
         for bytes in found {
             folded.push(self.fold(&bytes).await?);
@@ -76,7 +80,11 @@ impl Log {
     }
 
     fn gap(&self, hole: Version, later: Version) -> LogError {
-        LogError::Gap { root: self.store.root().to_owned(), key: keys::log(hole), later }
+        LogError::Gap {
+            root: self.store.root().to_owned(),
+            key: keys::log(hole),
+            later,
+        }
     }
 
     /// Folds the bytes of the next version, with a look at `repairs/` when they can't be read.

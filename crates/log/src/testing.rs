@@ -63,7 +63,13 @@ impl Scripted {
 
     fn error(&self, key: &str, kind: ErrorKind, effect: Effect) -> StoreError {
         let location = format!("{}/{key}", self.inner.root());
-        StoreError { op: Op::Create, location, kind, effect, detail: "scripted".into() }
+        StoreError {
+            op: Op::Create,
+            location,
+            kind,
+            effect,
+            detail: "scripted".into(),
+        }
     }
 }
 
@@ -77,13 +83,18 @@ impl Store for Scripted {
         if !key.starts_with(keys::LOG) {
             return self.inner.create(key, body).await;
         }
-        self.creates.lock().unwrap().push((key.to_owned(), body.clone()));
+        self.creates
+            .lock()
+            .unwrap()
+            .push((key.to_owned(), body.clone()));
         let late: Vec<_> = self.late.lock().unwrap().drain(..).collect();
         for (key, body) in late {
             let _ = self.inner.create(&key, body).await?;
         }
         let answer = self.script.lock().unwrap().pop_front();
-        let Some(answer) = answer else { return self.inner.create(key, body).await };
+        let Some(answer) = answer else {
+            return self.inner.create(key, body).await;
+        };
         if matches!(answer, Answer::DoneLost | Answer::DoneExists) {
             let _ = self.inner.create(key, body.clone()).await?;
         }
@@ -135,7 +146,10 @@ pub(crate) fn config(producers: &[&str]) -> StreamConfig {
         slices: 4,
         order: Order::Arrival,
         producers: producers.iter().map(|p| p.parse().unwrap()).collect(),
-        tokenizer: TokenizerId { name: "bytes".into(), fingerprint: Hash::of(b"bytes") },
+        tokenizer: TokenizerId {
+            name: "bytes".into(),
+            fingerprint: Hash::of(b"bytes"),
+        },
         seq_len: 8,
         rows_per_slice: 1,
         created: "2026-11-21T00:00:00Z".into(),
@@ -143,12 +157,18 @@ pub(crate) fn config(producers: &[&str]) -> StreamConfig {
 }
 
 pub(crate) fn options(seed: u8) -> LogOptions {
-    LogOptions { seed: [seed; 32], write_snapshots: true }
+    LogOptions {
+        seed: [seed; 32],
+        write_snapshots: true,
+    }
 }
 
 pub(crate) async fn opened(store: &Arc<dyn Store>, name: &str, seed: u8) -> Producer {
     let log = Log::open(Arc::clone(store), &options(seed)).await.unwrap();
-    match Producer::open(log, name.parse().unwrap(), "test:1").await.unwrap() {
+    match Producer::open(log, name.parse().unwrap(), "test:1")
+        .await
+        .unwrap()
+    {
         ProducerOpening::Opened(producer) => *producer,
         other => panic!("{other:?}"),
     }
@@ -157,7 +177,14 @@ pub(crate) async fn opened(store: &Arc<dyn Store>, name: &str, seed: u8) -> Prod
 /// An item of `tgbs` TGBs in one object that starts at `first`.
 pub(crate) fn item(producer: &Producer, first: u64, tgbs: u64) -> CommitItem {
     let seqs = (first, first + tgbs - 1);
-    let key = keys::data(producer.name(), producer.epoch(), producer.nonce(), seqs, 0, 0);
+    let key = keys::data(
+        producer.name(),
+        producer.epoch(),
+        producer.nonce(),
+        seqs,
+        0,
+        0,
+    );
     assert!(tgbs as usize <= limits::ENTRY_TGBS_MAX);
     let tgbs = (0..tgbs)
         .map(|i| TgbRecord {
@@ -176,5 +203,8 @@ pub(crate) fn item(producer: &Producer, first: u64, tgbs: u64) -> CommitItem {
             provenance: None,
         })
         .collect();
-    CommitItem { tgbs, cursor: Cursor(serde_json::json!({ "row": seqs.1 + 1 })) }
+    CommitItem {
+        tgbs,
+        cursor: Cursor(serde_json::json!({ "row": seqs.1 + 1 })),
+    }
 }

@@ -5,6 +5,7 @@
 
 mod contract;
 mod error;
+pub mod memory;
 
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};

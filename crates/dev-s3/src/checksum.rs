@@ -1,0 +1,162 @@
+//! Checksums of bodies: the MD5 that S3 uses as ETag, and those that a client sends along.
+
+use hyper::HeaderMap;
+use s3s::checksum::ChecksumHasher;
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use s3s::dto::Checksum;
+use s3s::{S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+
+/// The checksums known of an object, base64 as in S3's headers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Checksums {
+    pub crc32: Option<String>,
+    pub crc32c: Option<String>,
+    pub crc64nvme: Option<String>,
+    pub sha1: Option<String>,
+    pub sha256: Option<String>,
+}
+
+impl Checksums {
+    fn fields(&self) -> [(&'static str, Option<&String>); 5] {
+        [
+            ("crc32", self.crc32.as_ref()),
+            ("crc32c", self.crc32c.as_ref()),
+            ("crc64nvme", self.crc64nvme.as_ref()),
+            ("sha1", self.sha1.as_ref()),
+            ("sha256", self.sha256.as_ref()),
+        ]
+    }
+
+    /// Adds what arrived after the body, as trailing headers.
+    pub(crate) fn merge_trailers(&mut self, trailers: &HeaderMap) {
+        let get = |name: &str| {
+            let value = trailers.get(format!("x-amz-checksum-{name}"))?;
+            value.to_str().ok().map(str::to_owned)
+        };
+        self.crc32 = self.crc32.take().or_else(|| get("crc32"));
+        self.crc32c = self.crc32c.take().or_else(|| get("crc32c"));
+        self.crc64nvme = self.crc64nvme.take().or_else(|| get("crc64nvme"));
+        self.sha1 = self.sha1.take().or_else(|| get("sha1"));
+        self.sha256 = self.sha256.take().or_else(|| get("sha256"));
+    }
+
+    /// Compares each checksum that the client sent with the body.
+    pub(crate) fn verify(&self, body: &[u8]) -> S3Result<()> {
+        let mut hasher = ChecksumHasher {
+            crc32: self.crc32.as_ref().map(|_| Crc32::new()),
+            crc32c: self.crc32c.as_ref().map(|_| Crc32c::new()),
+            sha1: self.sha1.as_ref().map(|_| Sha1::new()),
+            sha256: self.sha256.as_ref().map(|_| Sha256::new()),
+            crc64nvme: self.crc64nvme.as_ref().map(|_| Crc64Nvme::new()),
+        };
+        hasher.update(body);
+        let actual = Self::from(hasher.finalize());
+        for ((name, sent), (_, computed)) in self.fields().into_iter().zip(actual.fields()) {
+            if sent != computed {
+                return Err(s3_error!(
+                    BadDigest,
+                    "The {name} you specified, {sent:?}, did not match the calculated checksum, {computed:?}."
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The checksum of the named algorithm over `body`; none for an algorithm that is not known.
+    pub(crate) fn of(algorithm: &str, body: &[u8]) -> Self {
+        let mut hasher = ChecksumHasher::default();
+        match algorithm {
+            "CRC32" => hasher.crc32 = Some(Crc32::new()),
+            "CRC32C" => hasher.crc32c = Some(Crc32c::new()),
+            "CRC64NVME" => hasher.crc64nvme = Some(Crc64Nvme::new()),
+            "SHA1" => hasher.sha1 = Some(Sha1::new()),
+            "SHA256" => hasher.sha256 = Some(Sha256::new()),
+            _ => {}
+        }
+        hasher.update(body);
+        Self::from(hasher.finalize())
+    }
+}
+
+impl From<Checksum> for Checksums {
+    fn from(sums: Checksum) -> Self {
+        Self {
+            crc32: sums.checksum_crc32,
+            crc32c: sums.checksum_crc32c,
+            crc64nvme: sums.checksum_crc64nvme,
+            sha1: sums.checksum_sha1,
+            sha256: sums.checksum_sha256,
+        }
+    }
+}
+
+/// The MD5 of a body.
+pub(crate) fn md5(body: &[u8]) -> [u8; 16] {
+    Md5::checksum(body)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
+}
+
+/// Compares a `Content-MD5` header with the body's MD5.
+pub(crate) fn verify_md5(header: &str, digest: [u8; 16]) -> S3Result<()> {
+    if header == base64(&digest) {
+        return Ok(());
+    }
+    Err(s3_error!(
+        BadDigest,
+        "The Content-MD5 you specified did not match what we received."
+    ))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let word = (0..3).fold(0, |word, at| {
+            word << 8 | u32::from(chunk.get(at).copied().unwrap_or(0))
+        });
+        for at in 0..4 {
+            let index = (word >> (18 - 6 * at)) as usize & 63;
+            text.push(if at > chunk.len() {
+                '='
+            } else {
+                ALPHABET[index] as char
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sent_checksums_are_compared() {
+        let good = Checksums::of("CRC32C", b"123456789");
+        assert_eq!(good.crc32c.as_deref(), Some("4waSgw=="));
+        good.verify(b"123456789").unwrap();
+        assert!(good.verify(b"123456788").is_err());
+        Checksums::default().verify(b"anything").unwrap();
+    }
+
+    #[test]
+    fn content_md5_is_base64() {
+        let digest = md5(b"");
+        assert_eq!(hex(&digest), "d41d8cd98f00b204e9800998ecf8427e");
+        verify_md5("1B2M2Y8AsgTpgAmY7PhCfg==", digest).unwrap();
+        assert!(verify_md5("1B2M2Y8AsgTpgAmY7PhCfA==", digest).is_err());
+        assert_eq!(
+            (base64(b"M"), base64(b"Ma"), base64(b"Man")),
+            ("TQ==".into(), "TWE=".into(), "TWFu".into())
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! Faults to order: at random by a specification, or injected one by one by a test.
+
+mod spec;
+
+use std::sync::{Mutex, PoisonError};
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use crate::Op;
+pub use spec::FaultSpec;
+
+/// One way for a request to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Answered 500 before the deed.
+    Error,
+    /// Answered 503 `SlowDown` before the deed.
+    Slow,
+    /// A conditional write answered 409 before the deed; other requests never draw this.
+    Conflict,
+    /// Never answered; the deed is not done.
+    Stall,
+    /// Connection reset before the deed.
+    Reset,
+    /// The deed is done, then the connection is reset.
+    Lost,
+}
+
+impl Fault {
+    /// Every fault, in the order in which they are drawn.
+    pub const ALL: [Self; 6] = [
+        Self::Error,
+        Self::Slow,
+        Self::Conflict,
+        Self::Stall,
+        Self::Reset,
+        Self::Lost,
+    ];
+
+    /// The name used in specifications and statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Slow => "slow",
+            Self::Conflict => "conflict",
+            Self::Stall => "stall",
+            Self::Reset => "reset",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A fault that a test orders for the next requests of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Injection {
+    /// What happens.
+    pub fault: Fault,
+    /// To which kind of request; `None` for all.
+    pub op: Option<Op>,
+    /// Only where the key contains this text.
+    pub key_contains: String,
+    /// To how many requests.
+    pub times: u32,
+}
+
+/// What fails from now on. Shared by the server and the tests that drive it.
+#[derive(Debug)]
+pub struct Faults {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    spec: FaultSpec,
+    rng: StdRng,
+    down: bool,
+    injections: Vec<Injection>,
+}
+
+/// A request as the faults see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub op: Op,
+    pub key: &'a str,
+    pub conditional: bool,
+}
+
+impl Faults {
+    pub(crate) fn new(spec: FaultSpec, rng: StdRng) -> Self {
+        let state = State {
+            spec,
+            rng,
+            down: false,
+            injections: Vec::new(),
+        };
+        Self {
+            state: Mutex::new(state),
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the random faults; `FaultSpec::default()` ends them.
+    pub fn set(&self, spec: FaultSpec) {
+        self.with(|state| state.spec = spec);
+    }
+
+    /// Switches the whole store off (every request and connection is reset) or on again.
+    pub fn set_down(&self, down: bool) {
+        self.with(|state| state.down = down);
+    }
+
+    /// Whether the store is switched off.
+    pub fn is_down(&self) -> bool {
+        self.with(|state| state.down)
+    }
+
+    /// Orders a fault for the next matching requests, ahead of random ones.
+    pub fn inject(&self, injection: Injection) {
+        self.with(|state| state.injections.push(injection));
+    }
+
+    /// Loses the answers of the next `times` puts of a key that contains `key_contains`.
+    pub fn lose_next_puts(&self, key_contains: &str, times: u32) {
+        self.inject(Injection {
+            fault: Fault::Lost,
+            op: Some(Op::Put),
+            key_contains: key_contains.to_owned(),
+            times,
+        });
+    }
+
+    /// How many injected faults have not happened yet.
+    pub fn pending(&self) -> u32 {
+        self.with(|state| {
+            state
+                .injections
+                .iter()
+                .map(|injection| injection.times)
+                .sum()
+        })
+    }
+
+    /// Forgets injected faults that have not happened yet.
+    pub fn clear_injections(&self) {
+        self.with(|state| state.injections.clear());
+    }
+
+    /// Decides what happens to a request.
+    pub(crate) fn decide(&self, subject: Subject<'_>) -> Option<Fault> {
+        self.with(|state| {
+            if state.down {
+                return Some(Fault::Reset);
+            }
+            state.injected(subject).or_else(|| state.random(subject))
+        })
+    }
+}
+
+impl State {
+    fn injected(&mut self, subject: Subject<'_>) -> Option<Fault> {
+        let at = self.injections.iter().position(|injection| {
+            injection.op.is_none_or(|op| op == subject.op)
+                && subject.key.contains(&injection.key_contains)
+        })?;
+        let injection = self.injections.get_mut(at)?;
+        let fault = injection.fault;
+        injection.times = injection.times.saturating_sub(1);
+        if injection.times == 0 {
+            self.injections.remove(at);
+        }
+        Some(fault)
+    }
+
+    /// One draw a request, so that the sequence of draws depends on the order of requests alone.
+    fn random(&mut self, subject: Subject<'_>) -> Option<Fault> {
+        if self.spec.is_empty() {
+            return None;
+        }
+        let mut drawn: f64 = self.rng.random();
+        for fault in Fault::ALL {
+            let chance = self.spec.chance(subject.op, fault);
+            if drawn < chance {
+                return (fault != Fault::Conflict || subject.conditional).then_some(fault);
+            }
+            drawn -= chance;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn faults(spec: &str, seed: u64) -> Faults {
+        Faults::new(spec.parse().unwrap(), StdRng::seed_from_u64(seed))
+    }
+
+    fn put(key: &str) -> Subject<'_> {
+        Subject {
+            op: Op::Put,
+            key,
+            conditional: true,
+        }
+    }
+
+    #[test]
+    fn frequencies_are_as_specified() {
+        let faults = faults("error=0.1,put.lost=0.2", 3);
+        let mut counts = [0; 2];
+        for _ in 0..10_000 {
+            match faults.decide(put("k")) {
+                Some(Fault::Error) => counts[0] += 1,
+                Some(Fault::Lost) => counts[1] += 1,
+                _ => {}
+            }
+        }
+        assert!(
+            (900..1100).contains(&counts[0]) && (1850..2150).contains(&counts[1]),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn the_same_seed_fails_the_same_requests() {
+        let run = |seed| {
+            let faults = faults("slow=0.3", seed);
+            (0..100)
+                .map(|_| faults.decide(put("k")))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+
+    #[test]
+    fn injections_come_first_and_run_out() {
+        let faults = faults("", 0);
+        faults.lose_next_puts("log/", 2);
+        assert_eq!(faults.decide(put("data/x")), None);
+        assert_eq!(
+            faults.decide(Subject {
+                op: Op::Get,
+                ..put("log/1")
+            }),
+            None
+        );
+        assert_eq!(faults.pending(), 2);
+        assert_eq!(faults.decide(put("log/1")), Some(Fault::Lost));
+        assert_eq!(faults.decide(put("log/1")), Some(Fault::Lost));
+        assert_eq!(faults.decide(put("log/1")), None);
+        assert_eq!(faults.pending(), 0);
+    }
+
+    #[test]
+    fn down_resets_everything_until_up() {
+        let faults = faults("", 0);
+        faults.set_down(true);
+        assert_eq!(faults.decide(put("k")), Some(Fault::Reset));
+        faults.set_down(false);
+        assert_eq!(faults.decide(put("k")), None);
+    }
+
+    #[test]
+    fn only_conditional_writes_conflict() {
+        let faults = faults("conflict=1", 0);
+        assert_eq!(faults.decide(put("k")), Some(Fault::Conflict));
+        assert_eq!(
+            faults.decide(Subject {
+                conditional: false,
+                ..put("k")
+            }),
+            None
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! The HTTP front: counts each request, lets it take its time, and lets it fail where ordered.
+//!
+//! Half of the latency passes before the deed and half after it, as on a real network, so a client
+//! that gives up early may find its deed done.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use hyper::{Request, Response};
+use rand::rngs::StdRng;
+use s3s::service::S3Service;
+use s3s::{Body, S3Error, S3ErrorCode};
+use tokio_util::sync::CancellationToken;
+
+use crate::faults::Subject;
+use crate::op::classify;
+use crate::stats::Counters;
+use crate::{Fault, Faults, LatencyProfile, Op};
+
+/// What all connections share.
+pub(crate) struct Front {
+    pub s3: S3Service,
+    pub faults: Faults,
+    pub counters: Counters,
+    pub latency: LatencyProfile,
+    pub rng: Mutex<StdRng>,
+    pub requests: AtomicU64,
+}
+
+/// A stalled request is reset after this time at the latest, so that none stays for ever.
+const MAX_STALL: Duration = Duration::from_mins(10);
+
+/// One connection's view of the front.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    pub front: Arc<Front>,
+    /// Cancelled to reset this connection.
+    pub cut: CancellationToken,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Connection {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let connection = self.clone();
+        Box::pin(async move { Ok(connection.answer(request).await) })
+    }
+}
+
+impl Connection {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let front = &self.front;
+        let (op, key) = {
+            let host = request
+                .headers()
+                .get(HOST)
+                .and_then(|host| host.to_str().ok());
+            let (op, key) = classify(
+                request.method(),
+                host,
+                request.uri().path(),
+                request.uri().query(),
+            );
+            (op, key.to_owned())
+        };
+        let headers = request.headers();
+        let conditional = headers.contains_key(IF_NONE_MATCH) || headers.contains_key(IF_MATCH);
+        let length = headers
+            .get(CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse().ok());
+        front.counters.request(op, length.unwrap_or(0));
+
+        let half = front.draw_latency(op) / 2;
+        let conditional = conditional && matches!(op, Op::Put | Op::Multipart);
+        let fault = front.faults.decide(Subject {
+            op,
+            key: &key,
+            conditional,
+        });
+        if let Some(fault) = fault {
+            front.counters.fault(fault);
+            tracing::debug!(%op, key, fault = fault.name(), "failing a request on order");
+        }
+        pause(half).await;
+        let response = match fault {
+            None => front.serve(request).await,
+            Some(Fault::Error) => {
+                refuse(request, S3ErrorCode::InternalError, "Failed on order.").await
+            }
+            Some(Fault::Slow) => {
+                refuse(
+                    request,
+                    S3ErrorCode::SlowDown,
+                    "Please reduce your request rate.",
+                )
+                .await
+            }
+            Some(Fault::Conflict) => {
+                let message = "A conflicting conditional operation is in progress; try again.";
+                refuse(request, S3ErrorCode::ConditionalRequestConflict, message).await
+            }
+            Some(Fault::Stall) => {
+                tokio::time::sleep(MAX_STALL).await;
+                self.reset().await
+            }
+            Some(Fault::Reset) => self.reset().await,
+            Some(Fault::Lost) => {
+                front.serve(request).await;
+                self.reset().await
+            }
+        };
+        pause(half).await;
+        front.finish(response)
+    }
+
+    /// Cuts the connection; the answer that would follow is never made.
+    async fn reset(&self) -> Response<Body> {
+        self.cut.cancel();
+        std::future::pending().await
+    }
+}
+
+impl Front {
+    fn draw_latency(&self, op: Op) -> Duration {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        self.latency.sample(op, &mut *rng)
+    }
+
+    async fn serve(&self, request: Request<Incoming>) -> Response<Body> {
+        match self.s3.call(request.map(Body::from)).await {
+            Ok(response) => response,
+            Err(error) => {
+                tracing::error!(?error, "a request could not be answered");
+                error_response(
+                    S3ErrorCode::InternalError,
+                    "The server failed; see its log.",
+                )
+            }
+        }
+    }
+
+    fn finish(&self, mut response: Response<Body>) -> Response<Body> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        if let Ok(id) = HeaderValue::from_str(&format!("{number:016X}")) {
+            response.headers_mut().insert("x-amz-request-id", id);
+        }
+        let headers = response.headers();
+        let announced = headers
+            .get(CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse().ok());
+        let bytes = response
+            .body()
+            .size_hint()
+            .exact()
+            .or(announced)
+            .unwrap_or(0);
+        self.counters.answer(response.status().as_u16(), bytes);
+        response
+    }
+}
+
+async fn pause(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// Answers with an error before the deed. The body is read first: a client in the middle of sending
+/// it would otherwise see a reset instead of the answer.
+async fn refuse(
+    request: Request<Incoming>,
+    code: S3ErrorCode,
+    message: &'static str,
+) -> Response<Body> {
+    let mut body = request.into_body();
+    while let Some(Ok(_)) = body.frame().await {}
+    error_response(code, message)
+}
+
+fn error_response(code: S3ErrorCode, message: &'static str) -> Response<Body> {
+    S3Error::with_message(code, message)
+        .to_http_response()
+        .unwrap_or_else(|_| {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
+            response
+        })
+}

@@ -290,3 +290,6 @@ fn abort(stream: &TcpStream) {
         tracing::debug!(%error, "cannot reset a connection");
     }
 }
+
+#[cfg(test)]
+mod tests;

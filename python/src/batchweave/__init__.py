@@ -1,0 +1,98 @@
+"""Reads BatchWeave's global batches from the consumer daemon of this node.
+
+    with batchweave.connect(job="pretrain") as reader:
+        for batch in reader:
+            train(batch.inputs, batch.labels)
+
+Arrays are read-only views of the daemon's memory. A frame of it is used again when all arrays that
+view it are gone, so drop them when a step is over (a loop variable does that by itself).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+from batchweave import errors
+from batchweave._connect import Options, __version__
+from batchweave._launch import global_rank_of, rank_and_world, socket_path
+from batchweave._wire import CREDITS_MAX, CREDITS_MIN
+from batchweave.batch import Batch, Slice
+from batchweave.errors import BadHelloError, BatchWeaveError
+from batchweave.reader import Reader
+from batchweave.state import State
+
+__all__ = [
+    "Batch",
+    "BatchWeaveError",
+    "Reader",
+    "Slice",
+    "__version__",
+    "connect",
+    "errors",
+]
+
+
+def connect(
+    socket: str | os.PathLike[str] | None = None,
+    *,
+    job: str | None = None,
+    dp_rank: int | None = None,
+    dp_size: int | None = None,
+    global_rank: int | None = None,
+    start: int = 0,
+    state: Mapping[str, str] | None = None,
+    attempt: str | None = None,
+    resume: bool | None = None,
+    credits: int = 4,
+    copy: bool = False,
+    timeout: float = 600.0,
+    connect_timeout: float = 60.0,
+    slices: int | None = None,
+    seq_len: int | None = None,
+    rows_per_slice: int | None = None,
+) -> Reader:
+    """Connects to the consumer daemon of this node and gives a reader.
+
+    `socket`: the daemon's; default BATCHWEAVE_SOCKET, then /run/batchweave/consumer.sock.
+    `job`: the training run; without one the reader neither holds data nor paces producers.
+    `dp_rank`, `dp_size`: the data coordinate (not the tensor or pipeline one); default: the
+    launcher's rank and world size, then 0 of 1. Ranks with the same data coordinate on one node
+    need one reader. `global_rank`: the one in the whole job; default: the launcher's, then dp_rank.
+    `state`: a saved state_dict to go on from; without one, `start` is the first step.
+    `attempt`: 32 hexadecimal digits, the same on all ranks of one start of the job.
+    `resume`: whether this rank alone was restarted; default: yes if `state` is of this attempt.
+    `credits`: steps that may be held or queued at once, at least 2. `copy`: arrays are private,
+    writable copies. `timeout`: seconds after which `next()` fails with the cause;
+    `connect_timeout`: the same for this call. `slices`, `seq_len`, `rows_per_slice`: what the
+    trainer counts on; another stream is then refused.
+    """
+    path = socket_path(socket)
+    rank, size = rank_and_world(dp_rank, dp_size)
+    if not CREDITS_MIN <= credits <= CREDITS_MAX:
+        raise BadHelloError(f"credits is {credits}; {CREDITS_MIN} to {CREDITS_MAX} are allowed")
+    if timeout <= 0 or connect_timeout <= 0:
+        raise BadHelloError("timeout and connect_timeout are seconds, above 0")
+    if not 0 <= start < 1 << 53 or (start and state is not None):
+        raise BadHelloError(f"start={start}: give a step number, or a state, not both")
+    saved = State.from_dict(state) if state is not None else None
+    if resume is None:
+        resume = saved is not None and saved.attempt == attempt
+    options = Options(
+        socket=path,
+        job=job,
+        dp_rank=rank,
+        dp_size=size,
+        global_rank=global_rank_of(rank) if global_rank is None else global_rank,
+        attempt=attempt,
+        credits=credits,
+        copy=copy,
+        timeout=timeout,
+        slices=slices,
+        seq_len=seq_len,
+        rows_per_slice=rows_per_slice,
+    )
+    reader = Reader(options, saved, start, mode="resume" if resume else "join")
+    reader.open(time.monotonic() + connect_timeout)
+    return reader

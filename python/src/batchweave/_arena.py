@@ -1,0 +1,63 @@
+"""The daemon's shared memory, seen from a rank: how a segment is mapped, and what fork does to it.
+
+1. A segment is mapped once a session, read-only and shared, and never registered with a device.
+2. Arrays hold the mapping through numpy's base chain; whoever drops the last array unmaps it.
+3. A mapping is not inherited over fork (MADV_DONTFORK): a child that kept it would read frames that
+   the daemon has reused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import mmap
+import os
+import weakref
+
+from batchweave.errors import BadMessageError, SystemRefusedError
+
+# linux/fcntl.h: F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE. Without them the
+# file could shrink under the mapping (SIGBUS) or be written by another process.
+_SEALS = 0x01 | 0x02 | 0x04 | 0x10
+# Linux 5.14; older kernels answer EINVAL and pages are then faulted in one by one.
+_MADV_POPULATE_READ = 22
+
+_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+
+def map_segment(descriptor: int, size: int, number: int) -> mmap.mmap:
+    """Maps a received segment, after checking that nobody can change it under us."""
+    found = os.fstat(descriptor).st_size
+    if size < 1 or found != size:
+        raise BadMessageError(f"segment {number} has {found} bytes, the daemon announced {size}")
+    try:
+        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+    except OSError:
+        seals = 0
+    if seals & _SEALS != _SEALS:
+        raise BadMessageError(f"segment {number} lacks seals ({seals:#x}, not {_SEALS:#x})")
+    try:
+        segment = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+    except OSError as reason:
+        raise SystemRefusedError(
+            f"segment {number} of {size} bytes can't be mapped: {reason}; "
+            "raise the limit on address space (ulimit -v)"
+        ) from reason
+    segment.madvise(mmap.MADV_DONTFORK)
+    with contextlib.suppress(OSError):
+        segment.madvise(_MADV_POPULATE_READ)
+    _mappings.add(segment)
+    return segment
+
+
+def _keep_addresses_in_child() -> None:
+    """A forked child has holes where the segments were, and may map something else there.
+
+    A mapping object that died in the child would unmap that something: so none may ever die.
+    """
+    for segment in list(_mappings):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(segment))
+
+
+os.register_at_fork(after_in_child=_keep_addresses_in_child)

@@ -1,0 +1,150 @@
+"""Getting a session: connect, say hello, wait for the daemon's welcome, all before a deadline."""
+
+from __future__ import annotations
+
+import errno
+import platform
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from batchweave import _wire
+from batchweave._session import Event, Lost, Session
+from batchweave.errors import (
+    BadMessageError,
+    BatchWeaveError,
+    DuplicateCoordinateError,
+    SystemRefusedError,
+)
+
+__version__ = "0.1.0"
+
+_PAUSE_FIRST, _PAUSE_MAX = 0.005, 0.25
+# A rank that died just now may still be connected in the daemon's eyes for an instant.
+_DUPLICATE_SECONDS = 2.0
+# Not there (yet), not listening (any more), or its queue is full: all of these may pass.
+_PASSING = {
+    errno.ENOENT: "there is no such socket",
+    errno.ECONNREFUSED: "nobody listens on the socket",
+    errno.EAGAIN: "the daemon does not take connections (its queue is full)",
+    errno.ECONNRESET: "the daemon closed the connection",
+    errno.EPIPE: "the daemon closed the connection",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What does not change while a reader lives."""
+
+    socket: str
+    job: str | None
+    dp_rank: int
+    dp_size: int
+    global_rank: int | None
+    attempt: str | None
+    credits: int
+    copy: bool
+    timeout: float
+    slices: int | None
+    seq_len: int | None
+    rows_per_slice: int | None
+
+
+class Unserved(Exception):  # noqa: N818 - not an error yet: the caller knows which one it is
+    """The deadline came without a welcome; the text is the last cause."""
+
+
+def hello(options: Options, **of_session: Any) -> bytes:
+    """The hello of a session: mode, next_step, stream, replaces, mapped_bytes come with it."""
+    client = f"batchweave-python {__version__}, Python {platform.python_version()}"
+    fields = {
+        "client": f"{client}, numpy {np.__version__}",
+        "job": options.job,
+        "attempt": options.attempt,
+        "dp_rank": options.dp_rank,
+        "dp_size": options.dp_size,
+        "global_rank": options.global_rank,
+        "credits": options.credits,
+        "slices": options.slices,
+        "seq_len": options.seq_len,
+        "rows_per_slice": options.rows_per_slice,
+    }
+    return _wire.hello({**fields, **of_session})
+
+
+def open_session(
+    path: str, greeting: bytes, next_step: int, deadline: float, opened: list[Session]
+) -> tuple[Session, _wire.Welcome]:
+    """Connects until the daemon welcomes us, it refuses us (its error), or `Unserved`.
+
+    Each session is put into `opened` before anything is sent on it: the caller closes them when an
+    interrupt loses the result.
+    """
+    pause, cause = _PAUSE_FIRST, "the deadline was already over"
+    refusable = time.monotonic() + _DUPLICATE_SECONDS
+    while True:
+        connected, why = _connect(path)
+        cause = why or cause
+        if connected is not None:
+            session = Session(connected, next_step)
+            opened.append(session)
+            try:
+                answer = _greet(session, greeting, deadline)
+            except DuplicateCoordinateError as refused:
+                if time.monotonic() > refusable:
+                    raise
+                answer = str(refused)
+            if isinstance(answer, _wire.Welcome):
+                session.credits = answer.credits
+                return session, answer
+            session.close()
+            cause = answer
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Unserved(cause)
+        time.sleep(min(pause, left))
+        pause = min(pause * 2, _PAUSE_MAX)
+
+
+def _connect(path: str) -> tuple[socket.socket | None, str]:
+    fresh = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        fresh.setblocking(False)
+        fresh.connect(path)
+    except OSError as reason:
+        fresh.close()
+        if reason.errno in _PASSING:
+            return None, _PASSING[reason.errno]
+        raise SystemRefusedError(
+            f"can't connect to the consumer daemon at {path}: {reason}; "
+            "check the path, and the permissions of the socket and its folder"
+        ) from reason
+    except BaseException:
+        fresh.close()
+        raise
+    return fresh, ""
+
+
+def _greet(session: Session, greeting: bytes, deadline: float) -> _wire.Welcome | str:
+    session.post(greeting)
+    cause = "the daemon accepted the connection and does not answer"
+    while True:
+        found = session.receive()
+        if isinstance(found, Lost):
+            return "the daemon closed the connection"
+        if found is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return cause
+            session.wait(min(left, 0.5))
+            continue
+        if isinstance(found, Event) and isinstance(found.value, _wire.Welcome):
+            return found.value
+        if isinstance(found, Event) and isinstance(found.value, BatchWeaveError):
+            raise found.value
+        if not isinstance(found, Event) or found.kind != _wire.WAITING:
+            raise BadMessageError("the daemon sent data before its welcome; report it")
+        cause = found.value[1]

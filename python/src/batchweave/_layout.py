@@ -1,0 +1,89 @@
+"""Layouts: which named arrays lie where in a frame, said once for all frames that share it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from batchweave.errors import BadMessageError
+
+# numpy has no bfloat16: those arrays come as uint16, bit for bit
+# (torch: `torch.from_numpy(a.copy()).view(torch.bfloat16)`).
+DTYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype("?"),
+    "U8": np.dtype("u1"),
+    "I8": np.dtype("i1"),
+    "U16": np.dtype("<u2"),
+    "I16": np.dtype("<i2"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+    "U32": np.dtype("<u4"),
+    "I32": np.dtype("<i4"),
+    "F32": np.dtype("<f4"),
+    "U64": np.dtype("<u8"),
+    "I64": np.dtype("<i8"),
+    "F64": np.dtype("<f8"),
+}
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The arrays of a frame of `length` bytes."""
+
+    length: int
+    arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...], int], ...]
+    """Name, element type, shape, offset of each."""
+
+    def views(self, root: Array) -> dict[str, Array]:
+        """The named arrays over a frame's bytes; each keeps `root` alive, and no longer."""
+        return {
+            name: np.ndarray(shape, dtype, root, offset)
+            for name, dtype, shape, offset in self.arrays
+        }
+
+
+def parse(body: bytes) -> Layout:
+    """Reads the JSON of a `layout` message."""
+    try:
+        found = json.loads(body)
+        length = _natural(found.pop("length"))
+        arrays = tuple(_array(item, length) for item in found.pop("arrays"))
+    except (ValueError, KeyError, TypeError, AttributeError) as reason:
+        raise _bad(f"{type(reason).__name__}: {reason}", body) from None
+    if found:
+        raise _bad(f"unknown keys {sorted(found)}", body)
+    if len({name for name, _, _, _ in arrays}) != len(arrays):
+        raise _bad("two arrays of one name", body)
+    return Layout(length, arrays)
+
+
+def _array(item: dict[str, Any], length: int) -> tuple[str, np.dtype[Any], tuple[int, ...], int]:
+    name, offset = item.pop("name"), _natural(item.pop("offset"))
+    dtype, shape = DTYPES[item.pop("dtype")], tuple(_natural(n) for n in item.pop("shape"))
+    if item or not isinstance(name, str):
+        raise ValueError(f"array {name!r}: unknown keys {sorted(item)} or a name of a wrong type")
+    size = dtype.itemsize
+    for extent in shape:
+        size *= extent
+    if offset + size > length or offset % dtype.itemsize:
+        raise ValueError(f"array {name!r}: {size} bytes at {offset} of {length}, or not aligned")
+    return name, dtype, shape, offset
+
+
+def _natural(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} where a number >= 0 belongs")
+    return value
+
+
+def _bad(reason: str, body: bytes) -> BadMessageError:
+    return BadMessageError(
+        f"layout from the daemon can't be read: {reason}: {body[:120]!r}; "
+        "install client and daemon of one release"
+    )

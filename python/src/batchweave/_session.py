@@ -1,0 +1,320 @@
+"""One session: its socket, and the frames that this rank holds of it.
+
+1. A frame is released when its root array is gone, never earlier, and only once.
+2. The callback of a root array may run in any thread and inside the garbage collector: it takes no
+   lock and never blocks. What it can't send at once goes with the next `flush`.
+3. A session that ends keeps its socket until its last frame is gone: closing it tells the daemon
+   that all its frames may be used again.
+4. An exception (Ctrl-C) in the middle of a receive or a release leaves the session `torn`: nothing
+   is guessed, the reader goes on in a new session.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import mmap
+import os
+import select
+import socket
+import weakref
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from batchweave import _arena, _layout, _wire
+from batchweave._layout import Array, Layout
+from batchweave.errors import BadMessageError
+
+_ANCILLARY_BYTES = socket.CMSG_SPACE(16 * array.array("i").itemsize)
+_RECEIVE_FLAGS = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC | socket.MSG_TRUNC
+_SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+# Sessions with an open socket. A session that only its arrays' callbacks refer to is a cycle: were
+# it collected, its socket would close, and the daemon would reuse frames that arrays still show.
+_open_sessions: set[Session] = set()
+
+
+class Lost(NamedTuple):
+    """The daemon closed the socket."""
+
+
+class Frame(NamedTuple):
+    """One received slice: its number, its layout and its bytes."""
+
+    number: int
+    layout: Layout
+    root: Array
+
+
+class Step(NamedTuple):
+    """All slices of one step for this rank."""
+
+    step: int
+    frames: list[Frame]
+
+
+class Event(NamedTuple):
+    """A message that concerns the reader: its type and content."""
+
+    kind: int
+    value: Any
+
+
+class Hold(weakref.ref[Array]):
+    """A frame whose root array lives."""
+
+    __slots__ = ("frame", "step", "index", "size")
+    frame: int
+    step: int
+    index: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"step {self.step} slice {self.index} (frame {self.frame}, {self.size} bytes)"
+
+
+class Session:
+    """A connected socket. Only `receive` and `wait` belong to one thread."""
+
+    def __init__(self, connected: socket.socket, next_step: int) -> None:
+        self.next_step = next_step
+        self.credits = 0
+        self.held: dict[int, Hold] = {}
+        self.lost = self.torn = self.forked = self.interrupted = False
+        self.mappings: list[weakref.ref[mmap.mmap]] = []
+        self._socket = connected
+        self._parked = False
+        self._segments: dict[int, mmap.mmap] = {}
+        self._layouts: dict[int, Layout] = {}
+        self._partial: list[Frame] = []
+        self._partial_step = -1
+        self._gone: deque[int] = deque()
+        self._outbox: deque[bytes] = deque()
+        self._buffer = bytearray(_wire.MESSAGE_BYTES_MAX)
+        self._readable = select.poll()
+        self._readable.register(connected, select.POLLIN)
+        _open_sessions.add(self)
+
+    # Sending: any thread.
+
+    def post(self, message: bytes) -> None:
+        """Sends a message, in order with others posted; what can't go now goes with `flush`."""
+        self._outbox.append(message)
+        self.flush()
+
+    def offer(self, message: bytes) -> None:
+        """Sends a message that may be dropped when the socket is full."""
+        if not self._outbox:
+            self._send(message)
+
+    def flush(self) -> bool:
+        """Sends what is queued, as far as the socket takes it; whether all of it went."""
+        try:
+            return self._flush_outbox() and self._flush_releases()
+        except BaseException:
+            self.torn = True
+            raise
+
+    def _flush_outbox(self) -> bool:
+        while self._outbox:
+            with contextlib.suppress(IndexError):
+                message = self._outbox.popleft()
+                if not self._send(message):
+                    self._outbox.appendleft(message)
+                    return False
+        return True
+
+    def _flush_releases(self) -> bool:
+        while self._gone:
+            frames: list[int] = []
+            with contextlib.suppress(IndexError):
+                while len(frames) < _wire.FRAMES_MAX:
+                    frames.append(self._gone.popleft())
+            if frames and not self._send(_wire.release(self.next_step, frames)):
+                self._gone.extendleft(reversed(frames))
+                return False
+        return True
+
+    def _send(self, message: bytes) -> bool:
+        if self.lost or self.forked:
+            return True
+        try:
+            self._socket.send(message, _SEND_FLAGS)
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.lost = True
+        return True
+
+    def _dropped(self, hold: weakref.ref[Array]) -> None:
+        assert isinstance(hold, Hold)
+        try:
+            self.held.pop(hold.frame, None)
+            if self.forked:
+                return
+            if self._parked and not self.held:
+                self.close()
+            elif not self.lost:
+                self._gone.append(hold.frame)
+                self.flush()
+        except KeyboardInterrupt:
+            # Raised here it would be printed and forgotten: the next `next()` raises it.
+            self.interrupted = True
+
+    # Receiving: the reader's thread.
+
+    def wait(self, seconds: float) -> None:
+        """Waits until a message has come, or as long."""
+        # A full socket has no event for other threads' releases: then look again soon.
+        limit = seconds if self.flush() else min(seconds, 0.02)
+        self._readable.poll(max(1, int(limit * 1000)))
+
+    def receive(self) -> Step | Event | Lost | None:
+        """The next thing that concerns the reader; None when no more messages wait."""
+        try:
+            while not self.lost:
+                message, found = self._receive()
+                if not message:
+                    return Lost() if self.lost else None
+                if found is not None:
+                    return found
+        except BaseException:
+            self.torn = True
+            raise
+        return Lost()
+
+    def _receive(self) -> tuple[bool, Step | Event | None]:
+        try:
+            size, ancillary, flags, _ = self._socket.recvmsg_into(
+                [self._buffer], _ANCILLARY_BYTES, _RECEIVE_FLAGS
+            )
+        except BlockingIOError:
+            return False, None
+        except OSError:
+            size, ancillary, flags = 0, [], 0
+        if size == 0:
+            self.lost = True
+            return False, None
+        descriptors = _descriptors(ancillary)
+        try:
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                raise BadMessageError(f"the daemon sent a message of {size} bytes, cut short")
+            kind, body = _wire.split(memoryview(self._buffer)[:size])
+            if (kind == _wire.SEGMENT) != (len(descriptors) == 1) or len(descriptors) > 1:
+                raise BadMessageError(f"message type {kind} came with {len(descriptors)} files")
+            return True, self._take(kind, body, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _take(self, kind: int, body: memoryview, descriptors: list[int]) -> Step | Event | None:
+        if kind == _wire.BATCH:
+            return self._batch(_wire.batch(body))
+        if kind == _wire.SEGMENT:
+            number, size = _wire.segment(body)
+            segment = _arena.map_segment(descriptors[0], size, number)
+            self._segments[number] = segment
+            self.mappings.append(weakref.ref(segment))
+        elif kind == _wire.LAYOUT:
+            number, text = _wire.layout(body)
+            self._layouts[number] = _layout.parse(text)
+        elif kind == _wire.RETIRE_SEGMENT:
+            self._segments.pop(_wire.retired(body), None)
+        else:
+            return _event(kind, body)
+        return None
+
+    def _batch(self, part: _wire.BatchPart) -> Step | None:
+        if part.first == 0:
+            self._partial, self._partial_step = [], part.step
+        if part.step != self._partial_step or part.first != len(self._partial):
+            raise BadMessageError(
+                f"the daemon sent slices {part.first} of {part.of} of step {part.step} after "
+                f"{len(self._partial)} slices of step {self._partial_step}"
+            )
+        for ref in part.slices:
+            self._partial.append(self._frame(part.step, ref))
+        if len(self._partial) < part.of:
+            return None
+        frames, self._partial, self._partial_step = self._partial, [], -1
+        return Step(part.step, frames)
+
+    def _frame(self, step: int, ref: _wire.SliceRef) -> Frame:
+        segment, layout = self._segments.get(ref.segment), self._layouts.get(ref.layout)
+        if segment is None or layout is None:
+            raise BadMessageError(
+                f"step {step} slice {ref.slice} lies in segment {ref.segment} with layout "
+                f"{ref.layout}, which the daemon has not sent"
+            )
+        if ref.length != layout.length or ref.offset + ref.length > len(segment):
+            raise BadMessageError(
+                f"step {step} slice {ref.slice} has {ref.length} bytes at {ref.offset} of segment "
+                f"{ref.segment} ({len(segment)} bytes); its layout has {layout.length}"
+            )
+        root = np.frombuffer(segment, np.uint8, ref.length, ref.offset)
+        hold = Hold(root, self._dropped)
+        hold.frame, hold.step, hold.index, hold.size = ref.frame, step, ref.slice, ref.length
+        self.held[ref.frame] = hold
+        return Frame(ref.slice, layout, root)
+
+    # Ending.
+
+    def park(self) -> None:
+        """Ends the session; the socket stays until the last frame is gone."""
+        if self.forked or self._parked:
+            return
+        # An interrupt at the entry of a callback loses that callback.
+        for frame, hold in list(self.held.items()):
+            if hold() is None:
+                self.held.pop(frame, None)
+        self._partial = []
+        self._segments.clear()
+        self.post(_wire.encode(_wire.BYE))
+        self._parked = True
+        if self.lost or not self.held:
+            self.close()
+
+    def close(self) -> None:
+        """Closes the socket."""
+        self.lost = True
+        _open_sessions.discard(self)
+        self._socket.close()
+
+    def forget_in_child(self) -> None:
+        """Closes a forked child's copy: while it is open, the daemon keeps a dead rank's frames."""
+        self.forked = True
+        self._socket.close()
+
+
+def _event(kind: int, body: memoryview) -> Event:
+    if kind == _wire.WELCOME:
+        return Event(kind, _wire.welcome(body))
+    if kind == _wire.WAITING:
+        return Event(kind, _wire.waiting(body))
+    if kind == _wire.ERROR:
+        return Event(kind, _wire.error(body))
+    if kind in (_wire.END_OF_STREAM, _wire.MARKED):
+        return Event(kind, _wire.step("end_of_stream or marked", body))
+    raise BadMessageError(
+        f"the daemon sent a message of type {kind}, which protocol {_wire.PROTOCOL} does not have; "
+        "install client and daemon of one release"
+    )
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return list(found)
+
+
+def _close_sockets_in_child() -> None:
+    for session in list(_open_sessions):
+        session.forget_in_child()
+    _open_sessions.clear()
+
+
+os.register_at_fork(after_in_child=_close_sockets_in_child)

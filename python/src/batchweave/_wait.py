@@ -1,0 +1,84 @@
+"""One wait of `next()`: its deadline, its cause, and what a rank does about it meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+from batchweave._connect import Options
+from batchweave._session import Session
+from batchweave.errors import FramesHeldError, StepTimeoutError
+
+_LATE_SECONDS = 0.1
+_TICK_SECONDS = 0.5
+_LISTED_MAX = 16
+
+_REMEDIES = {
+    "producing": "check that the producers run (`batchweave status`)",
+    "fetching": "see the daemon's log and its metrics of the store",
+    "store_unavailable": "check the store's endpoint, network and credentials",
+    "arena_full": "other ranks hold the memory: drop their arrays, or raise arena.bytes",
+    "backpressure": "a job that reads this stream is far behind: see `batchweave status`",
+    "attempt_not_open": "check that global rank 0 runs and reaches its daemon",
+    "daemon_starting": "see the daemon's log",
+}
+
+
+class Wait:
+    """Begins when `next()` is called."""
+
+    def __init__(self, options: Options, step: int) -> None:
+        self._started = time.monotonic()
+        self._options = options
+        self._step = step
+        self._waited = self._collected = False
+        self._reported_at = 0.0
+        self.deadline = self._started + options.timeout
+        self.cause = "the daemon has named no cause"
+
+    def seconds(self) -> float:
+        """How long `next()` had nothing to hand out."""
+        return time.monotonic() - self._started if self._waited else 0.0
+
+    def pause(self, session: Session) -> bool:
+        """Waits for a message; whether it is time to tell the daemon that this rank waits."""
+        self._waited = True
+        now = time.monotonic()
+        if now >= self.deadline:
+            raise self._error(session)
+        late = self._started + _LATE_SECONDS
+        tick = late - now if now < late else _TICK_SECONDS
+        if now >= late and not self._collected and self._all_held(session):
+            # Trainers switch the collector off; arrays in cycles then keep their frames.
+            self._collected = True
+            gc.collect()
+            if any(hold() is None for hold in list(session.held.values())):
+                # An interrupt swallowed a callback: its frame can't be released one by one.
+                session.torn = True
+        session.wait(min(tick, self.deadline - now))
+        return self._due(late)
+
+    def _due(self, late: float) -> bool:
+        now = time.monotonic()
+        if now < late or now - self._reported_at < 1.0:
+            return False
+        self._reported_at = now
+        return True
+
+    def _all_held(self, session: Session) -> bool:
+        return len({hold.step for hold in list(session.held.values())}) >= session.credits
+
+    def _error(self, session: Session) -> StepTimeoutError:
+        where = f"step {self._step} did not come from {self._options.socket} within"
+        where += f" {self._options.timeout:g} s"
+        if self._all_held(session):
+            holds = sorted(session.held.values(), key=lambda hold: hold.frame)
+            listed = ", ".join(map(str, holds[:_LISTED_MAX]))
+            more = f" and {len(holds) - _LISTED_MAX} more" if len(holds) > _LISTED_MAX else ""
+            return FramesHeldError(
+                f"{where}: held_frames: this rank holds all its {session.credits} credits: "
+                f"{listed}{more}; drop arrays of earlier steps, or pass credits= or copy=True",
+                step=self._step,
+            )
+        remedy = _REMEDIES.get(self.cause.split(":")[0], "see the daemon's log")
+        return StepTimeoutError(f"{where}: {self.cause}; {remedy}", step=self._step)

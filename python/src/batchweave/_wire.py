@@ -1,0 +1,244 @@
+"""The messages on the socket, as docs/socket.md defines them: bytes in, plain values out.
+
+Whatever breaks that page is a `BadMessageError`; nothing here touches a socket.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from batchweave.errors import BadMessageError, BatchWeaveError, ProtocolVersionError, from_fault
+
+MAGIC = b"BWSK"
+PROTOCOL = 1
+MESSAGE_BYTES_MAX = 1 << 16
+FRAMES_MAX = 1024
+LAYOUTS_MAX = 64
+STATE_BYTES_MAX = 16 << 10
+DETAIL_BYTES_MAX = 4 << 10
+CREDITS_MIN, CREDITS_MAX = 2, 1024
+
+HELLO, RELEASE, CHECKPOINT, PROGRESS, BYE = 1, 2, 3, 4, 5
+WELCOME, SEGMENT, LAYOUT, BATCH, END_OF_STREAM, WAITING, ERROR = 64, 65, 66, 67, 68, 69, 70
+RETIRE_SEGMENT, MARKED = 71, 72
+
+CAUSES = {
+    1: "producing",
+    2: "fetching",
+    3: "store_unavailable",
+    4: "arena_full",
+    5: "held_frames",
+    6: "backpressure",
+    7: "attempt_not_open",
+    8: "daemon_starting",
+    9: "daemon_restarting",
+}
+
+_HEADER = struct.Struct("<4sHHII")
+_WELCOME = struct.Struct("<Q16s16s16sQQIIIIII")
+_SEGMENT = struct.Struct("<IIQ")
+_PAIR = struct.Struct("<II")
+_BATCH = struct.Struct("<QIIII")
+_SLICE = struct.Struct("<IIIIQQQ")
+_STEP = struct.Struct("<Q")
+_STEP_AND_TWO = struct.Struct("<QII")
+_PROGRESS = struct.Struct("<QQII")
+_UNKNOWN = (1 << 64) - 1
+_FAULT_KEYS = {"code", "name", "message", "step", "key", "remedy"}
+
+HEADER_BYTES = _HEADER.size
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """What the daemon grants, and the stream's shape."""
+
+    session: int
+    instance: str
+    stream_id: str
+    attempt: str | None
+    next_step: int
+    end_step: int | None
+    slices: int
+    seq_len: int
+    rows_per_slice: int
+    first_slice: int
+    slice_count: int
+    credits: int
+
+
+class SliceRef(NamedTuple):
+    """Where one slice's array data lies."""
+
+    slice: int
+    segment: int
+    layout: int
+    reserved: int
+    frame: int
+    offset: int
+    length: int
+
+
+class BatchPart(NamedTuple):
+    """Some or all of the slices of one step."""
+
+    step: int
+    first: int
+    of: int
+    slices: list[SliceRef]
+
+
+def encode(kind: int, body: bytes = b"") -> bytes:
+    """One whole message."""
+    length = HEADER_BYTES + len(body)
+    if length > MESSAGE_BYTES_MAX:
+        raise BadMessageError(f"a message of {length} bytes; at most {MESSAGE_BYTES_MAX} are sent")
+    return _HEADER.pack(MAGIC, PROTOCOL, kind, length, 0) + body
+
+
+def hello(fields: Mapping[str, Any]) -> bytes:
+    """The first message of a session."""
+    return encode(HELLO, json.dumps({"protocol": PROTOCOL, **fields}).encode())
+
+
+def release(next_step: int, frames: Sequence[int]) -> bytes:
+    """Frames whose arrays are gone."""
+    count = len(frames)
+    return encode(RELEASE, struct.pack(f"<QII{count}Q", next_step, count, 0, *frames))
+
+
+def checkpoint(step: int, state: bytes) -> bytes:
+    """A durable checkpoint that restarts at `step`."""
+    return encode(CHECKPOINT, _STEP_AND_TWO.pack(step, len(state), 0) + state)
+
+
+def progress(next_step: int, waited_us: int, waiting: bool) -> bytes:
+    """Position and waits."""
+    return encode(PROGRESS, _PROGRESS.pack(next_step, waited_us, waiting, 0))
+
+
+def split(message: memoryview) -> tuple[int, memoryview]:
+    """Checks a received message's header; gives its type and body."""
+    if len(message) < HEADER_BYTES:
+        raise _bad("header", f"{len(message)} bytes")
+    magic, protocol, kind, length, reserved = _HEADER.unpack_from(message)
+    if magic != MAGIC:
+        raise _bad("header", f"begins with {magic!r}; check what serves this socket")
+    if protocol != PROTOCOL:
+        raise ProtocolVersionError(
+            f"the daemon speaks socket protocol {protocol}, this client {PROTOCOL}; "
+            "install client and daemon of one release"
+        )
+    if length != len(message) or reserved:
+        raise _bad("header", f"{len(message)} bytes, of which it announces {length}")
+    return kind, message[HEADER_BYTES:]
+
+
+def welcome(body: memoryview) -> Welcome:
+    """Reads a `welcome`."""
+    session, instance, stream, attempt, next_step, end, *shape = _exact("welcome", _WELCOME, body)
+    found = Welcome(
+        session,
+        instance.hex(),
+        str(uuid.UUID(bytes=stream)),
+        attempt.hex() if any(attempt) else None,
+        next_step,
+        None if end == _UNKNOWN else end,
+        *shape,
+    )
+    if found.slice_count < 1 or found.first_slice + found.slice_count > found.slices:
+        raise _bad("welcome", f"{found.slice_count} slices from {found.first_slice} on")
+    return found
+
+
+def segment(body: memoryview) -> tuple[int, int]:
+    """Reads a `segment`: its id and size."""
+    number, reserved, size = _exact("segment", _SEGMENT, body)
+    _zero("segment", reserved)
+    return number, size
+
+
+def layout(body: memoryview) -> tuple[int, bytes]:
+    """Reads a `layout`: its id and its JSON."""
+    if len(body) < _PAIR.size:
+        raise _bad("layout", f"{len(body)} bytes")
+    number, reserved = _PAIR.unpack_from(body)
+    _zero("layout", reserved)
+    if number >= LAYOUTS_MAX:
+        raise _bad("layout", f"id {number}; ids are below {LAYOUTS_MAX}")
+    return number, bytes(body[_PAIR.size :])
+
+
+def batch(body: memoryview) -> BatchPart:
+    """Reads a `batch`."""
+    if len(body) < _BATCH.size:
+        raise _bad("batch", f"{len(body)} bytes")
+    step, first, of, count, reserved = _BATCH.unpack_from(body)
+    _zero("batch", reserved)
+    listed = body[_BATCH.size :]
+    if not 1 <= count <= FRAMES_MAX or len(listed) != count * _SLICE.size or first + count > of:
+        raise _bad("batch", f"{count} slices from {first} on of {of} in {len(listed)} bytes")
+    slices = [SliceRef._make(fields) for fields in _SLICE.iter_unpack(listed)]
+    for ref in slices:
+        if ref.reserved or ref.offset % 64:
+            raise _bad("batch", f"frame {ref.frame} at offset {ref.offset}")
+    return BatchPart(step, first, of, slices)
+
+
+def step(name: str, body: memoryview) -> int:
+    """Reads a body that is one step: `end_of_stream`, `marked`."""
+    (found,) = _exact(name, _STEP, body)
+    return int(found)
+
+
+def waiting(body: memoryview) -> tuple[int, str]:
+    """Reads a `waiting`: the step, and the cause with its detail for people."""
+    if len(body) < _STEP_AND_TWO.size:
+        raise _bad("waiting", f"{len(body)} bytes")
+    late, cause, count = _STEP_AND_TWO.unpack_from(body)
+    text = bytes(body[_STEP_AND_TWO.size :])
+    if len(text) != count or count > DETAIL_BYTES_MAX or cause not in CAUSES:
+        raise _bad("waiting", f"cause {cause} with {len(text)} of {count} bytes")
+    detail = text.decode(errors="replace")
+    return late, f"{CAUSES[cause]}: {detail}" if detail else CAUSES[cause]
+
+
+def retired(body: memoryview) -> int:
+    """Reads a `retire_segment`."""
+    number, reserved = _exact("retire_segment", _PAIR, body)
+    _zero("retire_segment", reserved)
+    return int(number)
+
+
+def error(body: memoryview) -> BatchWeaveError:
+    """Reads an `error`: the exception to raise."""
+    try:
+        fault = json.loads(bytes(body))
+    except ValueError as reason:
+        raise _bad("error", str(reason)) from None
+    if not isinstance(fault, dict) or set(fault) != _FAULT_KEYS:
+        raise _bad("error", repr(fault)[:120])
+    return from_fault(fault)
+
+
+def _exact(name: str, shape: struct.Struct, body: memoryview) -> tuple[Any, ...]:
+    if len(body) != shape.size:
+        raise _bad(name, f"{len(body)} bytes, not {shape.size}")
+    return shape.unpack(body)
+
+
+def _zero(name: str, reserved: int) -> None:
+    if reserved:
+        raise _bad(name, f"a reserved field holds {reserved}")
+
+
+def _bad(name: str, reason: str) -> BadMessageError:
+    return BadMessageError(
+        f"the daemon sent a {name} message that breaks protocol {PROTOCOL}: {reason}; "
+        "install client and daemon of one release"
+    )

@@ -1,0 +1,122 @@
+"""A rank of the demo: writes down every token it gets, and survives being killed.
+
+    python -m batchweave.demo_rank --socket S --job J --rank R --world W --steps N \\
+        --state-file F --out FILE
+
+Reads steps 0 to N - 1, or to the stream's end. FILE gets one record for every slice, in the order
+of step and slice, with nothing between them (the Rust rank of the demo writes the same):
+
+    u64 step | u32 slice | u32 nbytes | nbytes bytes: the array `tokens` as it lies in memory
+
+Numbers are little-endian. F is a JSON object: the reader's state and the size of FILE that it
+covers; it is replaced atomically. Started again, the rank cuts FILE to that size and goes on from
+there, so a step is in FILE once, whenever the rank was killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import batchweave
+
+_RECORD = struct.Struct("<QII")
+# Exit codes: 1 is an error of BatchWeave's, told on stderr.
+_EXIT_ERROR = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one rank; its exit code."""
+    args = _parse(arguments)
+    saved = _load(args.state_file)
+    try:
+        with args.out.open("r+b" if saved else "wb") as out:
+            if saved:
+                out.truncate(saved["bytes"])
+                out.seek(saved["bytes"])
+            read, first = _run(args, saved, out)
+    except batchweave.BatchWeaveError as error:
+        print(f"rank {args.rank}: {error}", file=sys.stderr)
+        return _EXIT_ERROR
+    print(json.dumps({"rank": args.rank, "first_step": first, "steps": read}), flush=True)
+    return 0
+
+
+def _run(args: argparse.Namespace, saved: dict[str, Any] | None, out: BinaryIO) -> tuple[int, int]:
+    read = 0
+    with batchweave.connect(
+        args.socket,
+        job=args.job,
+        dp_rank=args.rank,
+        dp_size=args.world,
+        global_rank=args.rank,
+        state=saved["state"] if saved else None,
+        credits=args.credits,
+        timeout=args.timeout,
+        connect_timeout=args.timeout,
+    ) as reader:
+        first = reader.next_step
+        while reader.next_step < args.steps:
+            batch = next(reader, None)
+            if batch is None:
+                break
+            _write(out, batch)
+            read += 1
+            if read % args.save_every == 0:
+                _save(args.state_file, batch.state_dict(), out)
+            # The next `next()` then finds the frames of this step free.
+            del batch
+        _save(args.state_file, reader.state_dict(), out)
+    return read, first
+
+
+def _write(out: BinaryIO, batch: batchweave.Batch) -> None:
+    for piece in batch.slices:
+        tokens = piece["tokens"]
+        out.write(_RECORD.pack(batch.step, piece.index, tokens.nbytes))
+        out.write(tokens.data)
+    out.flush()
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def _save(path: Path, state: dict[str, str], out: BinaryIO) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(json.dumps({"state": state, "bytes": out.tell()}))
+    os.replace(fresh, path)  # noqa: PTH105 - the atomic call, by its name
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    about, _, more = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m batchweave.demo_rank",
+        description=about,
+        epilog=more,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--socket", required=True, help="the consumer daemon's socket")
+    parser.add_argument("--job", help="the job's name")
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--steps", type=int, required=True, help="read the steps below this one")
+    parser.add_argument("--state-file", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="where the records go")
+    parser.add_argument("--save-every", type=int, default=1, metavar="K", help="steps (default 1)")
+    parser.add_argument("--credits", type=int, default=4)
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""What can go wrong, one class per name; the names are those of docs/socket.md.
+
+Every message says what is wrong, where, why and what to do about it. Catch `BatchWeaveError` for
+all, or one class for one cause; `error.name` is the name in the daemon's log and metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class BatchWeaveError(Exception):
+    """The base of all errors of this package."""
+
+    name: ClassVar[str] = "error"
+    code: ClassVar[int | None] = None
+    """The number on the wire; None for errors that only this client raises."""
+
+    def __init__(self, message: str, *, step: int | None = None, key: str | None = None) -> None:
+        super().__init__(message)
+        self.step = step
+        self.key = key
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} [{self.name}]"
+
+
+class ProtocolVersionError(BatchWeaveError):
+    """Client and daemon speak different protocols."""
+
+    name, code = "protocol_version", 1
+
+
+class BadMessageError(BatchWeaveError):
+    """One side sent a message that breaks the protocol."""
+
+    name, code = "bad_message", 2
+
+
+class BadHelloError(BatchWeaveError):
+    """The arguments of `connect` contradict one another, the environment or the stream."""
+
+    name, code = "bad_hello", 3
+
+
+class NotAllowedError(BatchWeaveError):
+    """This user may not connect to the daemon."""
+
+    name, code = "not_allowed", 4
+
+
+class UnknownJobError(BatchWeaveError):
+    """The daemon does not serve this job."""
+
+    name, code = "unknown_job", 5
+
+
+class BadMeshError(BatchWeaveError):
+    """The number of data-parallel ranks does not divide the stream's slices."""
+
+    name, code = "bad_mesh", 6
+
+
+class DuplicateCoordinateError(BatchWeaveError):
+    """Another live reader has the same data-parallel rank."""
+
+    name, code = "duplicate_coordinate", 7
+
+
+class OtherStreamError(BatchWeaveError):
+    """The state belongs to another stream."""
+
+    name, code = "other_stream", 8
+
+
+class AttemptSupersededError(BatchWeaveError):
+    """A newer attempt of the job has begun."""
+
+    name, code = "attempt_superseded", 9
+
+
+class AttemptDisagreesError(BatchWeaveError):
+    """The ranks of one attempt disagree on its start step or mesh."""
+
+    name, code = "attempt_disagrees", 10
+
+
+class AttemptNotOpenedError(BatchWeaveError):
+    """Global rank 0 did not open the attempt in time."""
+
+    name, code = "attempt_not_opened", 11
+
+
+class StepReclaimedError(BatchWeaveError):
+    """The step is below the watermark."""
+
+    name, code = "step_reclaimed", 12
+
+
+class StepQuarantinedError(BatchWeaveError):
+    """The step was quarantined after the attempt began."""
+
+    name, code = "step_quarantined", 13
+
+
+class StreamEndedError(BatchWeaveError):
+    """The start lies beyond the stream's end."""
+
+    name, code = "stream_ended", 14
+
+
+class CorruptDataError(BatchWeaveError):
+    """A slice fails its checksum or identity, also when fetched again."""
+
+    name, code = "corrupt_data", 15
+
+
+class MissingDataError(BatchWeaveError):
+    """A committed object is not in the store."""
+
+    name, code = "missing_data", 16
+
+
+class LogUnreadableError(BatchWeaveError):
+    """A record of the log can't be read."""
+
+    name, code = "log_unreadable", 17
+
+
+class StoreUnavailableError(BatchWeaveError):
+    """The store did not answer the daemon within its deadline."""
+
+    name, code = "store_unavailable", 18
+
+
+class ArenaTooSmallError(BatchWeaveError):
+    """One slice does not fit in the daemon's arena."""
+
+    name, code = "arena_too_small", 19
+
+
+class TooManySessionsError(BatchWeaveError):
+    """More readers than the daemon's limit."""
+
+    name, code = "too_many_sessions", 20
+
+
+class InternalError(BatchWeaveError):
+    """The daemon has a fault."""
+
+    name, code = "internal", 21
+
+
+class UnknownError(BatchWeaveError):
+    """An error of a newer daemon that this client has no class for; the message is the daemon's."""
+
+    name = "unknown"
+
+
+class NoDaemonError(BatchWeaveError):
+    """Nobody served the socket within the timeout of `connect`."""
+
+    name = "no_daemon"
+
+
+class DaemonGoneError(BatchWeaveError):
+    """The daemon went away and did not come back in time."""
+
+    name = "daemon_gone"
+
+
+class StepTimeoutError(BatchWeaveError):
+    """A step did not come in time; the message names the cause."""
+
+    name = "timeout"
+
+
+class FramesHeldError(StepTimeoutError):
+    """A step could not come because this rank holds all its credits; the message lists them."""
+
+    name = "frames_held"
+
+
+class BadStateError(BatchWeaveError):
+    """A state that is not one of BatchWeave's, or of a newer format."""
+
+    name = "bad_state"
+
+
+class ClosedError(BatchWeaveError):
+    """The reader is closed."""
+
+    name = "closed"
+
+
+class ForkedError(ClosedError):
+    """The reader was inherited by a forked process, which must make its own."""
+
+
+class SystemRefusedError(BatchWeaveError):
+    """The operating system refused something, such as opening the socket or mapping memory."""
+
+    name = "system"
+
+
+BY_CODE: dict[int, type[BatchWeaveError]] = {
+    cls.code: cls for cls in BatchWeaveError.__subclasses__() if cls.code is not None
+}
+
+
+def from_fault(fault: dict[str, Any]) -> BatchWeaveError:
+    """The exception for the body of an `error` message."""
+    cls = BY_CODE.get(fault["code"], UnknownError)
+    text = str(fault["message"])
+    if cls is UnknownError:
+        text = f"{fault['name']}: {text}"
+    if fault["step"] is not None:
+        text += f" (step {fault['step']})"
+    if fault["key"] is not None:
+        text += f" ({fault['key']})"
+    if fault["remedy"]:
+        text += f"; {fault['remedy']}"
+    return cls(text, step=fault["step"], key=fault["key"])

@@ -1,0 +1,351 @@
+"""The reader: an iterator over batches that survives the daemon's restarts and Ctrl-C.
+
+One rule keeps every batch exactly once: the reader has a position, the next step, which moves in
+the last instruction before a batch is handed out. Whatever else happens (a lost message, an
+interrupt, a new daemon), the session is dropped and another one starts at the position.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import mmap
+import time
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+
+from batchweave import _wire
+from batchweave._connect import Options, Unserved, hello, open_session
+from batchweave._session import Event, Lost, Session, Step
+from batchweave._wait import Wait
+from batchweave.batch import Batch, Slice
+from batchweave.errors import (
+    BadHelloError,
+    BadMessageError,
+    BadStateError,
+    BatchWeaveError,
+    ClosedError,
+    DaemonGoneError,
+    ForkedError,
+    NoDaemonError,
+    OtherStreamError,
+)
+from batchweave.state import KEY, State
+
+_log = logging.getLogger("batchweave")
+
+_PROGRESS_SECONDS = 1.0
+# How long close() waits for the daemon to confirm checkpoints.
+_MARKS_SECONDS = 5.0
+# A correct daemon needs one resync after a lost message; one that needs more is at fault.
+_RESYNCS_MAX = 3
+
+
+class Reader:
+    """Reads one data coordinate's batches; made by `batchweave.connect`.
+
+    One thread may iterate. `checkpoint` and dropping arrays are allowed in any thread.
+    """
+
+    def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
+        self._options = options
+        self._position = state.next_step if state else start
+        self._session: Session | None = None
+        self._failure: BatchWeaveError | None = None
+        self._closed = self._ended = self._forked = False
+        self._marks: dict[int, bytes] = {}
+        self._old: list[tuple[str, weakref.ref[mmap.mmap]]] = []
+        self._waited = 0.0
+        self._progress_at = time.monotonic()
+        self._mode, self._resyncs = mode, 0
+        self._stream_id = state.stream_id if state else None
+        self._welcome: _wire.Welcome | None = None
+
+    # What people see.
+
+    @property
+    def info(self) -> _wire.Welcome:
+        """The stream's shape and what this rank gets of it, as the daemon said it last."""
+        if self._welcome is None:
+            raise ClosedError("the reader was never connected; use batchweave.connect()")
+        return self._welcome
+
+    @property
+    def next_step(self) -> int:
+        """The step that comes next."""
+        return self._position
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        """The next batch; StopIteration at the stream's end, a named error after the timeout."""
+        batch = self._read()
+        # Nothing may come between these two lines: see the header.
+        self._position = batch.step + 1
+        return batch
+
+    def state_dict(self) -> dict[str, str]:
+        """The position after the last batch handed out; `batch.state_dict()` is more exact."""
+        return self._state(self._position).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, str]) -> None:
+        """Goes on from a saved position; the next batch is the first one after it."""
+        self._check()
+        loaded = self._own(State.from_dict(state))
+        self._ended = False
+        if loaded.next_step != self._position:
+            self._position = loaded.next_step
+            if self._session is not None:
+                self._session.torn = True
+
+    def checkpoint(self, state: Mapping[str, str]) -> None:
+        """Tells the job that a model checkpoint with this state is durable; call it after that.
+
+        May be called in any thread. `state` is what was captured when the model was saved.
+        """
+        self._check()
+        saved = self._own(State.from_dict(state))
+        if self._options.job is None:
+            raise BadHelloError("checkpoint() needs a job: pass job= to connect()")
+        text = state[KEY].encode()
+        if len(text) > _wire.STATE_BYTES_MAX:
+            raise BadStateError(f"the state has {len(text)} bytes, over {_wire.STATE_BYTES_MAX}")
+        # In the table first: a reconnect in another thread then sends it, too.
+        self._marks[saved.next_step] = text
+        if self._session is not None:
+            self._session.post(_wire.checkpoint(saved.next_step, text))
+
+    def close(self) -> None:
+        """Ends the session. Arrays stay valid; the socket closes when the last one is gone."""
+        if self._closed:
+            return
+        self._closed = True
+        session, self._session = self._session, None
+        if session is None or session.forked:
+            return
+        with contextlib.suppress(BatchWeaveError):
+            self._await_marks(session)
+        session.park()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            session = self._session
+            if session is not None and not session.forked:
+                warnings.warn("a batchweave reader was not closed", ResourceWarning, stacklevel=2)
+                session.park()
+
+    # Reading.
+
+    def _read(self) -> Batch:
+        wait = Wait(self._options, self._position)
+        self._resyncs = 0
+        try:
+            while True:
+                self._check()
+                if self._ended:
+                    raise StopIteration
+                session = self._ready(wait)
+                found = session.receive()
+                if isinstance(found, Step):
+                    if found.step == self._position:
+                        return self._batch(found)
+                    session.torn = True
+                elif isinstance(found, Event):
+                    self._event(session, found, wait)
+                elif found is None:
+                    self._report(session, wait.pause(session))
+        except BadMessageError as error:
+            raise self._fail(error) from None
+        finally:
+            self._waited += wait.seconds()
+
+    def _ready(self, wait: Wait) -> Session:
+        session = self._session
+        if session is not None:
+            if session.interrupted:
+                session.interrupted = False
+                session.torn = True
+                raise KeyboardInterrupt
+            if not session.lost and not session.torn:
+                session.next_step = self._position
+                self._report(session, False)
+                session.flush()
+                return session
+        if session is not None and session.torn:
+            self._resyncs += 1
+            if self._resyncs > _RESYNCS_MAX:
+                raise BadMessageError(
+                    f"the daemon at {self._options.socket} does not send step {self._position}, "
+                    "where this rank stands, but another; report it with the daemon's log"
+                )
+        return self.open(wait.deadline)
+
+    def open(self, deadline: float) -> Session:
+        """Starts a session at the position, in the place of the one before."""
+        first, before = self._welcome is None, self._session
+        lost = before is None or before.lost
+        opened: list[Session] = []
+        try:
+            session, welcome = open_session(
+                self._options.socket, self._greeting(before), self._position, deadline, opened
+            )
+            self._session, self._welcome, self._mode = session, welcome, "resume"
+        except BaseException as error:
+            for half_open in opened:
+                half_open.close()
+            if isinstance(error, Unserved):
+                raise self._unserved(str(error), first) from None
+            if isinstance(error, BatchWeaveError):
+                raise self._fail(error) from None
+            raise
+        if not first:
+            _log.info(
+                "connected again at step %d (%s)", self._position, "lost" if lost else "resync"
+            )
+        if self._stream_id not in (None, welcome.stream_id):
+            raise self._fail(self._other_stream(welcome.stream_id, self._stream_id))
+        self._stream_id = welcome.stream_id
+        self._advance(welcome)
+        for step, text in list(self._marks.items()):
+            session.post(_wire.checkpoint(step, text))
+        return session
+
+    def _greeting(self, before: Session | None) -> bytes:
+        replaces, current = None, None
+        if before is not None and self._welcome is not None:
+            instance = self._welcome.instance
+            self._old += [(instance, mapping) for mapping in before.mappings]
+            before.mappings = []
+            current = None if before.lost else instance
+            replaces = {"instance": instance, "session": self._welcome.session}
+            before.park()
+        self._old = [old for old in self._old if old[1]() is not None]
+        earlier = [mapping() for instance, mapping in self._old if instance != current]
+        return hello(
+            self._options,
+            mode=self._mode,
+            next_step=self._position,
+            stream=self._stream_id,
+            replaces=replaces,
+            mapped_bytes=sum(len(mapping) for mapping in earlier if mapping is not None),
+        )
+
+    def _event(self, session: Session, event: Event, wait: Wait) -> None:
+        if event.kind == _wire.WELCOME:
+            self._welcome = event.value
+            self._advance(event.value)
+        elif event.kind == _wire.WAITING:
+            wait.cause = event.value[1]
+        elif event.kind == _wire.MARKED:
+            self._marks.pop(event.value, None)
+        elif event.kind == _wire.ERROR:
+            raise self._fail(event.value)
+        elif event.value == self._position:
+            self._ended = True
+        else:
+            session.torn = True
+
+    def _advance(self, welcome: _wire.Welcome) -> None:
+        if welcome.next_step < self._position:
+            raise self._fail(
+                BadMessageError(
+                    f"the daemon starts at step {welcome.next_step}, this rank stands at "
+                    f"{self._position}; report it with the daemon's log"
+                )
+            )
+        if welcome.next_step > self._position:
+            _log.info("steps %d to %d are quarantined", self._position, welcome.next_step - 1)
+            self._position = welcome.next_step
+
+    def _batch(self, found: Step) -> Batch:
+        slices = []
+        for number, layout, root in found.frames:
+            arrays = layout.views(root)
+            if self._options.copy:
+                arrays = {name: view.copy() for name, view in arrays.items()}
+            slices.append(Slice(number, arrays))
+        return Batch(found.step, slices, self._state(found.step + 1))
+
+    def _report(self, session: Session, waiting: bool) -> None:
+        now = time.monotonic()
+        if waiting or now - self._progress_at >= _PROGRESS_SECONDS:
+            self._progress_at = now
+            waited = int(self._waited * 1e6)
+            session.offer(_wire.progress(self._position, waited, waiting))
+
+    def _await_marks(self, session: Session) -> None:
+        deadline = time.monotonic() + _MARKS_SECONDS
+        while self._marks and not session.torn:
+            found = session.receive()
+            if isinstance(found, Lost) or time.monotonic() > deadline:
+                break
+            if isinstance(found, Event) and found.kind == _wire.MARKED:
+                self._marks.pop(found.value, None)
+            elif found is None:
+                session.wait(0.05)
+            del found
+        if self._marks:
+            _log.warning("checkpoints at steps %s were not confirmed", sorted(self._marks))
+
+    # States and errors.
+
+    def _state(self, next_step: int) -> State:
+        info = self.info
+        return State(info.stream_id, next_step, info.attempt, self._options.dp_size)
+
+    def _own(self, state: State) -> State:
+        if state.stream_id != self._stream_id:
+            raise self._other_stream(str(self._stream_id), state.stream_id)
+        return state
+
+    def _other_stream(self, served: str, wanted: str | None) -> OtherStreamError:
+        return OtherStreamError(
+            f"the state is of stream {wanted}, the daemon at {self._options.socket} serves "
+            f"{served}; start from a state of this stream, or pass start=STEP and no state"
+        )
+
+    def _check(self) -> None:
+        if self._session is not None and self._session.forked:
+            raise ForkedError(
+                "this reader was inherited by fork and belongs to the parent process; "
+                "connect in the child, or start it by 'spawn'"
+            )
+        if self._closed:
+            raise ClosedError("the reader is closed; connect again to go on from a saved state")
+        if self._failure is not None:
+            raise self._failure
+
+    def _unserved(self, cause: str, first: bool) -> BatchWeaveError:
+        place = f"{self._options.socket} ({cause})"
+        if first:
+            return NoDaemonError(
+                f"no consumer daemon answers at {place} within the connect timeout; start "
+                "batchweave-consumer, or name its socket in BATCHWEAVE_SOCKET or socket="
+            )
+        return DaemonGoneError(
+            f"daemon_restarting: the consumer daemon at {place} went away before step "
+            f"{self._position} and did not come back within {self._options.timeout:g} s; restart "
+            "it and read again, or resume from the saved state"
+        )
+
+    def _fail(self, error: BatchWeaveError) -> BatchWeaveError:
+        """An error that stays: every later call raises it again."""
+        self._failure = error
+        session, self._session = self._session, None
+        if session is not None:
+            session.park()
+        return error

@@ -1,0 +1,38 @@
+"""What the tests share: a fake daemon on a fresh socket, and a clean environment."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fake_daemon import FakeDaemon
+
+_LAUNCHER = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "BATCHWEAVE_SOCKET")
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*_LAUNCHER, *(n for n in os.environ if n.startswith(("OMPI_", "PMI_")))):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "consumer.sock"
+
+
+@pytest.fixture
+def daemon(path: Path) -> Iterator[FakeDaemon]:
+    with FakeDaemon(path) as running:
+        yield running
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Waits for something that another thread does; fails after a generous time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.002)

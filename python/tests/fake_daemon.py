@@ -1,0 +1,267 @@
+"""A consumer daemon for tests, written from docs/socket.md and sharing no code with the client.
+
+It reuses a frame's memory the moment it is released and fills it with 0xFF, so a release that comes
+too early shows as wrong tokens.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import socket
+import struct
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+STREAM = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
+ROWS, SEQ_LEN = 4, 15
+SHAPE = (ROWS, SEQ_LEN + 1)
+FRAME_BYTES = 256
+SLOT_BYTES = 256
+SEALS = 0x01 | 0x02 | 0x04 | 0x10
+LAYOUT = {
+    "length": FRAME_BYTES,
+    "arrays": [
+        {"name": "tokens", "dtype": "U16", "shape": list(SHAPE), "offset": 0},
+        {"name": "scores", "dtype": "BF16", "shape": [ROWS], "offset": 128},
+        {"name": "segments", "dtype": "U32", "shape": [ROWS, 4], "offset": 192},
+    ],
+}
+
+Tokens = npt.NDArray[np.uint16]
+
+
+def tokens_of(step: int, number: int) -> Tokens:
+    """What slice `number` of a step holds."""
+    first = (step * 7919 + number * 104729) % 65521
+    return ((first + np.arange(ROWS * (SEQ_LEN + 1))) % 65521).astype(np.uint16).reshape(SHAPE)
+
+
+def encode(kind: int, body: bytes = b"") -> bytes:
+    return struct.pack("<4sHHII", b"BWSK", 1, kind, 16 + len(body), 0) + body
+
+
+class Segment:
+    """A sealed memfd, writable here and read-only for clients."""
+
+    def __init__(self, slots: int, seals: int = SEALS) -> None:
+        self.size = slots * SLOT_BYTES
+        writable = os.memfd_create("fake-arena", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+        os.ftruncate(writable, self.size)
+        self.map = mmap.mmap(writable, self.size)
+        self.descriptor = os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.fcntl(writable, fcntl.F_ADD_SEALS, seals)
+        os.close(writable)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+        self.map.close()
+
+
+class Peer:
+    """One connected client."""
+
+    def __init__(self, daemon: FakeDaemon, connected: socket.socket, session: int) -> None:
+        self.daemon, self.socket, self.session = daemon, connected, session
+        self.hello: dict[str, Any] = {}
+        self.held: dict[int, tuple[int, int]] = {}
+        self.released: list[int] = []
+        self.checkpoints: list[tuple[int, str]] = []
+        self.progress: list[tuple[int, int, int]] = []
+        self.bye = threading.Event()
+        self.gone = threading.Event()
+        self.next_step = 0
+        self.running = False
+
+    def send(self, kind: int, body: bytes = b"", descriptors: list[int] | None = None) -> None:
+        self.send_raw(encode(kind, body), descriptors)
+
+    def send_raw(self, message: bytes, descriptors: list[int] | None = None) -> None:
+        files = array.array("i", descriptors or [])
+        extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)] if files else []
+        self.socket.sendmsg([message], extra)
+
+    def send_welcome(self, **change: Any) -> None:
+        d = self.daemon
+        fields = {
+            "session": self.session,
+            "instance": d.instance,
+            "stream": d.stream.bytes,
+            "attempt": bytes(16),
+            "next_step": self.hello["next_step"],
+            "end_step": (1 << 64) - 1,
+            "slices": d.slices * self.hello["dp_size"],
+            "seq_len": SEQ_LEN,
+            "rows_per_slice": ROWS,
+            "first_slice": d.slices * self.hello["dp_rank"],
+            "slice_count": d.slices,
+            "credits": self.hello["credits"],
+        }
+        fields.update(change)
+        self.next_step = fields["next_step"]
+        self.send(64, struct.pack("<Q16s16s16sQQIIIIII", *fields.values()))
+
+    def send_segment(self, number: int = 0) -> None:
+        segment = self.daemon.segment
+        self.send(65, struct.pack("<IIQ", number, 0, segment.size), [segment.descriptor])
+
+    def send_layout(self, layout: Any = LAYOUT, number: int = 0) -> None:
+        self.send(66, struct.pack("<II", number, 0) + json.dumps(layout).encode())
+
+    def send_error(self, code: int, name: str, **more: Any) -> None:
+        fault = {"code": code, "name": name, "message": "it is so", "step": None, "key": None}
+        self.send(70, json.dumps({**fault, "remedy": "change it", **more}).encode())
+
+    def send_waiting(self, step: int, cause: int, detail: str = "") -> None:
+        text = detail.encode()
+        self.send(69, struct.pack("<QII", step, cause, len(text)) + text)
+
+    def send_step(self, step: int, parts: int = 1) -> None:
+        count = self.daemon.slices
+        first = self.hello["dp_rank"] * count
+        refs = [self._fill(step, first + i) for i in range(count)]
+        for part in range(parts):
+            some = refs[part * count // parts : (part + 1) * count // parts]
+            head = struct.pack("<QIIII", step, part * count // parts, count, len(some), 0)
+            self.send(67, head + b"".join(some))
+
+    def _fill(self, step: int, number: int) -> bytes:
+        d = self.daemon
+        with d.lock:
+            slot, frame = d.free.pop(0), d.next_frame
+            d.next_frame += 1
+        at = slot * SLOT_BYTES
+        data = bytearray(FRAME_BYTES)
+        tokens = tokens_of(step, number).tobytes()
+        data[: len(tokens)] = tokens
+        d.segment.map[at : at + FRAME_BYTES] = bytes(data)
+        self.held[frame] = (slot, step)
+        return struct.pack("<IIIIQQQ", number, 0, 0, 0, frame, at, FRAME_BYTES)
+
+    def run(self) -> None:
+        try:
+            while message := self.socket.recv(1 << 16):
+                _, _, kind, length, _ = struct.unpack_from("<4sHHII", message)
+                assert length == len(message)
+                self._take(kind, message[16:])
+        except OSError:
+            pass
+        for frame in list(self.held):
+            self._free(frame)
+        self.gone.set()
+
+    def _take(self, kind: int, body: bytes) -> None:
+        if kind == 1:
+            self.hello = json.loads(body)
+            if not self.daemon.on_hello(self):
+                self.welcome_and_start()
+        elif kind == 2:
+            step, count, reserved = struct.unpack_from("<QII", body)
+            assert reserved == 0
+            for frame in struct.unpack_from(f"<{count}Q", body, 16):
+                self.released.append(frame)
+                self._free(frame)
+            self.push()
+        elif kind == 3:
+            step, count, _ = struct.unpack_from("<QII", body)
+            self.checkpoints.append((step, body[16 : 16 + count].decode()))
+            if self.daemon.marks:
+                self.send(72, struct.pack("<Q", step))
+        elif kind == 4:
+            self.progress.append(struct.unpack("<QQII", body)[:3])
+        elif kind == 5:
+            self.running = False
+            self.bye.set()
+        else:
+            raise AssertionError(f"message type {kind}")
+
+    def _free(self, frame: int) -> None:
+        slot, _ = self.held.pop(frame)
+        at = slot * SLOT_BYTES
+        self.daemon.segment.map[at : at + SLOT_BYTES] = b"\xff" * SLOT_BYTES
+        with self.daemon.lock:
+            self.daemon.free.append(slot)
+
+    def welcome_and_start(self, **change: Any) -> None:
+        self.send_welcome(**change)
+        self.send_segment()
+        self.send_layout()
+        self.running = True
+        self.push()
+
+    def push(self) -> None:
+        d = self.daemon
+        while self.running and len({step for _, step in self.held.values()}) < self._credits():
+            if d.end is not None and self.next_step >= d.end:
+                self.running = False
+                self.send(68, struct.pack("<Q", d.end))
+                return
+            self.send_step(self.next_step)
+            self.next_step += 1
+
+    def _credits(self) -> int:
+        return int(self.hello["credits"])
+
+
+class FakeDaemon:
+    """Listens on `path`; every client gets all steps, `slices` slices of each."""
+
+    def __init__(self, path: Path, *, end: int | None = None, slices: int = 1, slots: int = 64):
+        self.path, self.end, self.slices = path, end, slices
+        self.stream, self.instance = STREAM, os.urandom(16)
+        self.marks = True
+        self.on_hello: Callable[[Peer], bool] = lambda _: False
+        self.segment = Segment(slots)
+        self.free = list(range(slots))
+        self.next_frame = 1
+        self.lock = threading.Lock()
+        self.peers: list[Peer] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path.unlink(missing_ok=True)
+        self._listener.bind(str(path))
+        self._listener.listen(16)
+        self._spawn(self._accept)
+
+    def _spawn(self, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connected, _ = self._listener.accept()
+            except OSError:
+                return
+            peer = Peer(self, connected, len(self.peers) + 1)
+            self.peers.append(peer)
+            self._spawn(peer.run)
+
+    def stop(self) -> None:
+        """Dies as by SIGKILL: all sockets close; clients keep what they have mapped."""
+        for each in [self._listener, *(peer.socket for peer in self.peers)]:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        for each in [self._listener, *(peer.socket for peer in self.peers)]:
+            each.close()
+        self.segment.close()
+
+    def __enter__(self) -> FakeDaemon:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

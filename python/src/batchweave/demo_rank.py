@@ -1,6 +1,6 @@
 """A rank of the demo: writes down every token it gets, and survives being killed.
 
-    python -m batchweave.demo_rank --socket S --job J --rank R --world W --steps N \\
+    python -m batchweave.demo_rank --socket S --job J --rank R --world W [--steps N] \\
         --state-file F --out FILE
 
 Reads steps 0 to N - 1, or to the stream's end. FILE gets one record for every slice, in the order
@@ -20,6 +20,7 @@ import json
 import os
 import struct
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -53,6 +54,7 @@ def _run(args: argparse.Namespace, saved: dict[str, Any] | None, out: BinaryIO) 
     with batchweave.connect(
         args.socket,
         job=args.job,
+        attempt=args.attempt,
         dp_rank=args.rank,
         dp_size=args.world,
         global_rank=args.rank,
@@ -62,10 +64,15 @@ def _run(args: argparse.Namespace, saved: dict[str, Any] | None, out: BinaryIO) 
         connect_timeout=args.timeout,
     ) as reader:
         first = reader.next_step
-        while reader.next_step < args.steps:
+        while args.steps is None or reader.next_step < args.steps:
+            began = time.perf_counter()
             batch = next(reader, None)
             if batch is None:
                 break
+            if args.waits:
+                with args.waits.open("a") as waits:
+                    waits.write(f"{time.perf_counter() - began:.6f}\n")
+            time.sleep(args.step_ms / 1000)
             _write(out, batch)
             read += 1
             if read % args.save_every == 0:
@@ -109,7 +116,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--job", help="the job's name")
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--world", type=int, required=True)
-    parser.add_argument("--steps", type=int, required=True, help="read the steps below this one")
+    parser.add_argument("--attempt", help="the attempt's id, 32 hexadecimal digits")
+    parser.add_argument("--steps", type=int, help="read the steps below this one (default: all)")
+    parser.add_argument("--step-ms", type=float, default=0.0, help="time that a step trains")
+    parser.add_argument("--waits", type=Path, help="where the seconds of each read are added")
     parser.add_argument("--state-file", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="where the records go")
     parser.add_argument("--save-every", type=int, default=1, metavar="K", help="steps (default 1)")

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 import pytest
-from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("BATCHWEAVE_BIN", ROOT / "target" / "release" / "batchweave"))
@@ -92,9 +92,15 @@ def start() -> Iterator[Callable[..., DevS3]]:
 def aws(server: DevS3, *arguments: str) -> str:
     tool = shutil.which("aws", path=str(Path(sys.executable).parent)) or shutil.which("aws")
     assert tool, "aws-cli is missing: pip install awscli"
-    command = [sys.executable, tool] if tool.startswith(str(Path(sys.executable).parent)) else [tool]
+    command = (
+        [sys.executable, tool] if tool.startswith(str(Path(sys.executable).parent)) else [tool]
+    )
     result = subprocess.run(
-        [*command, *arguments], env=server.environment(), text=True, capture_output=True, check=False
+        [*command, *arguments],
+        env=server.environment(),
+        text=True,
+        capture_output=True,
+        check=False,
     )
     assert result.returncode == 0, f"aws {' '.join(arguments)}: {result.stdout}{result.stderr}"
     return result.stdout
@@ -112,16 +118,24 @@ def random_bytes(count: int) -> bytes:
 def test_put_get_range_head_delete(server: DevS3) -> None:
     s3 = server.client()
     put = s3.put_object(
-        Bucket=BUCKET, Key="a/b c+ü.txt", Body=b"hello world", Metadata={"who": "me"}, ContentType="text/plain"
+        Bucket=BUCKET,
+        Key="a/b c+ü.txt",
+        Body=b"hello world",
+        Metadata={"who": "me"},
+        ContentType="text/plain",
     )
     assert put["ETag"] == f'"{hashlib.md5(b"hello world").hexdigest()}"'
     got = s3.get_object(Bucket=BUCKET, Key="a/b c+ü.txt")
     assert got["Body"].read() == b"hello world"
-    assert got["Metadata"] == {"who": "me"} and got["ContentType"] == "text/plain"
+    assert got["Metadata"] == {"who": "me"}
+    assert got["ContentType"] == "text/plain"
     part = s3.get_object(Bucket=BUCKET, Key="a/b c+ü.txt", Range="bytes=6-8")
-    assert part["Body"].read() == b"wor" and part["ContentRange"] == "bytes 6-8/11"
+    assert part["Body"].read() == b"wor"
+    assert part["ContentRange"] == "bytes 6-8/11"
     assert part["ResponseMetadata"]["HTTPStatusCode"] == 206
-    assert s3.get_object(Bucket=BUCKET, Key="a/b c+ü.txt", Range="bytes=-3")["Body"].read() == b"rld"
+    assert (
+        s3.get_object(Bucket=BUCKET, Key="a/b c+ü.txt", Range="bytes=-3")["Body"].read() == b"rld"
+    )
     with pytest.raises(ClientError) as error:
         s3.get_object(Bucket=BUCKET, Key="a/b c+ü.txt", Range="bytes=11-")
     assert code(error) == "InvalidRange"
@@ -174,10 +188,13 @@ def test_checksums_are_verified_and_returned(server: DevS3, algorithm: str) -> N
 def test_checksums_in_trailers(server: DevS3) -> None:
     """A body of unknown checksum travels in signed chunks with the checksum behind it."""
     s3 = server.client()
-    put = s3.put_object(Bucket=BUCKET, Key="trailer", Body=io.BytesIO(CHECK_INPUT), ChecksumAlgorithm="CRC32")
+    put = s3.put_object(
+        Bucket=BUCKET, Key="trailer", Body=io.BytesIO(CHECK_INPUT), ChecksumAlgorithm="CRC32"
+    )
     assert base64.b64decode(put["ChecksumCRC32"]) == CHECK_VALUES["CRC32"]
     got = s3.get_object(Bucket=BUCKET, Key="trailer", ChecksumMode="ENABLED")
-    assert got["ChecksumCRC32"] == put["ChecksumCRC32"] and got["Body"].read() == CHECK_INPUT
+    assert got["ChecksumCRC32"] == put["ChecksumCRC32"]
+    assert got["Body"].read() == CHECK_INPUT
 
 
 def test_listing_by_pages_and_folders(server: DevS3) -> None:
@@ -194,7 +211,11 @@ def test_listing_by_pages_and_folders(server: DevS3) -> None:
     listed = [entry["Key"] for page in pages for entry in page["Contents"]]
     assert listed == sorted(keys)
     folders = s3.list_objects_v2(Bucket=BUCKET, Prefix="list/", Delimiter="/")
-    assert [entry["Prefix"] for entry in folders["CommonPrefixes"]] == ["list/a/", "list/b/", "list/c/"]
+    assert [entry["Prefix"] for entry in folders["CommonPrefixes"]] == [
+        "list/a/",
+        "list/b/",
+        "list/c/",
+    ]
     assert [entry["Key"] for entry in folders["Contents"]] == ["list/top&<>"]
     after = s3.list_objects_v2(Bucket=BUCKET, Prefix="list/", StartAfter="list/c/07")
     assert [entry["Key"] for entry in after["Contents"]] == ["list/c/08", "list/top&<>"]
@@ -209,9 +230,12 @@ def test_unordered_listing_is_complete(start: Callable[..., DevS3]) -> None:
     keys = [f"k{n:03}" for n in range(50)]
     for key in keys:
         s3.put_object(Bucket=BUCKET, Key=key, Body=b"")
-    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, PaginationConfig={"PageSize": 7})
+    pages = s3.get_paginator("list_objects_v2").paginate(
+        Bucket=BUCKET, PaginationConfig={"PageSize": 7}
+    )
     listed = [entry["Key"] for page in pages for entry in page["Contents"]]
-    assert sorted(listed) == keys and listed != keys
+    assert sorted(listed) == keys
+    assert listed != keys
 
 
 def test_multipart_upload(server: DevS3, tmp_path: Path) -> None:
@@ -220,7 +244,8 @@ def test_multipart_upload(server: DevS3, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(body)
     s3.upload_file(str(tmp_path / "large"), BUCKET, "large")
     head = s3.head_object(Bucket=BUCKET, Key="large")
-    assert head["ContentLength"] == len(body) and head["ETag"].endswith('-5"')
+    assert head["ContentLength"] == len(body)
+    assert head["ETag"].endswith('-5"')
     s3.download_file(BUCKET, "large", str(tmp_path / "back"))
     assert (tmp_path / "back").read_bytes() == body
 
@@ -254,9 +279,13 @@ def test_signatures_are_checked(server: DevS3) -> None:
 def test_presigned_urls(server: DevS3) -> None:
     s3 = server.client(signature_version="s3v4")
     where = {"Bucket": BUCKET, "Key": "presigned"}
-    request = urllib.request.Request(s3.generate_presigned_url("put_object", where), data=b"by url", method="PUT")
+    request = urllib.request.Request(
+        s3.generate_presigned_url("put_object", where), data=b"by url", method="PUT"
+    )
     assert urllib.request.urlopen(request).status == 200
-    assert urllib.request.urlopen(s3.generate_presigned_url("get_object", where)).read() == b"by url"
+    assert (
+        urllib.request.urlopen(s3.generate_presigned_url("get_object", where)).read() == b"by url"
+    )
 
 
 def test_virtual_hosted_style(server: DevS3) -> None:
@@ -307,18 +336,19 @@ def test_a_folder_survives_a_killed_server(start: Callable[..., DevS3], tmp_path
     first.process.wait()
     second = start("--dir", str(tmp_path / "data"))
     got = second.client().get_object(Bucket=BUCKET, Key="kept")
-    assert got["Body"].read() == b"x" * MIB and got["Metadata"] == {"a": "b"}
+    assert got["Body"].read() == b"x" * MIB
+    assert got["Metadata"] == {"a": "b"}
 
 
 def test_lost_answers_are_deeds_done(start: Callable[..., DevS3]) -> None:
     server = start("--faults", "put.lost=1", "--seed", "1")
     s3 = server.client()
-    with pytest.raises(Exception, match="(?i)connection|reset"):
+    with pytest.raises(Exception, match=r"(?i)connection|reset"):
         s3.put_object(Bucket=BUCKET, Key="k", Body=b"done", IfNoneMatch="*")
     assert s3.get_object(Bucket=BUCKET, Key="k")["Body"].read() == b"done"
 
 
-def test_the_banner_says_what_it_is_for(tmp_path: Path) -> None:
+def test_the_banner_says_what_it_is_for() -> None:
     command = [str(BINARY), "dev-s3", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -330,10 +360,12 @@ def test_the_banner_says_what_it_is_for(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 0
     text = "".join(lines)
-    assert "Not for production" in text and "export AWS_ENDPOINT_URL=http://127.0.0.1:" in text
+    assert "Not for production" in text
+    assert "export AWS_ENDPOINT_URL=http://127.0.0.1:" in text
 
 
 def test_a_wrong_specification_is_explained() -> None:
     command = [str(BINARY), "dev-s3", "--faults", "lsot=0.1"]
     result = subprocess.run(command, text=True, capture_output=True, check=False)
-    assert result.returncode != 0 and "unknown fault `lsot`" in result.stderr, result.stderr
+    assert result.returncode != 0
+    assert "unknown fault `lsot`" in result.stderr

@@ -1,0 +1,96 @@
+# `make demo` shows the whole system at work; `make test` checks everything. Both set up what they
+# need: Rust and Python 3.10 must be there, the rest is installed or named in one line.
+#
+# One target folder, one profile, always the whole workspace: other combinations would build the
+# large dependencies again.
+
+CARGO_FLAGS := --locked --release --workspace
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+STARTED := $(shell date +%s)
+step = @printf '\n== %s\n' "$(1)"
+
+.PHONY: help demo test test-long lint build clean \
+	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo       real processes, real text, crashes on the way, and a proof at the end'
+	@echo 'make test       all checks, cheap ones first (what .ci/run runs)'
+	@echo 'make test-long  also the tests that take long: many runs with random crashes'
+	@echo 'make lint       format, ruff, mypy and clippy only'
+	@echo 'make build      the release binaries, in target/release'
+	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
+
+demo: system-python build $(VENV)/ready
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" target/release/batchweave demo --ranks-in python $(DEMO_ARGS)
+
+test: system-all fmt ruff mypy clippy build rust-tests rust-docs py-tests units
+	@printf '\nmake test: all passed in %s s\n' "$$(( $$(date +%s) - $(STARTED) ))"
+
+lint: system-build system-python fmt ruff mypy clippy
+
+test-long: system-all build $(VENV)/ready
+	$(call step,tests that take long)
+	BATCHWEAVE_LONG=1 cargo test $(CARGO_FLAGS) -- --include-ignored
+	BATCHWEAVE_LONG=1 $(MAKE) py-tests
+
+build: system-build
+	$(call step,release build)
+	cargo build $(CARGO_FLAGS)
+
+system-build:
+	@tools/system-packages build
+
+system-python:
+	@tools/system-packages python
+
+system-all:
+	@tools/system-packages build python systemd
+
+fmt:
+	$(call step,format)
+	cargo fmt --all --check
+
+clippy:
+	$(call step,clippy)
+	cargo clippy $(CARGO_FLAGS) --all-targets -- -D warnings
+
+rust-tests:
+	$(call step,Rust tests)
+	cargo test $(CARGO_FLAGS) --quiet
+
+rust-docs:
+	$(call step,Rust documentation)
+	RUSTDOCFLAGS='-D warnings' cargo doc $(CARGO_FLAGS) --no-deps --quiet
+
+# The package is installed as a user would; it is installed again when its files change.
+$(VENV)/ready: python/requirements-dev.txt python/pyproject.toml $(shell find python/src -name '*.py' 2>/dev/null)
+	$(call step,Python environment)
+	test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r python/requirements-dev.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall ./python
+	@touch $@
+
+ruff: $(VENV)/ready
+	$(call step,ruff)
+	$(PYTHON) -m ruff check --quiet python
+	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py
+
+mypy: $(VENV)/ready
+	$(call step,mypy)
+	cd python && ../$(PYTHON) -m mypy --no-error-summary
+	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py
+
+# Under CI a skipped test is a failure: see tests/py/no_skips.py.
+py-tests: $(VENV)/ready
+	$(call step,Python tests)
+	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir python -c python/pyproject.toml python/tests
+	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir tests/py tests/py
+
+units:
+	$(call step,systemd units)
+	tools/check-units
+
+clean:
+	rm -rf target $(VENV)

@@ -1,0 +1,23 @@
+//! House rules as tests: what would otherwise be a line in a guide that nobody reads.
+#![forbid(unsafe_code)]
+
+mod configs;
+mod dependencies;
+mod files;
+mod licences;
+mod metadata;
+
+use std::path::PathBuf;
+
+/// The workspace's root folder.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// Fails with all findings at once, so that one run is enough to mend them.
+fn assert_none(rule: &str, findings: &[String]) {
+    assert!(findings.is_empty(), "{rule}:\n  {}", findings.join("\n  "));
+}

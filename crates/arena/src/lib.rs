@@ -1,6 +1,25 @@
 //! Shared memory segments and the socket between daemon and ranks; the only crate with unsafe code.
 //!
 //! - [`wire`]: the messages, pure and safe (docs/socket.md).
+//! - [`Segment`], [`FrameBuf`]: the daemon makes, seals and fills segments.
+//! - [`MappedSegment`], [`FrameView`]: a rank maps and reads them.
+//! - [`Listener`], [`Connection`]: whole messages and descriptors over a SEQPACKET socket.
+//!
+//! The rules for memory that another process sees stand at the top of `mapping.rs`.
 #![allow(unsafe_code)]
 
+mod error;
+mod headroom;
+mod listener;
+mod mapped;
+mod mapping;
+mod segment;
+mod socket;
 pub mod wire;
+
+pub use error::{ArenaError, SocketError};
+pub use headroom::{Headroom, MemoryLimits};
+pub use listener::Listener;
+pub use mapped::{Element, FrameView, MappedSegment};
+pub use segment::{FrameBuf, Segment};
+pub use socket::{Connection, Interest, OVERFLOW_UID, Packet, Peer, SOCKET_PATH_BYTES_MAX, own_uid};

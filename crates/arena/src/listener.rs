@@ -1,0 +1,129 @@
+//! The daemon's listening socket: one daemon a path, stale files of a killed one removed.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, bind, connect, listen};
+
+use crate::socket::{Connection, address, new_socket, system};
+use crate::{Peer, SocketError};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// How often, and how long apart, a daemon tries while another one is binding in the same folder.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// A listening socket. Its file is removed when this is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// Device and inode of our socket file, so that we never remove another daemon's.
+    file: (u64, u64),
+}
+
+impl Listener {
+    /// Binds `path` with permissions `mode` (0o600: this user only).
+    pub fn bind(path: &Path, mode: u32) -> Result<Self, SocketError> {
+        let address = address(path)?;
+        let _lock = lock_folder(path)?;
+        remove_stale(path)?;
+        let fd = new_socket(path)?;
+        bind(&fd, &address).map_err(|e| match e {
+            Errno::ADDRINUSE => SocketError::InUse { path: path.to_owned() },
+            Errno::NOENT | Errno::ACCESS | Errno::ROFS | Errno::NOTDIR => {
+                SocketError::Folder { path: path.to_owned(), source: e.into() }
+            }
+            e => system(path, "bind", e),
+        })?;
+        let failed = |source| SocketError::System { path: path.to_owned(), call: "chmod", source };
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+        let meta = fs::symlink_metadata(path).map_err(failed)?;
+        // Nobody can connect before this: so nobody sees the socket with other permissions.
+        listen(&fd, BACKLOG).map_err(|e| system(path, "listen", e))?;
+        Ok(Self { fd, path: path.to_owned(), file: (meta.dev(), meta.ino()) })
+    }
+
+    /// Takes one waiting connection and says who it is; `WouldBlock` when there is none.
+    pub fn accept(&self) -> io::Result<(Connection, Peer)> {
+        loop {
+            match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(fd) => {
+                    let connection = Connection::new(fd);
+                    let peer = connection.peer()?;
+                    return Ok((connection, peer));
+                }
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let ours = |m: fs::Metadata| (m.dev(), m.ino()) == self.file;
+        if fs::symlink_metadata(&self.path).is_ok_and(ours) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// Locks the socket's folder while binding: otherwise two daemons that find the same stale file could
+/// each remove the other's new one. A folder that can't be locked (some network file systems) is used as it is.
+fn lock_folder(path: &Path) -> Result<Option<File>, SocketError> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let open = |source| SocketError::Folder { path: path.to_owned(), source };
+    let folder = File::open(folder).map_err(open)?;
+    for _ in 0..LOCK_TRIES {
+        match folder.try_lock() {
+            Ok(()) => return Ok(Some(folder)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+        }
+    }
+    Err(SocketError::InUse { path: path.to_owned() })
+}
+
+/// Removes a socket file that nobody serves any more.
+fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    match fs::symlink_metadata(path) {
+        Err(_) => return Ok(()),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(SocketError::NotASocket { path: path.to_owned() });
+        }
+        Ok(_) => {}
+    }
+    let probe = new_socket(path)?;
+    match connect(&probe, &address(path)?) {
+        Err(Errno::CONNREFUSED) => {
+            fs::remove_file(path).map_err(|source| SocketError::Folder { path: path.to_owned(), source })
+        }
+        Err(Errno::NOENT) => Ok(()),
+        // Connected, or a full queue, or a socket of another type or user: somebody is there.
+        _ => Err(SocketError::InUse { path: path.to_owned() }),
+    }
+}

@@ -1,0 +1,86 @@
+//! A mapped memfd, and the rules for memory that another process sees.
+//!
+//! 1. A segment has one writer: the daemon's own mapping, made before `F_SEAL_FUTURE_WRITE`. Every other
+//!    mapping, in any process, is read-only, and the kernel refuses a new writable one.
+//! 2. It never changes its size (`F_SEAL_SHRINK`, `F_SEAL_GROW`), and it is populated before use: a mapped
+//!    byte is always there, so an access can't end in SIGBUS. A reader maps nothing without these seals.
+//! 3. The daemon makes `&mut [u8]` only through a `FrameBuf`, and no two of them overlap (checked when it is
+//!    leased). So within the daemon the usual rules of references hold.
+//! 4. A reader makes `&[T]` only of a frame that was given to it; the daemon leaves a frame alone until
+//!    its release or the end of the session. A daemon that broke this would hand out torn *numbers*: element
+//!    types are plain integers and floats, for which every bit pattern is a value. No length, offset or
+//!    pointer is ever read from shared memory.
+//! 5. A mapping is unmapped only when its last reference is gone (`Arc`), and a forked child has none
+//!    of a reader's mappings (`MADV_DONTFORK`).
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{NonNull, null_mut};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+/// A shared mapping of a whole segment.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread, and `Mapping` itself has no interior
+// mutability: writes go through `bytes_mut`, whose caller guarantees exclusive access.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) fn new(fd: BorrowedFd<'_>, len: usize, writable: bool) -> io::Result<Self> {
+        let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let base = unsafe { mmap(null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, fd, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, len })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Tells the kernel about the pages at `at`; only for advice that leaves the contents as they are.
+    pub(crate) fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
+        assert!(at <= self.len && len <= self.len - at, "advice outside the mapping");
+        // SAFETY: the range lies in this mapping, and the advices used here (populate, don't fork)
+        // don't change what is read there.
+        unsafe { madvise(self.base.as_ptr().add(at).cast::<c_void>(), len, advice) }?;
+        Ok(())
+    }
+
+    /// The bytes at `at`.
+    ///
+    /// # Safety
+    /// While the reference lives, nobody in this process writes to the range, and the daemon
+    /// leaves it alone (rules 3 and 4).
+    pub(crate) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at <= self.len && len <= self.len - at, "range outside the mapping");
+        // SAFETY: the range lies in this mapping, which lives as long as `self`; u8 has no invalid
+        // values; the caller guarantees that nobody writes.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
+    }
+
+    /// The bytes at `at`, for writing.
+    ///
+    /// # Safety
+    /// The mapping is writable, and no other reference to the range lives (rule 3).
+    #[expect(clippy::mut_from_ref, reason = "disjoint ranges of one mapping; the caller holds the lease")]
+    pub(crate) unsafe fn bytes_mut(&self, at: usize, len: usize) -> &mut [u8] {
+        assert!(at <= self.len && len <= self.len - at, "range outside the mapping");
+        // SAFETY: as in `bytes`; the caller guarantees that the reference is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `len` are of one mmap, and every reference into it borrows `self`.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,167 @@
+//! The daemon's side of a segment: made, populated, sealed, and written through leases.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals, ftruncate,
+    memfd_create,
+};
+use rustix::mm::Advice;
+
+use crate::mapping::Mapping;
+use crate::{ArenaError, MemoryLimits};
+
+/// Seals that every segment has before its descriptor leaves the daemon.
+pub(crate) const SEALS: SealFlags =
+    SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Bytes populated between two looks at the limits.
+const POPULATE_BYTES: u64 = 64 << 20;
+
+/// A segment of the arena with the only writable mapping of it.
+pub struct Segment {
+    map: Mapping,
+    fd: OwnedFd,
+    /// Offset and length of each living lease; they never overlap.
+    leases: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Segment {
+    /// Makes and populates a segment. It fails with numbers where the memory is not there; the name is
+    /// only for `/proc/*/maps`.
+    pub fn create(name: &str, bytes: u64, limits: &MemoryLimits) -> Result<Arc<Self>, ArenaError> {
+        let failed = |call: &'static str| {
+            move |source: io::Error| ArenaError::Segment { name: name.to_owned(), bytes, call, source }
+        };
+        if bytes == 0 {
+            return Err(failed("size")(io::ErrorKind::InvalidInput.into()));
+        }
+        limits.check(bytes)?;
+        let writable = anonymous_file(name).map_err(failed("memfd_create"))?;
+        ftruncate(&writable, bytes).map_err(|e| failed("ftruncate")(e.into()))?;
+        let len = usize::try_from(bytes).map_err(|_| failed("mmap")(io::ErrorKind::OutOfMemory.into()))?;
+        let map = Mapping::new(writable.as_fd(), len, true).map_err(failed("mmap"))?;
+        for at in (0..bytes).step_by(POPULATE_BYTES as usize) {
+            let part = POPULATE_BYTES.min(bytes - at);
+            limits.check(part)?;
+            populate(&map, &writable, at, part).map_err(failed("populate"))?;
+        }
+        let fd = seal(&writable).map_err(failed("seal"))?;
+        Ok(Arc::new(Self { map, fd, leases: Mutex::default() }))
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// Takes a range for writing. Two leases never overlap: a fault in the allocator is an error here, not
+    /// wrong tokens in a trainer.
+    pub fn lease(self: &Arc<Self>, offset: u64, length: u64) -> Result<FrameBuf, ArenaError> {
+        let bytes = self.bytes();
+        let end = offset.checked_add(length).filter(|&end| end <= bytes && length > 0);
+        let Some(end) = end else {
+            return Err(ArenaError::Range { offset, length, bytes });
+        };
+        let mut leases = self.leases();
+        if let Some((&other, &other_length)) = leases.range(..end).next_back()
+            && other + other_length > offset
+        {
+            return Err(ArenaError::Overlap { offset, length, other, other_length });
+        }
+        leases.insert(offset, length);
+        Ok(FrameBuf { segment: Arc::clone(self), offset, length })
+    }
+
+    fn leases(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The read-only, sealed descriptor: the one to send.
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Kernels from 6.3 want to hear that a memfd is not for executing; older ones don't know the flag.
+fn anonymous_file(name: &str) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(rustix::io::Errno::INVAL) => Ok(memfd_create(name, flags)?),
+        other => Ok(other?),
+    }
+}
+
+/// Allocates pages; before Linux 5.14 without mapping them.
+fn populate(map: &Mapping, fd: &OwnedFd, at: u64, len: u64) -> io::Result<()> {
+    match map.advise(at as usize, len as usize, Advice::LinuxPopulateWrite) {
+        Err(e) if e.kind() == io::ErrorKind::InvalidInput => {
+            Ok(fallocate(fd, FallocateFlags::empty(), at, len)?)
+        }
+        other => other,
+    }
+}
+
+/// Reopens read-only, takes the permissions away and seals. Either measure alone is not enough: a memfd has
+/// mode 0777, and another user can reopen it for writing through `/proc`.
+fn seal(writable: &OwnedFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", writable.as_raw_fd());
+    let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    fchmod(writable, Mode::RUSR)?;
+    fcntl_add_seals(writable, SEALS)?;
+    Ok(read_only)
+}
+
+/// Exclusive access to a range of a segment, until it is dropped.
+pub struct FrameBuf {
+    segment: Arc<Segment>,
+    offset: u64,
+    length: u64,
+}
+
+impl FrameBuf {
+    /// First byte in the segment.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Writes `bytes` at `at`, counted from the lease's first byte.
+    pub fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), ArenaError> {
+        let length = bytes.len() as u64;
+        if at.checked_add(length).is_none_or(|end| end > self.length) {
+            return Err(ArenaError::Range { offset: at, length, bytes: self.length });
+        }
+        let at = at as usize;
+        self.as_mut_slice()[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the lease is this object's alone; writing needs `&mut self`.
+        unsafe { self.segment.map.bytes(self.offset as usize, self.length as usize) }
+    }
+
+    /// The bytes, for reading into them.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is writable, leases don't overlap, and `&mut self` is the only access to
+        // this one.
+        unsafe { self.segment.map.bytes_mut(self.offset as usize, self.length as usize) }
+    }
+}
+
+impl Drop for FrameBuf {
+    fn drop(&mut self) {
+        self.segment.leases().remove(&self.offset);
+    }
+}

@@ -1,0 +1,234 @@
+//! One SEQPACKET connection: whole messages, descriptors, no waiting except where asked for.
+//!
+//! The descriptor is non-blocking, so that an asynchronous runtime can watch it (`AsFd`); `wait` serves
+//! those who have none.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
+    socket_with, sockopt,
+};
+
+use crate::SocketError;
+use crate::wire::MESSAGE_BYTES_MAX;
+
+/// Bytes of a socket's path, by the kernel (`sun_path` less its final zero).
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// The user id of everybody who has none in this user namespace.
+pub const OVERFLOW_UID: u32 = 65_534;
+/// `SO_PEERPIDFD`, Linux 6.5 and later.
+const SO_PEERPIDFD: i32 = 77;
+/// Pause between tries while the daemon's queue of connections is full.
+const CONNECT_PAUSE: Duration = Duration::from_millis(5);
+
+/// Who is at the other end, as the kernel says. The pid is left out: it is 0 from another namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The effective user id when it connected.
+    pub uid: u32,
+}
+
+impl Peer {
+    /// Whether a daemon run by `own` lets this peer in.
+    pub fn allowed(self, own: u32, others: &[u32]) -> bool {
+        self.uid != OVERFLOW_UID && (self.uid == own || others.contains(&self.uid))
+    }
+}
+
+/// The user that this process runs as.
+pub fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// A received message: its length in the caller's buffer, and the descriptor that came along.
+#[derive(Debug)]
+pub struct Packet {
+    /// Bytes of the message.
+    pub bytes: usize,
+    /// The descriptor.
+    pub fd: Option<OwnedFd>,
+}
+
+/// What `wait` waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to receive, or the end.
+    Readable,
+    /// Room to send, or the end.
+    Writable,
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct Connection {
+    fd: OwnedFd,
+}
+
+pub(crate) fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES_MAX {
+        return Err(SocketError::PathTooLong { path: path.to_owned(), bytes, limit: SOCKET_PATH_BYTES_MAX });
+    }
+    SocketAddrUnix::new(path).map_err(|e| system(path, "address", e))
+}
+
+pub(crate) fn new_socket(path: &Path) -> Result<OwnedFd, SocketError> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(|e| system(path, "socket", e))
+}
+
+pub(crate) fn system(path: &Path, call: &'static str, source: Errno) -> SocketError {
+    SocketError::System { path: PathBuf::from(path), call, source: source.into() }
+}
+
+impl Connection {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// Connects. A full queue is tried again until the deadline; a missing daemon is an error at once, and
+    /// the caller decides whether to try again.
+    pub fn connect(path: &Path, deadline: Instant) -> Result<Self, SocketError> {
+        let address = address(path)?;
+        let fd = new_socket(path)?;
+        loop {
+            let source = match connect(&fd, &address) {
+                Ok(()) => return Ok(Self { fd }),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) if Instant::now() < deadline => {
+                    std::thread::sleep(CONNECT_PAUSE);
+                    continue;
+                }
+                Err(e) => e,
+            };
+            let path = path.to_owned();
+            return Err(match source {
+                Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN => {
+                    SocketError::NoDaemon { path, source: source.into() }
+                }
+                _ => SocketError::System { path, call: "connect", source: source.into() },
+            });
+        }
+    }
+
+    /// Two ends in one process, for tests.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (a, b) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Self { fd: a }, Self { fd: b }))
+    }
+
+    /// Sends one message, with a descriptor or without. `WouldBlock` when the peer reads too slowly; any
+    /// other error means that the peer is gone.
+    pub fn send(&self, message: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = fd.map(|fd| [fd]);
+        if let Some(fds) = &fds
+            && !control.push(SendAncillaryMessage::ScmRights(fds))
+        {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        loop {
+            match sendmsg(&self.fd, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL) {
+                Ok(sent) if sent == message.len() => return Ok(()),
+                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Receives one message into `buffer` (64 KiB). `None`: the peer is gone, whatever it had sent.
+    /// `WouldBlock`: nothing there. `InvalidData`: a message larger than the protocol's, or several descriptors.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Packet>> {
+        assert!(buffer.len() >= MESSAGE_BYTES_MAX, "a short buffer would lose the rest of a message");
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let mut parts = [IoSliceMut::new(buffer)];
+            match recvmsg(&self.fd, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Ok(received) => break received,
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Ok(None),
+                Err(e) => return Err(e.into()),
+            }
+        };
+        let mut fds: Vec<OwnedFd> = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
+            }
+        }
+        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) || fds.len() > 1 {
+            let reason = "a message larger than 64 KiB or with several descriptors";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        if received.bytes == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Packet { bytes: received.bytes, fd: fds.pop() }))
+    }
+
+    /// Waits until the socket is ready or the time is over; says whether it is ready.
+    pub fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool> {
+        let flags = match interest {
+            Interest::Readable => PollFlags::IN,
+            Interest::Writable => PollFlags::OUT,
+        };
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            match poll(&mut [PollFd::new(&self.fd, flags)], left.as_ref()) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Who connected.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let credentials = sockopt::socket_peercred(&self.fd)?;
+        Ok(Peer { uid: credentials.uid.as_raw() })
+    }
+
+    /// A descriptor that becomes readable when the process that connected has ended, even while a forked
+    /// child keeps the socket open. `None` before Linux 6.5.
+    pub fn peer_pidfd(&self) -> Option<OwnedFd> {
+        let mut fd: i32 = -1;
+        let mut size = size_of::<i32>() as libc::socklen_t;
+        // SAFETY: the option writes one int to `fd`, whose size is given.
+        let result = unsafe {
+            let out = (&raw mut fd).cast();
+            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, out, &raw mut size)
+        };
+        if result != 0 || fd < 0 {
+            return None;
+        }
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+        Some(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+}

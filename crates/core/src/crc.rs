@@ -42,7 +42,9 @@ mod tests {
     /// The algorithm as its definition reads, a bit at a time.
     fn slow(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(!0, |crc, &byte| {
-            (0..8).fold(crc ^ u32::from(byte), |c, _| c >> 1 ^ (c & 1) * 0x82f6_3b78)
+            (0..8).fold(crc ^ u32::from(byte), |c, _| {
+                (c >> 1) ^ ((c & 1) * 0x82f6_3b78)
+            })
         })
     }
 

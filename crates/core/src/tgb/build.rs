@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    ALIGN_BYTES, Digest, ENTRY_BYTES, FrameHeader, HEADER_BYTES, Identity, IndexEntry, Part,
-    TRAILER_BYTES, TgbRecord, Trailer, frame_bytes,
+    ALIGN_BYTES, Digest, FrameHeader, HEADER_BYTES, Identity, IndexEntry, Part, TgbRecord, Trailer,
+    frame_bytes,
 };
 use crate::crc::crc32c;
 use crate::ids::Seq;
@@ -79,13 +79,10 @@ impl ObjectBuilder {
         }
     }
 
-    /// Reserves memory for the frames of `payloads`, so that a large object is not copied as it grows.
-    pub fn reserve<'a>(&mut self, payloads: impl IntoIterator<Item = &'a [u8]>) {
-        let frames = payloads
-            .into_iter()
-            .filter_map(|p| frame_bytes(p.len() as u64));
-        let all: u64 = frames.map(|n| n + ENTRY_BYTES).sum();
-        self.bytes.reserve((all + TRAILER_BYTES) as usize);
+    /// Makes room at once, so that a large object is not copied as it grows.
+    fn reserve(mut self, frame_bytes: u64) -> Self {
+        self.bytes.reserve(frame_bytes as usize);
+        self
     }
 
     /// Bytes of frames so far.
@@ -239,28 +236,32 @@ pub fn pack(
     mut key: impl FnMut(u32) -> String,
 ) -> Result<Packed, BuildError> {
     let mut objects: Vec<Object> = Vec::new();
-    let mut open = ObjectBuilder::new(identity);
     let size = |p: &Bytes| frame_bytes(p.len() as u64).unwrap_or(u64::MAX);
+    let total = tgbs
+        .iter()
+        .flat_map(|tgb| &tgb.slices)
+        .map(size)
+        .fold(0, u64::saturating_add);
+    let fresh = || ObjectBuilder::new(identity).reserve(object_bytes.min(total));
+    let mut open = fresh();
     for tgb in tgbs {
         if tgb.slices.is_empty() {
             return Err(BuildError::Empty { seq: tgb.seq });
         }
         let whole = tgb.slices.iter().map(size).fold(0, u64::saturating_add);
-        // A TGB that fits in one object is not cut.
-        let mut needs = whole.min(object_bytes);
+        let cut = whole > object_bytes;
         for (slice, payload) in (0..).zip(&tgb.slices) {
+            // A TGB that fits in one object is not cut: its first slice asks for room for all.
+            let needs = match (cut, slice) {
+                (true, _) => size(payload),
+                (false, 0) => whole,
+                (false, _) => 0,
+            };
             if !open.is_empty() && open.frame_bytes().saturating_add(needs) > object_bytes {
-                let full = std::mem::replace(&mut open, ObjectBuilder::new(identity));
+                let full = std::mem::replace(&mut open, fresh());
                 objects.push(full.finish(&key(objects.len() as u32))?);
             }
-            if open.is_empty() {
-                open.reserve(tgb.slices[slice as usize..].iter().map(AsRef::as_ref));
-            }
             open.push_slice(tgb.seq, slice, payload)?;
-            needs = tgb.slices.get(slice as usize + 1).map_or(0, size);
-            if whole <= object_bytes {
-                needs = 0;
-            }
         }
     }
     if !open.is_empty() {

@@ -16,7 +16,7 @@ use crate::testing::*;
 use crate::*;
 
 async fn stream(producers: &[&str]) -> Arc<dyn Store> {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let store: Arc<dyn Store> = MemoryStore::new();
     let created = create(&store, &config(producers)).await.unwrap();
     assert!(matches!(created, Creation::Created(_)));
     store
@@ -62,7 +62,7 @@ async fn a_stream_is_created_once_and_differences_are_listed() {
         error.contains("slices") && error.contains("producers"),
         "{error}"
     );
-    let empty: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let empty: Arc<dyn Store> = MemoryStore::new();
     let error = Log::open(Arc::clone(&empty), &options(1))
         .await
         .unwrap_err();

@@ -12,7 +12,7 @@ pub enum Effect {
 }
 
 /// The operation that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Create-only put.
     Create,
@@ -131,6 +131,23 @@ impl Op {
 }
 
 impl StoreError {
+    /// Builds an error; `location` is the root, or the root with the key appended.
+    pub fn new(
+        op: Op,
+        location: impl Into<String>,
+        kind: ErrorKind,
+        effect: Effect,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self {
+            op,
+            location: location.into(),
+            kind,
+            effect,
+            detail: detail.into(),
+        }
+    }
+
     /// True when the object is not there.
     pub fn is_not_found(&self) -> bool {
         self.kind == ErrorKind::NotFound
@@ -140,7 +157,8 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.op.name(), self.location, self.detail)?;
-        if self.effect == Effect::Unknown && matches!(self.op, Op::Create | Op::Upload | Op::Delete) {
+        if self.effect == Effect::Unknown && matches!(self.op, Op::Create | Op::Upload | Op::Delete)
+        {
             f.write_str(" (it may have happened all the same)")?;
         }
         match self.kind.remedy() {

@@ -1,11 +1,24 @@
 //! The object store contract and its file, memory and S3 implementations.
 //!
 //! This crate never learns what the keys mean: names live in `batchweave-core`.
+//!
+//! - [`open`] turns a URL into a store, [`probe`] checks that its creates are exclusive.
+//! - [`counting::Counted`] counts requests and bytes around any store.
+//! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
 
 mod contract;
+pub mod counting;
 mod error;
+pub mod file;
+mod key;
 pub mod memory;
+mod open;
+mod probe;
+pub mod s3;
+pub mod testing;
 
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};
+pub use open::{AccessKeys, OpenOptions, open};
+pub use probe::{Access, ProbeReport, probe, probe_long, probe_read};

@@ -1,65 +1,121 @@
-//! A store in the memory of this process: for tests and simulations.
+//! A store in memory: for tests and simulation. It never waits, so it keeps virtual time virtual.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::ops::{Bound, Range};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::stream;
 
-use crate::contract::{Chunks, Create, ListPage, ObjectMeta, Store};
-use crate::error::{Effect, ErrorKind, Op, StoreError};
+use crate::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError, key};
 
-/// Keys on one page of a listing, as on S3.
-const PAGE: usize = 1000;
+const PAGE_KEYS: usize = 1000;
+/// Ranges arrive in several chunks, so that readers are tested on what S3 does.
+const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Objects in a map.
-#[derive(Debug, Default)]
+static NAMED: LazyLock<Mutex<BTreeMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
+
+/// Objects in a map of this process.
 pub struct MemoryStore {
+    root: String,
     objects: Mutex<BTreeMap<String, Bytes>>,
 }
 
 impl MemoryStore {
-    /// An empty store.
-    pub fn new() -> Self {
-        Self::default()
+    /// An empty store of its own.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self::with_root("memory://anonymous"))
     }
 
-    fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
-        // The map is whole between any two statements: a panic elsewhere can't tear it.
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The store of this name in this process, created empty on first use.
+    pub fn named(name: &str) -> Arc<Self> {
+        let mut named = lock(&NAMED);
+        let make = || Arc::new(Self::with_root(&format!("memory://{name}")));
+        Arc::clone(named.entry(name.to_owned()).or_insert_with(make))
+    }
+
+    fn with_root(root: &str) -> Self {
+        Self {
+            root: root.to_owned(),
+            objects: Mutex::default(),
+        }
+    }
+
+    /// Replaces or adds an object against the contract: tests damage objects with it.
+    pub fn overwrite(&self, key: &str, body: Bytes) {
+        lock(&self.objects).insert(key.to_owned(), body);
+    }
+
+    /// All keys in order.
+    pub fn keys(&self) -> Vec<String> {
+        lock(&self.objects).keys().cloned().collect()
+    }
+
+    fn put(&self, op: Op, key: &str, body: Bytes) -> Result<Option<Bytes>, StoreError> {
+        key::check(op, &self.root, key)?;
+        let mut objects = lock(&self.objects);
+        if let Some(there) = objects.get(key) {
+            return Ok(Some(there.clone()));
+        }
+        // A copy, so that a slice of a large buffer does not keep all of it alive.
+        objects.insert(key.to_owned(), Bytes::copy_from_slice(&body));
+        Ok(None)
     }
 
     fn find(&self, op: Op, key: &str) -> Result<Bytes, StoreError> {
-        let found = self.objects().get(key).cloned();
-        found.ok_or_else(|| StoreError {
+        key::check(op, &self.root, key)?;
+        let found = lock(&self.objects).get(key).cloned();
+        found.ok_or_else(|| self.error(op, key, ErrorKind::NotFound, "no such object"))
+    }
+
+    fn error(&self, op: Op, key: &str, kind: ErrorKind, detail: &str) -> StoreError {
+        StoreError::new(
             op,
-            location: format!("memory://{key}"),
-            kind: ErrorKind::NotFound,
-            effect: Effect::DidNot,
-            detail: "no such object".to_owned(),
-        })
+            format!("{}/{key}", self.root),
+            kind,
+            Effect::DidNot,
+            detail,
+        )
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "MemoryStore({}, {} objects)",
+            self.root,
+            lock(&self.objects).len()
+        )
     }
 }
 
 #[async_trait]
 impl Store for MemoryStore {
     fn root(&self) -> &str {
-        "memory://"
+        &self.root
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        let mut objects = self.objects();
-        if objects.contains_key(key) {
-            return Ok(Create::Exists);
+        match self.put(Op::Create, key, body)? {
+            None => Ok(Create::Created),
+            Some(_) => Ok(Create::Exists),
         }
-        objects.insert(key.to_owned(), body);
-        Ok(Create::Created)
     }
 
     async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.create(key, body).await
+        let size = body.len();
+        match self.put(Op::Upload, key, body)? {
+            Some(there) if there.len() != size => Ok(Create::Exists),
+            _ => Ok(Create::Created),
+        }
     }
 
     async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
@@ -67,39 +123,55 @@ impl Store for MemoryStore {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        let body = self.find(Op::GetRange, key)?;
-        if range.end > body.len() as u64 || range.start > range.end {
-            return Err(StoreError {
-                op: Op::GetRange,
-                location: format!("memory://{key}"),
-                kind: ErrorKind::Range,
-                effect: Effect::DidNot,
-                detail: format!("bytes {range:?} of an object of {} bytes", body.len()),
-            });
+        key::check_range(&self.root, key, &range)?;
+        let object = self.find(Op::GetRange, key)?;
+        if range.end > object.len() as u64 {
+            let detail = format!(
+                "range {}..{} of an object of {} bytes",
+                range.start,
+                range.end,
+                object.len()
+            );
+            return Err(self.error(Op::GetRange, key, ErrorKind::Range, &detail));
         }
-        let part = body.slice(range.start as usize..range.end as usize);
-        Ok(futures::stream::iter([Ok(part)]).boxed())
+        let body = object.slice(range.start as usize..range.end as usize);
+        let starts = (0..body.len()).step_by(CHUNK_BYTES);
+        let chunks =
+            starts.map(move |start| Ok(body.slice(start..body.len().min(start + CHUNK_BYTES))));
+        Ok(stream::iter(chunks).boxed())
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        let size = self.find(Op::Head, key)?.len() as u64;
-        Ok(ObjectMeta { key: key.to_owned(), size })
+        let object = self.find(Op::Head, key)?;
+        Ok(ObjectMeta {
+            key: key.to_owned(),
+            size: object.len() as u64,
+        })
     }
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        let objects = self.objects();
-        let from = page.unwrap_or_else(|| prefix.to_owned());
-        let mut found = objects.range(from..).take_while(|(key, _)| key.starts_with(prefix));
-        let listed = found
-            .by_ref()
-            .take(PAGE)
-            .map(|(key, body)| ObjectMeta { key: key.clone(), size: body.len() as u64 })
-            .collect();
-        Ok(ListPage { objects: listed, next: found.next().map(|(key, _)| key.clone()) })
+        key::check_prefix(Op::List, &self.root, prefix)?;
+        let after = match &page {
+            Some(last) => Bound::Excluded(last.clone()),
+            None => Bound::Included(prefix.to_owned()),
+        };
+        let objects = lock(&self.objects);
+        let mut found = objects
+            .range((after, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(key, body)| ObjectMeta {
+                key: key.clone(),
+                size: body.len() as u64,
+            });
+        let objects: Vec<_> = found.by_ref().take(PAGE_KEYS).collect();
+        let more = found.next().is_some();
+        let next = objects.last().filter(|_| more).map(|last| last.key.clone());
+        Ok(ListPage { objects, next })
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.objects().remove(key);
+        key::check(Op::Delete, &self.root, key)?;
+        lock(&self.objects).remove(key);
         Ok(())
     }
 }

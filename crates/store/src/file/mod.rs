@@ -1,0 +1,298 @@
+//! A store in a folder: one file per object, created by link(2), so that local disks and NFS serve
+//! tests, laptops and single machines with the same guarantees as S3.
+//!
+//! Invariants:
+//! - A final name appears only by an atomic, exclusive link of a complete, synced file.
+//! - Only files in the hidden folder are ever written to; final files are immutable.
+//! - `Created` is answered after the folder that names the file was synced.
+
+mod publish;
+mod walk;
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt, stream};
+
+use crate::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError, key};
+
+/// Where files are written before they get their names; no key may begin with it.
+const HIDDEN: &str = ".batchweave-tmp";
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Objects as files below a folder.
+#[derive(Debug, Clone)]
+pub struct FileStore(Arc<Folder>);
+
+#[derive(Debug)]
+struct Folder {
+    root: String,
+    path: PathBuf,
+}
+
+impl FileStore {
+    /// Opens the folder at an absolute path; creates it only if `create` is set.
+    pub async fn open(path: &Path, create: bool) -> Result<Self, StoreError> {
+        let path = path.to_path_buf();
+        blocking(move || Folder::open(path, create))
+            .await
+            .map(|folder| Self(Arc::new(folder)))
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        op: Op,
+        key: &str,
+        work: impl FnOnce(&Folder, &str, &Path) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let folder = Arc::clone(&self.0);
+        let key = key.to_owned();
+        folder.check(op, &key)?;
+        blocking(move || work(&folder, &key, &folder.path.join(&key))).await
+    }
+}
+
+impl Folder {
+    fn open(path: PathBuf, create: bool) -> Result<Self, StoreError> {
+        let root = format!("file://{}", path.display());
+        let folder = Self { root, path };
+        if create && !folder.path.exists() {
+            publish::create_folders(&folder.path)
+                .map_err(|e| folder.io(Op::Open, "", &e, Effect::DidNot))?;
+        }
+        let meta =
+            fs::metadata(&folder.path).map_err(|e| folder.io(Op::Open, "", &e, Effect::DidNot))?;
+        if !meta.is_dir() {
+            let detail = "is not a folder; give a folder of its own to the stream";
+            return Err(folder.error(Op::Open, "", ErrorKind::Invalid, Effect::DidNot, detail));
+        }
+        publish::sweep(&folder.path.join(HIDDEN));
+        Ok(folder)
+    }
+
+    fn check(&self, op: Op, key: &str) -> Result<(), StoreError> {
+        key::check(op, &self.root, key)?;
+        if key.split('/').next() == Some(HIDDEN) {
+            let detail = format!("{HIDDEN} is the store's own folder");
+            return Err(self.error(op, key, ErrorKind::Invalid, Effect::DidNot, detail));
+        }
+        Ok(())
+    }
+
+    fn error(
+        &self,
+        op: Op,
+        key: &str,
+        kind: ErrorKind,
+        effect: Effect,
+        detail: impl Into<String>,
+    ) -> StoreError {
+        let location = if key.is_empty() {
+            self.root.clone()
+        } else {
+            format!("{}/{key}", self.root)
+        };
+        StoreError::new(op, location, kind, effect, detail)
+    }
+
+    fn io(&self, op: Op, key: &str, error: &io::Error, effect: Effect) -> StoreError {
+        let kind = match kind_of(error) {
+            ErrorKind::NotFound if !self.path.is_dir() => ErrorKind::NoBucket,
+            kind => kind,
+        };
+        self.error(op, key, kind, effect, error.to_string())
+    }
+
+    fn create(&self, op: Op, key: &str, body: &[u8]) -> Result<Create, StoreError> {
+        if !self.path.is_dir() {
+            let gone = io::Error::from(io::ErrorKind::NotFound);
+            return Err(self.io(op, key, &gone, Effect::DidNot));
+        }
+        publish::publish(&self.path.join(HIDDEN), &self.path.join(key), body)
+            .map_err(|failure| self.io(op, key, &failure.error, failure.effect))
+    }
+
+    fn size(&self, op: Op, key: &str, path: &Path) -> Result<u64, StoreError> {
+        let meta = fs::metadata(path).map_err(|e| self.io(op, key, &e, Effect::DidNot))?;
+        if meta.is_file() {
+            Ok(meta.len())
+        } else {
+            Err(self.error(
+                op,
+                key,
+                ErrorKind::NotFound,
+                Effect::DidNot,
+                "names a folder, not an object",
+            ))
+        }
+    }
+}
+
+fn kind_of(error: &io::Error) -> ErrorKind {
+    use io::ErrorKind as K;
+    match error.kind() {
+        K::NotFound | K::NotADirectory | K::IsADirectory => ErrorKind::NotFound,
+        K::PermissionDenied | K::ReadOnlyFilesystem => ErrorKind::Denied,
+        K::StorageFull | K::QuotaExceeded | K::FileTooLarge => ErrorKind::Full,
+        K::InvalidFilename | K::AlreadyExists => ErrorKind::Invalid,
+        K::TimedOut | K::StaleNetworkFileHandle => ErrorKind::Timeout,
+        K::Unsupported => ErrorKind::Contract,
+        _ => ErrorKind::Other,
+    }
+}
+
+/// Runs file work where it may block. It ends even when the caller is dropped.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => {
+            let detail = format!("file work did not end: {error}");
+            Err(StoreError::new(
+                Op::Open,
+                "file://",
+                ErrorKind::Other,
+                Effect::Unknown,
+                detail,
+            ))
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    fn root(&self) -> &str {
+        &self.0.root
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.run(Op::Create, key, move |folder, key, _| {
+            folder.create(Op::Create, key, &body)
+        })
+        .await
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.run(Op::Upload, key, move |folder, key, path| {
+            if folder.create(Op::Upload, key, &body)? == Create::Created {
+                return Ok(Create::Created);
+            }
+            let same = folder.size(Op::Upload, key, path)? == body.len() as u64;
+            Ok(if same {
+                Create::Created
+            } else {
+                Create::Exists
+            })
+        })
+        .await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        self.run(Op::Get, key, |folder, key, path| {
+            let body = fs::read(path).map_err(|e| folder.io(Op::Get, key, &e, Effect::DidNot))?;
+            Ok(Bytes::from(body))
+        })
+        .await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        key::check_range(&self.0.root, key, &range)?;
+        let wanted = range.clone();
+        let file = self
+            .run(Op::GetRange, key, move |folder, key, path| {
+                let size = folder.size(Op::GetRange, key, path)?;
+                if wanted.end > size {
+                    let detail = format!(
+                        "range {}..{} of an object of {size} bytes",
+                        wanted.start, wanted.end
+                    );
+                    return Err(folder.error(
+                        Op::GetRange,
+                        key,
+                        ErrorKind::Range,
+                        Effect::DidNot,
+                        detail,
+                    ));
+                }
+                File::open(path).map_err(|e| folder.io(Op::GetRange, key, &e, Effect::DidNot))
+            })
+            .await?;
+        let reader = Reader {
+            folder: Arc::clone(&self.0),
+            key: key.to_owned(),
+            file: Arc::new(file),
+            left: range,
+        };
+        Ok(stream::try_unfold(reader, Reader::next).boxed())
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.run(Op::Head, key, |folder, key, path| {
+            let size = folder.size(Op::Head, key, path)?;
+            Ok(ObjectMeta {
+                key: key.to_owned(),
+                size,
+            })
+        })
+        .await
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        let folder = Arc::clone(&self.0);
+        let prefix = prefix.to_owned();
+        blocking(move || {
+            walk::page(&folder.path, &prefix, page.as_deref())
+                .map_err(|e| folder.io(Op::List, &prefix, &e, Effect::DidNot))
+        })
+        .await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.run(Op::Delete, key, |folder, key, path| {
+            match fs::remove_file(path) {
+                Err(e) if kind_of(&e) != ErrorKind::NotFound || !folder.path.is_dir() => {
+                    Err(folder.io(Op::Delete, key, &e, Effect::DidNot))
+                }
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+}
+
+/// A ranged read in progress.
+struct Reader {
+    folder: Arc<Folder>,
+    key: String,
+    file: Arc<File>,
+    left: Range<u64>,
+}
+
+impl Reader {
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
+        if self.left.is_empty() {
+            return Ok(None);
+        }
+        blocking(move || {
+            let length = (self.left.end - self.left.start).min(CHUNK_BYTES);
+            let mut chunk = BytesMut::zeroed(length as usize);
+            self.file
+                .read_exact_at(&mut chunk, self.left.start)
+                .map_err(|e| self.folder.io(Op::GetRange, &self.key, &e, Effect::DidNot))?;
+            self.left.start += length;
+            Ok(Some((chunk.freeze(), self)))
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests;

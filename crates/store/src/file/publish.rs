@@ -1,0 +1,169 @@
+//! Publishing a file: write it under a hidden name, sync it, give it its final name exclusively,
+//! sync the folder.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::{Create, Effect};
+
+/// Left behind by a process that died while it wrote; no write takes this long.
+const STALE_AFTER: Duration = Duration::from_hours(24);
+/// A folder may be removed by hand between its creation and the link into it.
+const LINK_TRIES: usize = 3;
+
+/// A failed publication and whether the final name may exist all the same.
+pub(super) struct Failure {
+    pub(super) error: io::Error,
+    pub(super) effect: Effect,
+}
+
+fn did_not(error: io::Error) -> Failure {
+    Failure {
+        error,
+        effect: Effect::DidNot,
+    }
+}
+
+/// Creates `target` with `body` if it is absent.
+pub(super) fn publish(hidden: &Path, target: &Path, body: &[u8]) -> Result<Create, Failure> {
+    if fs::symlink_metadata(target).is_ok_and(|meta| meta.is_file()) {
+        return Ok(Create::Exists);
+    }
+    let draft = Draft::write(hidden, body).map_err(did_not)?;
+    let parent = target.parent().unwrap_or(Path::new("/"));
+    let created = draft.link(parent, target).map_err(did_not)?;
+    if created == Create::Created {
+        sync_folder(parent).map_err(|error| Failure {
+            error,
+            effect: Effect::Unknown,
+        })?;
+    }
+    Ok(created)
+}
+
+/// A complete, synced file under a hidden name, removed when dropped.
+struct Draft(PathBuf);
+
+impl Draft {
+    fn write(hidden: &Path, body: &[u8]) -> io::Result<Self> {
+        let name = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
+        let draft = Self(hidden.join(name));
+        let options = OpenOptions::new().write(true).create_new(true).clone();
+        let mut file = match options.open(&draft.0) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                create_folders(hidden)?;
+                options.open(&draft.0)?
+            }
+            opened => opened?,
+        };
+        file.write_all(body)?;
+        file.sync_all()?;
+        Ok(draft)
+    }
+
+    fn link(&self, parent: &Path, target: &Path) -> io::Result<Create> {
+        let mut tries = LINK_TRIES;
+        loop {
+            match self.link_once(target) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound && tries > 0 => {
+                    create_folders(parent)?;
+                    tries -= 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn link_once(&self, target: &Path) -> io::Result<Create> {
+        let error = match fs::hard_link(&self.0, target) {
+            Ok(()) => return Ok(Create::Created),
+            Err(error) => error,
+        };
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => self.who_won(target),
+            // File systems without hard links.
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::Unsupported
+            | io::ErrorKind::TooManyLinks => self.rename(target, error),
+            _ => Err(error),
+        }
+    }
+
+    /// An NFS client that repeats a link whose answer was lost is told "exists" of its own success.
+    fn who_won(&self, target: &Path) -> io::Result<Create> {
+        let (ours, there) = (
+            fs::symlink_metadata(&self.0)?,
+            fs::symlink_metadata(target)?,
+        );
+        if there.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        let same = ours.ino() == there.ino() && ours.dev() == there.dev();
+        Ok(if same {
+            Create::Created
+        } else {
+            Create::Exists
+        })
+    }
+
+    fn rename(&self, target: &Path, link_error: io::Error) -> io::Result<Create> {
+        match renameat_with(CWD, &self.0, CWD, target, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Create::Created),
+            Err(rustix::io::Errno::EXIST) => Ok(Create::Exists),
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!(
+                    "the file system has neither hard links ({link_error}) nor exclusive rename"
+                ),
+            )),
+            Err(_) => Err(link_error),
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Gone already after a rename; a file that stays is swept when the store is opened later.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Creates a folder and its missing parents, each durable in its parent.
+pub(super) fn create_folders(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        create_folders(parent)?;
+    }
+    match fs::create_dir(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        result => result?,
+    }
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Removes what dead processes left in the hidden folder; best effort, since readers may not write.
+pub(super) fn sweep(hidden: &Path) {
+    let Ok(entries) = fs::read_dir(hidden) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let age = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .map(|at| at.elapsed());
+        if matches!(age, Ok(Ok(age)) if age > STALE_AFTER) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}

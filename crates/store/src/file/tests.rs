@@ -1,0 +1,113 @@
+//! What only the file store can get wrong: roots, leftovers, error kinds.
+
+use super::*;
+
+async fn store(dir: &Path) -> FileStore {
+    FileStore::open(dir, false).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_missing_root_is_made_only_on_demand() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a/b");
+    let error = FileStore::open(&root, false).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NoBucket, "{error}");
+    assert!(
+        error.to_string().contains("create the bucket or folder"),
+        "{error}"
+    );
+    let made = FileStore::open(&root, true).await.unwrap();
+    assert_eq!(
+        made.create("k", Bytes::from_static(b"v")).await.unwrap(),
+        Create::Created
+    );
+}
+
+#[tokio::test]
+async fn a_root_that_is_a_file_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = FileStore::open(file.path(), true).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.to_string().contains("is not a folder"), "{error}");
+}
+
+#[tokio::test]
+async fn a_root_that_vanished_is_no_missing_object() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    drop(dir);
+    for error in [
+        store.get("k").await.unwrap_err(),
+        store.create("k", Bytes::new()).await.unwrap_err(),
+        store.list("", None).await.unwrap_err(),
+        store.delete("k").await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind, ErrorKind::NoBucket, "{error}");
+        assert_eq!(error.effect, Effect::DidNot, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_in_the_hidden_folder_and_stale_drafts_are_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let hidden = dir.path().join(HIDDEN);
+    let first = store(dir.path()).await;
+    for _ in 0..2 {
+        let _ = first.create("k", Bytes::from_static(b"v")).await.unwrap();
+    }
+    assert_eq!(fs::read_dir(&hidden).unwrap().count(), 0);
+    let (old, young) = (hidden.join("1-old"), hidden.join("1-young"));
+    File::create(&young).unwrap();
+    let two_days_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(48);
+    File::create(&old)
+        .unwrap()
+        .set_modified(two_days_ago)
+        .unwrap();
+    let again = store(dir.path()).await;
+    assert!(!old.exists() && young.exists());
+    let listed = again.list("", None).await.unwrap();
+    assert_eq!(
+        listed.objects.len(),
+        1,
+        "hidden files are listed: {listed:?}"
+    );
+    let error = again.get(".batchweave-tmp/1-young").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+}
+
+#[test]
+fn system_errors_have_kinds() {
+    use rustix::io::Errno;
+    let cases = [
+        (Errno::NOSPC, ErrorKind::Full),
+        (Errno::DQUOT, ErrorKind::Full),
+        (Errno::ACCESS, ErrorKind::Denied),
+        (Errno::PERM, ErrorKind::Denied),
+        (Errno::ROFS, ErrorKind::Denied),
+        (Errno::NOENT, ErrorKind::NotFound),
+        (Errno::NOTDIR, ErrorKind::NotFound),
+        (Errno::NAMETOOLONG, ErrorKind::Invalid),
+        (Errno::STALE, ErrorKind::Timeout),
+        (Errno::IO, ErrorKind::Other),
+    ];
+    for (errno, kind) in cases {
+        assert_eq!(
+            kind_of(&io::Error::from_raw_os_error(errno.raw_os_error())),
+            kind,
+            "{errno:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_in_the_way_of_a_folder_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    assert_eq!(
+        store.create("a", Bytes::new()).await.unwrap(),
+        Create::Created
+    );
+    let error = store.create("a/b", Bytes::new()).await.unwrap_err();
+    assert_eq!(error.effect, Effect::DidNot, "{error}");
+    assert!(store.get("a/b").await.unwrap_err().is_not_found());
+}

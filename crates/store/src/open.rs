@@ -1,0 +1,140 @@
+//! From a root URL to a store.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::file::FileStore;
+use crate::memory::MemoryStore;
+use crate::s3::S3Store;
+use crate::{Effect, ErrorKind, Op, Store, StoreError, key};
+
+const EXAMPLES: &str = "examples: s3://bucket/prefix, file:///absolute/folder";
+
+/// What a URL does not say. The default takes everything from the environment and AWS profiles.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// Create the root folder of a `file://` store if it is absent.
+    pub create: bool,
+    /// S3 endpoint, in place of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or the profile's.
+    pub endpoint: Option<String>,
+    /// S3 region, in place of `AWS_REGION` or the profile's.
+    pub region: Option<String>,
+    /// AWS profile, in place of `AWS_PROFILE`.
+    pub profile: Option<String>,
+    /// Fixed keys, in place of the chain of environment, profile, web identity, container and
+    /// instance credentials. For tests and demos.
+    pub keys: Option<AccessKeys>,
+}
+
+/// A fixed pair of S3 keys; the secret is not shown by `Debug`.
+#[derive(Clone)]
+pub struct AccessKeys {
+    /// `AWS_ACCESS_KEY_ID`.
+    pub id: String,
+    /// `AWS_SECRET_ACCESS_KEY`.
+    pub secret: String,
+}
+
+impl fmt::Debug for AccessKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AccessKeys({}, ...)", self.id)
+    }
+}
+
+/// Opens the store at `url`. S3 is not contacted yet: [`crate::probe`] does that.
+pub async fn open(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreError> {
+    let refuse = |why: &str| {
+        let detail = format!("{why}; {EXAMPLES}");
+        Err(StoreError::new(
+            Op::Open,
+            url,
+            ErrorKind::Invalid,
+            Effect::DidNot,
+            detail,
+        ))
+    };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return refuse("the root is a URL with a scheme");
+    };
+    match scheme {
+        "file" if !rest.starts_with('/') => {
+            refuse("file:// takes an absolute path, so three slashes")
+        }
+        "file" => Ok(Arc::new(
+            FileStore::open(Path::new(rest), options.create).await?,
+        )),
+        "memory" if key::fault_of(rest).is_some() => refuse("memory:// takes a name"),
+        "memory" => Ok(MemoryStore::named(rest)),
+        "s3" => {
+            let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+            let prefix = prefix.trim_end_matches('/');
+            if let Some(why) = bucket_fault(bucket) {
+                return refuse(why);
+            }
+            if let Some(why) = key::fault_of(prefix).filter(|_| !prefix.is_empty()) {
+                return refuse(&format!("prefix {prefix:?}: {why}"));
+            }
+            Ok(Arc::new(S3Store::open(bucket, prefix, options).await?))
+        }
+        _ => refuse(&format!("unknown scheme {scheme:?}")),
+    }
+}
+
+fn bucket_fault(bucket: &str) -> Option<&'static str> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    if bucket.contains('@') || bucket.contains(':') {
+        return Some(
+            "credentials and ports do not belong in the URL (use AWS_* and AWS_ENDPOINT_URL)",
+        );
+    }
+    if !(3..=63).contains(&bucket.len()) || !bucket.chars().all(allowed) {
+        return Some("a bucket name has 3 to 63 characters of a-z 0-9 . -");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn bad_urls_name_the_fault_and_show_examples() {
+        let cases = [
+            ("/tmp/x", "scheme"),
+            ("file://tmp/x", "three slashes"),
+            ("gs://bucket/x", "unknown scheme \"gs\""),
+            ("s3://", "3 to 63"),
+            ("s3:///prefix", "3 to 63"),
+            ("s3://Bucket/x", "a-z"),
+            ("s3://key:secret@bucket/x", "credentials"),
+            ("s3://bucket/a//b", "empty segment"),
+            ("s3://bucket/a b", "allowed"),
+            ("memory://", "name"),
+        ];
+        for (url, part) in cases {
+            let error = open(url, &OpenOptions::default()).await.unwrap_err();
+            let text = error.to_string();
+            assert_eq!(error.kind, ErrorKind::Invalid, "{text}");
+            assert!(
+                text.contains(url) && text.contains(part) && text.contains("examples:"),
+                "{text}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn memory_is_global_by_name() {
+        let one = open("memory://open-test", &OpenOptions::default())
+            .await
+            .unwrap();
+        let two = open("memory://open-test", &OpenOptions::default())
+            .await
+            .unwrap();
+        let _ = one
+            .create("k", bytes::Bytes::from_static(b"v"))
+            .await
+            .unwrap();
+        assert_eq!(two.get("k").await.unwrap(), "v");
+    }
+}

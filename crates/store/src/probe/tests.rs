@@ -1,0 +1,187 @@
+//! The probe passes what keeps the contract and refuses what does not.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::memory::MemoryStore;
+use crate::{Chunks, ListPage, ObjectMeta};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    None,
+    /// If-None-Match is ignored.
+    Overwrites,
+    /// Two racers are told that they won.
+    TwoWinners,
+    /// The winner's bytes are replaced by a loser's.
+    LosersBytes,
+    /// Losers are told 409.
+    Conflicts,
+    /// The winner's answer is lost.
+    LostAnswer,
+    /// A missing key answers 403.
+    NoListBucket,
+    /// Every create fails for good.
+    ReadOnly,
+    /// The first race is all 503.
+    Busy,
+}
+
+#[derive(Debug)]
+struct Flawed {
+    inner: Arc<MemoryStore>,
+    flaw: Flaw,
+    creates: AtomicUsize,
+}
+
+impl Flawed {
+    fn new(flaw: Flaw) -> Self {
+        let inner = MemoryStore::new();
+        Self {
+            inner,
+            flaw,
+            creates: AtomicUsize::new(0),
+        }
+    }
+
+    fn error(kind: ErrorKind, effect: Effect) -> StoreError {
+        StoreError::new(Op::Create, "memory://flawed", kind, effect, "made up")
+    }
+}
+
+#[async_trait]
+impl Store for Flawed {
+    fn root(&self) -> &str {
+        self.inner.root()
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        let nth = self.creates.fetch_add(1, SeqCst);
+        match self.flaw {
+            Flaw::ReadOnly => return Err(Self::error(ErrorKind::Denied, Effect::DidNot)),
+            Flaw::Busy if nth < RACERS => {
+                return Err(Self::error(ErrorKind::Throttled, Effect::Unknown));
+            }
+            Flaw::Overwrites => {
+                self.inner.overwrite(key, body);
+                return Ok(Create::Created);
+            }
+            Flaw::LosersBytes if nth == 3 => self.inner.overwrite(key, body.clone()),
+            _ => {}
+        }
+        match (self.inner.create(key, body).await?, self.flaw) {
+            (Create::Exists, Flaw::Conflicts) => {
+                Err(Self::error(ErrorKind::Conflict, Effect::Unknown))
+            }
+            (Create::Exists, Flaw::TwoWinners) if nth == 5 => Ok(Create::Created),
+            (Create::Created, Flaw::LostAnswer) => {
+                Err(Self::error(ErrorKind::Timeout, Effect::Unknown))
+            }
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.inner.upload(key, body).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        if self.flaw == Flaw::NoListBucket {
+            return Err(StoreError::new(
+                Op::Get,
+                key,
+                ErrorKind::Denied,
+                Effect::DidNot,
+                "403",
+            ));
+        }
+        self.inner.get(key).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        self.inner.get_range(key, range).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.inner.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        self.inner.list(prefix, page).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.inner.delete(key).await
+    }
+}
+
+#[tokio::test]
+async fn stores_that_keep_the_contract_pass_and_stay_clean() {
+    for flaw in [Flaw::None, Flaw::Conflicts, Flaw::LostAnswer, Flaw::Busy] {
+        let store = Flawed::new(flaw);
+        probe(&store, 1)
+            .await
+            .unwrap_or_else(|error| panic!("{flaw:?}: {error}"));
+        assert_eq!(store.inner.keys(), Vec::<String>::new(), "{flaw:?}");
+    }
+}
+
+#[tokio::test]
+async fn stores_that_break_it_are_refused() {
+    for (flaw, part) in [
+        (Flaw::Overwrites, "16 of 16 concurrent creates"),
+        (Flaw::TwoWinners, "2 of 16 concurrent creates"),
+        (Flaw::LosersBytes, "bytes of the create that won"),
+    ] {
+        let error = probe(&Flawed::new(flaw), 1).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Contract, "{flaw:?}: {error}");
+        assert!(error.to_string().contains(part), "{flaw:?}: {error}");
+        assert!(
+            error.to_string().contains("If-None-Match"),
+            "{flaw:?}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn missing_permissions_are_named_and_readers_may_lack_create() {
+    let error = probe(&Flawed::new(Flaw::NoListBucket), 1)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("s3:ListBucket"), "{error}");
+    let read_only = Flawed::new(Flaw::ReadOnly);
+    assert_eq!(
+        probe(&read_only, 1).await.unwrap_err().kind,
+        ErrorKind::Denied
+    );
+    probe_read(&read_only, 1).await.unwrap();
+    probe_long(&read_only, 1, 5, Access::Read).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_long_form_counts() {
+    let clean = probe_long(&Flawed::new(Flaw::None), 1, 5, Access::Write)
+        .await
+        .unwrap();
+    assert_eq!(
+        clean,
+        ProbeReport {
+            rounds: 5,
+            unclear_answers: 0
+        }
+    );
+    let unclear = probe_long(&Flawed::new(Flaw::Conflicts), 1, 2, Access::Write)
+        .await
+        .unwrap();
+    assert_eq!(
+        unclear,
+        ProbeReport {
+            rounds: 2,
+            unclear_answers: 30
+        }
+    );
+}

@@ -1,0 +1,224 @@
+//! From environment, profile and options to the two S3 clients: one that never retries, for
+//! conditional puts of records, and one that does, for data.
+
+use std::env;
+use std::time::Duration;
+
+use aws_config::environment::EnvironmentVariableRegionProvider;
+use aws_config::imds::region::ImdsRegionProvider;
+use aws_config::meta::region::RegionProviderChain;
+use aws_config::profile::ProfileFileRegionProvider;
+use aws_config::retry::RetryConfig;
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_s3::Client;
+use aws_sdk_s3::config::{
+    Credentials, RequestChecksumCalculation, ResponseChecksumValidation, SharedHttpClient,
+};
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use aws_types::service_config::ServiceConfigKey;
+
+use crate::{ErrorKind, OpenOptions};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// A conditional put that takes longer is looked up instead.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
+/// To the first byte of an answer.
+const DATA_TIMEOUT: Duration = Duration::from_secs(10);
+/// A body sent more slowly than this is sent again.
+const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
+const DATA_ATTEMPTS: u32 = 5;
+/// S3 closes idle connections sooner than hyper's 90 s, and a put on a closed one is ambiguous.
+const POOL_IDLE: Duration = Duration::from_secs(8);
+const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// What servers of our own accept when nothing names a region.
+const CUSTOM_REGION: &str = "us-east-1";
+
+pub(super) struct Clients {
+    pub(super) commit: Client,
+    pub(super) data: Client,
+}
+
+/// Why the clients can't be made.
+type Problem = (ErrorKind, String);
+
+pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
+    let sdk = load(options).await;
+    let endpoint = options
+        .endpoint
+        .clone()
+        .or_else(|| configured_endpoint(&sdk));
+    let custom = match &endpoint {
+        Some(url) => !is_aws(host(url)?),
+        None => false,
+    };
+    let region = sdk
+        .region()
+        .cloned()
+        .or_else(|| custom.then(|| Region::new(CUSTOM_REGION)));
+    let Some(region) = region else {
+        let detail = "no region: nothing in AWS_REGION, the profile or instance metadata";
+        return Err((ErrorKind::WrongRegion, detail.to_owned()));
+    };
+    tracing::debug!(?endpoint, custom, %region, "s3 store");
+    let mut base = aws_sdk_s3::config::Builder::from(&sdk)
+        .region(region)
+        .force_path_style(custom)
+        // Our own time-outs cover every request, and every chunk of a body.
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+        .request_checksum_calculation(if custom {
+            RequestChecksumCalculation::WhenRequired
+        } else {
+            RequestChecksumCalculation::WhenSupported
+        })
+        .response_checksum_validation(if custom {
+            ResponseChecksumValidation::WhenRequired
+        } else {
+            ResponseChecksumValidation::WhenSupported
+        });
+    base.set_endpoint_url(endpoint);
+    let commit = base
+        .clone()
+        .http_client(http_client())
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(timeouts(COMMIT_TIMEOUT));
+    let data = base
+        .retry_config(
+            RetryConfig::standard()
+                .with_max_attempts(DATA_ATTEMPTS)
+                .with_initial_backoff(BACKOFF_FIRST)
+                .with_max_backoff(BACKOFF_MAX),
+        )
+        .timeout_config(timeouts(DATA_TIMEOUT));
+    Ok(Clients {
+        commit: Client::from_conf(commit.build()),
+        data: Client::from_conf(data.build()),
+    })
+}
+
+/// The configuration of one request that carries `bytes` in its body.
+pub(super) fn for_body(bytes: usize) -> aws_sdk_s3::config::Builder {
+    let transfer = Duration::from_secs(bytes as u64 / BYTES_PER_SECOND_MIN);
+    aws_sdk_s3::config::Builder::new().timeout_config(timeouts(DATA_TIMEOUT + transfer))
+}
+
+fn timeouts(attempt: Duration) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(attempt)
+        .build()
+}
+
+fn http_client() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new()
+        .pool_idle_timeout(POOL_IDLE)
+        .tls_provider(Provider::Rustls(CryptoMode::Ring))
+        .build_https()
+}
+
+async fn load(options: &OpenOptions) -> SdkConfig {
+    let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
+        .http_client(http_client())
+        .region(region_chain(options));
+    if let Some(profile) = &options.profile {
+        loader = loader.profile_name(profile);
+    }
+    if let Some(keys) = &options.keys {
+        loader = loader.credentials_provider(Credentials::new(
+            &keys.id,
+            &keys.secret,
+            None,
+            None,
+            "options",
+        ));
+    }
+    loader.load().await
+}
+
+/// Instance metadata is asked only where it can matter: elsewhere it costs a time-out.
+fn region_chain(options: &OpenOptions) -> RegionProviderChain {
+    let mut profile = ProfileFileRegionProvider::builder();
+    if let Some(name) = &options.profile {
+        profile = profile.profile_name(name);
+    }
+    let chain = RegionProviderChain::first_try(options.region.clone().map(Region::new))
+        .or_else(EnvironmentVariableRegionProvider::new())
+        .or_else(profile.build());
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let elsewhere = options.endpoint.is_some()
+        || options.keys.is_some()
+        || [
+            "AWS_ENDPOINT_URL",
+            "AWS_ENDPOINT_URL_S3",
+            "AWS_ACCESS_KEY_ID",
+        ]
+        .into_iter()
+        .any(is_set);
+    if elsewhere {
+        chain
+    } else {
+        chain.or_else(ImdsRegionProvider::builder().build())
+    }
+}
+
+/// `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or the profile's, as the SDK orders them.
+fn configured_endpoint(sdk: &SdkConfig) -> Option<String> {
+    let key = ServiceConfigKey::builder()
+        .service_id("S3")
+        .env("AWS_ENDPOINT_URL")
+        .profile("endpoint_url")
+        .build()
+        .ok()?;
+    let of_service = sdk
+        .service_config()
+        .and_then(|config| config.load_config(key));
+    of_service.or_else(|| sdk.endpoint_url().map(str::to_owned))
+}
+
+fn host(endpoint: &str) -> Result<&str, Problem> {
+    let rest = endpoint
+        .strip_prefix("https://")
+        .or_else(|| endpoint.strip_prefix("http://"));
+    match rest.and_then(|rest| rest.split(['/', ':']).next()) {
+        Some(host) if !host.is_empty() && !endpoint.contains(char::is_whitespace) => Ok(host),
+        _ => {
+            let detail = format!(
+                "endpoint {endpoint:?} is no URL; examples: https://minio.example:9000, http://127.0.0.1:9000"
+            );
+            Err((ErrorKind::Invalid, detail))
+        }
+    }
+}
+
+fn is_aws(host: &str) -> bool {
+    host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints() {
+        assert!(is_aws(host("https://s3.eu-west-1.amazonaws.com").unwrap()));
+        assert!(!is_aws(host("http://127.0.0.1:9000/x").unwrap()));
+        for bad in ["127.0.0.1:9000", "https://", "ftp://a", "http://a b"] {
+            let (kind, detail) = host(bad).unwrap_err();
+            assert_eq!(kind, ErrorKind::Invalid);
+            assert!(
+                detail.contains(bad) && detail.contains("examples:"),
+                "{detail}"
+            );
+        }
+    }
+
+    #[test]
+    fn time_outs_grow_with_the_body() {
+        let attempt = timeouts(DATA_TIMEOUT).operation_attempt_timeout();
+        assert_eq!(attempt, Some(Duration::from_secs(10)));
+        assert!(COMMIT_TIMEOUT < DATA_TIMEOUT);
+        assert!(format!("{:?}", for_body(16 << 20)).contains("26s"));
+    }
+}

@@ -1,0 +1,209 @@
+//! What an S3 failure means: the kind on which callers decide, and whether a write may have
+//! happened. Decided by status and error code, never by message text.
+
+use std::error::Error;
+use std::fmt::Write;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+
+use crate::{Effect, ErrorKind, Op};
+
+pub(super) type Sdk<E> = SdkError<E, HttpResponse>;
+
+/// What every operation's error type can do.
+pub(super) trait Failure: ProvideErrorMetadata + Error + Send + Sync + 'static {}
+impl<E: ProvideErrorMetadata + Error + Send + Sync + 'static> Failure for E {}
+
+pub(super) struct Fault {
+    pub(super) kind: ErrorKind,
+    pub(super) effect: Effect,
+    pub(super) detail: String,
+}
+
+/// The HTTP status, where there was an answer.
+pub(super) fn status<E>(error: &Sdk<E>) -> Option<u16> {
+    error.raw_response().map(|raw| raw.status().as_u16())
+}
+
+pub(super) fn classify<E: Failure>(op: Op, error: &Sdk<E>) -> Fault {
+    let (kind, sure, detail) = match error.raw_response() {
+        Some(raw) => answered(op, error, raw),
+        None => unanswered(error),
+    };
+    let writes = matches!(op, Op::Create | Op::Upload | Op::Delete);
+    // The last of several tries of an upload says nothing of the tries before it.
+    let sure = sure && !(op == Op::Upload && kind.is_transient());
+    Fault {
+        kind,
+        effect: if writes && !sure {
+            Effect::Unknown
+        } else {
+            Effect::DidNot
+        },
+        detail,
+    }
+}
+
+fn answered<E: Failure>(op: Op, error: &Sdk<E>, raw: &HttpResponse) -> (ErrorKind, bool, String) {
+    let status = raw.status().as_u16();
+    let meta = error.as_service_error().map(ProvideErrorMetadata::meta);
+    let code = meta.and_then(|meta| meta.code()).unwrap_or_default();
+    let kind = kind_of(op, status, code);
+    let mut detail = format!("HTTP {status}");
+    if !code.is_empty() {
+        let _ = write!(detail, " {code}");
+    }
+    match meta.map(|meta| meta.message()) {
+        Some(Some(message)) => {
+            let _ = write!(detail, ": {}", one_line(message));
+        }
+        Some(None) => {}
+        None => {
+            let _ = write!(detail, ": {}", chain(error));
+        }
+    }
+    for (header, label) in [
+        ("x-amz-bucket-region", "bucket's region"),
+        ("x-amz-request-id", "request id"),
+    ] {
+        if let Some(value) = raw.headers().get(header) {
+            let _ = write!(detail, " ({label} {value})");
+        }
+    }
+    (kind, is_final(status, kind), detail)
+}
+
+fn kind_of(op: Op, status: u16, code: &str) -> ErrorKind {
+    match (status, code) {
+        (_, "NoSuchBucket") => ErrorKind::NoBucket,
+        (_, "RequestTimeTooSkewed" | "RequestExpired") => ErrorKind::ClockSkew,
+        (301 | 307 | 308, _)
+        | (
+            _,
+            "PermanentRedirect"
+            | "AuthorizationHeaderMalformed"
+            | "IllegalLocationConstraintException",
+        ) => ErrorKind::WrongRegion,
+        (_, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") | (401 | 403, _) => {
+            ErrorKind::Denied
+        }
+        (507, _) | (_, "QuotaExceeded" | "InsufficientStorage" | "XMinioStorageFull") => {
+            ErrorKind::Full
+        }
+        (429 | 503, _) | (_, "SlowDown" | "Throttling" | "RequestLimitExceeded") => {
+            ErrorKind::Throttled
+        }
+        (408, _) | (_, "RequestTimeout") => ErrorKind::Timeout,
+        (404, _) => ErrorKind::NotFound,
+        (409, _) => ErrorKind::Conflict,
+        (416, _) => ErrorKind::Range,
+        // Objects are immutable: a read that meets another version of one it has begun to read.
+        (412, _) if matches!(op, Op::Get | Op::GetRange) => ErrorKind::Contract,
+        // No conditional put, or not this operation at all.
+        (501, _) => ErrorKind::Contract,
+        (500.., _) => ErrorKind::Server,
+        _ => ErrorKind::Other,
+    }
+}
+
+/// A refusal that can't have been preceded by the deed. A 5xx can: gateways send them after it.
+fn is_final(status: u16, kind: ErrorKind) -> bool {
+    let refused =
+        (300..500).contains(&status) || kind == ErrorKind::Contract || kind == ErrorKind::Full;
+    refused && !kind.is_transient()
+}
+
+fn unanswered<E: Failure>(error: &Sdk<E>) -> (ErrorKind, bool, String) {
+    if let Some(missing) = find::<CredentialsError>(error) {
+        return (
+            ErrorKind::Denied,
+            true,
+            format!("no credentials: {}", chain(missing)),
+        );
+    }
+    let text = chain(error);
+    match error {
+        SdkError::ConstructionFailure(_) => (ErrorKind::Other, true, text),
+        SdkError::DispatchFailure(_) if never_sent(error) => (ErrorKind::Unreachable, true, text),
+        SdkError::DispatchFailure(failure) if failure.is_user() => (ErrorKind::Other, false, text),
+        // Timed out, or broken after the request went out.
+        _ => (ErrorKind::Timeout, false, text),
+    }
+}
+
+/// No connection was made, so no byte of the request has left.
+fn never_sent(error: &(dyn Error + 'static)) -> bool {
+    find::<hyper_util::client::legacy::Error>(error)
+        .is_some_and(hyper_util::client::legacy::Error::is_connect)
+}
+
+fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// The error and its sources in one line, each said once.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = one_line(&error.to_string());
+    let mut next = error.source();
+    while let Some(error) = next {
+        let part = one_line(&error.to_string());
+        if !text.contains(&part) {
+            let _ = write!(text, ": {part}");
+        }
+        next = error.source();
+    }
+    text
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_leave_a_write_open() {
+        for (status, code) in [
+            (500, ""),
+            (502, ""),
+            (503, "SlowDown"),
+            (504, ""),
+            (409, "ConditionalRequestConflict"),
+            (408, ""),
+            (429, ""),
+            (400, "RequestTimeout"),
+        ] {
+            let kind = kind_of(Op::Create, status, code);
+            assert!(
+                kind.is_transient() && !is_final(status, kind),
+                "{status} {code} {kind:?}"
+            );
+        }
+        for (status, code) in [
+            (403, "AccessDenied"),
+            (404, "NoSuchBucket"),
+            (400, "InvalidArgument"),
+            (400, "ExpiredToken"),
+            (501, "NotImplemented"),
+            (301, ""),
+            (507, ""),
+        ] {
+            let kind = kind_of(Op::Create, status, code);
+            assert!(
+                !kind.is_transient() && is_final(status, kind),
+                "{status} {code} {kind:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A store in an S3 bucket.
+//!
+//! Invariants:
+//! - `create` sends one request and never repeats it (a repeat could hide our own success).
+//! - Data requests are repeated inside: every data key is unique, so a repeat finds itself.
+//! - Bodies are in memory, never aws-chunked; every request has a time-out.
+
+mod config;
+mod errors;
+mod read;
+mod upload;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use aws_sdk_s3::Client;
+use aws_sdk_s3::primitives::ByteStream;
+use bytes::Bytes;
+
+use crate::{
+    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, OpenOptions, Store, StoreError,
+    key,
+};
+
+/// Objects in a bucket, below a prefix.
+#[derive(Clone)]
+pub struct S3Store(Arc<Inner>);
+
+struct Inner {
+    root: String,
+    bucket: String,
+    /// Empty, or ends in `/`.
+    prefix: String,
+    /// Never retries: for `create`.
+    commit: Client,
+    /// Retries: for all else.
+    data: Client,
+}
+
+impl S3Store {
+    /// Resolves region, endpoint and credentials; sends nothing to the bucket yet.
+    pub async fn open(
+        bucket: &str,
+        prefix: &str,
+        options: &OpenOptions,
+    ) -> Result<Self, StoreError> {
+        let root = if prefix.is_empty() {
+            format!("s3://{bucket}")
+        } else {
+            format!("s3://{bucket}/{prefix}")
+        };
+        let clients = config::clients(options).await.map_err(|(kind, detail)| {
+            StoreError::new(Op::Open, &root, kind, Effect::DidNot, detail)
+        })?;
+        Ok(Self(Arc::new(Inner {
+            root,
+            bucket: bucket.to_owned(),
+            prefix: if prefix.is_empty() {
+                String::new()
+            } else {
+                format!("{prefix}/")
+            },
+            commit: clients.commit,
+            data: clients.data,
+        })))
+    }
+
+    fn full(&self, key: &str) -> String {
+        format!("{}{key}", self.0.prefix)
+    }
+
+    fn error(
+        &self,
+        op: Op,
+        key: &str,
+        kind: ErrorKind,
+        effect: Effect,
+        detail: impl Into<String>,
+    ) -> StoreError {
+        StoreError::new(op, format!("{}/{key}", self.0.root), kind, effect, detail)
+    }
+
+    fn mapped<E: errors::Failure>(&self, op: Op, key: &str, error: &errors::Sdk<E>) -> StoreError {
+        let fault = errors::classify(op, error);
+        self.error(op, key, fault.kind, fault.effect, fault.detail)
+    }
+
+    /// Objects of a page, as keys below the root; what is not ours (folder markers) is left out.
+    fn relative(&self, object: &aws_sdk_s3::types::Object) -> Option<ObjectMeta> {
+        let key = object.key()?.strip_prefix(&self.0.prefix)?;
+        let size = u64::try_from(object.size()?).ok()?;
+        key::fault_of(key).is_none().then(|| ObjectMeta {
+            key: key.to_owned(),
+            size,
+        })
+    }
+}
+
+impl fmt::Debug for S3Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S3Store({})", self.0.root)
+    }
+}
+
+#[async_trait]
+impl Store for S3Store {
+    fn root(&self) -> &str {
+        &self.0.root
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        key::check(Op::Create, &self.0.root, key)?;
+        let put = self
+            .0
+            .commit
+            .put_object()
+            .bucket(&self.0.bucket)
+            .key(self.full(key));
+        match put
+            .if_none_match("*")
+            .body(ByteStream::from(body))
+            .send()
+            .await
+        {
+            Ok(_) => Ok(Create::Created),
+            Err(error) if errors::status(&error) == Some(412) => Ok(Create::Exists),
+            Err(error) => Err(self.mapped(Op::Create, key, &error)),
+        }
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        key::check(Op::Upload, &self.0.root, key)?;
+        upload::upload(self, key, body).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        key::check(Op::Get, &self.0.root, key)?;
+        read::whole(self, key).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        key::check_range(&self.0.root, key, &range)?;
+        read::range(self.clone(), key, range).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        key::check(Op::Head, &self.0.root, key)?;
+        let head = self
+            .0
+            .data
+            .head_object()
+            .bucket(&self.0.bucket)
+            .key(self.full(key));
+        let answer = head
+            .send()
+            .await
+            .map_err(|error| self.mapped(Op::Head, key, &error))?;
+        match answer.content_length().map(u64::try_from) {
+            Some(Ok(size)) => Ok(ObjectMeta {
+                key: key.to_owned(),
+                size,
+            }),
+            _ => Err(self.error(
+                Op::Head,
+                key,
+                ErrorKind::Contract,
+                Effect::DidNot,
+                "the answer has no length",
+            )),
+        }
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        let list = self
+            .0
+            .data
+            .list_objects_v2()
+            .bucket(&self.0.bucket)
+            .prefix(self.full(prefix));
+        let answer = list
+            .set_continuation_token(page)
+            .send()
+            .await
+            .map_err(|error| match self.mapped(Op::List, prefix, &error) {
+                // A prefix without objects is an empty page, so what is missing is the bucket.
+                mapped if mapped.is_not_found() => StoreError {
+                    kind: ErrorKind::NoBucket,
+                    ..mapped
+                },
+                mapped => mapped,
+            })?;
+        let next = answer
+            .next_continuation_token()
+            .filter(|_| answer.is_truncated() == Some(true));
+        Ok(ListPage {
+            objects: answer
+                .contents()
+                .iter()
+                .filter_map(|object| self.relative(object))
+                .collect(),
+            next: next.map(str::to_owned),
+        })
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        key::check(Op::Delete, &self.0.root, key)?;
+        let delete = self
+            .0
+            .data
+            .delete_object()
+            .bucket(&self.0.bucket)
+            .key(self.full(key));
+        match delete
+            .send()
+            .await
+            .map_err(|error| self.mapped(Op::Delete, key, &error))
+        {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

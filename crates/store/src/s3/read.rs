@@ -1,0 +1,227 @@
+//! Reads: whole objects, and ranges as chunks. A body that breaks off or stalls is asked for again
+//! from where it stopped, a bounded number of times.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use aws_sdk_s3::primitives::ByteStream;
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt, stream};
+
+use super::{S3Store, errors};
+use crate::{Chunks, Effect, ErrorKind, Op, StoreError};
+
+/// Between two chunks of a body; a straggler goes on on a fresh connection.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+const RESUMES_MAX: u32 = 4;
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+
+/// The whole object. Records are small, so a broken body is read again from its start.
+pub(super) async fn whole(store: &S3Store, key: &str) -> Result<Bytes, StoreError> {
+    let mut tries = 0;
+    loop {
+        let get = store
+            .0
+            .data
+            .get_object()
+            .bucket(&store.0.bucket)
+            .key(store.full(key));
+        let answer = get
+            .send()
+            .await
+            .map_err(|error| store.mapped(Op::Get, key, &error))?;
+        match collect(answer).await {
+            Ok(body) => return Ok(body),
+            Err(why) if tries == RESUMES_MAX => {
+                return Err(store.error(Op::Get, key, ErrorKind::Timeout, Effect::DidNot, why));
+            }
+            Err(why) => tracing::debug!(key, why, "reading again"),
+        }
+        pause(tries).await;
+        tries += 1;
+    }
+}
+
+async fn collect(mut answer: GetObjectOutput) -> Result<Bytes, String> {
+    let length = answer
+        .content_length()
+        .and_then(|length| usize::try_from(length).ok());
+    let Some(first) = next_chunk(&mut answer.body).await? else {
+        return whole_or_why(Bytes::new(), length);
+    };
+    // Most records arrive in one chunk: no copy.
+    if Some(first.len()) == length {
+        return Ok(first);
+    }
+    let mut body = BytesMut::with_capacity(length.unwrap_or(first.len()));
+    body.extend_from_slice(&first);
+    while let Some(chunk) = next_chunk(&mut answer.body).await? {
+        body.extend_from_slice(&chunk);
+    }
+    whole_or_why(body.freeze(), length)
+}
+
+fn whole_or_why(body: Bytes, length: Option<usize>) -> Result<Bytes, String> {
+    match length {
+        Some(length) if length != body.len() => Err(format!(
+            "the body ended after {} of {length} bytes",
+            body.len()
+        )),
+        _ => Ok(body),
+    }
+}
+
+async fn next_chunk(body: &mut ByteStream) -> Result<Option<Bytes>, String> {
+    match tokio::time::timeout(CHUNK_TIMEOUT, body.next()).await {
+        Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
+        Ok(None) => Ok(None),
+        Ok(Some(Err(error))) => Err(format!("the body broke off: {}", errors::chain(&error))),
+        Err(_) => Err(format!("no data for {} s", CHUNK_TIMEOUT.as_secs())),
+    }
+}
+
+async fn pause(tries: u32) {
+    let longest = PAUSE_FIRST * 2u32.pow(tries);
+    tokio::time::sleep(longest.mul_f64(rand::random::<f64>())).await;
+}
+
+/// Bytes `range` of the object.
+pub(super) async fn range(
+    store: S3Store,
+    key: &str,
+    range: Range<u64>,
+) -> Result<Chunks, StoreError> {
+    if range.is_empty() {
+        return empty(&store, key, range.start).await;
+    }
+    let (body, etag) = fetch(&store, key, &range, None).await?;
+    let download = Download {
+        key: key.to_owned(),
+        store,
+        left: range,
+        etag,
+        body,
+        resumes: 0,
+    };
+    Ok(stream::try_unfold(download, Download::next).boxed())
+}
+
+/// HTTP has no empty range: ask for the size instead.
+async fn empty(store: &S3Store, key: &str, at: u64) -> Result<Chunks, StoreError> {
+    use crate::Store;
+    let size = store
+        .head(key)
+        .await
+        .map_err(|error| StoreError {
+            op: Op::GetRange,
+            ..error
+        })?
+        .size;
+    if at > size {
+        return Err(beyond(store, key, &(at..at), Some(size)));
+    }
+    Ok(stream::empty().boxed())
+}
+
+async fn fetch(
+    store: &S3Store,
+    key: &str,
+    range: &Range<u64>,
+    etag: Option<String>,
+) -> Result<(ByteStream, Option<String>), StoreError> {
+    let get = store
+        .0
+        .data
+        .get_object()
+        .bucket(&store.0.bucket)
+        .key(store.full(key));
+    let header = format!("bytes={}-{}", range.start, range.end - 1);
+    let answer = match get.range(header).set_if_match(etag).send().await {
+        Err(error) if errors::status(&error) == Some(416) => {
+            return Err(beyond(store, key, range, None));
+        }
+        answer => answer.map_err(|error| store.mapped(Op::GetRange, key, &error))?,
+    };
+    let length = answer
+        .content_length()
+        .and_then(|length| u64::try_from(length).ok());
+    match (answer.content_range(), length) {
+        (Some(_), Some(length)) if length == range.end - range.start => {
+            Ok((answer.body, answer.e_tag))
+        }
+        // S3 cuts a range that reaches beyond the object instead of refusing it.
+        (Some(_), Some(length)) if length < range.end - range.start => {
+            Err(beyond(store, key, range, Some(range.start + length)))
+        }
+        (content_range, length) => {
+            let detail = format!(
+                "asked for {range:?}, got content-range {content_range:?} and length {length:?}"
+            );
+            Err(store.error(
+                Op::GetRange,
+                key,
+                ErrorKind::Contract,
+                Effect::DidNot,
+                detail,
+            ))
+        }
+    }
+}
+
+fn beyond(store: &S3Store, key: &str, range: &Range<u64>, size: Option<u64>) -> StoreError {
+    let size = size.map_or_else(|| "fewer".to_owned(), |size| size.to_string());
+    let detail = format!(
+        "range {}..{} of an object of {size} bytes",
+        range.start, range.end
+    );
+    store.error(Op::GetRange, key, ErrorKind::Range, Effect::DidNot, detail)
+}
+
+/// A ranged read in progress.
+struct Download {
+    store: S3Store,
+    key: String,
+    left: Range<u64>,
+    etag: Option<String>,
+    body: ByteStream,
+    resumes: u32,
+}
+
+impl Download {
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
+        while !self.left.is_empty() {
+            let wanted = self.left.end - self.left.start;
+            let why = match next_chunk(&mut self.body).await {
+                Ok(Some(chunk)) if chunk.len() as u64 <= wanted => {
+                    self.left.start += chunk.len() as u64;
+                    return Ok(Some((chunk, self)));
+                }
+                Ok(Some(_)) => "more bytes came than were asked for".to_owned(),
+                Ok(None) => format!("the body ended {wanted} bytes early"),
+                Err(why) => why,
+            };
+            self.resume(why).await?;
+        }
+        Ok(None)
+    }
+
+    async fn resume(&mut self, why: String) -> Result<(), StoreError> {
+        if self.resumes == RESUMES_MAX {
+            let detail = format!("{why}, after {RESUMES_MAX} resumed reads");
+            return Err(self.store.error(
+                Op::GetRange,
+                &self.key,
+                ErrorKind::Timeout,
+                Effect::DidNot,
+                detail,
+            ));
+        }
+        tracing::debug!(key = self.key, at = self.left.start, why, "resuming a read");
+        pause(self.resumes).await;
+        self.resumes += 1;
+        (self.body, self.etag) =
+            fetch(&self.store, &self.key, &self.left, self.etag.take()).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,334 @@
+//! A wrapper that makes any store fail: at random from a seed, or at a chosen call.
+//!
+//! The four cases of a write, happened or not x reported or not, are all here. The seed is part of
+//! the root, so that every error message names it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt, stream};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError};
+
+/// One way to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Refused before anything happened, and said so.
+    Before,
+    /// The deed is done, the answer is lost.
+    LostAnswer,
+    /// Nothing happened, and nobody says so.
+    LostRequest,
+    /// 503 SlowDown, nothing happened, nobody can be sure.
+    Throttled,
+    /// 409: neither yes nor no.
+    Conflict,
+    /// The answer comes late.
+    Delay(Duration),
+    /// A ranged read breaks in the middle; a whole read fails.
+    Truncated,
+    /// One byte of what is read is wrong.
+    FlippedByte,
+}
+
+/// How often each fault strikes, out of 1000 calls; at most one strikes a call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rates {
+    /// [`Fault::Before`].
+    pub before: u16,
+    /// [`Fault::LostAnswer`].
+    pub lost_answer: u16,
+    /// [`Fault::LostRequest`].
+    pub lost_request: u16,
+    /// [`Fault::Throttled`].
+    pub throttled: u16,
+    /// [`Fault::Conflict`].
+    pub conflict: u16,
+    /// [`Fault::Delay`], up to `delay_max`.
+    pub delay: u16,
+    /// Longest delay.
+    pub delay_max: Duration,
+    /// [`Fault::Truncated`].
+    pub truncated: u16,
+    /// [`Fault::FlippedByte`].
+    pub flipped_byte: u16,
+}
+
+impl Rates {
+    /// Every fault that a correct client must survive without anyone noticing (no flipped bytes).
+    pub fn rough() -> Self {
+        Self {
+            before: 30,
+            lost_answer: 60,
+            lost_request: 60,
+            throttled: 30,
+            conflict: 20,
+            delay: 100,
+            delay_max: Duration::from_millis(50),
+            truncated: 30,
+            flipped_byte: 0,
+        }
+    }
+
+    fn draw(&self, rng: &mut StdRng) -> Option<Fault> {
+        let mut ticket = rng.random_range(0..1000u16);
+        let delay = Fault::Delay(self.delay_max.mul_f64(rng.random_range(0.0..1.0)));
+        let odds = [
+            (self.before, Fault::Before),
+            (self.lost_answer, Fault::LostAnswer),
+            (self.lost_request, Fault::LostRequest),
+            (self.throttled, Fault::Throttled),
+            (self.conflict, Fault::Conflict),
+            (self.delay, delay),
+            (self.truncated, Fault::Truncated),
+            (self.flipped_byte, Fault::FlippedByte),
+        ];
+        for (odd, fault) in odds {
+            match ticket.checked_sub(odd) {
+                None => return Some(fault),
+                Some(rest) => ticket = rest,
+            }
+        }
+        None
+    }
+}
+
+#[derive(Debug)]
+struct Ordered {
+    op: Op,
+    prefix: String,
+    fault: Fault,
+}
+
+/// A store that fails as told. Clones share faults and seed.
+#[derive(Debug, Clone)]
+pub struct FaultStore(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    inner: Arc<dyn Store>,
+    root: String,
+    rates: BTreeMap<Op, Rates>,
+    rng: Mutex<StdRng>,
+    ordered: Mutex<Vec<Ordered>>,
+    enabled: AtomicBool,
+    struck: AtomicU64,
+}
+
+impl FaultStore {
+    /// Wraps `inner`; prints the seed, from which a run on one thread can be replayed.
+    pub fn new(
+        inner: Arc<dyn Store>,
+        seed: u64,
+        rates: impl IntoIterator<Item = (Op, Rates)>,
+    ) -> Self {
+        eprintln!("fault store around {}: seed {seed}", inner.root());
+        Self(Arc::new(State {
+            root: format!("{} (faults, seed {seed})", inner.root()),
+            inner,
+            rates: rates.into_iter().collect(),
+            rng: Mutex::new(StdRng::seed_from_u64(seed)),
+            ordered: Mutex::default(),
+            enabled: AtomicBool::new(true),
+            struck: AtomicU64::new(0),
+        }))
+    }
+
+    /// The same rates for every operation.
+    pub fn everywhere(inner: Arc<dyn Store>, seed: u64, rates: Rates) -> Self {
+        let ops = [
+            Op::Create,
+            Op::Upload,
+            Op::Get,
+            Op::GetRange,
+            Op::Head,
+            Op::List,
+            Op::Delete,
+        ];
+        Self::new(inner, seed, ops.map(|op| (op, rates)))
+    }
+
+    /// Orders one fault for the next call of `op` on a key that begins with `prefix`; several
+    /// orders for the same call are served one call each.
+    pub fn inject(&self, op: Op, prefix: &str, fault: Fault) {
+        let prefix = prefix.to_owned();
+        lock(&self.0.ordered).push(Ordered { op, prefix, fault });
+    }
+
+    /// Switches all faults off or on, for example while a test checks the result.
+    pub fn set_enabled(&self, enabled: bool) {
+        self.0.enabled.store(enabled, Relaxed);
+    }
+
+    /// How many faults have struck.
+    pub fn struck(&self) -> u64 {
+        self.0.struck.load(Relaxed)
+    }
+
+    fn draw(&self, op: Op, key: &str) -> Option<Fault> {
+        if !self.0.enabled.load(Relaxed) {
+            return None;
+        }
+        let fault = self.take_ordered(op, key).or_else(|| {
+            let rates = self.0.rates.get(&op)?;
+            rates.draw(&mut lock(&self.0.rng))
+        });
+        self.0.struck.fetch_add(u64::from(fault.is_some()), Relaxed);
+        fault
+    }
+
+    fn take_ordered(&self, op: Op, key: &str) -> Option<Fault> {
+        let mut ordered = lock(&self.0.ordered);
+        let at = ordered
+            .iter()
+            .position(|order| order.op == op && key.starts_with(&order.prefix))?;
+        Some(ordered.remove(at).fault)
+    }
+
+    fn error(&self, op: Op, key: &str, fault: Fault) -> StoreError {
+        let (kind, effect) = match fault {
+            Fault::Before => (ErrorKind::Unreachable, Effect::DidNot),
+            Fault::Throttled => (ErrorKind::Throttled, Effect::Unknown),
+            Fault::Conflict => (ErrorKind::Conflict, Effect::Unknown),
+            _ => (ErrorKind::Timeout, Effect::Unknown),
+        };
+        StoreError::new(
+            op,
+            format!("{}/{key}", self.0.root),
+            kind,
+            effect,
+            format!("made up: {fault:?}"),
+        )
+    }
+
+    /// Runs `call` with whatever strikes; faults of the body are handed to the caller.
+    async fn around<T>(
+        &self,
+        op: Op,
+        key: &str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<(T, Option<Fault>), StoreError> {
+        let fault = self.draw(op, key);
+        match fault {
+            Some(Fault::Before | Fault::LostRequest | Fault::Throttled | Fault::Conflict) => {
+                Err(self.error(op, key, fault.unwrap_or(Fault::Before)))
+            }
+            Some(Fault::LostAnswer) => {
+                // What the call says is lost, whatever it is.
+                let _ = call.await;
+                Err(self.error(op, key, Fault::LostAnswer))
+            }
+            Some(Fault::Delay(pause)) => {
+                tokio::time::sleep(pause).await;
+                Ok((call.await?, None))
+            }
+            body_fault => Ok((call.await?, body_fault)),
+        }
+    }
+
+    fn flip(&self, body: &Bytes) -> Bytes {
+        let mut wrong = BytesMut::from(&body[..]);
+        if !wrong.is_empty() {
+            let at = lock(&self.0.rng).random_range(0..wrong.len());
+            wrong[at] ^= 1;
+        }
+        wrong.freeze()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[async_trait]
+impl Store for FaultStore {
+    fn root(&self) -> &str {
+        &self.0.root
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        let call = self.0.inner.create(key, body);
+        self.around(Op::Create, key, call)
+            .await
+            .map(|(answer, _)| answer)
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        let call = self.0.inner.upload(key, body);
+        self.around(Op::Upload, key, call)
+            .await
+            .map(|(answer, _)| answer)
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        match self.around(Op::Get, key, self.0.inner.get(key)).await? {
+            (_, Some(fault @ Fault::Truncated)) => Err(self.error(Op::Get, key, fault)),
+            (body, Some(Fault::FlippedByte)) => Ok(self.flip(&body)),
+            (body, _) => Ok(body),
+        }
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        let half = (range.end.saturating_sub(range.start) / 2) as usize;
+        let call = self.0.inner.get_range(key, range);
+        let (chunks, fault) = self.around(Op::GetRange, key, call).await?;
+        Ok(match fault {
+            Some(fault @ Fault::Truncated) => {
+                let broken = self.error(Op::GetRange, key, fault);
+                cut(chunks, half).chain(stream::iter([Err(broken)])).boxed()
+            }
+            Some(Fault::FlippedByte) => {
+                let this = self.clone();
+                let mut done = false;
+                let flip_first = move |chunk: Bytes| {
+                    let flip = !std::mem::replace(&mut done, true);
+                    if flip { this.flip(&chunk) } else { chunk }
+                };
+                let mut flip_first = flip_first;
+                chunks.map(move |chunk| chunk.map(&mut flip_first)).boxed()
+            }
+            _ => chunks,
+        })
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.around(Op::Head, key, self.0.inner.head(key))
+            .await
+            .map(|(meta, _)| meta)
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        let call = self.0.inner.list(prefix, page);
+        self.around(Op::List, prefix, call)
+            .await
+            .map(|(page, _)| page)
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.around(Op::Delete, key, self.0.inner.delete(key))
+            .await
+            .map(drop)
+    }
+}
+
+/// The first `length` bytes of a stream.
+fn cut(chunks: Chunks, length: usize) -> Chunks {
+    let first = chunks.scan(length, |left, chunk| {
+        let chunk = chunk.map(|mut chunk| chunk.split_to(chunk.len().min(*left)));
+        *left -= chunk.as_ref().map_or(0, Bytes::len);
+        std::future::ready(
+            Some(chunk).filter(|chunk| !matches!(chunk, Ok(bytes) if bytes.is_empty())),
+        )
+    });
+    first.boxed()
+}
+
+#[cfg(test)]
+mod tests;

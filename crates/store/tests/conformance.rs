@@ -1,0 +1,61 @@
+//! The conformance suite on every store; one binary, since each that links the SDK costs link time.
+//!
+//! `BATCHWEAVE_TEST_S3=s3://bucket/prefix` (with the usual `AWS_*` variables) adds a real endpoint.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+mod s3;
+
+use std::sync::Arc;
+
+use batchweave_store::file::FileStore;
+use batchweave_store::memory::MemoryStore;
+use batchweave_store::testing::conformance::{self, Effort};
+use batchweave_store::{OpenOptions, Store};
+
+fn effort(rounds: usize) -> Effort {
+    let random = rand::random();
+    Effort { rounds, random }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn memory() {
+    conformance::run(MemoryStore::new(), effort(100)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileStore::open(dir.path(), false).await.unwrap();
+    conformance::run(Arc::new(store), effort(100)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn dev_s3() {
+    let (server, store) = s3::served(batchweave_dev_s3::Options::default(), "pre/fix").await;
+    conformance::run(Arc::clone(&store), effort(100)).await;
+    server.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn dev_s3_at_the_buckets_root_with_unordered_lists() {
+    let options = batchweave_dev_s3::Options {
+        unordered_list: true,
+        seed: 7,
+        ..Default::default()
+    };
+    let (_server, store) = s3::served(options, "").await;
+    conformance::run(store, effort(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn endpoint_named_in_the_environment() {
+    let Ok(url) = std::env::var("BATCHWEAVE_TEST_S3") else {
+        println!("BATCHWEAVE_TEST_S3 is not set: only the embedded server was tested");
+        return;
+    };
+    let store: Arc<dyn Store> = batchweave_store::open(&url, &OpenOptions::default())
+        .await
+        .unwrap();
+    conformance::run(store, effort(100)).await;
+}

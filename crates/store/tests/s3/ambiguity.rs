@@ -1,0 +1,161 @@
+//! The trap of retrying clients: when the answer to a conditional put is lost, a repeated put is
+//! told "exists" of its own success. `create` must send one request and say "unknown".
+
+use batchweave_dev_s3::{Fault, Injection, Op as S3Op, Options};
+use batchweave_store::{Create, Effect, ErrorKind, probe};
+use bytes::Bytes;
+
+use super::script::{Answer, ok, refusal, scripted};
+use super::served;
+
+fn once(fault: Fault, op: S3Op) -> Injection {
+    Injection {
+        fault,
+        op: Some(op),
+        key_contains: String::new(),
+        times: 1,
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_unknown_and_never_exists() {
+    let (server, store) = served(Options::default(), "p").await;
+    let ours = Bytes::from_static(b"commit id 1");
+    server.faults().inject(once(Fault::Lost, S3Op::Put));
+    let error = store.create("log/1", ours.clone()).await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.effect),
+        (ErrorKind::Timeout, Effect::Unknown),
+        "{error}"
+    );
+    assert_eq!(store.get("log/1").await.unwrap(), ours, "the deed was done");
+    assert_eq!(store.create("log/1", ours).await.unwrap(), Create::Exists);
+}
+
+#[tokio::test]
+async fn a_lost_request_is_unknown_too() {
+    let (server, store) = served(Options::default(), "p").await;
+    for fault in [Fault::Reset, Fault::Error, Fault::Slow, Fault::Conflict] {
+        server.faults().inject(once(fault, S3Op::Put));
+        let error = store.create("log/1", Bytes::new()).await.unwrap_err();
+        assert_eq!(error.effect, Effect::Unknown, "{fault:?}: {error}");
+        assert!(error.kind.is_transient(), "{fault:?}: {error}");
+        assert!(
+            store.get("log/1").await.unwrap_err().is_not_found(),
+            "{fault:?}"
+        );
+    }
+}
+
+/// This is what `create` would do with the SDK's retries, and why `upload` compares sizes.
+#[tokio::test]
+async fn an_upload_finds_itself_after_a_lost_answer() {
+    let (server, store) = served(Options::default(), "p").await;
+    let body = Bytes::from_static(b"data");
+    server.faults().inject(once(Fault::Lost, S3Op::Put));
+    assert_eq!(
+        store.upload("data/1", body.clone()).await.unwrap(),
+        Create::Created
+    );
+    server.faults().inject(once(Fault::Conflict, S3Op::Put));
+    assert_eq!(
+        store.upload("data/2", body.clone()).await.unwrap(),
+        Create::Created
+    );
+    assert_eq!(
+        store.upload("data/2", body.slice(1..)).await.unwrap(),
+        Create::Exists
+    );
+}
+
+#[tokio::test]
+async fn parts_survive_lost_answers() {
+    let (server, store) = served(Options::default(), "p").await;
+    let body = large();
+    for fault in [Fault::Lost, Fault::Error, Fault::Reset] {
+        for op in [S3Op::Multipart, S3Op::Part] {
+            let key = format!("data/{op:?}-{fault:?}");
+            server.faults().inject(once(fault, op));
+            assert_eq!(
+                store.upload(&key, body.clone()).await.unwrap(),
+                Create::Created,
+                "{key}"
+            );
+            assert_eq!(
+                store.head(&key).await.unwrap().size,
+                body.len() as u64,
+                "{key}"
+            );
+        }
+    }
+}
+
+/// The body of an upload in three parts.
+fn large() -> Bytes {
+    Bytes::from(vec![5u8; 33 << 20])
+}
+
+/// The answers to an upload in three parts, up to its Complete.
+fn until_complete() -> Vec<Answer> {
+    let begun =
+        "<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>";
+    let part = || ok("ETag: \"part\"\r\n", "");
+    vec![ok("", begun), part(), part(), part()]
+}
+
+#[tokio::test]
+async fn a_complete_whose_answer_was_lost_is_looked_up() {
+    let gone = || refusal("404 Not Found", "NoSuchUpload", "");
+    let length = format!("Content-Length: {}\r\n", large().len());
+    let there =
+        Answer::Bytes(format!("HTTP/1.1 200 OK\r\n{length}Connection: close\r\n\r\n").into_bytes());
+    let (store, seen) =
+        scripted([until_complete(), vec![Answer::Reset, gone(), there]].concat()).await;
+    assert_eq!(
+        store.upload("data/1", large()).await.unwrap(),
+        Create::Created
+    );
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 7, "{seen:#?}");
+    assert!(
+        seen[5].contains("uploadid=u1") && seen[6].starts_with("head "),
+        "{seen:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_complete_told_409_uploads_again() {
+    let conflict = refusal("409 Conflict", "ConditionalRequestConflict", "");
+    let done = ok(
+        "",
+        "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>",
+    );
+    let script = [
+        until_complete(),
+        vec![conflict],
+        until_complete(),
+        vec![done],
+    ]
+    .concat();
+    let (store, seen) = scripted(script).await;
+    assert_eq!(
+        store.upload("data/1", large()).await.unwrap(),
+        Create::Created
+    );
+    assert_eq!(seen.lock().unwrap().len(), 10);
+}
+
+#[tokio::test]
+async fn the_probe_passes_when_losers_are_told_409() {
+    let (server, store) = served(Options::default(), "p").await;
+    let conflicts = Injection {
+        times: 10,
+        ..once(Fault::Conflict, S3Op::Put)
+    };
+    server.faults().inject(conflicts);
+    probe(&*store, 3).await.unwrap();
+    assert!(
+        store.list("", None).await.unwrap().objects.is_empty(),
+        "the probe left objects behind"
+    );
+}

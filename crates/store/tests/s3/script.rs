@@ -1,0 +1,115 @@
+//! A server on a raw socket: it reads a request whole and answers what the script says.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use batchweave_store::Store;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What happens to one request.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    /// These bytes, then the connection is closed.
+    Bytes(Vec<u8>),
+    /// The connection is reset after the request was read.
+    Reset,
+    /// Nothing, for ever.
+    Silence,
+}
+
+/// The requests that came in, each as its head.
+pub(crate) type Seen = Arc<Mutex<Vec<String>>>;
+
+/// An S3 error document under a status line.
+pub(crate) fn refusal(status: &str, code: &str, headers: &str) -> Answer {
+    let body = format!(
+        "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>made up</Message></Error>"
+    );
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nx-amz-request-id: REQ-1\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    Answer::Bytes([head, body].concat().into_bytes())
+}
+
+/// A good answer with a body.
+pub(crate) fn ok(headers: &str, body: &str) -> Answer {
+    let length = body.len();
+    let text = format!(
+        "HTTP/1.1 200 OK\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    Answer::Bytes(text.into_bytes())
+}
+
+/// A partial answer to a ranged read: it promises `range` and sends only `body`.
+pub(crate) fn partial(first: usize, last: usize, size: usize, body: &[u8]) -> Answer {
+    let length = last - first + 1;
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\nETag: \"e1\"\r\nContent-Range: bytes {first}-{last}/{size}\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    Answer::Bytes([head.as_bytes(), body].concat())
+}
+
+/// Serves the answers in order, the last one again and again.
+pub(crate) async fn scripted(answers: Vec<Answer>) -> (Arc<dyn Store>, Seen) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let seen = Seen::default();
+    let requests = Arc::clone(&seen);
+    let mut script = VecDeque::from(answers);
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            let answer = if script.len() > 1 {
+                script.pop_front()
+            } else {
+                script.front().cloned()
+            };
+            tokio::spawn(serve(socket, answer.unwrap(), Arc::clone(&requests)));
+        }
+    });
+    (
+        super::store_at(&endpoint, "p", ("id", "secret")).await,
+        seen,
+    )
+}
+
+async fn serve(mut socket: TcpStream, answer: Answer, seen: Seen) {
+    let Some(head) = read_request(&mut socket).await else {
+        return;
+    };
+    seen.lock().unwrap().push(head);
+    match answer {
+        Answer::Bytes(bytes) => {
+            let _ = socket.write_all(&bytes).await;
+            let _ = socket.shutdown().await;
+        }
+        // Closing with linger zero sends a reset.
+        Answer::Reset => {
+            socket.set_zero_linger().unwrap();
+            drop(socket);
+        }
+        Answer::Silence => std::future::pending().await,
+    }
+}
+
+async fn read_request(socket: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+            let length = head
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|rest| rest.lines().next()?.trim().parse().ok());
+            if bytes.len() >= end + 4 + length.unwrap_or(0) {
+                return Some(head);
+            }
+        }
+        if socket.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The demo's documents: text that is on the machine already, or the user's own, copied into JSONL
+//! files so that producers and checker read the same bytes.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::DemoError;
+
+/// Where text is on most machines: Python's library, packages' docs, headers.
+const PLACES: &[&str] =
+    &["/usr/share/doc", "/usr/share/perl", "/usr/lib/python3", "/usr/include", "/usr/share/info"];
+const EXTENSIONS: &[&str] =
+    &["py", "txt", "md", "rst", "html", "h", "pm", "pod", "c", "rs", "json", "tex", "xml"];
+/// Enough for the default run.
+const DEFAULT_BYTES: u64 = 24 << 20;
+/// Longer files are cut up as other documents would be: this keeps the demo's documents readable.
+const DOCUMENT_BYTES_MAX: usize = 256 << 10;
+const FILES: usize = 6;
+
+/// What was collected.
+#[derive(Debug, Clone)]
+pub(crate) struct Corpus {
+    /// The JSONL files, in the order in which producers read them.
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) documents: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Copies documents into `folder`. Without `input`, text from this machine.
+pub(crate) fn collect(input: Option<&Path>, folder: &Path) -> Result<Corpus, DemoError> {
+    fs::create_dir_all(folder).map_err(|e| DemoError::io("create", folder, &e))?;
+    let mut writer = Writer::new(folder)?;
+    match input {
+        Some(path) => {
+            if !path.exists() {
+                let text = format!("--input {}: no such file or folder", path.display());
+                return Err(DemoError::Usage(text));
+            }
+            walk(path, &mut |file| writer.add_file(file, true), u64::MAX)?;
+        }
+        None => {
+            for place in python_library().iter().chain(&places()) {
+                let more = DEFAULT_BYTES.saturating_sub(writer.bytes);
+                if more > 0 && place.exists() {
+                    walk(place, &mut |file| writer.add_file(file, false), DEFAULT_BYTES)?;
+                }
+            }
+        }
+    }
+    writer.finish()
+}
+
+fn places() -> Vec<PathBuf> {
+    PLACES.iter().map(PathBuf::from).collect()
+}
+
+fn python_library() -> Vec<PathBuf> {
+    let program = "import sysconfig; print(sysconfig.get_paths()['stdlib'])";
+    let found = std::process::Command::new("python3").args(["-c", program]).output();
+    let path = found.ok().and_then(|o| String::from_utf8(o.stdout).ok());
+    path.map(|p| PathBuf::from(p.trim())).into_iter().filter(|p| p.is_dir()).collect()
+}
+
+/// Files below `path` in a fixed order, until `enough` bytes were taken.
+fn walk(
+    path: &Path,
+    take: &mut impl FnMut(&Path) -> Result<u64, DemoError>,
+    enough: u64,
+) -> Result<u64, DemoError> {
+    let meta = fs::symlink_metadata(path).map_err(|e| DemoError::io("read", path, &e))?;
+    if meta.is_file() {
+        return take(path);
+    }
+    let mut taken = 0;
+    if meta.is_dir() {
+        let Ok(entries) = fs::read_dir(path) else { return Ok(0) };
+        let mut below: Vec<_> = entries.flatten().map(|e| e.path()).collect();
+        below.sort();
+        for next in below {
+            taken += walk(&next, take, enough)?;
+            if taken >= enough {
+                break;
+            }
+        }
+    }
+    Ok(taken)
+}
+
+struct Writer {
+    files: Vec<(PathBuf, BufWriter<fs::File>)>,
+    documents: u64,
+    bytes: u64,
+}
+
+impl Writer {
+    fn new(folder: &Path) -> Result<Self, DemoError> {
+        let open = |n: usize| {
+            let path = folder.join(format!("documents-{n}.jsonl"));
+            let file = fs::File::create(&path).map_err(|e| DemoError::io("create", &path, &e))?;
+            Ok((path, BufWriter::new(file)))
+        };
+        let files = (0..FILES).map(open).collect::<Result<_, DemoError>>()?;
+        Ok(Self { files, documents: 0, bytes: 0 })
+    }
+
+    /// Takes a text file; `own`: the user named it, so every text is taken, JSONL line by line.
+    fn add_file(&mut self, path: &Path, own: bool) -> Result<u64, DemoError> {
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        if !own && (!EXTENSIONS.contains(&extension) || self.bytes >= DEFAULT_BYTES) {
+            return Ok(0);
+        }
+        let Some(text) = fs::read(path).ok().and_then(|b| String::from_utf8(b).ok()) else {
+            return Ok(0);
+        };
+        let source = path.display().to_string();
+        if own && extension == "jsonl" {
+            for line in text.lines() {
+                let value: serde_json::Value = serde_json::from_str(line)
+                    .map_err(|e| DemoError::Usage(format!("{source}: not JSONL: {e}")))?;
+                let text = value.get("text").and_then(|t| t.as_str()).unwrap_or_default();
+                self.add(text, &source)?;
+            }
+        } else {
+            let mut rest = text.as_str();
+            while !rest.is_empty() {
+                let cut = rest.floor_char_boundary(DOCUMENT_BYTES_MAX.min(rest.len()));
+                let (document, more) = rest.split_at(cut);
+                self.add(document, &source)?;
+                rest = more;
+            }
+        }
+        Ok(text.len() as u64)
+    }
+
+    fn add(&mut self, text: &str, source: &str) -> Result<(), DemoError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        // Documents go round the files; within a file the producers take turns.
+        let file = (self.documents % FILES as u64) as usize;
+        let line = serde_json::json!({ "text": text, "source": source });
+        let (path, out) = &mut self.files[file];
+        writeln!(out, "{line}").map_err(|e| DemoError::io("write", path, &e))?;
+        self.documents += 1;
+        self.bytes += text.len() as u64;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Corpus, DemoError> {
+        if self.documents == 0 {
+            return Err(DemoError::Usage(
+                "no text found: give a text file, a folder or a .jsonl file with --input".into(),
+            ));
+        }
+        let mut files = Vec::new();
+        for (path, mut out) in self.files {
+            out.flush().map_err(|e| DemoError::io("write", &path, &e))?;
+            if fs::metadata(&path).is_ok_and(|m| m.len() > 0) {
+                files.push(path);
+            } else {
+                let _ = fs::remove_file(&path);
+            }
+        }
+        Ok(Corpus { files, documents: self.documents, bytes: self.bytes })
+    }
+}

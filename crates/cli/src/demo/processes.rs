@@ -1,0 +1,100 @@
+//! The demo's processes: started with a log file each, killed with SIGKILL, never left behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncBufReadExt;
+use tokio::process::{Child, Command};
+
+use super::DemoError;
+
+/// A program with its arguments, to be started any number of times.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) log: PathBuf,
+}
+
+/// A running program.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) program: Program,
+    child: Child,
+    pub(crate) restarts: u32,
+}
+
+impl Program {
+    fn spawn(&self, stdout: Stdio) -> Result<Child, DemoError> {
+        let log = fs::File::options().create(true).append(true).open(&self.log);
+        let log = log.map_err(|e| DemoError::io("write", &self.log, &e))?;
+        let mut command = Command::new(&self.path);
+        command.args(&self.args).envs(self.env.iter().cloned());
+        command.stdin(Stdio::null()).stdout(stdout).stderr(log).kill_on_drop(true);
+        command.spawn().map_err(|e| DemoError::io("start", &self.path, &e))
+    }
+
+    pub(crate) fn start(self) -> Result<Running, DemoError> {
+        let child = self.spawn(Stdio::null())?;
+        Ok(Running { program: self, child, restarts: 0 })
+    }
+
+    /// Starts it and waits for the first line that it prints.
+    pub(crate) async fn start_with_line(self) -> Result<(Running, String), DemoError> {
+        let mut child = self.spawn(Stdio::piped())?;
+        let out = child.stdout.take();
+        let mut running = Running { program: self, child, restarts: 0 };
+        let Some(out) = out else { return Err(running.failed("has no output")) };
+        let mut line = String::new();
+        let read = tokio::io::BufReader::new(out).read_line(&mut line);
+        match tokio::time::timeout(Duration::from_secs(30), read).await {
+            Ok(Ok(bytes)) if bytes > 0 => Ok((running, line)),
+            _ => Err(running.failed("did not become ready")),
+        }
+    }
+}
+
+impl Running {
+    /// SIGKILL, and the same program again.
+    pub(crate) async fn kill_and_restart(&mut self) -> Result<(), DemoError> {
+        let _ = self.child.kill().await;
+        self.child = self.program.spawn(Stdio::null())?;
+        self.restarts += 1;
+        Ok(())
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// SIGTERM, and how it ended within the time.
+    pub(crate) async fn stop(&mut self, within: Duration) -> Result<ExitStatus, DemoError> {
+        if let Some(pid) = self.child.id() {
+            // `kill` is on every Linux machine, and sending a signal by hand would need unsafe code.
+            let _ = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await;
+        }
+        match tokio::time::timeout(within, self.child.wait()).await {
+            Ok(Ok(status)) => Ok(status),
+            _ => Err(self.failed("did not stop when asked to")),
+        }
+    }
+
+    /// An error with the end of its log.
+    pub(crate) fn failed(&mut self, what: &str) -> DemoError {
+        let what = format!("{} {what}", self.program.name);
+        DemoError::Process { what, log: tail(&self.program.log) }
+    }
+}
+
+fn tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().collect();
+    let last = lines[lines.len().saturating_sub(12)..].join("\n  ");
+    format!("the end of {}:\n  {last}", log.display())
+}

@@ -1,0 +1,115 @@
+//! A training rank of the demo, in Rust: `batchweave demo-rank`. The Python one is
+//! `batchweave.demo_rank`; both write the same records:
+//!
+//!     u64 step | u32 slice | u32 bytes | the array `tokens` as it lies in memory (little-endian)
+//!
+//! The state file says how far the output file is valid. Started again, the rank cuts the output to
+//! that size and goes on from the state, so that a step is in it once, whenever the rank was killed.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use batchweave_client::{Batch, ConnectOptions, Reader};
+use batchweave_daemon::Exit;
+use serde::{Deserialize, Serialize};
+
+use super::DemoError;
+
+/// A training rank of the demo.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct RankArgs {
+    /// The consumer daemon's socket
+    #[arg(long)]
+    socket: PathBuf,
+    /// The job's name
+    #[arg(long)]
+    job: String,
+    /// The attempt's id, 32 hexadecimal digits
+    #[arg(long)]
+    attempt: String,
+    #[arg(long)]
+    rank: u32,
+    #[arg(long)]
+    world: u32,
+    /// Read the steps below this one; all by default
+    #[arg(long)]
+    steps: Option<u64>,
+    #[arg(long)]
+    state_file: PathBuf,
+    /// Where the records go
+    #[arg(long)]
+    out: PathBuf,
+    /// Where the seconds of each read are added
+    #[arg(long)]
+    waits: PathBuf,
+    /// Time that a step trains
+    #[arg(long, default_value_t = 0)]
+    step_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    state: String,
+    bytes: u64,
+}
+
+/// Reads to the end, or to `--steps`.
+pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
+    let saved: Option<Saved> =
+        fs::read(&args.state_file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let mut options = ConnectOptions::new(&args.socket, args.rank, args.world);
+    options.job = Some(args.job.clone());
+    options.attempt = Some(args.attempt.clone());
+    options.global_rank = Some(args.rank);
+    options.state = saved.as_ref().map(|s| s.state.clone());
+    let failed = |e: batchweave_client::ClientError| DemoError::Usage(e.to_string());
+    let mut reader = Reader::connect(options).map_err(failed)?;
+    let io = |verb, path: &Path| {
+        let path = path.to_path_buf();
+        move |e: std::io::Error| DemoError::io(verb, &path, &e)
+    };
+    let mut out = open_out(&args.out, saved.map_or(0, |s| s.bytes)).map_err(io("open", &args.out))?;
+    let waits = File::options().create(true).append(true).open(&args.waits);
+    let mut waits = waits.map_err(io("open", &args.waits))?;
+    while args.steps.is_none_or(|steps| reader.next_step() < steps) {
+        let began = Instant::now();
+        let Some(batch) = reader.next().map_err(failed)? else { break };
+        let waited = began.elapsed().as_secs_f64();
+        writeln!(waits, "{waited:.6}").map_err(io("write", &args.waits))?;
+        std::thread::sleep(Duration::from_millis(args.step_ms));
+        write(&mut out, &batch).map_err(io("write", &args.out))?;
+        let state = batch.state_dict();
+        drop(batch);
+        let bytes = out.stream_position().map_err(io("write", &args.out))?;
+        save(&args.state_file, &Saved { state, bytes }).map_err(io("write", &args.state_file))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn open_out(path: &Path, bytes: u64) -> std::io::Result<File> {
+    let mut out = File::options().create(true).write(true).truncate(false).open(path)?;
+    out.set_len(bytes)?;
+    out.seek(SeekFrom::Start(bytes))?;
+    Ok(out)
+}
+
+fn write(out: &mut File, batch: &Batch) -> std::io::Result<()> {
+    let mut record = Vec::new();
+    for slice in batch.slices() {
+        let tokens = slice.bytes("tokens").unwrap_or_default();
+        record.extend(batch.step().to_le_bytes());
+        record.extend(slice.index().to_le_bytes());
+        record.extend((tokens.len() as u32).to_le_bytes());
+        record.extend_from_slice(tokens);
+    }
+    out.write_all(&record)
+}
+
+/// Replaced atomically: a kill leaves the old state or the new one.
+fn save(path: &Path, saved: &Saved) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    fs::write(&fresh, serde_json::to_vec(saved)?)?;
+    fs::rename(&fresh, path)
+}

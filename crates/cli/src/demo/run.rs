@@ -1,0 +1,298 @@
+//! The course of a demo: collect text, start everything, kill on the way, wait for the end, check.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use batchweave_daemon::Exit;
+use batchweave_log::{Log, LogOptions};
+use batchweave_store::OpenOptions;
+
+use super::corpus::{self, Corpus};
+use super::plan::{self, Kill, Victim};
+use super::processes::Running;
+use super::scrape::Counters;
+use super::setup::{RANKS, SHAPE, Setup};
+use super::summary::Summary;
+use super::{DemoArgs, DemoError, checker};
+use crate::context::Context;
+use crate::error::CliError;
+
+const POLL: Duration = Duration::from_millis(15);
+/// Bytes of text a token, roughly: only places the kills.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Runs the demo; the summary is printed to standard output, progress to standard error.
+pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, CliError> {
+    if let Some(store) = context.store_option() {
+        args.store = store.parse().map_err(DemoError::Usage)?;
+    }
+    let mut folder = tempfile::Builder::new()
+        .prefix("batchweave-demo-")
+        .tempdir()
+        .map_err(|e| DemoError::io("create", &std::env::temp_dir(), &e))?;
+    let outcome = Demo::play(&args, folder.path()).await;
+    if args.keep || outcome.is_err() {
+        folder.disable_cleanup(true);
+        eprintln!("kept: {}", folder.path().display());
+    }
+    let summary = outcome?;
+    let text = if context.json() { summary.json().to_string() } else { summary.table() };
+    writeln!(std::io::stdout(), "{text}")?;
+    match summary.verdict.examples.first() {
+        None => Ok(Exit::Ok),
+        Some(first) => Err(DemoError::Mismatch {
+            mismatches: summary.verdict.mismatches,
+            first: first.clone(),
+        }
+        .into()),
+    }
+}
+
+struct Demo<'a> {
+    args: &'a DemoArgs,
+    setup: Setup,
+    admin: u16,
+    expected_steps: u64,
+    producers: Vec<Running>,
+    consumer: Running,
+    ranks: Vec<Running>,
+    kills: Vec<Kill>,
+    counters: Counters,
+    log: Option<Log>,
+    deadline: Instant,
+}
+
+impl<'a> Demo<'a> {
+    async fn play(args: &'a DemoArgs, folder: &Path) -> Result<Summary, DemoError> {
+        let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+        eprintln!("collecting text ...");
+        let corpus = corpus::collect(args.input.as_deref(), &folder.join("corpus"))?;
+        let setup = Setup::new(args, folder).await?;
+        eprintln!(
+            "{} documents, {:.1} MB; store {}; seed {seed}",
+            corpus.documents,
+            corpus.bytes as f64 / 1e6,
+            setup.url
+        );
+        let began = Instant::now();
+        let mut demo = Self::start(args, setup, &corpus, seed)?;
+        demo.watch().await?;
+        demo.stop().await?;
+        let elapsed = began.elapsed();
+        eprintln!("checking every token against the documents ...");
+        demo.summarize(corpus, seed, elapsed)
+    }
+
+    fn start(
+        args: &'a DemoArgs,
+        setup: Setup,
+        corpus: &Corpus,
+        seed: u64,
+    ) -> Result<Self, DemoError> {
+        let admin = free_port().map_err(|e| DemoError::io("listen on", &setup.folder, &e))?;
+        let attempt = format!("{seed:032x}");
+        let producers = (0..SHAPE.producers)
+            .map(|n| setup.producer(n, corpus)?.start())
+            .collect::<Result<_, DemoError>>()?;
+        let consumer = setup.consumer(admin)?.start()?;
+        let ranks = (0..RANKS)
+            .map(|rank| setup.rank(rank, args, &attempt).start())
+            .collect::<Result<_, DemoError>>()?;
+        let estimated = corpus.bytes / BYTES_PER_TOKEN / SHAPE.advance() as u64;
+        Ok(Self {
+            args,
+            admin,
+            expected_steps: args.steps.unwrap_or(estimated).max(1),
+            producers,
+            consumer,
+            ranks,
+            kills: plan::draw(seed, args.kills, SHAPE.producers, RANKS),
+            counters: Counters::default(),
+            log: None,
+            deadline: Instant::now() + Duration::from_secs(args.timeout),
+            setup,
+        })
+    }
+
+    /// Until all ranks have ended: kills what is due, starts it again, shows progress.
+    async fn watch(&mut self) -> Result<(), DemoError> {
+        let mut shown = Instant::now();
+        loop {
+            let trained = self.trained();
+            let committed = self.committed().await;
+            self.kill_due(committed, trained).await?;
+            if self.all_ranks_ended()? {
+                break;
+            }
+            self.check_daemons()?;
+            if Instant::now() > self.deadline {
+                let waiting = self.ranks.iter_mut().find_map(|r| r.ended().is_none().then_some(r));
+                let slow = waiting.unwrap_or(&mut self.consumer);
+                return Err(slow.failed("did not come to its end in time (--timeout)"));
+            }
+            if shown.elapsed() > Duration::from_millis(100) {
+                shown = Instant::now();
+                self.counters.read(self.admin).await;
+                self.show(committed, trained);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        if std::io::stderr().is_terminal() {
+            eprintln!();
+        }
+        Ok(())
+    }
+
+    async fn kill_due(&mut self, committed: u64, trained: u64) -> Result<(), DemoError> {
+        let reached = |kill: &Kill| match kill.victim {
+            Victim::Producer(_) => committed,
+            Victim::Consumer | Victim::Rank(_) => trained,
+        };
+        let due = |kill: &Kill| reached(kill) as f64 >= kill.at * self.expected_steps as f64;
+        let Some(index) = self.kills.iter().position(due) else { return Ok(()) };
+        let kill = self.kills.remove(index);
+        tokio::time::sleep(Duration::from_millis(kill.delay_ms)).await;
+        let target = match kill.victim {
+            Victim::Producer(n) => &mut self.producers[n],
+            Victim::Consumer => {
+                self.counters.read(self.admin).await;
+                self.counters.end_life();
+                &mut self.consumer
+            }
+            Victim::Rank(n) => &mut self.ranks[n],
+        };
+        if target.ended().is_none() {
+            let name = target.program.name.clone();
+            target.kill_and_restart().await?;
+            say(&format!("killed {name} at step {}; started again", reached(&kill)));
+        }
+        Ok(())
+    }
+
+    fn all_ranks_ended(&mut self) -> Result<bool, DemoError> {
+        let mut all = true;
+        for rank in &mut self.ranks {
+            match rank.ended() {
+                None => all = false,
+                Some(status) if status.success() => {}
+                Some(status) => return Err(rank.failed(&format!("failed ({status})"))),
+            }
+        }
+        Ok(all)
+    }
+
+    fn check_daemons(&mut self) -> Result<(), DemoError> {
+        for producer in &mut self.producers {
+            if let Some(status) = producer.ended().filter(|s| !s.success()) {
+                return Err(producer.failed(&format!("failed ({status})")));
+            }
+        }
+        match self.consumer.ended() {
+            Some(status) => Err(self.consumer.failed(&format!("ended ({status})"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Steps that every rank has written.
+    fn trained(&self) -> u64 {
+        let row_bytes = 4 * (SHAPE.seq_len as u64 + 1);
+        let slice_bytes = 16 + SHAPE.rows_per_slice as u64 * row_bytes;
+        let step_bytes = slice_bytes * (SHAPE.slices / RANKS) as u64;
+        let bytes = |rank| fs::metadata(self.setup.rank_out(rank)).map_or(0, |m| m.len());
+        (0..RANKS).map(|rank| bytes(rank) / step_bytes).min().unwrap_or(0)
+    }
+
+    /// Steps in the log, read as anybody could.
+    async fn committed(&mut self) -> u64 {
+        if self.log.is_none() {
+            let options = OpenOptions { endpoint: self.setup.endpoint.clone(), ..OpenOptions::default() };
+            if let Ok(store) = batchweave_store::open(&self.setup.url, &options).await {
+                let options = LogOptions { seed: rand::random(), write_snapshots: false };
+                self.log = Log::open(store, &options).await.ok();
+            }
+        }
+        let Some(log) = &mut self.log else { return 0 };
+        // Only progress: an error shows where it matters, in the daemons.
+        let _ = log.catch_up().await;
+        log.manifest().next_step()
+    }
+
+    fn show(&self, committed: u64, trained: u64) {
+        if std::io::stderr().is_terminal() {
+            let mut err = std::io::stderr().lock();
+            let _ = write!(
+                err,
+                "\r\x1b[K{committed} steps committed, {trained} trained by all of {RANKS} ranks"
+            );
+            let _ = err.flush();
+        }
+    }
+
+    async fn stop(&mut self) -> Result<(), DemoError> {
+        self.counters.read(self.admin).await;
+        let within = Duration::from_secs(20);
+        let status = self.consumer.stop(within).await?;
+        if !status.success() {
+            return Err(self.consumer.failed(&format!("did not stop in order ({status})")));
+        }
+        for producer in &mut self.producers {
+            let status = producer.stop(within).await?;
+            if !status.success() {
+                return Err(producer.failed(&format!("failed ({status})")));
+            }
+        }
+        if let Some(server) = &mut self.setup.server {
+            server.stop(within).await?;
+        }
+        Ok(())
+    }
+
+    fn summarize(
+        self,
+        corpus: Corpus,
+        seed: u64,
+        elapsed: Duration,
+    ) -> Result<Summary, DemoError> {
+        let outs: Vec<_> = (0..RANKS).map(|r| self.setup.rank_out(r)).collect();
+        let verdict = checker::check(&corpus.files, &outs, SHAPE, self.args.steps)?;
+        let waits = (0..RANKS)
+            .flat_map(|r| fs::read_to_string(self.setup.rank_waits(r)).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>())
+            .filter_map(|line| line.parse().ok())
+            .collect();
+        let restarts = |all: &[Running]| all.iter().map(|r| r.restarts).sum();
+        // What was delivered once is what was needed; the rest is what kills and reads cost.
+        let needed = verdict.steps as f64 * needed_bytes_per_step();
+        Ok(Summary {
+            ranks: RANKS,
+            seed,
+            store: self.setup.url.clone(),
+            elapsed,
+            producer_restarts: restarts(&self.producers),
+            consumer_restarts: self.consumer.restarts,
+            rank_restarts: restarts(&self.ranks),
+            bytes_fetched: self.counters.get("batchweave_consumer_fetched_bytes_total"),
+            bytes_needed: needed,
+            data_requests: self.counters.get("batchweave_consumer_store_requests_total{op=\"get_range\"}"),
+            waits,
+            corpus,
+            verdict,
+        })
+    }
+}
+
+/// The tokens' own bytes: frames and headers already count as overhead.
+fn needed_bytes_per_step() -> f64 {
+    (SHAPE.slices * SHAPE.rows_per_slice * (SHAPE.seq_len + 1) * 4) as f64
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn say(text: &str) {
+    let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    eprintln!("{clear}{text}");
+}

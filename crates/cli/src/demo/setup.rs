@@ -1,0 +1,193 @@
+//! The demo's folder, store, and configuration files: what a person would write by hand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::checker::Shape;
+use super::corpus::Corpus;
+use super::processes::{Program, Running};
+use super::{DemoArgs, DemoError, DemoStore, RanksIn};
+
+pub(crate) const RANKS: usize = 4;
+pub(crate) const JOB: &str = "demo";
+/// 16,384 tokens a step: a few hundred steps from the default corpus.
+pub(crate) const SHAPE: Shape = Shape { slices: 8, rows_per_slice: 4, seq_len: 512, producers: 2 };
+
+/// Everything that the processes need to know.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) folder: PathBuf,
+    pub(crate) url: String,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) server: Option<Running>,
+    bin: PathBuf,
+}
+
+impl Setup {
+    /// Makes the folder's parts and starts the embedded server when it is asked for.
+    pub(crate) async fn new(args: &DemoArgs, folder: &Path) -> Result<Self, DemoError> {
+        let this = std::env::current_exe().map_err(|e| DemoError::io("find", folder, &e))?;
+        let bin = this.parent().map(Path::to_path_buf).unwrap_or_default();
+        for name in ["batchweave-producer", "batchweave-consumer"] {
+            if !bin.join(name).is_file() {
+                let text = format!(
+                    "{name} is not beside {}: build all programs with `cargo build --release --workspace`",
+                    this.display()
+                );
+                return Err(DemoError::Usage(text));
+            }
+        }
+        for part in ["logs", "ranks"] {
+            let path = folder.join(part);
+            fs::create_dir_all(&path).map_err(|e| DemoError::io("create", &path, &e))?;
+        }
+        let mut setup = Self {
+            folder: folder.to_path_buf(),
+            url: String::new(),
+            endpoint: None,
+            env: Vec::new(),
+            server: None,
+            bin,
+        };
+        match &args.store {
+            DemoStore::S3 => setup.start_server(&this).await?,
+            DemoStore::File => {
+                let stream = folder.join("stream");
+                fs::create_dir_all(&stream).map_err(|e| DemoError::io("create", &stream, &e))?;
+                setup.url = format!("file://{}", stream.display());
+            }
+            DemoStore::Url(url) => setup.url.clone_from(url),
+        }
+        Ok(setup)
+    }
+
+    async fn start_server(&mut self, this: &Path) -> Result<(), DemoError> {
+        let args = ["dev-s3", "--listen", "127.0.0.1:0", "--latency", "s3-express", "--seed", "1"];
+        let mut program = self.program("dev-s3", this.to_path_buf(), &args);
+        program.args.extend(["--bucket".into(), "batchweave-demo".into(), "--json".into()]);
+        let (mut server, line) = program.start_with_line().await?;
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        let field = |name: &str| ready[name].as_str().map(str::to_owned);
+        let (Some(endpoint), Some(access), Some(secret), Some(region)) =
+            (field("endpoint"), field("access_key"), field("secret_key"), field("region"))
+        else {
+            return Err(server.failed("printed something unexpected"));
+        };
+        self.env = vec![
+            ("AWS_ACCESS_KEY_ID".into(), access),
+            ("AWS_SECRET_ACCESS_KEY".into(), secret),
+            ("AWS_REGION".into(), region),
+            ("AWS_ENDPOINT_URL".into(), endpoint.clone()),
+        ];
+        self.url = "s3://batchweave-demo/stream".to_owned();
+        self.endpoint = Some(endpoint);
+        self.server = Some(server);
+        Ok(())
+    }
+
+    fn program(&self, name: &str, path: PathBuf, args: &[&str]) -> Program {
+        Program {
+            name: name.to_owned(),
+            path,
+            args: args.iter().map(|a| (*a).to_owned()).collect(),
+            env: self.env.clone(),
+            log: self.folder.join("logs").join(format!("{name}.log")),
+        }
+    }
+
+    fn configured(&self, daemon: &str, name: &str, config: &str) -> Result<Program, DemoError> {
+        let path = self.folder.join(format!("{name}.toml"));
+        fs::write(&path, config).map_err(|e| DemoError::io("write", &path, &e))?;
+        let path = path.display().to_string();
+        Ok(self.program(name, self.bin.join(daemon), &["--config", &path]))
+    }
+
+    fn store_section(&self) -> String {
+        let endpoint = self.endpoint.as_ref().map(|e| format!("endpoint = {e:?}\n"));
+        format!("[store]\nurl = {:?}\n{}", self.url, endpoint.unwrap_or_default())
+    }
+
+    /// The producer daemon `index`.
+    pub(crate) fn producer(&self, index: usize, corpus: &Corpus) -> Result<Program, DemoError> {
+        let paths: Vec<_> = corpus.files.iter().map(|f| format!("{:?}", f.display().to_string())).collect();
+        let names: Vec<_> = (0..SHAPE.producers).map(|n| format!("\"tokens-{n}\"")).collect();
+        let Shape { slices, rows_per_slice, seq_len, producers } = SHAPE;
+        let config = format!(
+            "{store}\n\
+             [stream]\nslices = {slices}\nrows_per_slice = {rows_per_slice}\nseq_len = {seq_len}\n\
+             producers = [{names}]\n\n\
+             [producer]\nname = \"tokens-{index}\"\nindex = {index}\nof = {producers}\n\n\
+             [source]\npaths = [{paths}]\nformat = \"jsonl\"\n\n\
+             [tokenizer]\nkind = \"embedded\"\nname = \"cl100k_base\"\nthreads = 1\n\n\
+             [packing]\nlast_batch = \"drop\"\nobject_bytes = \"128KiB\"\n\n\
+             [commit]\nlinger = \"5ms\"\n",
+            store = self.store_section(),
+            names = names.join(", "),
+            paths = paths.join(", "),
+        );
+        self.configured("batchweave-producer", &format!("producer-{index}"), &config)
+    }
+
+    /// The consumer daemon of the one node.
+    pub(crate) fn consumer(&self, admin: u16) -> Result<Program, DemoError> {
+        let config = format!(
+            "{store}\n\
+             [arena]\nbytes = \"32MiB\"\nsegment_bytes = \"4MiB\"\ngrow_after = \"1s\"\n\n\
+             [socket]\npath = {socket:?}\n\n\
+             [prefetch]\nbytes = \"512KiB\"\nsteps = 6\nconcurrency = 4\n\n\
+             [follow]\nstarved = \"20ms\"\nidle = \"200ms\"\n\n\
+             [admin]\nlisten = \"127.0.0.1:{admin}\"\n",
+            store = self.store_section(),
+            socket = self.socket(),
+        );
+        self.configured("batchweave-consumer", "consumer", &config)
+    }
+
+    fn socket(&self) -> String {
+        self.folder.join("consumer.sock").display().to_string()
+    }
+
+    /// What rank `rank` writes: every token that it got.
+    pub(crate) fn rank_out(&self, rank: usize) -> PathBuf {
+        self.folder.join("ranks").join(format!("{rank}.tokens"))
+    }
+
+    /// How long each of its reads waited.
+    pub(crate) fn rank_waits(&self, rank: usize) -> PathBuf {
+        self.folder.join("ranks").join(format!("{rank}.waits"))
+    }
+
+    /// Training rank `rank`.
+    pub(crate) fn rank(&self, rank: usize, args: &DemoArgs, attempt: &str) -> Program {
+        let state = self.folder.join("ranks").join(format!("{rank}.state"));
+        let file = |path: PathBuf| path.display().to_string();
+        let mut rank_args: Vec<String> = [
+            ["--socket", &self.socket()],
+            ["--job", JOB],
+            ["--attempt", attempt],
+            ["--rank", &rank.to_string()],
+            ["--world", &RANKS.to_string()],
+            ["--state-file", &file(state)],
+            ["--out", &file(self.rank_out(rank))],
+            ["--waits", &file(self.rank_waits(rank))],
+            ["--step-ms", "5"],
+        ]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+        if let Some(steps) = args.steps {
+            rank_args.extend(["--steps".to_owned(), steps.to_string()]);
+        }
+        let (path, first) = match args.ranks_in {
+            RanksIn::Rust => (self.bin.join("batchweave"), vec!["demo-rank".to_owned()]),
+            RanksIn::Python => {
+                (args.python.clone(), vec!["-m".to_owned(), "batchweave.demo_rank".to_owned()])
+            }
+        };
+        let mut program = self.program(&format!("rank-{rank}"), path, &[]);
+        program.args = [first, rank_args].concat();
+        program
+    }
+}

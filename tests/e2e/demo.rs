@@ -1,0 +1,73 @@
+//! The demo as a test: random kills, and every token compared with the documents.
+
+use std::process::Command;
+
+use batchweave_tests::{program, seed};
+use serde_json::Value;
+
+/// Runs in `make test`; `make test-long` sets `BATCHWEAVE_DEMO_RUNS`.
+const RUNS: u64 = 5;
+
+fn demo(args: &[&str]) -> Value {
+    let out = Command::new(program("batchweave")).arg("demo").arg("--json").args(args).output();
+    let out = out.expect("the demo starts");
+    let (text, log) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{args:?}: {}\n{text}\n{log}", out.status);
+    let last = text.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|e| panic!("{args:?}: {e} in {last:?}\n{log}"))
+}
+
+fn number(summary: &Value, field: &str) -> f64 {
+    summary[field].as_f64().unwrap_or_else(|| panic!("{field} is missing in {summary}"))
+}
+
+fn check(summary: &Value) {
+    for (field, at_least) in [
+        ("steps", 200.0),
+        ("ranks", 4.0),
+        ("tokens", 1e6),
+        ("documents", 100.0),
+        ("producer_restarts", 1.0),
+        ("consumer_restarts", 1.0),
+        ("rank_restarts", 1.0),
+        ("read_amplification", 0.99),
+        ("requests_per_step", 0.01),
+        ("tokens_per_second", 1.0),
+        ("rank_wait_p99_seconds", 0.0),
+    ] {
+        assert!(number(summary, field) >= at_least, "{field} in {summary}");
+    }
+    assert_eq!(summary["mismatches"], 0, "{summary}");
+}
+
+#[test]
+fn every_rank_gets_every_token_once_whatever_is_killed_when() {
+    let runs = std::env::var("BATCHWEAVE_DEMO_RUNS").ok().and_then(|n| n.parse().ok());
+    let first = seed();
+    for run in 0..runs.unwrap_or(RUNS) {
+        let seed = (first + run).to_string();
+        // Every other run on the local store; every third kills twice as often.
+        let store = if run % 2 == 0 { "s3" } else { "file" };
+        let kills = if run % 3 == 2 { "2" } else { "1" };
+        let summary = demo(&["--store", store, "--kills", kills, "--seed", &seed]);
+        check(&summary);
+        if kills == "1" {
+            let amplification = number(&summary, "read_amplification");
+            assert!(amplification <= 1.05, "seed {seed}: {amplification} in {summary}");
+        }
+    }
+}
+
+#[test]
+fn wrong_input_is_one_clear_error() {
+    for (args, message) in [
+        (vec!["--input", "/nowhere/at/all"], "no such file or folder"),
+        (vec!["--store", "ftp://x"], "neither s3, file nor a URL"),
+        (vec!["--steps", "many"], "invalid value"),
+    ] {
+        let out = Command::new(program("batchweave")).arg("demo").args(&args).output();
+        let out = out.expect("the demo starts");
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && text.contains(message), "{args:?}: {text}");
+    }
+}

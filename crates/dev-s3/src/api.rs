@@ -28,6 +28,9 @@ use crate::checksum::{Checksums, md5, verify_md5};
 use crate::storage::{Order, Storage};
 pub(crate) use buckets::REGION;
 
+/// Bodies below this are hashed at once.
+const INLINE_BYTES: usize = 64 * 1024;
+
 /// Answers S3 operations.
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
@@ -86,16 +89,25 @@ impl Api {
         if let Some(trailers) = trailers.and_then(|trailers| trailers.take()) {
             checksums.merge_trailers(&trailers);
         }
-        checksums.verify(&body)?;
-        let digest = md5(&body);
-        if let Some(header) = content_md5 {
-            verify_md5(&header, digest)?;
+        // Hashing a large body takes tens of milliseconds: not on a thread that serves connections.
+        let check = move || {
+            checksums.verify(&body)?;
+            let digest = md5(&body);
+            if let Some(header) = content_md5 {
+                verify_md5(&header, digest)?;
+            }
+            Ok(Received {
+                body: body.freeze(),
+                md5: digest,
+                checksums,
+            })
+        };
+        if announced < INLINE_BYTES {
+            return check();
         }
-        Ok(Received {
-            body: body.freeze(),
-            md5: digest,
-            checksums,
-        })
+        tokio::task::spawn_blocking(check)
+            .await
+            .map_err(|error| s3_error!(error, InternalError))?
     }
 }
 

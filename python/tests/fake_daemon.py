@@ -91,6 +91,11 @@ class Peer:
         extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)] if files else []
         self.socket.sendmsg([message], extra)
 
+    def answer(self, message: bytes) -> bool:
+        """For `on_hello`: answers with this message alone."""
+        self.send_raw(message)
+        return True
+
     def send_welcome(self, **change: Any) -> None:
         d = self.daemon
         fields = {
@@ -156,7 +161,8 @@ class Peer:
                 self._take(kind, message[16:])
         except OSError:
             pass
-        for frame in list(self.held):
+        # A daemon that dies touches nothing more.
+        for frame in [] if self.daemon.stopping else list(self.held):
             self._free(frame)
         self.gone.set()
 
@@ -219,7 +225,7 @@ class FakeDaemon:
     def __init__(self, path: Path, *, end: int | None = None, slices: int = 1, slots: int = 64):
         self.path, self.end, self.slices = path, end, slices
         self.stream, self.instance = STREAM, os.urandom(16)
-        self.marks = True
+        self.marks, self.stopping = True, False
         self.on_hello: Callable[[Peer], bool] = lambda _: False
         self.segment = Segment(slots)
         self.free = list(range(slots))
@@ -250,6 +256,7 @@ class FakeDaemon:
 
     def stop(self) -> None:
         """Dies as by SIGKILL: all sockets close; clients keep what they have mapped."""
+        self.stopping = True
         for each in [self._listener, *(peer.socket for peer in self.peers)]:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

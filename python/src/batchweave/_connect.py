@@ -16,15 +16,12 @@ from batchweave._session import Event, Lost, Session
 from batchweave.errors import (
     BadMessageError,
     BatchWeaveError,
-    DuplicateCoordinateError,
     SystemRefusedError,
 )
 
 __version__ = "0.1.0"
 
 _PAUSE_FIRST, _PAUSE_MAX = 0.005, 0.25
-# A rank that died just now may still be connected in the daemon's eyes for an instant.
-_DUPLICATE_SECONDS = 2.0
 # Not there (yet), not listening (any more), or its queue is full: all of these may pass.
 _PASSING = {
     errno.ENOENT: "there is no such socket",
@@ -84,19 +81,13 @@ def open_session(
     interrupt loses the result.
     """
     pause, cause = _PAUSE_FIRST, "the deadline was already over"
-    refusable = time.monotonic() + _DUPLICATE_SECONDS
     while True:
         connected, why = _connect(path)
         cause = why or cause
         if connected is not None:
             session = Session(connected, next_step)
             opened.append(session)
-            try:
-                answer = _greet(session, greeting, deadline)
-            except DuplicateCoordinateError as refused:
-                if time.monotonic() > refusable:
-                    raise
-                answer = str(refused)
+            answer = _greet(session, greeting, deadline)
             if isinstance(answer, _wire.Welcome):
                 session.credits = answer.credits
                 return session, answer

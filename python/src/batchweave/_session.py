@@ -1,8 +1,9 @@
 """One session: its socket, and the frames that this rank holds of it.
 
 1. A frame is released when its root array is gone, never earlier, and only once.
-2. The callback of a root array may run in any thread and inside the garbage collector: it takes no
-   lock and never blocks. What it can't send at once goes with the next `flush`.
+2. A root array's death may come in any thread and inside the garbage collector. It is noted by a
+   callback in C (`deque.append`), which no signal interrupts; a second one, which takes no lock and
+   never blocks, tries to send it. What it can't send at once goes with the next `flush`.
 3. A session that ends keeps its socket until its last frame is gone: closing it tells the daemon
    that all its frames may be used again.
 4. An exception (Ctrl-C) in the middle of a receive or a release leaves the session `torn`: nothing
@@ -19,7 +20,7 @@ import select
 import socket
 import weakref
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -31,9 +32,11 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(16 * array.array("i").itemsize)
 _RECEIVE_FLAGS = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC | socket.MSG_TRUNC
 _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
-# Sessions with an open socket. A session that only its arrays' callbacks refer to is a cycle: were
-# it collected, its socket would close, and the daemon would reuse frames that arrays still show.
-_open_sessions: set[Session] = set()
+# For fork: the sockets to close in a child.
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+# Only its arrays' callbacks refer to a parked session, which is a cycle: were it collected, its
+# socket would close, and the daemon would reuse frames that arrays still show.
+_parked: set[Session] = set()
 
 
 class Lost(NamedTuple):
@@ -63,9 +66,10 @@ class Event(NamedTuple):
 
 
 class Hold(weakref.ref[Array]):
-    """A frame whose root array lives."""
+    """A frame that is not released yet; it is called to see whether its root array lives."""
 
-    __slots__ = ("frame", "step", "index", "size")
+    __slots__ = ("frame", "index", "sender", "size", "step")
+    sender: weakref.ref[Array]
     frame: int
     step: int
     index: int
@@ -85,17 +89,17 @@ class Session:
         self.lost = self.torn = self.forked = self.interrupted = False
         self.mappings: list[weakref.ref[mmap.mmap]] = []
         self._socket = connected
-        self._parked = False
+        self.parked = False
         self._segments: dict[int, mmap.mmap] = {}
         self._layouts: dict[int, Layout] = {}
         self._partial: list[Frame] = []
         self._partial_step = -1
-        self._gone: deque[int] = deque()
+        self._gone: deque[weakref.ref[Array]] = deque()
         self._outbox: deque[bytes] = deque()
         self._buffer = bytearray(_wire.MESSAGE_BYTES_MAX)
         self._readable = select.poll()
         self._readable.register(connected, select.POLLIN)
-        _open_sessions.add(self)
+        _sessions.add(self)
 
     # Sending: any thread.
 
@@ -128,13 +132,16 @@ class Session:
 
     def _flush_releases(self) -> bool:
         while self._gone:
-            frames: list[int] = []
+            holds: list[Hold] = []
             with contextlib.suppress(IndexError):
-                while len(frames) < _wire.FRAMES_MAX:
-                    frames.append(self._gone.popleft())
+                while len(holds) < _wire.FRAMES_MAX:
+                    holds.append(cast(Hold, self._gone.popleft()))
+            frames = [hold.frame for hold in holds]
             if frames and not self._send(_wire.release(self.next_step, frames)):
-                self._gone.extendleft(reversed(frames))
+                self._gone.extendleft(reversed(holds))
                 return False
+            for frame in frames:
+                self.held.pop(frame, None)
         return True
 
     def _send(self, message: bytes) -> bool:
@@ -148,17 +155,11 @@ class Session:
             self.lost = True
         return True
 
-    def _dropped(self, hold: weakref.ref[Array]) -> None:
-        assert isinstance(hold, Hold)
+    def _dropped(self, _: weakref.ref[Array]) -> None:
         try:
-            self.held.pop(hold.frame, None)
-            if self.forked:
-                return
-            if self._parked and not self.held:
-                self.close()
-            elif not self.lost:
-                self._gone.append(hold.frame)
-                self.flush()
+            self.flush()
+            if self.parked:
+                self.close_if_free()
         except KeyboardInterrupt:
             # Raised here it would be printed and forgotten: the next `next()` raises it.
             self.interrupted = True
@@ -254,8 +255,11 @@ class Session:
                 f"{ref.segment} ({len(segment)} bytes); its layout has {layout.length}"
             )
         root = np.frombuffer(segment, np.uint8, ref.length, ref.offset)
-        hold = Hold(root, self._dropped)
-        hold.frame, hold.step, hold.index, hold.size = ref.frame, step, ref.slice, ref.length
+        # Callbacks run from the newest to the oldest: noted first, then sent.
+        sender = weakref.ref(root, self._dropped)
+        hold = Hold(root, self._gone.append)
+        hold.sender, hold.frame, hold.step = sender, ref.frame, step
+        hold.index, hold.size = ref.slice, ref.length
         self.held[ref.frame] = hold
         return Frame(ref.slice, layout, root)
 
@@ -263,23 +267,28 @@ class Session:
 
     def park(self) -> None:
         """Ends the session; the socket stays until the last frame is gone."""
-        if self.forked or self._parked:
+        if self.forked or self.parked:
             return
-        # An interrupt at the entry of a callback loses that callback.
-        for frame, hold in list(self.held.items()):
-            if hold() is None:
-                self.held.pop(frame, None)
         self._partial = []
         self._segments.clear()
         self.post(_wire.encode(_wire.BYE))
-        self._parked = True
-        if self.lost or not self.held:
+        _parked.add(self)
+        self.parked = True
+        self.close_if_free()
+
+    def close_if_free(self) -> None:
+        """Closes the socket of a parked session when no array needs its frames any more."""
+        if self.lost or not self.held_now():
             self.close()
+
+    def held_now(self) -> list[Hold]:
+        """The frames whose arrays live, oldest first."""
+        return [hold for hold in list(self.held.values()) if hold() is not None]
 
     def close(self) -> None:
         """Closes the socket."""
         self.lost = True
-        _open_sessions.discard(self)
+        _parked.discard(self)
         self._socket.close()
 
     def forget_in_child(self) -> None:
@@ -311,10 +320,16 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     return list(found)
 
 
+def close_parked() -> None:
+    """Closes sockets that a lost callback left open: an interrupt at its first line can do that."""
+    for session in list(_parked):
+        session.close_if_free()
+
+
 def _close_sockets_in_child() -> None:
-    for session in list(_open_sessions):
+    for session in list(_sessions):
         session.forget_in_child()
-    _open_sessions.clear()
+    _parked.clear()
 
 
 os.register_at_fork(after_in_child=_close_sockets_in_child)

@@ -52,9 +52,6 @@ class Wait:
             # Trainers switch the collector off; arrays in cycles then keep their frames.
             self._collected = True
             gc.collect()
-            if any(hold() is None for hold in list(session.held.values())):
-                # An interrupt swallowed a callback: its frame can't be released one by one.
-                session.torn = True
         session.wait(min(tick, self.deadline - now))
         return self._due(late)
 
@@ -66,13 +63,13 @@ class Wait:
         return True
 
     def _all_held(self, session: Session) -> bool:
-        return len({hold.step for hold in list(session.held.values())}) >= session.credits
+        return len({hold.step for hold in session.held_now()}) >= session.credits
 
     def _error(self, session: Session) -> StepTimeoutError:
         where = f"step {self._step} did not come from {self._options.socket} within"
         where += f" {self._options.timeout:g} s"
         if self._all_held(session):
-            holds = sorted(session.held.values(), key=lambda hold: hold.frame)
+            holds = session.held_now()
             listed = ", ".join(map(str, holds[:_LISTED_MAX]))
             more = f" and {len(holds) - _LISTED_MAX} more" if len(holds) > _LISTED_MAX else ""
             return FramesHeldError(

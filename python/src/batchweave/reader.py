@@ -18,7 +18,7 @@ from types import TracebackType
 
 from batchweave import _wire
 from batchweave._connect import Options, Unserved, hello, open_session
-from batchweave._session import Event, Lost, Session, Step
+from batchweave._session import Event, Lost, Session, Step, close_parked
 from batchweave._wait import Wait
 from batchweave.batch import Batch, Slice
 from batchweave.errors import (
@@ -129,6 +129,7 @@ class Reader:
         with contextlib.suppress(BatchWeaveError):
             self._await_marks(session)
         session.park()
+        close_parked()
 
     def __enter__(self) -> Reader:
         return self
@@ -286,6 +287,7 @@ class Reader:
             self._progress_at = now
             waited = int(self._waited * 1e6)
             session.offer(_wire.progress(self._position, waited, waiting))
+            close_parked()
 
     def _await_marks(self, session: Session) -> None:
         deadline = time.monotonic() + _MARKS_SECONDS

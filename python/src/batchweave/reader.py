@@ -307,7 +307,8 @@ class Reader:
 
     def _state(self, next_step: int) -> State:
         info = self.info
-        return State(info.stream_id, next_step, info.attempt, self._options.dp_size)
+        attempt = self._options.attempt or info.attempt
+        return State(info.stream_id, next_step, attempt, self._options.dp_size)
 
     def _own(self, state: State) -> State:
         if state.stream_id != self._stream_id:

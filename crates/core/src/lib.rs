@@ -12,5 +12,6 @@ pub mod json;
 pub mod keys;
 pub mod limits;
 pub mod manifest;
+pub mod mesh;
 pub mod stream;
 pub mod tgb;

@@ -1,0 +1,149 @@
+//! Which slices of a TGB a data-parallel rank reads. Only the data coordinate counts: ranks that
+//! differ in tensor, pipeline or context coordinates read the same slices.
+//!
+//! Invariants: the ranks of one step share all slices out, each slice to exactly one data
+//! coordinate; a rank's slices follow one another; all ranks get as many.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// A data-parallel size or rank that the stream's slices can't serve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MeshError {
+    /// The ranks can't all get the same number of slices.
+    #[error(
+        "dp_size {dp_size} does not divide the stream's {slices} slices a step: choose one of {}",
+        list(&divisors(*.slices))
+    )]
+    Size {
+        /// Slices per TGB.
+        slices: u32,
+        /// What was asked for.
+        dp_size: u32,
+    },
+    /// A rank outside the mesh.
+    #[error("dp_rank {dp_rank} is outside a mesh of {dp_size}: ranks are 0 to {}", .dp_size.saturating_sub(1))]
+    Rank {
+        /// What was asked for.
+        dp_rank: u32,
+        /// The mesh.
+        dp_size: u32,
+    },
+}
+
+/// The slices that the data coordinate `dp_rank` of `dp_size` reads at each step: `slices / dp_size`
+/// of them, its micro-batches in order.
+pub fn slices_of(slices: u32, dp_size: u32, dp_rank: u32) -> Result<Range<u32>, MeshError> {
+    if dp_size == 0 || slices == 0 || !slices.is_multiple_of(dp_size) {
+        return Err(MeshError::Size { slices, dp_size });
+    }
+    if dp_rank >= dp_size {
+        return Err(MeshError::Rank { dp_rank, dp_size });
+    }
+    let each = slices / dp_size;
+    Ok(dp_rank * each..(dp_rank + 1) * each)
+}
+
+/// What a node reads for its local ranks: their slices in order, neighbours joined, each slice once
+/// however many ranks share it.
+pub fn union(
+    slices: u32,
+    dp_size: u32,
+    dp_ranks: impl IntoIterator<Item = u32>,
+) -> Result<Vec<Range<u32>>, MeshError> {
+    let ranks: BTreeSet<u32> = dp_ranks.into_iter().collect();
+    let mut joined: Vec<Range<u32>> = Vec::new();
+    for rank in ranks {
+        let next = slices_of(slices, dp_size, rank)?;
+        match joined.last_mut().filter(|last| last.end == next.start) {
+            Some(last) => last.end = next.end,
+            None => joined.push(next),
+        }
+    }
+    Ok(joined)
+}
+
+/// All data-parallel sizes that `slices` can serve, ascending.
+pub fn divisors(slices: u32) -> Vec<u32> {
+    let small = (1..).take_while(|d| u64::from(*d).pow(2) <= u64::from(slices));
+    let both = small
+        .filter(|d| slices.is_multiple_of(*d))
+        .flat_map(|d| [d, slices / d]);
+    both.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn list(sizes: &[u32]) -> String {
+    sizes
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // lists of one range are meant
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn examples() {
+        assert_eq!(slices_of(8, 4, 1), Ok(2..4));
+        assert_eq!(slices_of(8, 8, 7), Ok(7..8));
+        assert_eq!(slices_of(8, 1, 0), Ok(0..8));
+        assert_eq!(union(8, 4, [0, 1]), Ok(vec![0..4]));
+        assert_eq!(union(8, 4, [3, 0, 3]), Ok(vec![0..2, 6..8]));
+        assert_eq!(union(8, 4, []), Ok(vec![]));
+    }
+
+    #[test]
+    fn misfits_are_refused_with_what_would_fit() {
+        assert_eq!(
+            slices_of(12, 5, 0).unwrap_err().to_string(),
+            "dp_size 5 does not divide the stream's 12 slices a step: choose one of 1, 2, 3, 4, 6, 12"
+        );
+        assert_eq!(
+            slices_of(12, 4, 4).unwrap_err().to_string(),
+            "dp_rank 4 is outside a mesh of 4: ranks are 0 to 3"
+        );
+        for (slices, dp_size) in [(8, 0), (8, 16), (0, 1), (0, 0), (u32::MAX, 2)] {
+            assert_eq!(
+                slices_of(slices, dp_size, 0),
+                Err(MeshError::Size { slices, dp_size })
+            );
+        }
+        assert!(union(8, 4, [0, 4]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn every_slice_goes_to_one_rank(slices in 1..5000_u32, pick in any::<prop::sample::Index>()) {
+            let sizes = divisors(slices);
+            prop_assert_eq!(sizes.clone(), (1..=slices).filter(|d| slices % d == 0).collect::<Vec<_>>());
+            let dp_size = sizes[pick.index(sizes.len())];
+            let shares = (0..dp_size).map(|rank| slices_of(slices, dp_size, rank));
+            let all: Vec<u32> = shares.flat_map(Result::unwrap).collect();
+            prop_assert_eq!(all, (0..slices).collect::<Vec<_>>());
+            prop_assert_eq!(union(slices, dp_size, 0..dp_size), Ok(vec![0..slices]));
+        }
+
+        #[test]
+        fn a_node_reads_what_its_ranks_need(each in 1..9_u32, dp_size in 1..40_u32, ranks in prop::collection::vec(0..40_u32, 0..20)) {
+            let slices = each * dp_size;
+            let ranks: Vec<_> = ranks.into_iter().map(|r| r % dp_size).collect();
+            let needed: BTreeSet<u32> =
+                ranks.iter().flat_map(|&r| slices_of(slices, dp_size, r).unwrap()).collect();
+            let read = union(slices, dp_size, ranks).unwrap();
+            prop_assert!(read.windows(2).all(|r| r[0].end < r[1].start), "neighbours are joined: {:?}", read);
+            prop_assert_eq!(read.into_iter().flatten().collect::<Vec<_>>(), needed.into_iter().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn no_numbers_panic(slices: u32, dp_size: u32, dp_rank: u32) {
+            if let Ok(share) = slices_of(slices, dp_size, dp_rank) {
+                prop_assert!(share.end <= slices && !share.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The configuration of `batchweave-consumer`. Units, defaults and reasons: config/consumer.toml.
+
+use std::path::PathBuf;
+
+use batchweave_arena::SOCKET_PATH_BYTES_MAX;
+use batchweave_core::ids::JobName;
+use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
+use batchweave_daemon::telemetry::LogConfig;
+use serde::{Deserialize, Serialize};
+
+/// All tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConsumerConfig {
+    /// Where the stream is.
+    pub store: StoreTable,
+    /// Whom the daemon serves.
+    pub job: JobTable,
+    /// Shared memory.
+    pub arena: ArenaTable,
+    /// Where ranks connect.
+    pub socket: SocketTable,
+    /// How far and how fast to read ahead.
+    pub prefetch: PrefetchTable,
+    /// How the log is followed.
+    pub follow: FollowTable,
+    /// Stopping.
+    pub shutdown: ShutdownTable,
+    /// Metrics and health.
+    pub admin: AdminTable,
+    /// Logs.
+    pub log: LogConfig,
+}
+
+/// `[store]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreTable {
+    /// Root URL of the stream.
+    pub url: String,
+    /// Endpoint of an S3-compatible store; empty: AWS.
+    pub endpoint: String,
+    /// Region; empty: from the environment or profile.
+    pub region: String,
+}
+
+/// `[job]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobTable {
+    /// The only job served; empty: any.
+    pub name: String,
+}
+
+/// `[arena]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArenaTable {
+    /// Upper bound of the shared memory.
+    pub bytes: ByteSize,
+    /// The arena grows by segments of this size; no slice may be larger.
+    pub segment_bytes: ByteSize,
+    /// After a restart, wait so long for ranks to unmap the last daemon's arena before growing.
+    pub grow_after: Period,
+}
+
+/// `[socket]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SocketTable {
+    /// Path of the socket.
+    pub path: PathBuf,
+    /// Its mode, octal.
+    pub mode: String,
+    /// Users that may connect besides the daemon's own.
+    pub allow_uids: Vec<u32>,
+    /// Sessions at a time.
+    pub max_sessions: usize,
+}
+
+/// `[prefetch]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrefetchTable {
+    /// Bytes read ahead of use.
+    pub bytes: ByteSize,
+    /// Steps read ahead of each rank.
+    pub steps: u64,
+    /// Requests in flight.
+    pub concurrency: usize,
+    /// Largest range of one request.
+    pub read_bytes: ByteSize,
+}
+
+/// `[follow]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FollowTable {
+    /// Poll of the log's head when a rank waits for a step.
+    pub starved: Period,
+    /// Poll when enough is read ahead.
+    pub idle: Period,
+}
+
+/// `[shutdown]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShutdownTable {
+    /// How long SIGTERM waits for ranks to finish what they hold.
+    pub deadline: Period,
+}
+
+/// `[admin]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AdminTable {
+    /// Address of /metrics, /healthz and /readyz.
+    pub listen: Listen,
+}
+
+impl Default for ArenaTable {
+    fn default() -> Self {
+        Self {
+            bytes: ByteSize::mib(1024),
+            segment_bytes: ByteSize::mib(64),
+            grow_after: Period::millis(30_000),
+        }
+    }
+}
+
+impl Default for SocketTable {
+    fn default() -> Self {
+        Self {
+            path: "/run/batchweave/consumer.sock".into(),
+            mode: "0660".into(),
+            allow_uids: Vec::new(),
+            max_sessions: 64,
+        }
+    }
+}
+
+impl Default for PrefetchTable {
+    fn default() -> Self {
+        Self {
+            bytes: ByteSize::mib(512),
+            steps: 64,
+            concurrency: 8,
+            read_bytes: ByteSize::mib(16),
+        }
+    }
+}
+
+impl Default for FollowTable {
+    fn default() -> Self {
+        Self {
+            starved: Period::millis(50),
+            idle: Period::millis(2_000),
+        }
+    }
+}
+
+impl Default for ShutdownTable {
+    fn default() -> Self {
+        Self {
+            deadline: Period::millis(10_000),
+        }
+    }
+}
+
+impl Default for AdminTable {
+    fn default() -> Self {
+        Self {
+            listen: Listen(Some(([127, 0, 0, 1], 9465).into())),
+        }
+    }
+}
+
+impl SocketTable {
+    /// The mode as a number.
+    pub fn mode_bits(&self) -> Option<u32> {
+        let bits = u32::from_str_radix(&self.mode, 8).ok()?;
+        (bits <= 0o777 && bits & 0o600 == 0o600).then_some(bits)
+    }
+}
+
+impl Config for ConsumerConfig {
+    fn check(&self) -> Vec<Problem> {
+        let mut problems = self.log.check();
+        let mut problem = |key: &str, message: String| problems.push(Problem::new(key, message));
+        if self.store.url.is_empty() {
+            problem(
+                "store.url",
+                "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"".into(),
+            );
+        }
+        if !self.job.name.is_empty()
+            && let Err(why) = self.job.name.parse::<JobName>()
+        {
+            problem("job.name", why.to_string());
+        }
+        self.arena.check(&mut problem);
+        self.socket.check(&mut problem);
+        self.prefetch.check(&self.arena, &mut problem);
+        if self.follow.starved.0.is_zero() || self.follow.starved > self.follow.idle {
+            let (starved, idle) = (self.follow.starved, self.follow.idle);
+            problem(
+                "follow.starved",
+                format!("{starved} must be above 0 and not above follow.idle ({idle})"),
+            );
+        }
+        problems
+    }
+}
+
+impl ArenaTable {
+    fn check(&self, problem: &mut impl FnMut(&str, String)) {
+        let Self {
+            bytes,
+            segment_bytes,
+            ..
+        } = self;
+        if segment_bytes.bytes() < 1 << 20 || !segment_bytes.bytes().is_multiple_of(1 << 20) {
+            problem(
+                "arena.segment_bytes",
+                format!("{segment_bytes} must be a whole number of MiB"),
+            );
+        }
+        if segment_bytes > bytes {
+            let message =
+                format!("{segment_bytes} is more than arena.bytes ({bytes}): not one segment fits");
+            problem("arena.segment_bytes", message);
+        }
+    }
+}
+
+impl SocketTable {
+    fn check(&self, problem: &mut impl FnMut(&str, String)) {
+        let length = self.path.as_os_str().len();
+        if !self.path.is_absolute() {
+            problem(
+                "socket.path",
+                format!("{} is not an absolute path", self.path.display()),
+            );
+        }
+        if length > SOCKET_PATH_BYTES_MAX {
+            let message = format!(
+                "is {length} bytes long; the system allows {SOCKET_PATH_BYTES_MAX}: choose a shorter folder, as /run/batchweave"
+            );
+            problem("socket.path", message);
+        }
+        if self.mode_bits().is_none() {
+            let message = format!(
+                "{:?} is no mode: write octal digits with rw for the owner, as \"0660\"",
+                self.mode
+            );
+            problem("socket.mode", message);
+        }
+        if self.max_sessions == 0 || self.max_sessions > 4096 {
+            problem(
+                "socket.max_sessions",
+                format!("{} is not in 1 to 4096", self.max_sessions),
+            );
+        }
+    }
+}
+
+impl PrefetchTable {
+    fn check(&self, arena: &ArenaTable, problem: &mut impl FnMut(&str, String)) {
+        if self.bytes > arena.bytes {
+            let message = format!("{} is more than arena.bytes ({})", self.bytes, arena.bytes);
+            problem("prefetch.bytes", message);
+        }
+        if self.steps == 0 || self.steps > 1024 {
+            problem(
+                "prefetch.steps",
+                format!("{} is not in 1 to 1024", self.steps),
+            );
+        }
+        if self.concurrency == 0 || self.concurrency > 256 {
+            problem(
+                "prefetch.concurrency",
+                format!("{} is not in 1 to 256", self.concurrency),
+            );
+        }
+        if self.read_bytes.bytes() < 64 << 10 {
+            problem(
+                "prefetch.read_bytes",
+                format!(
+                    "{} is below 64KiB: requests would cost more than bytes",
+                    self.read_bytes
+                ),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

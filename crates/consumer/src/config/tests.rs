@@ -1,0 +1,48 @@
+//! The shipped file and the contradictions.
+
+use batchweave_daemon::config;
+
+use super::*;
+
+const SHIPPED: &str = include_str!("../../../../config/consumer.toml");
+
+#[test]
+fn the_shipped_file_is_the_default_and_lists_every_key() {
+    let mut shipped: ConsumerConfig = config::parse("config/consumer.toml", SHIPPED).unwrap();
+    assert!(!shipped.store.url.is_empty());
+    shipped.store.url.clear();
+    assert_eq!(shipped, ConsumerConfig::default());
+    assert_eq!(
+        config::unlisted_keys::<ConsumerConfig>(SHIPPED),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn contradictions_come_together() {
+    let long = "x".repeat(110);
+    let text = format!(
+        "[arena]\nbytes = \"8MiB\"\nsegment_bytes = \"16MiB\"\n[socket]\npath = \"/{long}\"\nmode = \"rw\"\n[prefetch]\nbytes = \"9MiB\"\n[follow]\nstarved = \"3s\"\n[job]\nname = \"A b\"\n"
+    );
+    let report = config::parse::<ConsumerConfig>("c.toml", &text).expect_err("must be refused");
+    let keys: Vec<&str> = report.problems.iter().map(|p| p.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        [
+            "store.url",
+            "arena.segment_bytes",
+            "socket.path",
+            "socket.mode",
+            "prefetch.bytes",
+            "follow.starved",
+            "job.name"
+        ],
+        "{report}"
+    );
+    assert!(
+        report
+            .to_string()
+            .contains("is 111 bytes long; the system allows 107"),
+        "{report}"
+    );
+}

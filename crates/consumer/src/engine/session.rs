@@ -1,0 +1,105 @@
+//! One connected rank as the engine sees it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use batchweave_core::ids::Step;
+
+use crate::plan::FrameId;
+
+/// Number of a session, never used twice in a daemon's life.
+pub(crate) type SessionId = u64;
+
+/// What a rank's next frame waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The step is not known: not committed, or not read from the log yet.
+    Unknown,
+    /// The frame is on its way from the store.
+    Fetching,
+    /// There is no room: ranks hold all of the arena.
+    ArenaFull,
+    /// The rank holds all its credits.
+    Held,
+}
+
+/// What a rank reads and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    /// Its slices of every step.
+    pub(crate) slices: Range<u32>,
+    /// The next frame to push.
+    pub(crate) next: FrameId,
+    /// Steps of which it may hold frames at a time.
+    credits: usize,
+    /// Frames pushed and not released: their slices by step.
+    held: BTreeMap<Step, BTreeSet<u32>>,
+    /// Nothing more is pushed: it was told of the end or of a failure, or said so itself.
+    pub(super) done: bool,
+}
+
+impl Session {
+    /// A rank that reads `slices` from `step` on.
+    pub(crate) fn new(slices: Range<u32>, step: Step, credits: usize) -> Self {
+        let next = FrameId {
+            step,
+            slice: slices.start,
+        };
+        Self {
+            slices,
+            next,
+            credits,
+            held: BTreeMap::new(),
+            done: false,
+        }
+    }
+
+    /// Frames that it holds.
+    pub(crate) fn held(&self) -> impl Iterator<Item = FrameId> {
+        let frames = |(step, slices): (&Step, &BTreeSet<u32>)| {
+            let step = *step;
+            let slices: Vec<u32> = slices.iter().copied().collect();
+            slices.into_iter().map(move |slice| FrameId { step, slice })
+        };
+        self.held.iter().flat_map(frames)
+    }
+
+    /// Whether its credits allow another frame. A step that was begun may always be completed.
+    pub(crate) fn has_credit(&self) -> bool {
+        self.next.slice > self.slices.start || self.held.len() < self.credits
+    }
+
+    /// Takes the next frame; the one after it is next.
+    pub(super) fn take_next(&mut self) {
+        let FrameId { step, slice } = self.next;
+        self.held.entry(step).or_default().insert(slice);
+        self.next = if slice + 1 < self.slices.end {
+            FrameId {
+                step,
+                slice: slice + 1,
+            }
+        } else {
+            FrameId {
+                step: step + 1,
+                slice: self.slices.start,
+            }
+        };
+    }
+
+    /// False when it does not hold this frame.
+    pub(super) fn release(&mut self, id: FrameId) -> bool {
+        let Some(slices) = self.held.get_mut(&id.step) else {
+            return false;
+        };
+        let held = slices.remove(&id.slice);
+        if slices.is_empty() {
+            self.held.remove(&id.step);
+        }
+        held
+    }
+
+    /// Whether this frame is still to be pushed to it.
+    pub(super) fn wants(&self, id: FrameId) -> bool {
+        !self.done && self.slices.contains(&id.slice) && id >= self.next
+    }
+}

@@ -1,0 +1,321 @@
+//! The engine against a model of ranks and a store, with seeds printed on failure.
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+
+use std::ops::Range;
+
+use super::*;
+use batchweave_core::ids::StreamId;
+use batchweave_core::tgb::Identity;
+
+const FRAME: u64 = 640;
+
+/// Ranks, a store with fetches in flight, and what the ranks hold.
+struct World {
+    engine: Engine<(), String>,
+    fetching: Vec<Fetch>,
+    /// Frames a rank holds: where they are and what must be there.
+    held: BTreeMap<SessionId, Vec<(FrameId, Place)>>,
+    /// What the arena holds at each place, as written by finished fetches.
+    written: BTreeMap<FrameId, Place>,
+    next: BTreeMap<SessionId, FrameId>,
+    ended: BTreeMap<SessionId, Step>,
+    failed: BTreeMap<SessionId, FrameId>,
+    credits: BTreeMap<SessionId, usize>,
+    slices: u32,
+}
+
+impl From<TooLarge> for String {
+    fn from(_: TooLarge) -> String {
+        "too large".into()
+    }
+}
+
+fn limits(frames: u64) -> Limits {
+    Limits {
+        ahead_bytes: frames * FRAME / 2,
+        refill_bytes: 0,
+        steps_ahead: 16,
+        segment_bytes: frames * FRAME,
+        arena_bytes: frames * FRAME,
+    }
+}
+
+impl World {
+    fn new(arena_frames: u64, slices: u32, steps: u64) -> Self {
+        let mut engine = Engine::new(limits(arena_frames));
+        engine.add_segment(arena_frames * FRAME);
+        for step in 0..steps {
+            let at = |slice: u32| {
+                let start = u64::from(slice) * FRAME;
+                Location {
+                    key: format!("object-{step}").into(),
+                    range: start..start + FRAME,
+                    identity: Identity {
+                        stream: StreamId([0; 16]),
+                        producer: 0,
+                        epoch: 1,
+                    },
+                    seq: step,
+                }
+            };
+            engine.add_step(step, (0..slices).map(at).collect());
+        }
+        engine.set_end(Some(steps));
+        Self {
+            engine,
+            fetching: Vec::new(),
+            held: BTreeMap::new(),
+            written: BTreeMap::new(),
+            next: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            credits: BTreeMap::new(),
+            slices,
+        }
+    }
+
+    fn open(&mut self, id: SessionId, slices: Range<u32>, step: Step, credits: usize) {
+        self.next.insert(
+            id,
+            FrameId {
+                step,
+                slice: slices.start,
+            },
+        );
+        self.held.insert(id, Vec::new());
+        self.credits.insert(id, credits);
+        self.engine.open(id, Session::new(slices, step, credits));
+        self.run();
+    }
+
+    fn run(&mut self) {
+        for action in self.engine.advance() {
+            match action {
+                Action::Fetch(list) => self.start(list),
+                Action::Grow => panic!("the arena is as large as it gets"),
+                Action::End(id, step) => assert_eq!(self.ended.insert(id, step), None),
+                Action::Fail(id, _) => {
+                    let frame = self.next[&id];
+                    assert_eq!(self.failed.insert(id, frame), None);
+                }
+                Action::Push {
+                    session: id,
+                    id: frame,
+                    place: at,
+                    ..
+                } => {
+                    assert_eq!(self.next[&id], frame, "pushed in order");
+                    let place = self.written[&frame];
+                    assert_eq!(place, at);
+                    self.held.get_mut(&id).unwrap().push((frame, place));
+                    let session = &self.engine.sessions[&id];
+                    let steps: BTreeSet<Step> = session.held().map(|f| f.step).collect();
+                    assert!(steps.len() <= self.credits[&id], "beyond its credits");
+                    let slice = frame.slice + 1;
+                    let next = if slice < session.slices.end {
+                        FrameId { slice, ..frame }
+                    } else {
+                        FrameId {
+                            step: frame.step + 1,
+                            slice: session.slices.start,
+                        }
+                    };
+                    self.next.insert(id, next);
+                }
+            }
+        }
+    }
+
+    /// A fetch overwrites its place: nothing that a rank holds may lie there.
+    fn start(&mut self, list: Vec<Fetch>) {
+        for fetch in list {
+            let to = fetch.to;
+            let hits =
+                |p: &Place| p.offset < to.offset + to.bytes && to.offset < p.offset + p.bytes;
+            let overlap = self.held.values().flatten().find(|(_, p)| hits(p));
+            assert_eq!(overlap, None, "{fetch:?} overwrites a held frame");
+            assert!(
+                !self.fetching.iter().any(|f| f.id == fetch.id),
+                "fetched twice at a time"
+            );
+            self.written.retain(|_, p| !hits(p));
+            self.fetching.push(fetch);
+        }
+    }
+
+    fn finish(&mut self, at: usize, outcome: Result<(), String>) {
+        let fetch = self.fetching.swap_remove(at);
+        let ready = Ready {
+            layout: 0,
+            offset: fetch.to.offset,
+            bytes: FRAME,
+        };
+        self.written.insert(fetch.id, fetch.to);
+        self.engine.fetched(fetch.id, outcome);
+        self.run();
+    }
+
+    fn release_oldest(&mut self, id: SessionId) -> bool {
+        let held = self.held.get_mut(&id).unwrap();
+        if held.is_empty() {
+            return false;
+        }
+        let (frame, _) = held.remove(0);
+        assert!(self.engine.release(id, frame));
+        self.run();
+        true
+    }
+
+    /// Finishes fetches and releases for `readers` until nothing moves.
+    fn settle(&mut self, readers: &[SessionId]) {
+        loop {
+            let mut moved = false;
+            while !self.fetching.is_empty() {
+                self.finish(0, Ok(()));
+                moved = true;
+            }
+            for id in readers {
+                moved |= self.release_oldest(*id);
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn every_rank_gets_every_frame_and_the_end() {
+    let mut world = World::new(32, 4, 50);
+    for rank in 0..4 {
+        world.open(u64::from(rank), rank..rank + 1, 0, 2);
+    }
+    world.settle(&[0, 1, 2, 3]);
+    assert_eq!(world.ended.len(), 4);
+    assert!(world.ended.values().all(|step| *step == 50));
+    assert_eq!(world.engine.space.used(), 0, "all is free again");
+}
+
+#[test]
+fn a_rank_that_stops_reading_holds_its_credits_and_nobody_up() {
+    let mut world = World::new(8, 4, 200);
+    for rank in 0..4 {
+        world.open(u64::from(rank), rank..rank + 1, 0, 2);
+    }
+    world.settle(&[1, 2, 3]);
+    assert_eq!(world.ended.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(world.held[&0].len(), 2, "no more than its credits");
+    world.settle(&[0]);
+    assert_eq!(
+        world.ended.len(),
+        4,
+        "and it gets all the rest when it reads on"
+    );
+}
+
+#[test]
+fn a_frame_that_two_ranks_read_is_fetched_once() {
+    let mut world = World::new(16, 1, 20);
+    world.open(0, 0..1, 0, 2);
+    world.open(1, 0..1, 0, 2);
+    let mut fetches = 0;
+    loop {
+        fetches += world.fetching.len();
+        let mut moved = !world.fetching.is_empty();
+        (0..world.fetching.len()).for_each(|_| world.finish(0, Ok(())));
+        moved |= world.release_oldest(0) | world.release_oldest(1);
+        if !moved {
+            break;
+        }
+    }
+    assert_eq!((world.ended.len(), fetches), (2, 20));
+}
+
+#[test]
+fn an_unreadable_frame_fails_only_those_who_reach_it() {
+    let mut world = World::new(16, 2, 20);
+    world.open(0, 0..1, 0, 2);
+    world.open(1, 1..2, 0, 2);
+    loop {
+        let mut moved = false;
+        while let Some(fetch) = world.fetching.first() {
+            let bad = fetch.id == FrameId { step: 7, slice: 1 };
+            world.finish(0, if bad { Err("checksum".into()) } else { Ok(()) });
+            moved = true;
+        }
+        moved |= world.release_oldest(0) | world.release_oldest(1);
+        if !moved {
+            break;
+        }
+    }
+    assert_eq!(
+        world.failed,
+        BTreeMap::from([(1, FrameId { step: 7, slice: 1 })])
+    );
+    assert_eq!(world.ended, BTreeMap::from([(0, 20)]));
+    assert_eq!(world.engine.space.used(), 0);
+}
+
+#[test]
+fn causes_are_told_apart() {
+    let mut world = World::new(4, 1, 10);
+    world.open(0, 0..1, 0, 2);
+    assert_eq!(world.engine.cause(0), Some(Cause::Fetching));
+    world.finish(0, Ok(()));
+    world.finish(0, Ok(()));
+    assert_eq!(world.engine.cause(0), Some(Cause::Held));
+    world.engine.set_end(None);
+    world.open(1, 0..1, 10, 2);
+    assert_eq!(world.engine.cause(1), Some(Cause::Unknown));
+}
+
+#[test]
+fn random_worlds_keep_the_invariants() {
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let slices = [1, 2, 4, 6][random.random_range(0..4)];
+        let mut world = World::new(random.random_range(24..60), slices, 40);
+        let mut next_id = 0;
+        for _ in 0..600 {
+            match random.random_range(0..10) {
+                0 if world.held.len() < 6 => {
+                    let ranks = [1, slices][random.random_range(0..2)];
+                    let each = slices / ranks;
+                    let first = random.random_range(0..ranks) * each;
+                    let step = random.random_range(0..40);
+                    world.open(next_id, first..first + each, step, 2);
+                    next_id += 1;
+                }
+                1 => {
+                    let ids: Vec<SessionId> = world.held.keys().copied().collect();
+                    if let Some(&id) = ids.choose(&mut random) {
+                        world.held.remove(&id);
+                        world.engine.close(id);
+                        world.run();
+                    }
+                }
+                2..6 if !world.fetching.is_empty() => {
+                    let at = random.random_range(0..world.fetching.len());
+                    world.finish(at, Ok(()));
+                }
+                _ => {
+                    let ids: Vec<SessionId> = world.held.keys().copied().collect();
+                    if let Some(&id) = ids.choose(&mut random) {
+                        world.release_oldest(id);
+                    }
+                }
+            }
+        }
+        let ids: Vec<SessionId> = world.held.keys().copied().collect();
+        world.settle(&ids);
+        let done = ids.iter().filter(|id| world.ended.contains_key(id)).count();
+        assert_eq!(done, ids.len(), "seed {seed}: everyone reaches the end");
+        assert_eq!(world.engine.space.used(), 0, "seed {seed}");
+        assert_eq!(world.engine.held_bytes, 0, "seed {seed}");
+        assert!(world.slices > 0);
+    }
+}

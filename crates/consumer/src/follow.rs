@@ -1,0 +1,200 @@
+//! Following the log: looks up the steps that ranks need and polls the head, quickly when a rank is
+//! near it and lazily when there is enough to do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_arena::wire::{ErrorName, Fault};
+use batchweave_core::ids::Step;
+use batchweave_core::manifest::{Manifest, StepEntry};
+use batchweave_log::{Located, Log, LogError};
+use futures::StreamExt;
+use rand::RngExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::config::FollowTable;
+use crate::hub::{Head, Hub, Needs};
+use crate::marks::Incarnation;
+use crate::plan::{self, PlanError};
+
+/// Indexes read at a time.
+const RESOLVE_CONCURRENCY: usize = 16;
+/// The pause after an error that trying again may not mend.
+const BROKEN_PAUSE: Duration = Duration::from_secs(5);
+
+/// What the follower needs to know of the folded state.
+pub(crate) fn head_of(manifest: &Manifest) -> Head {
+    let jobs = manifest.jobs().iter().map(|(name, job)| {
+        let attempt = job.attempts.last().map_or(0, |attempt| attempt.number);
+        (
+            name.clone(),
+            Incarnation {
+                opened: job.opened,
+                attempt,
+            },
+        )
+    });
+    Head {
+        jobs: jobs.collect(),
+        watermark: manifest.watermark(),
+        next_step: manifest.next_step(),
+        end: manifest.end(),
+    }
+}
+
+/// Follows until the daemon stops.
+pub(crate) async fn follow(mut log: Log, hub: Arc<Hub>, table: FollowTable, steps_ahead: u64) {
+    let mut needs = hub.needs.subscribe();
+    let mut looked = Instant::now();
+    loop {
+        let now = needs.borrow_and_update().clone();
+        if let Err(why) = look_up(&mut log, &hub, &now.steps).await {
+            broken(&hub, &why).await;
+            continue;
+        }
+        let pause = pause(&now, &table, steps_ahead);
+        tokio::select! {
+            biased;
+            () = hub.stop.cancelled() => return,
+            () = hub.look.notified() => {}
+            () = changed(&mut needs, &now.steps) => continue,
+            () = tokio::time::sleep_until(looked + pause) => {}
+        }
+        let outcome = log.catch_up().await;
+        looked = Instant::now();
+        hub.rounds.send_modify(|round| *round += 1);
+        match outcome {
+            Ok(_) => note_head(&hub, &log),
+            Err(why) => broken(&hub, &why).await,
+        }
+    }
+}
+
+/// Waits for needs that ask for other steps; a change of the lead alone does not ask for a look-up.
+async fn changed(needs: &mut watch::Receiver<Needs>, steps: &[Step]) {
+    // A closed channel can't be: the hub holds the sender and this task the hub.
+    let other = needs
+        .wait_for(|now| now.steps.as_slice() != steps)
+        .await
+        .is_ok();
+    if !other {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn note_head(hub: &Arc<Hub>, log: &Log) {
+    let head = head_of(log.manifest());
+    let known = { hub.lock().head == head };
+    if !known {
+        hub.apply(|state| state.set_head(head));
+    }
+    // What was broken is whole again: someone repaired it, or the store answers.
+    let mended = { hub.lock().log_fault.is_some() };
+    if mended {
+        hub.log_broken(None);
+    }
+    hub.store_health(None);
+}
+
+/// Finds those of `steps` that are committed and tells the hub where their frames lie.
+async fn look_up(log: &mut Log, hub: &Arc<Hub>, steps: &[Step]) -> Result<(), LogError> {
+    let mut found = Vec::new();
+    for &step in steps {
+        match log.locate(step).await? {
+            Located::At(entry) => found.push(entry),
+            Located::NotYet | Located::Ended { .. } => break,
+            Located::Reclaimed { watermark } => {
+                let message = format!(
+                    "step {step} is below the watermark {watermark}: its data is reclaimed"
+                );
+                let fault = Fault::new(ErrorName::StepReclaimed, message).at_step(step);
+                hub.apply(|state| state.fail_step(step, &fault));
+            }
+        }
+    }
+    let resolving = found.into_iter().map(|entry| resolve(hub, entry));
+    let mut resolved = futures::stream::iter(resolving).buffered(RESOLVE_CONCURRENCY);
+    while let Some((step, outcome)) = resolved.next().await {
+        match outcome {
+            Ok(frames) => hub.apply(|state| state.add_step(step, frames)),
+            Err(PlanError::Store(why)) if !why.is_not_found() => return Err(why.into()),
+            Err(why) => {
+                let fault = Fault::new(ErrorName::CorruptData, why.to_string()).at_step(step);
+                hub.apply(|state| state.fail_step(step, &fault));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn resolve(
+    hub: &Hub,
+    entry: Arc<StepEntry>,
+) -> (Step, Result<Arc<[plan::Location]>, PlanError>) {
+    let on_read = |bytes| hub.metrics.bytes_fetched.inc_by(bytes);
+    let stream = hub.stream.stream_id;
+    let frames = plan::resolve(
+        hub.store.as_ref(),
+        stream,
+        &entry,
+        hub.stream.slices,
+        on_read,
+    );
+    (entry.step, frames.await)
+}
+
+/// The nearer a rank is to the head, the sooner the next look; a little jitter keeps a thousand
+/// nodes apart.
+fn pause(needs: &Needs, table: &FollowTable, steps_ahead: u64) -> Duration {
+    let (starved, idle) = (table.starved.0, table.idle.0);
+    let share = needs
+        .lead
+        .map_or(1.0, |lead| lead as f64 / steps_ahead as f64);
+    let pause = idle.mul_f64(share.min(1.0)).max(starved);
+    pause.mul_f64(rand::rng().random_range(0.75..1.25))
+}
+
+/// Tells why the log can't be followed, then waits before the next try.
+async fn broken(hub: &Arc<Hub>, why: &LogError) {
+    let pause = if let LogError::Store(store) = why {
+        hub.store_health(Some(store));
+        Duration::from_millis(rand::rng().random_range(200..1000))
+    } else {
+        let known = { hub.lock().log_fault.is_some() };
+        if !known {
+            tracing::error!(%why, "the log can't be followed");
+        }
+        hub.log_broken(Some(Fault::new(ErrorName::LogUnreadable, why.to_string())));
+        BROKEN_PAUSE
+    };
+    tokio::select! {
+        biased;
+        () = hub.stop.cancelled() => {}
+        () = tokio::time::sleep(pause) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_starved_rank_polls_quickly_and_a_full_one_lazily() {
+        let table = FollowTable::default();
+        let pause = |lead| {
+            pause(
+                &Needs {
+                    steps: Vec::new(),
+                    lead,
+                },
+                &table,
+                64,
+            )
+        };
+        assert!(pause(Some(0)) < Duration::from_millis(100));
+        assert!(pause(Some(64)) >= Duration::from_millis(1400));
+        assert!(pause(None) >= Duration::from_millis(1400));
+        assert!(pause(Some(16)) < pause(Some(1000)));
+    }
+}

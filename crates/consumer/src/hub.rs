@@ -1,0 +1,243 @@
+//! The shared state of the daemon: the engine with its arena, the ranks' lines, what is known of
+//! the stream. Everything happens under one lock, held for microseconds; what takes longer is
+//! started after it is given back.
+
+mod line;
+mod state;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use batchweave_arena::Segment;
+use batchweave_arena::wire::{Fault, Hello, Welcome};
+use batchweave_core::ids::{JobName, Step};
+use batchweave_core::stream::StreamConfig;
+use batchweave_store::{Store, StoreError};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use line::Outgoing;
+pub(crate) use state::State;
+pub(crate) use view::Late;
+
+use crate::admission::{self, Bounds, Refusal};
+use crate::engine::{Limits, SessionId};
+use crate::fetch;
+use crate::layouts::Shapes;
+use crate::marks::Incarnation;
+use crate::memory::Memory;
+use crate::metrics::Metrics;
+
+/// What the follower of the log is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Steps that ranks need soon and that are not known, in order.
+    pub(crate) steps: Vec<Step>,
+    /// How far the head is ahead of the rank that is nearest to it; None without ranks.
+    pub(crate) lead: Option<u64>,
+}
+
+/// What is known of the stream; the follower keeps it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) watermark: Step,
+    pub(crate) next_step: Step,
+    pub(crate) end: Option<Step>,
+    pub(crate) jobs: BTreeMap<JobName, Incarnation>,
+}
+
+/// Fixed parts, and the state behind its lock.
+pub(crate) struct Hub {
+    pub(crate) stream: StreamConfig,
+    pub(crate) instance: [u8; 16],
+    /// The only job served; empty: any.
+    pub(crate) job: String,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) stop: CancellationToken,
+    /// Requests in flight.
+    pub(crate) permits: Semaphore,
+    pub(crate) read_bytes: u64,
+    pub(crate) shapes: Mutex<Shapes>,
+    pub(crate) needs: watch::Sender<Needs>,
+    /// Wakes the follower for a look at the head now; `rounds` counts its looks.
+    pub(crate) look: Notify,
+    pub(crate) rounds: watch::Sender<u64>,
+    memory: Memory,
+    grow_after: Duration,
+    started: Instant,
+    state: Mutex<State>,
+}
+
+/// What a hub is made of.
+pub(crate) struct Parts {
+    pub(crate) stream: StreamConfig,
+    pub(crate) instance: [u8; 16],
+    pub(crate) job: String,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) concurrency: usize,
+    pub(crate) read_bytes: u64,
+    pub(crate) limits: Limits,
+    pub(crate) memory: Memory,
+    pub(crate) first_segment: Arc<Segment>,
+    pub(crate) grow_after: Duration,
+}
+
+impl Hub {
+    pub(crate) fn new(parts: Parts, head: Head) -> Arc<Self> {
+        let state = State::new(
+            parts.limits,
+            parts.first_segment,
+            head,
+            parts.metrics.clone(),
+        );
+        Arc::new(Self {
+            stream: parts.stream,
+            instance: parts.instance,
+            job: parts.job,
+            store: parts.store,
+            metrics: parts.metrics,
+            stop: parts.stop,
+            permits: Semaphore::new(parts.concurrency),
+            read_bytes: parts.read_bytes,
+            shapes: Mutex::default(),
+            needs: watch::Sender::default(),
+            look: Notify::new(),
+            rounds: watch::Sender::default(),
+            memory: parts.memory,
+            grow_after: parts.grow_after,
+            started: Instant::now(),
+            state: Mutex::new(state),
+        })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, then lets the engine go on and starts what it asks for.
+    pub(crate) fn apply<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
+        let (value, started, needs) = {
+            let mut state = self.lock();
+            let value = change(&mut state);
+            let started = state.advance();
+            (value, started, state.needs())
+        };
+        self.needs.send_if_modified(|old| {
+            let changed = *old != needs;
+            *old = needs;
+            changed
+        });
+        if !started.fetches.is_empty() {
+            fetch::start(self, started.fetches);
+        }
+        if started.grow {
+            self.grow();
+        }
+        value
+    }
+
+    /// Adds a segment, unless ranks may still have the last daemon's arena mapped: both together
+    /// could get the trainer killed.
+    fn grow(self: &Arc<Self>) {
+        let early = self.started.elapsed() < self.grow_after;
+        if early && self.lock().old_arena_mapped {
+            self.lock().postpone_growth();
+            return;
+        }
+        let hub = Arc::clone(self);
+        tokio::task::spawn_blocking(move || {
+            let made = hub.memory.segment();
+            hub.apply(|state| match made {
+                Ok(segment) => state.add_segment(segment),
+                Err(why) => {
+                    tracing::warn!(%why, "the arena stays as it is");
+                    state.engine.growth_failed();
+                }
+            });
+        });
+    }
+
+    /// Admits a rank and opens its line, or says why not.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        hello: &Hello,
+    ) -> Result<(SessionId, Welcome, Arc<Notify>), Refusal> {
+        self.apply(|state| {
+            let bounds = Bounds {
+                watermark: state.head.watermark,
+                end: state.head.end,
+            };
+            let slices = admission::slices_of(hello, &self.stream, bounds, &self.job)?;
+            self.retire_replaced(state, hello);
+            let id = state.new_session();
+            state.admission.enter(id, hello)?;
+            let wake = state.open_line(id, hello, slices.clone());
+            let attempt = hello
+                .attempt
+                .as_deref()
+                .and_then(|a| a.parse::<batchweave_core::ids::AttemptId>().ok());
+            let welcome = Welcome {
+                session: id,
+                instance: self.instance,
+                stream: self.stream.stream_id.0,
+                attempt: attempt.map_or([0; 16], |a| a.0),
+                next_step: hello.next_step,
+                end_step: state.head.end,
+                slices: self.stream.slices,
+                seq_len: self.stream.seq_len,
+                rows_per_slice: self.stream.rows_per_slice,
+                first_slice: slices.start,
+                slice_count: slices.end - slices.start,
+                credits: hello.credits,
+            };
+            Ok((id, welcome, wake))
+        })
+    }
+
+    fn retire_replaced(&self, state: &mut State, hello: &Hello) {
+        let Some(old) = &hello.replaces else { return };
+        if old.instance == hex(&self.instance) {
+            state.stop_session(old.session);
+        }
+    }
+
+    /// The store answered, or failed and is tried again.
+    pub(crate) fn store_health(&self, failure: Option<&StoreError>) {
+        let mut state = self.lock();
+        if failure.is_some() != state.store_failure.is_some() {
+            if let Some(why) = failure {
+                tracing::warn!(%why, "the store fails; trying again");
+            } else {
+                tracing::info!("the store answers again");
+            }
+        }
+        state.store_failure = failure.map(ToString::to_string);
+    }
+
+    /// Waits until the follower has looked at the head once more; gives what is then known.
+    pub(crate) async fn look_again(&self) -> Head {
+        let mut rounds = self.rounds.subscribe();
+        let before = *rounds.borrow_and_update();
+        self.look.notify_one();
+        // Two rounds: the one under way may have begun earlier.
+        let looked = rounds.wait_for(|round| *round >= before + 2);
+        // A closed channel means that the daemon stops: what is known must do.
+        let _ = tokio::time::timeout(Duration::from_secs(5), looked).await;
+        self.lock().head.clone()
+    }
+
+    /// An error for every rank that waits for a step the log can't tell of.
+    pub(crate) fn log_broken(self: &Arc<Self>, fault: Option<Fault>) {
+        self.apply(|state| state.log_fault = fault);
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*bytes))
+}

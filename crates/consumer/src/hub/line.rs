@@ -1,0 +1,137 @@
+//! What goes to one rank, and what it said last.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use batchweave_arena::Segment;
+use batchweave_arena::wire::{
+    Batch, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef,
+};
+use batchweave_core::ids::Step;
+use batchweave_core::tgb::HEADER_BYTES;
+use tokio::sync::Notify;
+
+use crate::layouts::{Numbers, Shape};
+use crate::plan::FrameId;
+use crate::space::Place;
+
+/// Something to send.
+pub(crate) enum Outgoing {
+    /// A message.
+    Message(DaemonMessage),
+    /// A message with the segment's descriptor.
+    Segment(SegmentMessage, Arc<Segment>),
+}
+
+/// What a rank said of itself last.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Said {
+    /// First step that it was not handed.
+    pub(crate) next_step: Step,
+    pub(crate) waited_us: u64,
+    pub(crate) waiting: bool,
+}
+
+/// One rank's line. The outbox is bounded by the rank's credits.
+pub(super) struct Line {
+    pub(super) outbox: VecDeque<Outgoing>,
+    pub(super) wake: Arc<Notify>,
+    /// Frames by the numbers under which the rank was sent them.
+    pub(super) deliveries: BTreeMap<u64, FrameId>,
+    pub(super) said: Said,
+    pub(super) job: Option<String>,
+    pub(super) dp_rank: String,
+    first_slice: u32,
+    slice_count: u32,
+    segments_sent: u32,
+    numbers: Numbers,
+}
+
+impl Line {
+    pub(super) fn new(hello: &Hello, first_slice: u32, slice_count: u32) -> Self {
+        Self {
+            outbox: VecDeque::new(),
+            wake: Arc::new(Notify::new()),
+            deliveries: BTreeMap::new(),
+            said: Said {
+                next_step: hello.next_step,
+                ..Said::default()
+            },
+            job: hello.job.clone(),
+            dp_rank: hello.dp_rank.to_string(),
+            first_slice,
+            slice_count,
+            segments_sent: 0,
+            numbers: Numbers::default(),
+        }
+    }
+
+    pub(super) fn send(&mut self, message: DaemonMessage) {
+        self.outbox.push_back(Outgoing::Message(message));
+        self.wake.notify_one();
+    }
+
+    /// Sends a frame under the number `delivery`, after the segment and layout that it needs.
+    /// Neighbouring slices of a step that were not sent yet share a message.
+    pub(super) fn push(
+        &mut self,
+        id: FrameId,
+        place: Place,
+        shape: &Arc<Shape>,
+        delivery: u64,
+        segments: &[Arc<Segment>],
+    ) {
+        while self.segments_sent <= place.segment {
+            let Some(segment) = segments.get(self.segments_sent as usize) else {
+                break;
+            };
+            let message = SegmentMessage {
+                id: self.segments_sent,
+                bytes: segment.bytes(),
+            };
+            self.outbox
+                .push_back(Outgoing::Segment(message, segment.clone()));
+            self.segments_sent += 1;
+        }
+        let (layout, new) = self.numbers.of(shape);
+        if new {
+            let message = LayoutMessage {
+                id: layout,
+                layout: shape.wire.clone(),
+            };
+            self.outbox
+                .push_back(Outgoing::Message(DaemonMessage::Layout(message)));
+        }
+        self.deliveries.insert(delivery, id);
+        let slice = SliceRef {
+            slice: id.slice,
+            segment: place.segment,
+            layout,
+            frame: delivery,
+            offset: place.offset + HEADER_BYTES + shape.header_bytes(),
+            length: shape.wire.length,
+        };
+        self.append(id.step, id.slice - self.first_slice, slice);
+        self.wake.notify_one();
+    }
+
+    fn append(&mut self, step: Step, position: u32, slice: SliceRef) {
+        if let Some(Outgoing::Message(DaemonMessage::Batch(last))) = self.outbox.back_mut()
+            && last.step == step
+            && last.first + last.slices.len() as u32 == position
+            && last.slices.len() < FRAMES_MAX
+        {
+            last.slices.push(slice);
+            return;
+        }
+        let (of, slices) = (self.slice_count, vec![slice]);
+        let batch = Batch {
+            step,
+            first: position,
+            of,
+            slices,
+        };
+        self.outbox
+            .push_back(Outgoing::Message(DaemonMessage::Batch(batch)));
+    }
+}

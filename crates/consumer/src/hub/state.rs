@@ -1,0 +1,336 @@
+//! The state behind the hub's lock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use batchweave_arena::Segment;
+use batchweave_arena::wire::{DaemonMessage, ErrorName, Fault, Hello, Progress, Release, Waiting};
+use batchweave_core::ids::Step;
+use batchweave_core::tgb::HEADER_BYTES;
+use tokio::sync::Notify;
+
+use super::line::{Line, Outgoing, Said};
+use super::{Head, Late, Needs};
+use crate::admission::Admission;
+use crate::engine::{Action, Cause, Engine, Limits, Session, SessionId, TooLarge};
+use crate::fetch::{Loaded, Target};
+use crate::layouts::Shape;
+use crate::metrics::Metrics;
+use crate::plan::{FrameId, Location};
+
+impl From<TooLarge> for Arc<Fault> {
+    fn from(large: TooLarge) -> Self {
+        let TooLarge {
+            id,
+            bytes,
+            segment_bytes,
+        } = large;
+        let message = format!(
+            "slice {} of step {} takes {bytes} bytes, a segment of the arena has {segment_bytes}",
+            id.slice, id.step
+        );
+        let remedy = "raise arena.segment_bytes (and arena.bytes) in the daemon's config";
+        let fault = Fault::new(ErrorName::ArenaTooSmall, message).at_step(id.step);
+        Arc::new(fault.remedy(remedy))
+    }
+}
+
+/// What the hub starts after the lock is given back.
+#[derive(Default)]
+pub(super) struct Started {
+    pub(super) fetches: Vec<Target>,
+    pub(super) grow: bool,
+}
+
+/// Engine, lines and what is known of the stream.
+pub(crate) struct State {
+    pub(crate) engine: Engine<Arc<Loaded>, Arc<Fault>>,
+    pub(crate) admission: Admission,
+    pub(crate) head: Head,
+    /// The store's last words while it fails.
+    pub(crate) store_failure: Option<String>,
+    /// Set while the log can't be followed.
+    pub(crate) log_fault: Option<Fault>,
+    /// Some rank said that it has segments of an earlier daemon mapped.
+    pub(crate) old_arena_mapped: bool,
+    segments: Vec<Arc<Segment>>,
+    pub(super) lines: BTreeMap<SessionId, Line>,
+    next_session: SessionId,
+    next_delivery: u64,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl State {
+    pub(super) fn new(
+        limits: Limits,
+        first: Arc<Segment>,
+        head: Head,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let mut state = Self {
+            engine: Engine::new(limits),
+            admission: Admission::default(),
+            head: Head::default(),
+            store_failure: None,
+            log_fault: None,
+            old_arena_mapped: false,
+            segments: Vec::new(),
+            lines: BTreeMap::new(),
+            next_session: 0,
+            next_delivery: 0,
+            metrics,
+        };
+        state.add_segment(first);
+        state.set_head(head);
+        state
+    }
+
+    pub(super) fn add_segment(&mut self, segment: Arc<Segment>) {
+        self.engine.add_segment(segment.bytes());
+        self.segments.push(segment);
+    }
+
+    pub(super) fn postpone_growth(&mut self) {
+        self.engine.growth_postponed();
+    }
+
+    pub(crate) fn set_head(&mut self, head: Head) {
+        self.engine.set_end(head.end);
+        self.metrics.head_step.set(head.next_step.cast_signed());
+        self.head = head;
+    }
+
+    pub(super) fn new_session(&mut self) -> SessionId {
+        self.next_session += 1;
+        self.next_session
+    }
+
+    pub(super) fn open_line(
+        &mut self,
+        id: SessionId,
+        hello: &Hello,
+        slices: Range<u32>,
+    ) -> Arc<Notify> {
+        self.old_arena_mapped |= hello.mapped_bytes > 0;
+        let line = Line::new(hello, slices.start, slices.end - slices.start);
+        let wake = line.wake.clone();
+        self.lines.insert(id, line);
+        self.engine.open(
+            id,
+            Session::new(slices, hello.next_step, hello.credits as usize),
+        );
+        self.metrics.sessions.inc();
+        self.metrics.sessions_total.inc();
+        wake
+    }
+
+    /// The rank's socket is closed: all its frames are free.
+    pub(crate) fn close_line(&mut self, id: SessionId) {
+        self.admission.leave(id);
+        self.engine.close(id);
+        if let Some(line) = self.lines.remove(&id) {
+            self.metrics.sessions.dec();
+            self.metrics
+                .frames_held
+                .with_label_values(&[&line.dp_rank])
+                .set(0);
+        }
+    }
+
+    /// Nothing more is sent, the coordinate is free; what the rank holds stays until released.
+    pub(crate) fn stop_session(&mut self, id: SessionId) {
+        self.admission.leave(id);
+        self.engine.stop(id);
+    }
+
+    /// Tells a rank why its session is over.
+    pub(crate) fn fail_session(&mut self, id: SessionId, fault: Fault) {
+        self.stop_session(id);
+        self.send(id, DaemonMessage::Error(fault));
+    }
+
+    pub(crate) fn send(&mut self, id: SessionId, message: DaemonMessage) {
+        if let Some(line) = self.lines.get_mut(&id) {
+            line.send(message);
+        }
+    }
+
+    pub(crate) fn take_outbox(&mut self, id: SessionId) -> VecDeque<Outgoing> {
+        self.lines
+            .get_mut(&id)
+            .map(|line| std::mem::take(&mut line.outbox))
+            .unwrap_or_default()
+    }
+
+    /// Frees what the rank released.
+    pub(crate) fn release(&mut self, id: SessionId, release: &Release) -> Result<(), Fault> {
+        let Some(line) = self.lines.get_mut(&id) else {
+            return Ok(());
+        };
+        line.said.next_step = line.said.next_step.max(release.next_step);
+        for delivery in &release.frames {
+            let Some(frame) = line.deliveries.remove(delivery) else {
+                let message =
+                    format!("release of frame {delivery}, which session {id} does not hold");
+                return Err(Fault::new(ErrorName::BadMessage, message));
+            };
+            self.engine.release(id, frame);
+        }
+        Ok(())
+    }
+
+    /// Notes how the rank fares; its wait counts for what it waits for now.
+    pub(crate) fn progress(&mut self, id: SessionId, progress: &Progress) {
+        let cause = self.late(id).map_or("none", |late| late.cause.name());
+        let Some(line) = self.lines.get_mut(&id) else {
+            return;
+        };
+        let more = progress.waited_us.saturating_sub(line.said.waited_us);
+        let waits = self
+            .metrics
+            .wait_seconds
+            .with_label_values(&[line.dp_rank.as_str(), cause]);
+        waits.inc_by(more as f64 / 1e6);
+        let Progress {
+            next_step,
+            waited_us,
+            waiting,
+        } = *progress;
+        line.said = Said {
+            next_step,
+            waited_us,
+            waiting,
+        };
+    }
+
+    pub(crate) fn send_waiting(&mut self, id: SessionId, late: &Late) {
+        let Late {
+            step,
+            cause,
+            detail,
+        } = late.clone();
+        self.send(
+            id,
+            DaemonMessage::Waiting(Waiting {
+                step,
+                cause,
+                detail,
+            }),
+        );
+    }
+
+    /// A step's frames are known.
+    pub(crate) fn add_step(&mut self, step: Step, frames: Arc<[Location]>) {
+        self.engine.add_step(step, frames);
+    }
+
+    /// A step can't be had: those who stand there are told.
+    pub(crate) fn fail_step(&mut self, step: Step, fault: &Fault) {
+        let at = |s: &Session| s.next.step == step;
+        let ids: Vec<SessionId> = self
+            .ids()
+            .filter(|id| self.engine.active_at(*id, at))
+            .collect();
+        for id in ids {
+            self.fail_session(id, fault.clone());
+        }
+    }
+
+    fn ids(&self) -> impl Iterator<Item = SessionId> {
+        self.lines.keys().copied()
+    }
+
+    /// Lets the engine go on; messages go to the lines, the rest to the caller.
+    pub(super) fn advance(&mut self) -> Started {
+        self.fail_if_log_broken();
+        let mut started = Started::default();
+        for action in self.engine.advance() {
+            match action {
+                Action::Fetch(list) => {
+                    for fetch in list {
+                        let segment = self.segments[fetch.to.segment as usize].clone();
+                        let offset = fetch.to.offset;
+                        started.fetches.push(Target {
+                            id: fetch.id,
+                            from: fetch.from,
+                            segment,
+                            offset,
+                        });
+                    }
+                }
+                Action::Grow => started.grow = true,
+                Action::End(session, step) => {
+                    self.send(session, DaemonMessage::EndOfStream(step));
+                }
+                Action::Fail(session, fault) => {
+                    self.fail_session(session, Arc::unwrap_or_clone(fault));
+                }
+                Action::Push {
+                    session,
+                    id,
+                    place,
+                    ready,
+                    first,
+                } => {
+                    if first {
+                        let payload = ready.shape.header_bytes() + ready.shape.wire.length;
+                        self.metrics.bytes_needed.inc_by(payload);
+                    }
+                    self.metrics.frames_delivered.inc();
+                    self.deliver(session, id, place, &ready.shape);
+                }
+            }
+        }
+        started
+    }
+
+    fn deliver(
+        &mut self,
+        session: SessionId,
+        id: FrameId,
+        place: crate::space::Place,
+        shape: &Arc<Shape>,
+    ) {
+        debug_assert!(place.bytes >= HEADER_BYTES + shape.header_bytes() + shape.wire.length);
+        let Some(line) = self.lines.get_mut(&session) else {
+            return;
+        };
+        self.next_delivery += 1;
+        line.push(id, place, shape, self.next_delivery, &self.segments);
+        let whole = self
+            .engine
+            .session(session)
+            .is_some_and(|s| s.slices.end == id.slice + 1);
+        if whole {
+            self.metrics
+                .steps_delivered
+                .with_label_values(&[&line.dp_rank])
+                .inc();
+        }
+    }
+
+    fn fail_if_log_broken(&mut self) {
+        let Some(fault) = self.log_fault.clone() else {
+            return;
+        };
+        let stuck = |id: &SessionId| self.engine.cause(*id) == Some(Cause::Unknown);
+        let ids: Vec<SessionId> = self.ids().filter(stuck).collect();
+        for id in ids {
+            self.fail_session(id, fault.clone());
+        }
+    }
+
+    pub(super) fn needs(&mut self) -> Needs {
+        let head = self.head.next_step;
+        let lead = self
+            .engine
+            .active()
+            .map(|s| head.saturating_sub(s.next.step))
+            .min();
+        Needs {
+            steps: self.engine.unknown_steps(),
+            lead,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the state tells others: who waits and why, positions, gauges, the line of /readyz.
+
+use std::collections::BTreeMap;
+
+use batchweave_arena::wire::WaitCause;
+use batchweave_core::ids::{JobName, Step};
+
+use super::{Head, State};
+use crate::engine::{Cause, SessionId};
+use crate::marks::Incarnation;
+
+/// A rank whose next step is late.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Late {
+    pub(crate) step: Step,
+    pub(crate) cause: WaitCause,
+    pub(crate) detail: String,
+}
+
+impl State {
+    /// Where a job stands in the log, as far as it is there.
+    pub(crate) fn incarnation(&self, job: &JobName) -> Incarnation {
+        self.head.jobs.get(job).copied().unwrap_or_default()
+    }
+
+    /// The least position of each job's ranks, by what they said last.
+    pub(crate) fn positions(&self) -> BTreeMap<String, Step> {
+        let mut least = BTreeMap::new();
+        for line in self.lines.values() {
+            if let Some(job) = &line.job {
+                let at = least.entry(job.clone()).or_insert(line.said.next_step);
+                *at = line.said.next_step.min(*at);
+            }
+        }
+        least
+    }
+
+    /// Whether a rank has had all that was sent and its next step is not there, and why.
+    pub(crate) fn late(&self, id: SessionId) -> Option<Late> {
+        let line = self.lines.get(&id)?;
+        let session = self.engine.session(id)?;
+        let step = session.next.step;
+        let idle = line.said.waiting || session.held().next().is_none();
+        let cause = self
+            .engine
+            .cause(id)
+            .filter(|_| idle && line.outbox.is_empty())?;
+        let (cause, detail) = match (cause, &self.store_failure) {
+            (Cause::Unknown | Cause::Fetching, Some(why)) => {
+                (WaitCause::StoreUnavailable, why.clone())
+            }
+            (Cause::Unknown, None) => {
+                let detail = format!("the stream's head is at step {}", self.head.next_step);
+                (WaitCause::Producing, detail)
+            }
+            (Cause::Fetching, None) => (WaitCause::Fetching, String::new()),
+            (Cause::ArenaFull, _) => {
+                let (held, _, total) = self.engine.bytes();
+                (
+                    WaitCause::ArenaFull,
+                    format!("ranks hold {held} of the arena's {total} bytes"),
+                )
+            }
+            (Cause::Held, _) => {
+                let detail = format!("the rank holds {} frames", session.held().count());
+                (WaitCause::HeldFrames, detail)
+            }
+        };
+        Some(Late {
+            step,
+            cause,
+            detail,
+        })
+    }
+
+    /// Brings the gauges up to date; called when they are read and now and then.
+    pub(crate) fn gauges(&self) {
+        let (held, used, total) = self.engine.bytes();
+        for (part, bytes) in [("held", held), ("used", used), ("total", total)] {
+            self.metrics
+                .arena_bytes
+                .with_label_values(&[part])
+                .set(bytes.cast_signed());
+        }
+        for (id, line) in &self.lines {
+            let Some(session) = self.engine.session(*id) else {
+                continue;
+            };
+            let rank = [line.dp_rank.as_str()];
+            self.metrics
+                .frames_held
+                .with_label_values(&rank)
+                .set(session.held().count().cast_signed() as i64);
+            self.metrics
+                .rank_step
+                .with_label_values(&rank)
+                .set(session.next.step.cast_signed());
+        }
+    }
+
+    /// One line for /readyz.
+    pub(crate) fn status(&self) -> String {
+        let (held, used, total) = self.engine.bytes();
+        let Head {
+            watermark,
+            next_step,
+            end,
+            ..
+        } = &self.head;
+        let end = end.map_or("open".to_owned(), |end| format!("ends before step {end}"));
+        format!(
+            "{} ranks; head at step {next_step}, watermark {watermark}, {end}; arena {held} held, {used} used of {total} bytes",
+            self.lines.len()
+        )
+    }
+}

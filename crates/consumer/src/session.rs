@@ -1,0 +1,239 @@
+//! One connected rank: its hello, then what it says and what it is sent, until its socket closes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_arena::wire::{
+    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, Welcome, WireError,
+};
+use tokio::sync::Notify;
+use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tokio_util::task::TaskTracker;
+
+use crate::admission::{Refusal, occupied};
+use crate::engine::SessionId;
+use crate::hub::{Hub, Late, Outgoing};
+use crate::marks;
+use crate::peer::{Inbox, Peer};
+
+/// A peer that connects and says nothing is dropped after this.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a rank waits for another session of its coordinate to end: a killed rank's socket may
+/// close a little later than its successor comes.
+const OCCUPIED_DEADLINE: Duration = Duration::from_secs(2);
+/// A rank is told that its next step is late after this.
+const LATE_AFTER: Duration = Duration::from_millis(100);
+/// And again after this.
+const LATE_AGAIN: Duration = Duration::from_secs(5);
+
+/// Serves a peer until it is gone or the daemon stops.
+pub(crate) async fn serve(
+    hub: Arc<Hub>,
+    peer: Peer,
+    mut inbox: Inbox,
+    marks: TaskTracker,
+    refusal: Option<Fault>,
+) {
+    let stop = hub.stop.clone();
+    let greeted = tokio::select! {
+        biased;
+        () = stop.cancelled() => return,
+        greeted = timeout(HELLO_DEADLINE, greet(&hub, &peer, &mut inbox, refusal)) => greeted,
+    };
+    let Ok(Some((id, hello, welcome, wake))) = greeted else {
+        return;
+    };
+    tracing::info!(
+        session = id,
+        client = %hello.client,
+        job = hello.job.as_deref().unwrap_or("-"),
+        dp_rank = hello.dp_rank,
+        dp_size = hello.dp_size,
+        step = hello.next_step,
+        "a rank connected"
+    );
+    let mut session = Session {
+        hub: hub.clone(),
+        peer,
+        inbox,
+        marks,
+        id,
+        hello,
+        wake,
+        sending: VecDeque::from([Outgoing::Message(DaemonMessage::Welcome(welcome))]),
+        late: None,
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = session.run() => {}
+    }
+    hub.apply(|state| state.close_line(id));
+    tracing::info!(session = id, "a rank is gone");
+}
+
+type Greeted = (SessionId, Hello, Welcome, Arc<Notify>);
+
+/// Reads the hello and answers it; None when the peer is refused or gone.
+async fn greet(
+    hub: &Arc<Hub>,
+    peer: &Peer,
+    inbox: &mut Inbox,
+    refusal: Option<Fault>,
+) -> Option<Greeted> {
+    // Also before a refusal: closing with the hello unread would reset the connection, and the reset
+    // may overtake the refusal.
+    let bytes = inbox.receive().await?;
+    if let Some(fault) = refusal {
+        return refuse(peer, fault);
+    }
+    let hello = match ClientMessage::decode(&bytes) {
+        Ok(ClientMessage::Hello(hello)) => hello,
+        Ok(_) => {
+            return refuse(
+                peer,
+                Fault::new(ErrorName::BadMessage, "the first message must be hello"),
+            );
+        }
+        Err(why) => return refuse(peer, fault_of(&why)),
+    };
+    let deadline = Instant::now() + OCCUPIED_DEADLINE;
+    loop {
+        match hub.join(&hello) {
+            Ok((id, welcome, wake)) => return Some((id, hello, welcome, wake)),
+            Err(Refusal::Final(fault)) => return refuse(peer, *fault),
+            Err(Refusal::Occupied(other)) if Instant::now() >= deadline => {
+                return refuse(peer, occupied(&hello, other));
+            }
+            Err(Refusal::Occupied(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+fn refuse(peer: &Peer, fault: Fault) -> Option<Greeted> {
+    tracing::warn!(%fault, "a rank was refused");
+    if let Err(why) = peer.try_send(&Outgoing::Message(DaemonMessage::Error(fault))) {
+        tracing::debug!(%why, "it was gone already");
+    }
+    None
+}
+
+fn fault_of(why: &WireError) -> Fault {
+    match why {
+        WireError::Version { .. } => Fault::new(ErrorName::ProtocolVersion, why.to_string()),
+        _ => Fault::new(ErrorName::BadMessage, why.to_string()),
+    }
+}
+
+struct Session {
+    hub: Arc<Hub>,
+    peer: Peer,
+    inbox: Inbox,
+    marks: TaskTracker,
+    id: SessionId,
+    hello: Hello,
+    wake: Arc<Notify>,
+    /// Taken from the outbox and not sent yet.
+    sending: VecDeque<Outgoing>,
+    late: Option<Told>,
+}
+
+/// Since when the next step is late, and what the rank was told of it.
+struct Told {
+    since: Instant,
+    last: Option<(Late, Instant)>,
+}
+
+impl Session {
+    /// Until the peer is gone.
+    async fn run(&mut self) {
+        let mut tick = tokio::time::interval(LATE_AFTER);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if !self.flush() {
+                return;
+            }
+            let blocked = !self.sending.is_empty();
+            tokio::select! {
+                biased;
+                received = self.inbox.receive() => match received {
+                    Some(bytes) => self.hear(&bytes),
+                    None => return,
+                },
+                () = self.wake.notified() => {}
+                () = self.peer.writable(), if blocked => {}
+                () = self.peer.ended() => return,
+                _ = tick.tick() => self.tick(),
+            }
+        }
+    }
+
+    /// Sends what fits; false when the peer is gone.
+    fn flush(&mut self) -> bool {
+        let taken = { self.hub.lock().take_outbox(self.id) };
+        self.sending.extend(taken);
+        while let Some(next) = self.sending.front() {
+            match self.peer.try_send(next) {
+                Ok(true) => _ = self.sending.pop_front(),
+                Ok(false) => return true,
+                Err(why) => {
+                    tracing::debug!(session = self.id, %why, "sending failed: the rank is gone");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        let (hub, id) = (&self.hub, self.id);
+        let outcome = match ClientMessage::decode(bytes) {
+            Ok(ClientMessage::Release(release)) => hub.apply(|state| state.release(id, &release)),
+            Ok(ClientMessage::Progress(progress)) => {
+                hub.lock().progress(id, &progress);
+                Ok(())
+            }
+            Ok(ClientMessage::Checkpoint(made)) => {
+                marks::mark(hub, &self.marks, id, &self.hello, &made);
+                Ok(())
+            }
+            Ok(ClientMessage::Bye) => {
+                hub.apply(|state| state.stop_session(id));
+                Ok(())
+            }
+            Ok(ClientMessage::Hello(_)) => Err(Fault::new(ErrorName::BadMessage, "a second hello")),
+            Err(why) => Err(fault_of(&why)),
+        };
+        // The socket stays: frames that the rank holds are its own until it releases them.
+        if let Err(fault) = outcome {
+            tracing::warn!(session = id, %fault, "a rank broke the protocol");
+            hub.apply(|state| state.fail_session(id, fault));
+        }
+    }
+
+    /// Tells the rank when its next step is late, when the cause changes, and now and then again.
+    fn tick(&mut self) {
+        let mut state = self.hub.lock();
+        let Some(late) = state.late(self.id) else {
+            self.late = None;
+            return;
+        };
+        let now = Instant::now();
+        let told = self.late.get_or_insert(Told {
+            since: now,
+            last: None,
+        });
+        let due = match &told.last {
+            None => now.duration_since(told.since) >= LATE_AFTER,
+            Some((last, at)) => last.cause != late.cause || now.duration_since(*at) >= LATE_AGAIN,
+        };
+        if due {
+            state.send_waiting(self.id, &late);
+            told.last = Some((late, now));
+        }
+        drop(state);
+        // Growth that was put off is asked for again.
+        self.hub.apply(|_| ());
+    }
+}

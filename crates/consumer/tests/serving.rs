@@ -1,0 +1,210 @@
+//! Ranks against a daemon in this process: every rank gets every slice, bit by bit, whatever dies.
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use batchweave_client::{Batch, Client, ConnectOptions, Reader, Start};
+use batchweave_core::ids::Step;
+use support::{Daemon, Stream, bytes, consumer};
+use tokio::task::JoinHandle;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+fn options(socket: &Path, dp_rank: u32, dp_size: u32, start: Step) -> ConnectOptions {
+    ConnectOptions {
+        job: Some("llm".into()),
+        attempt: Some("a".repeat(32)),
+        dp_rank,
+        dp_size,
+        start: Start::Step(start),
+        timeout: TIMEOUT,
+        ..ConnectOptions::new(socket)
+    }
+}
+
+/// Compares a batch with the tokens that were committed.
+fn check(batch: &Batch, step: Step, dp_rank: u32, dp_size: u32, slices: u32) {
+    assert_eq!(batch.step(), step);
+    let each = slices / dp_size;
+    let got: Vec<u32> = batch
+        .slices()
+        .iter()
+        .map(batchweave_client::Slice::index)
+        .collect();
+    let want: Vec<u32> = (dp_rank * each..(dp_rank + 1) * each).collect();
+    assert_eq!(got, want, "step {step}");
+    for slice in batch.slices() {
+        let tokens: &[u16] = slice.array("tokens").unwrap();
+        let found: Vec<u8> = tokens.iter().flat_map(|t| t.to_le_bytes()).collect();
+        assert_eq!(
+            found,
+            bytes(step, slice.index()),
+            "step {step} slice {}",
+            slice.index()
+        );
+    }
+}
+
+/// Reads to the end on a thread of its own; `held` batches are kept and compared again when dropped.
+fn read_all(options: ConnectOptions, slices: u32, held: usize) -> JoinHandle<Step> {
+    tokio::task::spawn_blocking(move || {
+        let (rank, size) = (options.dp_rank, options.dp_size);
+        let Start::Step(mut step) = options.start else {
+            panic!("starts at a step")
+        };
+        let mut reader = Client::connect(options).unwrap();
+        let mut kept: Vec<Batch> = Vec::new();
+        while let Some(batch) = reader.next(TIMEOUT).unwrap() {
+            check(&batch, step, rank, size, slices);
+            kept.push(batch);
+            if kept.len() > held {
+                let old = kept.remove(0);
+                check(&old, old.step(), rank, size, slices);
+            }
+            step += 1;
+        }
+        step
+    })
+}
+
+async fn connect(options: ConnectOptions) -> Reader {
+    tokio::task::spawn_blocking(|| Client::connect(options).unwrap())
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_rank_gets_every_slice_at_any_divisor() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(4).await;
+    stream.commit(60, 7).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    for dp_size in [1, 2, 4] {
+        let ranks: Vec<_> = (0..dp_size)
+            .map(|rank| {
+                let mut options = options(&daemon.socket, rank, dp_size, 3);
+                options.attempt = Some(format!("{dp_size:032x}"));
+                read_all(options, 4, 1)
+            })
+            .collect();
+        for rank in ranks {
+            assert_eq!(rank.await.unwrap(), 60);
+        }
+    }
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranks_wait_for_steps_that_are_committed_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let ranks: Vec<_> = (0..2)
+        .map(|rank| read_all(options(&daemon.socket, rank, 2, 0), 2, 0))
+        .collect();
+    for _ in 0..10 {
+        stream.commit(3, 3).await;
+    }
+    stream.finish().await;
+    for rank in ranks {
+        assert_eq!(rank.await.unwrap(), 30);
+    }
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranks_outlive_daemons() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(4).await;
+    stream.commit(20, 5).await;
+    let mut daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let ranks: Vec<_> = (0..4)
+        .map(|rank| read_all(options(&daemon.socket, rank, 4, 0), 4, 2))
+        .collect();
+    for round in 0..4 {
+        stream.commit(20, 5).await;
+        if round % 2 == 0 {
+            daemon.kill().await;
+        } else {
+            daemon.stop().await.unwrap();
+        }
+        daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    }
+    stream.finish().await;
+    for rank in ranks {
+        assert_eq!(rank.await.unwrap(), 100);
+    }
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_stops_reading_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    // 2,000 steps are about twice what the arena of one MiB holds.
+    stream.commit(2000, 100).await;
+    stream.finish().await;
+    let mut config = consumer(dir.path());
+    config.arena.bytes = config.arena.segment_bytes;
+    config.prefetch.bytes = config.arena.bytes;
+    let daemon = Daemon::start(stream.store.clone(), config);
+    let mut idle = connect(options(&daemon.socket, 0, 2, 0)).await;
+    let busy = read_all(options(&daemon.socket, 1, 2, 0), 2, 1);
+    assert_eq!(busy.await.unwrap(), 2000);
+    let first = tokio::task::spawn_blocking(move || {
+        let batch = idle.next(TIMEOUT).unwrap().unwrap();
+        check(&batch, 0, 0, 2, 2);
+        batch.step()
+    });
+    assert_eq!(first.await.unwrap(), 0);
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_dies_leaves_its_frames_and_its_coordinate() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    stream.commit(300, 50).await;
+    stream.finish().await;
+    let mut config = consumer(dir.path());
+    config.arena.bytes = config.arena.segment_bytes;
+    config.prefetch.bytes = config.arena.bytes;
+    let daemon = Daemon::start(stream.store.clone(), config);
+    for _ in 0..5 {
+        let reader = connect(options(&daemon.socket, 0, 2, 0)).await;
+        drop(reader);
+    }
+    assert_eq!(
+        read_all(options(&daemon.socket, 0, 2, 0), 2, 1)
+            .await
+            .unwrap(),
+        300
+    );
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marks_are_stored_and_confirmed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(5, 5).await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let mut reader = connect(options(&daemon.socket, 0, 1, 0)).await;
+    let marked = tokio::task::spawn_blocking(move || {
+        let batch = reader.next(TIMEOUT).unwrap().unwrap();
+        let state = reader.state_dict();
+        drop(batch);
+        reader.checkpoint(&state, TIMEOUT)
+    });
+    marked.await.unwrap().unwrap();
+    let keys = stream.store.keys();
+    assert!(
+        keys.iter()
+            .any(|k| k == "jobs/llm@0/0/marks/000000000001-0.json"),
+        "{keys:?}"
+    );
+    daemon.stop().await.unwrap();
+}

@@ -1,0 +1,197 @@
+//! A stream in memory whose tokens are a function of step and slice, and a daemon in this process.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use batchweave_consumer::config::ConsumerConfig;
+use batchweave_consumer::{RunError, run_on};
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{Hash, Step, StreamId};
+use batchweave_core::keys;
+use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::tgb::{Dtype, Identity, Layout, TgbData, pack};
+use batchweave_daemon::config::{ByteSize, Listen, Period};
+use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening, create};
+use batchweave_store::Store;
+use batchweave_store::memory::MemoryStore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub const SEQ_LEN: u32 = 63;
+pub const ROWS: u32 = 4;
+
+/// A stream and its only producer.
+pub struct Stream {
+    pub store: Arc<MemoryStore>,
+    pub config: StreamConfig,
+    producer: Producer,
+    layout: Layout,
+}
+
+/// The tokens of a slice.
+pub fn tokens(step: Step, slice: u32) -> Vec<u32> {
+    let count = u64::from(ROWS) * (u64::from(SEQ_LEN) + 1);
+    let mix = |i: u64| (step * 7919 + u64::from(slice) * 104_729 + i * 31) % 65_521;
+    (0..count).map(|i| mix(i) as u32).collect()
+}
+
+/// The same as bytes in the arena.
+pub fn bytes(step: Step, slice: u32) -> Vec<u8> {
+    tokens(step, slice)
+        .iter()
+        .flat_map(|t| (*t as u16).to_le_bytes())
+        .collect()
+}
+
+fn config(slices: u32) -> StreamConfig {
+    StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random([9; 16]),
+        slices,
+        order: Order::Arrival,
+        producers: vec!["p".parse().unwrap()],
+        tokenizer: TokenizerId {
+            name: "test".into(),
+            fingerprint: Hash([1; 32]),
+        },
+        seq_len: SEQ_LEN,
+        rows_per_slice: ROWS,
+        created: "2026-01-01T00:00:00Z".into(),
+    }
+}
+
+impl Stream {
+    /// An empty stream.
+    pub async fn new(slices: u32) -> Self {
+        let store = MemoryStore::new();
+        let shared: Arc<dyn Store> = store.clone();
+        let config = config(slices);
+        create(&shared, &config).await.unwrap();
+        let options = LogOptions {
+            seed: [3; 32],
+            write_snapshots: false,
+        };
+        let log = Log::open(shared, &options).await.unwrap();
+        let opening = Producer::open(log, "p".parse().unwrap(), "test")
+            .await
+            .unwrap();
+        let ProducerOpening::Opened(producer) = opening else {
+            panic!("{opening:?}")
+        };
+        let width = u64::from(SEQ_LEN) + 1;
+        let layout = Layout::tokens(Dtype::U16, u64::from(ROWS), width).unwrap();
+        Self {
+            store,
+            config,
+            producer: *producer,
+            layout,
+        }
+    }
+
+    /// Commits the next `steps`, `group` of them in an object.
+    pub async fn commit(&mut self, steps: u64, group: u64) {
+        let mut left = steps;
+        while left > 0 {
+            let count = left.min(group);
+            self.commit_object(count).await;
+            left -= count;
+        }
+    }
+
+    async fn commit_object(&mut self, count: u64) {
+        let first = self.producer.next_seq();
+        let slice = |step, slice| {
+            self.layout
+                .encode_tokens(&tokens(step, slice))
+                .unwrap()
+                .into()
+        };
+        let tgb = |seq| TgbData {
+            seq,
+            rows: u64::from(ROWS * self.config.slices),
+            tokens: 1,
+            provenance: None,
+            slices: (0..self.config.slices).map(|s| slice(seq, s)).collect(),
+        };
+        let tgbs: Vec<TgbData> = (first..first + count).map(tgb).collect();
+        let (name, epoch, nonce) = (
+            self.producer.name().clone(),
+            self.producer.epoch(),
+            self.producer.nonce(),
+        );
+        let identity = Identity::new(self.config.stream_id, &name, epoch);
+        let key = |part| keys::data(&name, epoch, nonce, (first, first + count - 1), 5, part);
+        let packed = pack(identity, &tgbs, 1 << 30, key).unwrap();
+        for object in packed.objects {
+            let _ = self.store.upload(&object.key, object.bytes).await.unwrap();
+        }
+        let commit = self
+            .producer
+            .try_commit(packed.tgbs, Cursor::default())
+            .await
+            .unwrap();
+        assert!(matches!(commit, Commit::Committed { .. }), "{commit:?}");
+    }
+
+    /// Ends the stream.
+    pub async fn finish(&mut self) {
+        let commit = self.producer.try_finish().await.unwrap();
+        assert!(matches!(commit, Commit::Committed { .. }), "{commit:?}");
+    }
+
+    /// The keys of all data objects.
+    pub fn data_keys(&self) -> Vec<String> {
+        let mut all = self.store.keys();
+        all.retain(|key| key.starts_with(keys::DATA));
+        all
+    }
+}
+
+/// A configuration for a socket in `dir`.
+pub fn consumer(dir: &Path) -> ConsumerConfig {
+    let mut config = ConsumerConfig::default();
+    config.socket.path = dir.join("consumer.sock");
+    config.arena.bytes = ByteSize::mib(8);
+    config.arena.segment_bytes = ByteSize::mib(1);
+    config.arena.grow_after = Period::millis(0);
+    config.prefetch.bytes = ByteSize::mib(4);
+    config.follow.starved = Period::millis(5);
+    config.follow.idle = Period::millis(50);
+    config.admin.listen = Listen(None);
+    config
+}
+
+/// A daemon on a thread and runtime of its own, so that clients may block.
+pub struct Daemon {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), RunError>>,
+    pub socket: PathBuf,
+}
+
+impl Daemon {
+    pub fn start(store: Arc<dyn Store>, config: ConsumerConfig) -> Self {
+        let stop = CancellationToken::new();
+        let socket = config.socket.path.clone();
+        let task = tokio::spawn(run_on(store, config, stop.clone()));
+        Self { stop, task, socket }
+    }
+
+    /// Stops it and tells how it ended.
+    pub async fn stop(self) -> Result<(), RunError> {
+        self.stop.cancel();
+        self.task.await.unwrap()
+    }
+
+    /// Drops it as a kill would: nothing is told to anyone.
+    pub async fn kill(self) {
+        self.task.abort();
+        assert!(self.task.await.is_err_and(|end| end.is_cancelled()));
+    }
+
+    /// Waits for its end without stopping it.
+    pub async fn ended(self) -> Result<(), RunError> {
+        self.task.await.unwrap()
+    }
+}

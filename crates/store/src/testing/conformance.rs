@@ -3,13 +3,16 @@
 //! Each check works below a prefix of its own, so that a suite may run on a bucket in use; what it
 //! made is deleted at its end.
 
+mod tools;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::{Create, Effect, ErrorKind, Store, StoreError, probe_long};
+use crate::{Create, Effect, ErrorKind, Store, probe_long};
+use tools::{all, noise, ok};
 
 const RACERS: usize = 32;
 const LISTED: usize = 1100;
@@ -366,49 +369,4 @@ impl Bench {
         assert!(ok("get", &key, self.store.get(&key).await) == body, "{key}");
         self.delete(&key).await;
     }
-}
-
-fn ok<T>(what: &str, key: &str, result: Result<T, StoreError>) -> T {
-    result.unwrap_or_else(|error| panic!("{what} {key}: {error}"))
-}
-
-/// Every key below a prefix, page by page, sorted; none twice.
-async fn all(store: &dyn Store, prefix: &str) -> Vec<String> {
-    let mut keys = Vec::new();
-    let mut page = None;
-    loop {
-        let found = ok("list", prefix, store.list(prefix, page.take()).await);
-        assert!(
-            found.objects.len() <= 1000,
-            "a page of {} objects",
-            found.objects.len()
-        );
-        keys.extend(found.objects.into_iter().map(|object| object.key));
-        page = found.next;
-        if page.is_none() {
-            break;
-        }
-    }
-    keys.sort();
-    let listed = keys.len();
-    keys.dedup();
-    assert_eq!(keys.len(), listed, "keys were listed twice below {prefix}");
-    keys
-}
-
-/// Bytes that differ everywhere and are the same for the same seed.
-fn noise(length: usize, seed: u64) -> Bytes {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        bytes.extend_from_slice(&next().to_le_bytes());
-    }
-    bytes.truncate(length);
-    Bytes::from(bytes)
 }

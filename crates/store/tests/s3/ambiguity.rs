@@ -1,6 +1,10 @@
 //! The trap of retrying clients: when the answer to a conditional put is lost, a repeated put is
 //! told "exists" of its own success. `create` must send one request and say "unknown".
 
+use aws_sdk_s3::config::retry::RetryConfig;
+use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_s3::primitives::ByteStream;
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use batchweave_dev_s3::{Fault, Injection, Op as S3Op, Options};
 use batchweave_store::{Create, Effect, ErrorKind, probe};
 use bytes::Bytes;
@@ -47,7 +51,46 @@ async fn a_lost_request_is_unknown_too() {
     }
 }
 
-/// This is what `create` would do with the SDK's retries, and why `upload` compares sizes.
+/// The trap itself, with the SDK as it comes: if this ever stops failing the winner, the reason
+/// for a client without retries is gone.
+#[tokio::test]
+async fn a_retrying_client_tells_the_winner_that_it_lost() {
+    let (server, store) = served(Options::default(), "p").await;
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(Provider::Rustls(CryptoMode::Ring))
+        .build_https();
+    let keys = Options::default();
+    let config = aws_sdk_s3::Config::builder()
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .region(Region::new("us-east-1"))
+        .endpoint_url(server.endpoint())
+        .force_path_style(true)
+        .credentials_provider(Credentials::new(
+            keys.access_key,
+            keys.secret_key,
+            None,
+            None,
+            "test",
+        ))
+        .http_client(http)
+        .retry_config(RetryConfig::standard());
+    let retrying = aws_sdk_s3::Client::from_conf(config.build());
+    server.faults().inject(once(Fault::Lost, S3Op::Put));
+    let put = retrying
+        .put_object()
+        .bucket("batchweave")
+        .key("p/log/1")
+        .if_none_match("*");
+    let answer = put.body(ByteStream::from_static(b"ours")).send().await;
+    let status = answer
+        .unwrap_err()
+        .raw_response()
+        .map(|raw| raw.status().as_u16());
+    assert_eq!(status, Some(412), "the put that won");
+    assert_eq!(store.get("log/1").await.unwrap(), "ours");
+}
+
+/// Data goes through a retrying client, under unique keys: the size tells that it met itself.
 #[tokio::test]
 async fn an_upload_finds_itself_after_a_lost_answer() {
     let (server, store) = served(Options::default(), "p").await;

@@ -1,0 +1,50 @@
+//! What the checks share: clear panics, whole listings, bodies from a seed.
+
+use bytes::Bytes;
+
+use crate::{Store, StoreError};
+
+pub(super) fn ok<T>(what: &str, key: &str, result: Result<T, StoreError>) -> T {
+    result.unwrap_or_else(|error| panic!("{what} {key}: {error}"))
+}
+
+/// Every key below a prefix, page by page, sorted; none twice.
+pub(super) async fn all(store: &dyn Store, prefix: &str) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut page = None;
+    loop {
+        let found = ok("list", prefix, store.list(prefix, page.take()).await);
+        assert!(
+            found.objects.len() <= 1000,
+            "a page of {} objects",
+            found.objects.len()
+        );
+        keys.extend(found.objects.into_iter().map(|object| object.key));
+        page = found.next;
+        if page.is_none() {
+            break;
+        }
+    }
+    keys.sort();
+    let listed = keys.len();
+    keys.dedup();
+    assert_eq!(keys.len(), listed, "keys were listed twice below {prefix}");
+    keys
+}
+
+/// Bytes that differ everywhere and are the same for the same seed.
+pub(super) fn noise(length: usize, seed: u64) -> Bytes {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&next().to_le_bytes());
+    }
+    bytes.truncate(length);
+    Bytes::from(bytes)
+}

@@ -23,7 +23,7 @@ help:
 	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
 demo: system-python build $(VENV)/ready
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" target/release/batchweave demo --ranks-in python $(DEMO_ARGS)
+	target/release/batchweave demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
 test: system-all fmt ruff mypy clippy build rust-tests rust-docs py-tests units
 	@printf '\nmake test: all passed in %s s\n' "$$(( $$(date +%s) - $(STARTED) ))"

@@ -50,7 +50,9 @@ pub enum ArenaError {
         bytes: u64,
     },
     /// Two frames over the same bytes.
-    #[error("{length} bytes at {offset} overlap the frame of {other_length} bytes at {other}, which is in use")]
+    #[error(
+        "{length} bytes at {offset} overlap the frame of {other_length} bytes at {other}, which is in use"
+    )]
     Overlap {
         /// First byte.
         offset: u64,

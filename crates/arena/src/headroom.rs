@@ -34,15 +34,21 @@ pub struct Headroom {
 impl MemoryLimits {
     /// Limits below these roots instead of `/proc` and `/sys/fs/cgroup`.
     pub fn at(proc: impl Into<PathBuf>, cgroup: impl Into<PathBuf>) -> Self {
-        Self { proc: proc.into(), cgroup: cgroup.into() }
+        Self {
+            proc: proc.into(),
+            cgroup: cgroup.into(),
+        }
     }
 
     /// An error when `wanted` bytes are more than what is left.
     pub fn check(&self, wanted: u64) -> Result<(), ArenaError> {
         match self.headroom() {
-            Some(h) if h.left < wanted => {
-                Err(ArenaError::NoMemory { wanted, left: h.left, place: h.place, detail: h.detail })
-            }
+            Some(h) if h.left < wanted => Err(ArenaError::NoMemory {
+                wanted,
+                left: h.left,
+                place: h.place,
+                detail: h.detail,
+            }),
             _ => Ok(()),
         }
     }
@@ -56,7 +62,10 @@ impl MemoryLimits {
 
     /// The smallest `memory.max` of the visible cgroups, for an automatic size of the arena.
     pub fn smallest_limit(&self) -> Option<u64> {
-        self.own_cgroups().iter().filter_map(|folder| number(&folder.join("memory.max"))).min()
+        self.own_cgroups()
+            .iter()
+            .filter_map(|folder| number(&folder.join("memory.max")))
+            .min()
     }
 
     /// Our own cgroup (version 2) and all above it.
@@ -68,18 +77,31 @@ impl MemoryLimits {
             return Vec::new();
         };
         // A path that leaves the visible hierarchy ("/../..") still has the root to look at.
-        let own = if own.split('/').any(|part| part == "..") { "" } else { own };
+        let own = if own.split('/').any(|part| part == "..") {
+            ""
+        } else {
+            own
+        };
         let own = self.cgroup.join(own);
-        own.ancestors().take_while(|p| p.starts_with(&self.cgroup)).map(Path::to_owned).collect()
+        own.ancestors()
+            .take_while(|p| p.starts_with(&self.cgroup))
+            .map(Path::to_owned)
+            .collect()
     }
 
     fn machine(&self) -> Option<Headroom> {
         let path = self.proc.join("meminfo");
         let text = fs::read_to_string(&path).ok()?;
-        let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("MemAvailable:"))?;
         let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
         let place = path.display().to_string();
-        Some(Headroom { left: kib * 1024, place, detail: format!("MemAvailable {kib} kB") })
+        Some(Headroom {
+            left: kib * 1024,
+            place,
+            detail: format!("MemAvailable {kib} kB"),
+        })
     }
 }
 
@@ -102,7 +124,9 @@ fn number(path: &Path) -> Option<u64> {
 
 fn inactive_file(folder: &Path) -> Option<u64> {
     let text = fs::read_to_string(folder.join("memory.stat")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("inactive_file "))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("inactive_file "))?;
     line.trim().parse().ok()
 }
 
@@ -121,7 +145,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         write(root, "proc/self/cgroup", "1:name=systemd:/x\n0::/pod/box\n");
-        write(root, "proc/meminfo", "MemFree: 1 kB\nMemAvailable:   900 kB\n");
+        write(
+            root,
+            "proc/meminfo",
+            "MemFree: 1 kB\nMemAvailable:   900 kB\n",
+        );
         write(root, "cg/pod/box/memory.max", "max\n");
         write(root, "cg/pod/box/memory.current", "5000\n");
         write(root, "cg/pod/memory.max", "10000\n");
@@ -134,9 +162,18 @@ mod tests {
         assert_eq!(limits.smallest_limit(), Some(10_000));
         limits.check(4000).unwrap();
         let text = limits.check(4001).unwrap_err().to_string();
-        assert!(text.contains("4001 bytes") && text.contains("memory.max 10000"), "{text}");
+        assert!(
+            text.contains("4001 bytes") && text.contains("memory.max 10000"),
+            "{text}"
+        );
         write(root, "proc/meminfo", "MemAvailable: 3 kB\n");
-        assert!(limits.check(4000).unwrap_err().to_string().contains("meminfo"));
+        assert!(
+            limits
+                .check(4000)
+                .unwrap_err()
+                .to_string()
+                .contains("meminfo")
+        );
     }
 
     #[test]
@@ -148,6 +185,10 @@ mod tests {
         write(dir.path(), "self/cgroup", "0::/../../other\n");
         write(dir.path(), "memory.max", "100\n");
         write(dir.path(), "memory.current", "300\n");
-        assert_eq!(limits.headroom().unwrap().left, 0, "the visible root, already above its limit");
+        assert_eq!(
+            limits.headroom().unwrap().left,
+            0,
+            "the visible root, already above its limit"
+        );
     }
 }

@@ -22,4 +22,6 @@ pub use headroom::{Headroom, MemoryLimits};
 pub use listener::Listener;
 pub use mapped::{Element, FrameView, MappedSegment};
 pub use segment::{FrameBuf, Segment};
-pub use socket::{Connection, Interest, OVERFLOW_UID, Packet, Peer, SOCKET_PATH_BYTES_MAX, own_uid};
+pub use socket::{
+    Connection, Interest, OVERFLOW_UID, Packet, Peer, SOCKET_PATH_BYTES_MAX, own_uid,
+};

@@ -36,18 +36,29 @@ impl Listener {
         remove_stale(path)?;
         let fd = new_socket(path)?;
         bind(&fd, &address).map_err(|e| match e {
-            Errno::ADDRINUSE => SocketError::InUse { path: path.to_owned() },
-            Errno::NOENT | Errno::ACCESS | Errno::ROFS | Errno::NOTDIR => {
-                SocketError::Folder { path: path.to_owned(), source: e.into() }
-            }
+            Errno::ADDRINUSE => SocketError::InUse {
+                path: path.to_owned(),
+            },
+            Errno::NOENT | Errno::ACCESS | Errno::ROFS | Errno::NOTDIR => SocketError::Folder {
+                path: path.to_owned(),
+                source: e.into(),
+            },
             e => system(path, "bind", e),
         })?;
-        let failed = |source| SocketError::System { path: path.to_owned(), call: "chmod", source };
+        let failed = |source| SocketError::System {
+            path: path.to_owned(),
+            call: "chmod",
+            source,
+        };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         let meta = fs::symlink_metadata(path).map_err(failed)?;
         // Nobody can connect before this: so nobody sees the socket with other permissions.
         listen(&fd, BACKLOG).map_err(|e| system(path, "listen", e))?;
-        Ok(Self { fd, path: path.to_owned(), file: (meta.dev(), meta.ino()) })
+        Ok(Self {
+            fd,
+            path: path.to_owned(),
+            file: (meta.dev(), meta.ino()),
+        })
     }
 
     /// Takes one waiting connection and says who it is; `WouldBlock` when there is none.
@@ -95,8 +106,14 @@ impl AsRawFd for Listener {
 /// Locks the socket's folder while binding: otherwise two daemons that find the same stale file could
 /// each remove the other's new one. A folder that can't be locked (some network file systems) is used as it is.
 fn lock_folder(path: &Path) -> Result<Option<File>, SocketError> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let open = |source| SocketError::Folder { path: path.to_owned(), source };
+    let folder = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let open = |source| SocketError::Folder {
+        path: path.to_owned(),
+        source,
+    };
     let folder = File::open(folder).map_err(open)?;
     for _ in 0..LOCK_TRIES {
         match folder.try_lock() {
@@ -105,7 +122,9 @@ fn lock_folder(path: &Path) -> Result<Option<File>, SocketError> {
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
         }
     }
-    Err(SocketError::InUse { path: path.to_owned() })
+    Err(SocketError::InUse {
+        path: path.to_owned(),
+    })
 }
 
 /// Removes a socket file that nobody serves any more.
@@ -113,17 +132,22 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(_) => return Ok(()),
         Ok(meta) if !meta.file_type().is_socket() => {
-            return Err(SocketError::NotASocket { path: path.to_owned() });
+            return Err(SocketError::NotASocket {
+                path: path.to_owned(),
+            });
         }
         Ok(_) => {}
     }
     let probe = new_socket(path)?;
     match connect(&probe, &address(path)?) {
-        Err(Errno::CONNREFUSED) => {
-            fs::remove_file(path).map_err(|source| SocketError::Folder { path: path.to_owned(), source })
-        }
+        Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(|source| SocketError::Folder {
+            path: path.to_owned(),
+            source,
+        }),
         Err(Errno::NOENT) => Ok(()),
         // Connected, or a full queue, or a socket of another type or user: somebody is there.
-        _ => Err(SocketError::InUse { path: path.to_owned() }),
+        _ => Err(SocketError::InUse {
+            path: path.to_owned(),
+        }),
     }
 }

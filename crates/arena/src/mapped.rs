@@ -22,15 +22,27 @@ impl MappedSegment {
         let refused = |reason: String| ArenaError::Untrusted { reason };
         let seals = fcntl_get_seals(&fd).map_err(|e| refused(format!("it is no memfd ({e})")))?;
         if !seals.contains(SEALS) {
-            return Err(refused(format!("its seals are {seals:?}, some are missing")));
+            return Err(refused(format!(
+                "its seals are {seals:?}, some are missing"
+            )));
         }
-        let size = fstat(&fd).map_err(|e| refused(format!("fstat: {e}")))?.st_size;
+        let size = fstat(&fd)
+            .map_err(|e| refused(format!("fstat: {e}")))?
+            .st_size;
         if bytes == 0 || u64::try_from(size) != Ok(bytes) {
-            return Err(refused(format!("it has {size} bytes, the message says {bytes}")));
+            return Err(refused(format!(
+                "it has {size} bytes, the message says {bytes}"
+            )));
         }
-        let failed = |source| ArenaError::Segment { name: "received".into(), bytes, call: "mmap", source };
+        let failed = |source| ArenaError::Segment {
+            name: "received".into(),
+            bytes,
+            call: "mmap",
+            source,
+        };
         let map = Mapping::new(fd.as_fd(), bytes as usize, false).map_err(failed)?;
-        map.advise(0, map.len(), Advice::LinuxDontFork).map_err(failed)?;
+        map.advise(0, map.len(), Advice::LinuxDontFork)
+            .map_err(failed)?;
         // Without it (before Linux 5.14) pages are mapped one by one at first use.
         let _ = map.advise(0, map.len(), Advice::LinuxPopulateRead);
         Ok(Arc::new(Self { map }))
@@ -45,9 +57,17 @@ impl MappedSegment {
     pub fn frame(self: &Arc<Self>, offset: u64, length: u64) -> Result<FrameView, ArenaError> {
         let bytes = self.bytes();
         if offset.checked_add(length).is_none_or(|end| end > bytes) {
-            return Err(ArenaError::Range { offset, length, bytes });
+            return Err(ArenaError::Range {
+                offset,
+                length,
+                bytes,
+            });
         }
-        Ok(FrameView { segment: Arc::clone(self), offset: offset as usize, length: length as usize })
+        Ok(FrameView {
+            segment: Arc::clone(self),
+            offset: offset as usize,
+            length: length as usize,
+        })
     }
 }
 
@@ -71,7 +91,9 @@ impl FrameView {
     pub fn elements<T: Element>(&self, at: u64, count: u64) -> Option<&[T]> {
         let size = size_of::<T>() as u64;
         let end = count.checked_mul(size)?.checked_add(at)?;
-        let bytes = self.bytes().get(usize::try_from(at).ok()?..usize::try_from(end).ok()?)?;
+        let bytes = self
+            .bytes()
+            .get(usize::try_from(at).ok()?..usize::try_from(end).ok()?)?;
         // SAFETY: every bit pattern is a value of an `Element`, a sealed set of plain numbers.
         let (head, elements, tail) = unsafe { bytes.align_to::<T>() };
         (head.is_empty() && tail.is_empty()).then_some(elements)

@@ -34,9 +34,22 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(crate) fn new(fd: BorrowedFd<'_>, len: usize, writable: bool) -> io::Result<Self> {
-        let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
+        let write = if writable {
+            ProtFlags::WRITE
+        } else {
+            ProtFlags::empty()
+        };
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
-        let base = unsafe { mmap(null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, fd, 0) }?;
+        let base = unsafe {
+            mmap(
+                null_mut(),
+                len,
+                ProtFlags::READ | write,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, len })
     }
@@ -47,7 +60,10 @@ impl Mapping {
 
     /// Tells the kernel about the pages at `at`; only for advice that leaves the contents as they are.
     pub(crate) fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
-        assert!(at <= self.len && len <= self.len - at, "advice outside the mapping");
+        assert!(
+            at <= self.len && len <= self.len - at,
+            "advice outside the mapping"
+        );
         // SAFETY: the range lies in this mapping, and the advices used here (populate, don't fork)
         // don't change what is read there.
         unsafe { madvise(self.base.as_ptr().add(at).cast::<c_void>(), len, advice) }?;
@@ -60,7 +76,10 @@ impl Mapping {
     /// While the reference lives, nobody in this process writes to the range, and the daemon
     /// leaves it alone (rules 3 and 4).
     pub(crate) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        assert!(at <= self.len && len <= self.len - at, "range outside the mapping");
+        assert!(
+            at <= self.len && len <= self.len - at,
+            "range outside the mapping"
+        );
         // SAFETY: the range lies in this mapping, which lives as long as `self`; u8 has no invalid
         // values; the caller guarantees that nobody writes.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
@@ -70,9 +89,15 @@ impl Mapping {
     ///
     /// # Safety
     /// The mapping is writable, and no other reference to the range lives (rule 3).
-    #[expect(clippy::mut_from_ref, reason = "disjoint ranges of one mapping; the caller holds the lease")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "disjoint ranges of one mapping; the caller holds the lease"
+    )]
     pub(crate) unsafe fn bytes_mut(&self, at: usize, len: usize) -> &mut [u8] {
-        assert!(at <= self.len && len <= self.len - at, "range outside the mapping");
+        assert!(
+            at <= self.len && len <= self.len - at,
+            "range outside the mapping"
+        );
         // SAFETY: as in `bytes`; the caller guarantees that the reference is the only one.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) }
     }

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
-    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals, ftruncate,
-    memfd_create,
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
+    ftruncate, memfd_create,
 };
 use rustix::mm::Advice;
 
@@ -15,8 +15,10 @@ use crate::mapping::Mapping;
 use crate::{ArenaError, MemoryLimits};
 
 /// Seals that every segment has before its descriptor leaves the daemon.
-pub(crate) const SEALS: SealFlags =
-    SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+pub(crate) const SEALS: SealFlags = SealFlags::FUTURE_WRITE
+    .union(SealFlags::SHRINK)
+    .union(SealFlags::GROW)
+    .union(SealFlags::SEAL);
 
 /// Bytes populated between two looks at the limits.
 const POPULATE_BYTES: u64 = 64 << 20;
@@ -34,7 +36,12 @@ impl Segment {
     /// only for `/proc/*/maps`.
     pub fn create(name: &str, bytes: u64, limits: &MemoryLimits) -> Result<Arc<Self>, ArenaError> {
         let failed = |call: &'static str| {
-            move |source: io::Error| ArenaError::Segment { name: name.to_owned(), bytes, call, source }
+            move |source: io::Error| ArenaError::Segment {
+                name: name.to_owned(),
+                bytes,
+                call,
+                source,
+            }
         };
         if bytes == 0 {
             return Err(failed("size")(io::ErrorKind::InvalidInput.into()));
@@ -42,7 +49,8 @@ impl Segment {
         limits.check(bytes)?;
         let writable = anonymous_file(name).map_err(failed("memfd_create"))?;
         ftruncate(&writable, bytes).map_err(|e| failed("ftruncate")(e.into()))?;
-        let len = usize::try_from(bytes).map_err(|_| failed("mmap")(io::ErrorKind::OutOfMemory.into()))?;
+        let len = usize::try_from(bytes)
+            .map_err(|_| failed("mmap")(io::ErrorKind::OutOfMemory.into()))?;
         let map = Mapping::new(writable.as_fd(), len, true).map_err(failed("mmap"))?;
         for at in (0..bytes).step_by(POPULATE_BYTES as usize) {
             let part = POPULATE_BYTES.min(bytes - at);
@@ -50,7 +58,11 @@ impl Segment {
             populate(&map, &writable, at, part).map_err(failed("populate"))?;
         }
         let fd = seal(&writable).map_err(failed("seal"))?;
-        Ok(Arc::new(Self { map, fd, leases: Mutex::default() }))
+        Ok(Arc::new(Self {
+            map,
+            fd,
+            leases: Mutex::default(),
+        }))
     }
 
     /// Size in bytes.
@@ -62,18 +74,33 @@ impl Segment {
     /// wrong tokens in a trainer.
     pub fn lease(self: &Arc<Self>, offset: u64, length: u64) -> Result<FrameBuf, ArenaError> {
         let bytes = self.bytes();
-        let end = offset.checked_add(length).filter(|&end| end <= bytes && length > 0);
+        let end = offset
+            .checked_add(length)
+            .filter(|&end| end <= bytes && length > 0);
         let Some(end) = end else {
-            return Err(ArenaError::Range { offset, length, bytes });
+            return Err(ArenaError::Range {
+                offset,
+                length,
+                bytes,
+            });
         };
         let mut leases = self.leases();
         if let Some((&other, &other_length)) = leases.range(..end).next_back()
             && other + other_length > offset
         {
-            return Err(ArenaError::Overlap { offset, length, other, other_length });
+            return Err(ArenaError::Overlap {
+                offset,
+                length,
+                other,
+                other_length,
+            });
         }
         leases.insert(offset, length);
-        Ok(FrameBuf { segment: Arc::clone(self), offset, length })
+        Ok(FrameBuf {
+            segment: Arc::clone(self),
+            offset,
+            length,
+        })
     }
 
     fn leases(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
@@ -139,7 +166,11 @@ impl FrameBuf {
     pub fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), ArenaError> {
         let length = bytes.len() as u64;
         if at.checked_add(length).is_none_or(|end| end > self.length) {
-            return Err(ArenaError::Range { offset: at, length, bytes: self.length });
+            return Err(ArenaError::Range {
+                offset: at,
+                length,
+                bytes: self.length,
+            });
         }
         let at = at as usize;
         self.as_mut_slice()[at..at + bytes.len()].copy_from_slice(bytes);
@@ -149,14 +180,22 @@ impl FrameBuf {
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the lease is this object's alone; writing needs `&mut self`.
-        unsafe { self.segment.map.bytes(self.offset as usize, self.length as usize) }
+        unsafe {
+            self.segment
+                .map
+                .bytes(self.offset as usize, self.length as usize)
+        }
     }
 
     /// The bytes, for reading into them.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is writable, leases don't overlap, and `&mut self` is the only access to
         // this one.
-        unsafe { self.segment.map.bytes_mut(self.offset as usize, self.length as usize) }
+        unsafe {
+            self.segment
+                .map
+                .bytes_mut(self.offset as usize, self.length as usize)
+        }
     }
 }
 

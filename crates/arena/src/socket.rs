@@ -13,9 +13,9 @@ use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
-    socket_with, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    connect, recvmsg, sendmsg, socket_with, sockopt,
 };
 
 use crate::SocketError;
@@ -76,18 +76,27 @@ pub struct Connection {
 pub(crate) fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
     let bytes = path.as_os_str().len();
     if bytes > SOCKET_PATH_BYTES_MAX {
-        return Err(SocketError::PathTooLong { path: path.to_owned(), bytes, limit: SOCKET_PATH_BYTES_MAX });
+        return Err(SocketError::PathTooLong {
+            path: path.to_owned(),
+            bytes,
+            limit: SOCKET_PATH_BYTES_MAX,
+        });
     }
     SocketAddrUnix::new(path).map_err(|e| system(path, "address", e))
 }
 
 pub(crate) fn new_socket(path: &Path) -> Result<OwnedFd, SocketError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(|e| system(path, "socket", e))
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(|e| system(path, "socket", e))
 }
 
 pub(crate) fn system(path: &Path, call: &'static str, source: Errno) -> SocketError {
-    SocketError::System { path: PathBuf::from(path), call, source: source.into() }
+    SocketError::System {
+        path: PathBuf::from(path),
+        call,
+        source: source.into(),
+    }
 }
 
 impl Connection {
@@ -112,10 +121,15 @@ impl Connection {
             };
             let path = path.to_owned();
             return Err(match source {
-                Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN => {
-                    SocketError::NoDaemon { path, source: source.into() }
-                }
-                _ => SocketError::System { path, call: "connect", source: source.into() },
+                Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN => SocketError::NoDaemon {
+                    path,
+                    source: source.into(),
+                },
+                _ => SocketError::System {
+                    path,
+                    call: "connect",
+                    source: source.into(),
+                },
             });
         }
     }
@@ -123,7 +137,8 @@ impl Connection {
     /// Two ends in one process, for tests.
     pub fn pair() -> io::Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (a, b) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let (a, b) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         Ok((Self { fd: a }, Self { fd: b }))
     }
 
@@ -139,7 +154,12 @@ impl Connection {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         loop {
-            match sendmsg(&self.fd, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL) {
+            match sendmsg(
+                &self.fd,
+                &[IoSlice::new(message)],
+                &mut control,
+                SendFlags::NOSIGNAL,
+            ) {
                 Ok(sent) if sent == message.len() => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
                 Err(Errno::INTR) => {}
@@ -151,7 +171,10 @@ impl Connection {
     /// Receives one message into `buffer` (64 KiB). `None`: the peer is gone, whatever it had sent.
     /// `WouldBlock`: nothing there. `InvalidData`: a message larger than the protocol's, or several descriptors.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Packet>> {
-        assert!(buffer.len() >= MESSAGE_BYTES_MAX, "a short buffer would lose the rest of a message");
+        assert!(
+            buffer.len() >= MESSAGE_BYTES_MAX,
+            "a short buffer would lose the rest of a message"
+        );
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
@@ -169,14 +192,21 @@ impl Connection {
                 fds.extend(received);
             }
         }
-        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) || fds.len() > 1 {
+        if received
+            .flags
+            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+            || fds.len() > 1
+        {
             let reason = "a message larger than 64 KiB or with several descriptors";
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         if received.bytes == 0 {
             return Ok(None);
         }
-        Ok(Some(Packet { bytes: received.bytes, fd: fds.pop() }))
+        Ok(Some(Packet {
+            bytes: received.bytes,
+            fd: fds.pop(),
+        }))
     }
 
     /// Waits until the socket is ready or the time is over; says whether it is ready.
@@ -200,7 +230,9 @@ impl Connection {
     /// Who connected.
     pub fn peer(&self) -> io::Result<Peer> {
         let credentials = sockopt::socket_peercred(&self.fd)?;
-        Ok(Peer { uid: credentials.uid.as_raw() })
+        Ok(Peer {
+            uid: credentials.uid.as_raw(),
+        })
     }
 
     /// A descriptor that becomes readable when the process that connected has ended, even while a forked
@@ -211,7 +243,13 @@ impl Connection {
         // SAFETY: the option writes one int to `fd`, whose size is given.
         let result = unsafe {
             let out = (&raw mut fd).cast();
-            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, out, &raw mut size)
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERPIDFD,
+                out,
+                &raw mut size,
+            )
         };
         if result != 0 || fd < 0 {
             return None;

@@ -47,7 +47,10 @@ pub const CREDITS_MIN: u32 = 2;
 pub const CREDITS_MAX: u32 = 1024;
 
 const _: () = {
-    assert!(HEADER_BYTES + batch::BATCH_HEAD_BYTES + FRAMES_MAX * batch::SLICE_BYTES <= MESSAGE_BYTES_MAX);
+    assert!(
+        HEADER_BYTES + batch::BATCH_HEAD_BYTES + FRAMES_MAX * batch::SLICE_BYTES
+            <= MESSAGE_BYTES_MAX
+    );
     assert!(HEADER_BYTES + 16 + FRAMES_MAX * 8 <= MESSAGE_BYTES_MAX);
     assert!(HEADER_BYTES + 16 + STATE_BYTES_MAX <= MESSAGE_BYTES_MAX);
 };
@@ -56,13 +59,17 @@ const _: () = {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The bytes do not begin with the magic: the peer is no BatchWeave.
-    #[error("no BatchWeave message: it begins with {found:02x?} instead of \"BWSK\"; check what serves this socket")]
+    #[error(
+        "no BatchWeave message: it begins with {found:02x?} instead of \"BWSK\"; check what serves this socket"
+    )]
     Magic {
         /// The first bytes.
         found: [u8; 4],
     },
     /// Another protocol version.
-    #[error("the peer speaks socket protocol {found}, this build {PROTOCOL}: install client and daemon of one release")]
+    #[error(
+        "the peer speaks socket protocol {found}, this build {PROTOCOL}: install client and daemon of one release"
+    )]
     Version {
         /// The peer's version.
         found: u16,
@@ -95,6 +102,9 @@ pub enum WireError {
 
 impl WireError {
     pub(crate) fn body(message: &'static str, reason: impl Into<String>) -> Self {
-        Self::Body { message, reason: reason.into() }
+        Self::Body {
+            message,
+            reason: reason.into(),
+        }
     }
 }

@@ -1,2 +1,42 @@
-//! Rust client of the consumer daemon's socket.
+//! Rust client of the consumer daemon's socket (docs/socket.md).
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use batchweave_client::{Client, ConnectOptions};
+//!
+//! # fn main() -> Result<(), batchweave_client::ClientError> {
+//! let options = ConnectOptions::new("/run/batchweave/consumer.sock");
+//! let mut reader = Client::connect(options)?;
+//! while let Some(batch) = reader.next(Duration::from_secs(60))? {
+//!     for slice in batch.slices() {
+//!         let tokens: &[u16] = slice.array("tokens")?;
+//!         println!("step {} slice {}: {} tokens", batch.step(), slice.index(), tokens.len());
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Arrays are views of the daemon's shared memory. A frame goes back to the daemon when the last
+//! [`Slice`] of it is dropped. This crate never copies a slice, never writes to shared memory and never
+//! waits without a deadline.
 #![forbid(unsafe_code)]
+
+mod batch;
+mod connect;
+mod error;
+mod frames;
+mod marks;
+mod options;
+mod reader;
+mod session;
+mod state;
+
+pub use batch::{Batch, Slice};
+pub use batchweave_arena::Element;
+pub use batchweave_arena::wire::{ArrayLayout, Dtype, ErrorName, Fault, WaitCause};
+pub use connect::Client;
+pub use error::ClientError;
+pub use options::{ConnectOptions, Start};
+pub use reader::Reader;
+pub use state::State;

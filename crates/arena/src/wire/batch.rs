@@ -40,12 +40,15 @@ impl Batch {
     /// The messages that deliver `slices`, all slices of one step.
     pub fn split(step: u64, slices: &[SliceRef]) -> impl Iterator<Item = Batch> {
         let of = slices.len() as u32;
-        slices.chunks(FRAMES_MAX).enumerate().map(move |(i, part)| Batch {
-            step,
-            first: (i * FRAMES_MAX) as u32,
-            of,
-            slices: part.to_vec(),
-        })
+        slices
+            .chunks(FRAMES_MAX)
+            .enumerate()
+            .map(move |(i, part)| Batch {
+                step,
+                first: (i * FRAMES_MAX) as u32,
+                of,
+                slices: part.to_vec(),
+            })
     }
 
     pub(super) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
@@ -68,9 +71,16 @@ impl Batch {
         let (step, first, of) = (f.u64()?, f.u32()?, f.u32()?);
         let count = f.count("slices", FRAMES_MAX)?;
         f.reserved()?;
-        let slices = (0..count).map(|_| slice(&mut f)).collect::<Result<_, _>>()?;
+        let slices = (0..count)
+            .map(|_| slice(&mut f))
+            .collect::<Result<_, _>>()?;
         f.end()?;
-        let batch = Self { step, first, of, slices };
+        let batch = Self {
+            step,
+            first,
+            of,
+            slices,
+        };
         batch.check().map(|()| batch)
     }
 
@@ -81,14 +91,23 @@ impl Batch {
             return fail(format!("{count} slices; 1 to {FRAMES_MAX} are allowed"));
         }
         if u64::from(self.first) + count as u64 > u64::from(self.of) {
-            return fail(format!("slices {} and {count} more of {}", self.first, self.of));
+            return fail(format!(
+                "slices {} and {count} more of {}",
+                self.first, self.of
+            ));
         }
         for s in &self.slices {
             if s.offset % ALIGN != 0 || s.offset.checked_add(s.length).is_none() {
-                return fail(format!("frame {} at offset {} of {} bytes", s.frame, s.offset, s.length));
+                return fail(format!(
+                    "frame {} at offset {} of {} bytes",
+                    s.frame, s.offset, s.length
+                ));
             }
             if s.layout >= LAYOUTS_MAX {
-                return fail(format!("frame {} has layout {}; ids are below {LAYOUTS_MAX}", s.frame, s.layout));
+                return fail(format!(
+                    "frame {} has layout {}; ids are below {LAYOUTS_MAX}",
+                    s.frame, s.layout
+                ));
             }
         }
         Ok(())
@@ -99,7 +118,14 @@ fn slice(f: &mut Fields<'_>) -> Result<SliceRef, WireError> {
     let (slice, segment, layout) = (f.u32()?, f.u32()?, f.u32()?);
     f.reserved()?;
     let (frame, offset, length) = (f.u64()?, f.u64()?, f.u64()?);
-    Ok(SliceRef { slice, segment, layout, frame, offset, length })
+    Ok(SliceRef {
+        slice,
+        segment,
+        layout,
+        frame,
+        offset,
+        length,
+    })
 }
 
 /// Frames whose arrays are gone, and how far the rank has come.
@@ -118,8 +144,14 @@ impl Release {
             let reason = format!("{count} frames, at most {FRAMES_MAX} are allowed");
             return Err(WireError::body("release", reason));
         }
-        let head = Builder::new("release", kind).u64(self.next_step).u32(count as u32).u32(0);
-        self.frames.iter().fold(head, |out, &frame| out.u64(frame)).finish()
+        let head = Builder::new("release", kind)
+            .u64(self.next_step)
+            .u32(count as u32)
+            .u32(0);
+        self.frames
+            .iter()
+            .fold(head, |out, &frame| out.u64(frame))
+            .finish()
     }
 
     pub(super) fn decode(body: &[u8]) -> Result<Self, WireError> {

@@ -10,7 +10,10 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub(super) fn new(message: &'static str, body: &'a [u8]) -> Self {
-        Self { message, rest: body }
+        Self {
+            message,
+            rest: body,
+        }
     }
 
     pub(super) fn error(&self, reason: impl Into<String>) -> WireError {
@@ -140,7 +143,10 @@ pub(super) fn split(message: &[u8]) -> Result<(u16, &[u8]), WireError> {
     let kind = u16::from_le_bytes(head.array()?);
     let said = head.u32()?;
     if said as usize != message.len() || message.len() > MESSAGE_BYTES_MAX {
-        return Err(WireError::Length { got: message.len(), said });
+        return Err(WireError::Length {
+            got: message.len(),
+            said,
+        });
     }
     head.reserved()?;
     Ok((kind, &message[HEADER_BYTES..]))

@@ -131,19 +131,28 @@ impl Fault {
     /// The same at a step.
     #[must_use]
     pub fn at_step(self, step: u64) -> Self {
-        Self { step: Some(step), ..self }
+        Self {
+            step: Some(step),
+            ..self
+        }
     }
 
     /// The same about an object.
     #[must_use]
     pub fn at_key(self, key: impl Into<String>) -> Self {
-        Self { key: Some(key.into()), ..self }
+        Self {
+            key: Some(key.into()),
+            ..self
+        }
     }
 
     /// The same with a remedy that fits the place better.
     #[must_use]
     pub fn remedy(self, remedy: impl Into<String>) -> Self {
-        Self { remedy: remedy.into(), ..self }
+        Self {
+            remedy: remedy.into(),
+            ..self
+        }
     }
 
     /// The error's name, if this build knows it.
@@ -170,6 +179,10 @@ impl fmt::Display for Fault {
         if let Some(key) = &self.key {
             write!(f, " ({key})")?;
         }
-        if self.remedy.is_empty() { Ok(()) } else { write!(f, "; {}", self.remedy) }
+        if self.remedy.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "; {}", self.remedy)
+        }
     }
 }

@@ -89,16 +89,24 @@ impl Hello {
     /// Contradictions that need no knowledge of the stream; for a `bad_hello` error.
     pub fn check(&self) -> Result<(), String> {
         if self.dp_rank >= self.dp_size {
-            return Err(format!("dp_rank {} must be below dp_size {}", self.dp_rank, self.dp_size));
+            return Err(format!(
+                "dp_rank {} must be below dp_size {}",
+                self.dp_rank, self.dp_size
+            ));
         }
         if !(CREDITS_MIN..=CREDITS_MAX).contains(&self.credits) {
-            return Err(format!("credits is {}; {CREDITS_MIN} to {CREDITS_MAX} are allowed", self.credits));
+            return Err(format!(
+                "credits is {}; {CREDITS_MIN} to {CREDITS_MAX} are allowed",
+                self.credits
+            ));
         }
         if self.next_step >= 1 << 53 {
             return Err(format!("next_step {} is not a step", self.next_step));
         }
         match &self.attempt {
-            Some(id) if !is_hex_id(id) => Err(format!("attempt {id:?} is not 32 hexadecimal digits")),
+            Some(id) if !is_hex_id(id) => {
+                Err(format!("attempt {id:?} is not 32 hexadecimal digits"))
+            }
             _ => Ok(()),
         }
     }

@@ -53,7 +53,9 @@ pub struct ArrayLayout {
 impl ArrayLayout {
     /// Bytes of the array; `None` when the shape overflows.
     pub fn bytes(&self) -> Option<u64> {
-        self.shape.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d))
+        self.shape
+            .iter()
+            .try_fold(self.dtype.size(), |n, &d| n.checked_mul(d))
     }
 }
 
@@ -76,7 +78,10 @@ impl Layout {
             let name = &array.name;
             let end = array.bytes().and_then(|n| n.checked_add(array.offset));
             if end.is_none_or(|end| end > self.length) {
-                return fail(format!("array {name:?} lies outside the frame's {} bytes", self.length));
+                return fail(format!(
+                    "array {name:?} lies outside the frame's {} bytes",
+                    self.length
+                ));
             }
             if array.offset % array.dtype.size() != 0 {
                 return fail(format!("array {name:?} is not aligned to its items"));

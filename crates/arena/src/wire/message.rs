@@ -2,8 +2,8 @@
 
 use super::bytes::{Builder, Fields, split};
 use super::{
-    Batch, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, STATE_BYTES_MAX, WaitCause,
-    Welcome, WireError,
+    Batch, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, STATE_BYTES_MAX,
+    WaitCause, Welcome, WireError,
 };
 
 mod kind {
@@ -123,7 +123,9 @@ impl ClientMessage {
                 head.u32(state.len() as u32).u32(0).raw(state).finish()
             }
             Self::Progress(m) => {
-                let head = Builder::new("progress", kind::PROGRESS).u64(m.next_step).u64(m.waited_us);
+                let head = Builder::new("progress", kind::PROGRESS)
+                    .u64(m.next_step)
+                    .u64(m.waited_us);
                 head.u32(m.waiting.into()).u32(0).finish()
             }
             Self::Bye => Builder::new("bye", kind::BYE).finish(),
@@ -139,7 +141,10 @@ impl ClientMessage {
             kind::CHECKPOINT => checkpoint(body).map(Self::Checkpoint),
             kind::PROGRESS => progress(body).map(Self::Progress),
             kind::BYE => Fields::new("bye", body).end().map(|()| Self::Bye),
-            _ => Err(WireError::Type { found, side: "the daemon" }),
+            _ => Err(WireError::Type {
+                found,
+                side: "the daemon",
+            }),
         }
     }
 }
@@ -150,21 +155,26 @@ impl DaemonMessage {
         let number = |name, kind, n| Builder::new(name, kind).u64(n).finish();
         match self {
             Self::Welcome(m) => m.encode(kind::WELCOME),
-            Self::Segment(m) => {
-                Builder::new("segment", kind::SEGMENT).u32(m.id).u32(0).u64(m.bytes).finish()
-            }
+            Self::Segment(m) => Builder::new("segment", kind::SEGMENT)
+                .u32(m.id)
+                .u32(0)
+                .u64(m.bytes)
+                .finish(),
             Self::Layout(m) => encode_layout(m),
             Self::Batch(m) => m.encode(kind::BATCH),
             Self::EndOfStream(step) => number("end_of_stream", kind::END_OF_STREAM, *step),
             Self::Waiting(m) => {
                 let detail = bounded("waiting", &m.detail, DETAIL_BYTES_MAX)?;
-                let head = Builder::new("waiting", kind::WAITING).u64(m.step).u32(m.cause.number());
+                let head = Builder::new("waiting", kind::WAITING)
+                    .u64(m.step)
+                    .u32(m.cause.number());
                 head.u32(detail.len() as u32).raw(detail).finish()
             }
             Self::Error(m) => m.encode(kind::ERROR),
-            Self::RetireSegment(id) => {
-                Builder::new("retire_segment", kind::RETIRE_SEGMENT).u32(*id).u32(0).finish()
-            }
+            Self::RetireSegment(id) => Builder::new("retire_segment", kind::RETIRE_SEGMENT)
+                .u32(*id)
+                .u32(0)
+                .finish(),
             Self::Marked(step) => number("marked", kind::MARKED, *step),
         }
     }
@@ -182,14 +192,20 @@ impl DaemonMessage {
             kind::ERROR => Fault::decode(body).map(Self::Error),
             kind::RETIRE_SEGMENT => retire_segment(body).map(Self::RetireSegment),
             kind::MARKED => number("marked", body).map(Self::Marked),
-            _ => Err(WireError::Type { found, side: "a client" }),
+            _ => Err(WireError::Type {
+                found,
+                side: "a client",
+            }),
         }
     }
 }
 
 fn bounded<'a>(message: &'static str, text: &'a str, limit: usize) -> Result<&'a [u8], WireError> {
     if text.len() > limit {
-        let reason = format!("a text of {} bytes, at most {limit} are allowed", text.len());
+        let reason = format!(
+            "a text of {} bytes, at most {limit} are allowed",
+            text.len()
+        );
         return Err(WireError::body(message, reason));
     }
     Ok(text.as_bytes())
@@ -215,7 +231,11 @@ fn progress(body: &[u8]) -> Result<Progress, WireError> {
     };
     f.reserved()?;
     f.end()?;
-    Ok(Progress { next_step, waited_us, waiting })
+    Ok(Progress {
+        next_step,
+        waited_us,
+        waiting,
+    })
 }
 
 fn segment(body: &[u8]) -> Result<SegmentMessage, WireError> {
@@ -229,8 +249,13 @@ fn segment(body: &[u8]) -> Result<SegmentMessage, WireError> {
 
 fn encode_layout(m: &LayoutMessage) -> Result<Vec<u8>, WireError> {
     check_layout(m)?;
-    let json = serde_json::to_vec(&m.layout).map_err(|e| WireError::body("layout", e.to_string()))?;
-    Builder::new("layout", kind::LAYOUT).u32(m.id).u32(0).raw(&json).finish()
+    let json =
+        serde_json::to_vec(&m.layout).map_err(|e| WireError::body("layout", e.to_string()))?;
+    Builder::new("layout", kind::LAYOUT)
+        .u32(m.id)
+        .u32(0)
+        .raw(&json)
+        .finish()
 }
 
 fn layout(body: &[u8]) -> Result<LayoutMessage, WireError> {
@@ -244,7 +269,10 @@ fn layout(body: &[u8]) -> Result<LayoutMessage, WireError> {
 
 fn check_layout(m: &LayoutMessage) -> Result<(), WireError> {
     if m.id >= LAYOUTS_MAX {
-        return Err(WireError::body("layout", format!("id {}; ids are below {LAYOUTS_MAX}", m.id)));
+        return Err(WireError::body(
+            "layout",
+            format!("id {}; ids are below {LAYOUTS_MAX}", m.id),
+        ));
     }
     m.layout.check()
 }
@@ -253,11 +281,16 @@ fn waiting(body: &[u8]) -> Result<Waiting, WireError> {
     let mut f = Fields::new("waiting", body);
     let step = f.u64()?;
     let number = f.u32()?;
-    let cause = WaitCause::from_number(number).ok_or_else(|| f.error(format!("unknown cause {number}")))?;
+    let cause =
+        WaitCause::from_number(number).ok_or_else(|| f.error(format!("unknown cause {number}")))?;
     let count = f.count("bytes of detail", DETAIL_BYTES_MAX)?;
     let detail = f.text(count)?.to_owned();
     f.end()?;
-    Ok(Waiting { step, cause, detail })
+    Ok(Waiting {
+        step,
+        cause,
+        detail,
+    })
 }
 
 fn retire_segment(body: &[u8]) -> Result<u32, WireError> {

@@ -75,7 +75,10 @@ impl Welcome {
         let end = self.first_slice.checked_add(self.slice_count);
         if self.slice_count == 0 || end.is_none_or(|end| end > self.slices) {
             let (first, count, all) = (self.first_slice, self.slice_count, self.slices);
-            return Err(WireError::body("welcome", format!("slices {first} and {count} more of {all}")));
+            return Err(WireError::body(
+                "welcome",
+                format!("slices {first} and {count} more of {all}"),
+            ));
         }
         Ok(())
     }

@@ -1,0 +1,120 @@
+//! Frames in use and their release: what a session shares with the slices handed out.
+//!
+//! A frame goes back when its last slice is dropped, in whatever thread. The socket stays open until the
+//! last frame is gone, since its end would tell the daemon that all frames are free.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use batchweave_arena::wire::{ClientMessage, FRAMES_MAX, Layout, Release, SliceRef};
+use batchweave_arena::{Connection, FrameView};
+
+/// The socket and the frames that came over it.
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    /// First step not received in full; goes with every release.
+    pub(crate) next_step: AtomicU64,
+    /// The process that connected; a forked child sends nothing.
+    owner: u32,
+    frames: Mutex<Frames>,
+}
+
+#[derive(Default)]
+struct Frames {
+    /// Step and slice of each frame in use.
+    held: BTreeMap<u64, (u64, u32)>,
+    /// Dropped, and not yet told.
+    dropped: Vec<u64>,
+}
+
+impl Link {
+    pub(crate) fn new(connection: Connection, next_step: u64) -> Arc<Self> {
+        let owner = std::process::id();
+        Arc::new(Self {
+            connection,
+            next_step: next_step.into(),
+            owner,
+            frames: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn is_inherited(&self) -> bool {
+        std::process::id() != self.owner
+    }
+
+    /// Sends the releases that did not go when their frames were dropped. What does not go now goes
+    /// later; with a socket that is gone they need not go at all.
+    pub(crate) fn flush(&self) {
+        self.send_dropped(&mut self.frames());
+    }
+
+    /// The frames in use, by step.
+    pub(crate) fn held(&self) -> BTreeMap<u64, Vec<u32>> {
+        let mut steps: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for &(step, slice) in self.frames().held.values() {
+            steps.entry(step).or_default().push(slice);
+        }
+        steps
+    }
+
+    fn frames(&self) -> MutexGuard<'_, Frames> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send_dropped(&self, frames: &mut Frames) {
+        while !frames.dropped.is_empty() {
+            let count = frames.dropped.len().min(FRAMES_MAX);
+            let next_step = self.next_step.load(Ordering::Relaxed);
+            let release = Release {
+                next_step,
+                frames: frames.dropped[..count].to_vec(),
+            };
+            let Ok(message) = ClientMessage::Release(release).encode() else {
+                return;
+            };
+            match self.connection.send(&message, None) {
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return,
+                _ => drop(frames.dropped.drain(..count)),
+            }
+        }
+    }
+}
+
+/// One delivered frame; dropping it releases it.
+pub(crate) struct Frame {
+    pub(crate) view: FrameView,
+    pub(crate) layout: Arc<Layout>,
+    id: u64,
+    link: Arc<Link>,
+}
+
+impl Frame {
+    pub(crate) fn new(
+        link: &Arc<Link>,
+        step: u64,
+        at: &SliceRef,
+        view: FrameView,
+        layout: Arc<Layout>,
+    ) -> Self {
+        link.frames().held.insert(at.frame, (step, at.slice));
+        Self {
+            view,
+            layout,
+            id: at.frame,
+            link: Arc::clone(link),
+        }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        if self.link.is_inherited() {
+            return;
+        }
+        let mut frames = self.link.frames();
+        frames.held.remove(&self.id);
+        frames.dropped.push(self.id);
+        self.link.send_dropped(&mut frames);
+    }
+}

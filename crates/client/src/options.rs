@@ -1,0 +1,104 @@
+//! What a rank says when it connects.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use batchweave_arena::wire::{Hello, Mode};
+
+use crate::{ClientError, State};
+
+/// Where reading begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// At a step.
+    Step(u64),
+    /// Where a saved state stands: the text of `state_dict()`.
+    State(String),
+}
+
+/// How to connect. `ConnectOptions::new(path)` reads all slices from step 0.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// The daemon's socket.
+    pub socket: PathBuf,
+    /// The job; without one the reader neither holds data nor paces producers.
+    pub job: Option<String>,
+    /// The attempt's id, 32 hexadecimal digits, equal on all ranks.
+    pub attempt: Option<String>,
+    /// Index on the flattened data-parallel axis.
+    pub dp_rank: u32,
+    /// Size of that axis; divides the stream's slices.
+    pub dp_size: u32,
+    /// The rank in the whole job, where there is one.
+    pub global_rank: Option<u32>,
+    /// Where to begin.
+    pub start: Start,
+    /// This rank alone was restarted; its attempt runs on.
+    pub resume: bool,
+    /// Steps that may be held or queued at once; at least 2.
+    pub credits: u32,
+    /// How long to wait for the daemon and its welcome.
+    pub timeout: Duration,
+    /// Slices per step that the trainer counts on; refused where the stream has others.
+    pub slices: Option<u32>,
+    /// Tokens per row that the trainer counts on.
+    pub seq_len: Option<u32>,
+    /// Rows per slice that the trainer counts on.
+    pub rows_per_slice: Option<u32>,
+}
+
+impl ConnectOptions {
+    /// All slices from step 0, 4 credits, 30 seconds.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self {
+            socket: socket.into(),
+            job: None,
+            attempt: None,
+            dp_rank: 0,
+            dp_size: 1,
+            global_rank: None,
+            start: Start::Step(0),
+            resume: false,
+            credits: 4,
+            timeout: Duration::from_secs(30),
+            slices: None,
+            seq_len: None,
+            rows_per_slice: None,
+        }
+    }
+
+    /// The hello of the first session.
+    pub(crate) fn hello(&self) -> Result<Hello, ClientError> {
+        let state = match &self.start {
+            Start::Step(step) => (*step, None),
+            Start::State(text) => {
+                let state = State::parse(text)?;
+                (state.next_step, Some(state.stream_id))
+            }
+        };
+        let (next_step, stream) = state;
+        let hello = Hello {
+            job: self.job.clone(),
+            attempt: self.attempt.clone(),
+            dp_rank: self.dp_rank,
+            dp_size: self.dp_size,
+            global_rank: self.global_rank,
+            mode: if self.resume {
+                Mode::Resume
+            } else {
+                Mode::Join
+            },
+            stream,
+            credits: self.credits,
+            slices: self.slices,
+            seq_len: self.seq_len,
+            rows_per_slice: self.rows_per_slice,
+            ..Hello::new(
+                concat!("batchweave-rust ", env!("CARGO_PKG_VERSION")),
+                next_step,
+            )
+        };
+        hello.check().map_err(ClientError::BadHello)?;
+        Ok(hello)
+    }
+}

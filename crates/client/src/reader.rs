@@ -1,0 +1,345 @@
+//! The reader: steps in order, over as many sessions as it takes.
+
+mod position;
+
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use batchweave_arena::MappedSegment;
+use batchweave_arena::wire::{
+    Batch as BatchMessage, ClientMessage, Hello, Mode, Progress, Replaces, WaitCause, Welcome,
+};
+
+use crate::batch::Slice;
+use crate::connect::{Deadline, gone, open};
+use crate::marks::Marks;
+use crate::session::{Event, Session};
+use crate::state::hex;
+use crate::{Batch, ClientError, ConnectOptions};
+
+/// Waits longer than this are told to the daemon at once.
+const WAIT_TOLD: Duration = Duration::from_millis(100);
+/// Progress is told at most this often.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// Sessions opened anew for one step before the daemon is called faulty.
+const RESYNCS_MAX: u32 = 3;
+
+/// Reads steps in order. It may be used by one thread at a time; batches go where they like.
+pub struct Reader {
+    options: ConnectOptions,
+    hello: Hello,
+    session: Option<Session>,
+    welcome: Welcome,
+    /// First step not handed out.
+    next_step: u64,
+    end: Option<u64>,
+    /// Slices of `next_step` that have come.
+    partial: Vec<Slice>,
+    last_wait: Option<(WaitCause, String)>,
+    /// Time waited in this session.
+    waited: Duration,
+    told: Option<Instant>,
+    marks: Marks,
+    /// Segments of earlier sessions, as long as frames keep them mapped.
+    earlier: Vec<Weak<MappedSegment>>,
+    resyncs: u32,
+}
+
+impl Reader {
+    /// A reader whose session has just begun.
+    pub(crate) fn new(
+        options: ConnectOptions,
+        hello: Hello,
+        session: Session,
+        welcome: Welcome,
+    ) -> Result<Self, ClientError> {
+        let mut reader = Self {
+            next_step: hello.next_step,
+            options,
+            hello,
+            session: Some(session),
+            welcome: welcome.clone(),
+            end: None,
+            partial: Vec::new(),
+            last_wait: None,
+            waited: Duration::ZERO,
+            told: None,
+            marks: Marks::default(),
+            earlier: Vec::new(),
+            resyncs: 0,
+        };
+        reader.enter(welcome).map(|()| reader)
+    }
+
+    /// The next step, or `None` at the stream's end. After an error the reader stands where it stood,
+    /// and a later call tries again.
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<Batch>, ClientError> {
+        let deadline = Deadline::after(timeout);
+        let result = self.next_until(&deadline);
+        self.waited += deadline.elapsed();
+        result
+    }
+
+    fn next_until(&mut self, deadline: &Deadline) -> Result<Option<Batch>, ClientError> {
+        self.refuse_inherited()?;
+        let mut told = false;
+        loop {
+            if self.end.is_some_and(|end| self.next_step >= end) {
+                return Ok(None);
+            }
+            let Some(session) = &mut self.session else {
+                self.reconnect(deadline)?;
+                continue;
+            };
+            session.link.flush();
+            self.marks.send(session)?;
+            let left = deadline.left();
+            let patience = if told { left } else { left.min(WAIT_TOLD) };
+            let event = match session.event(patience) {
+                Ok(event) => event,
+                Err(error) => {
+                    self.leave();
+                    return Err(error);
+                }
+            };
+            match event {
+                Event::Nothing if deadline.left().is_zero() => {
+                    return Err(self.late(deadline.timeout()));
+                }
+                Event::Nothing => {
+                    told = true;
+                    self.tell_progress(true)?;
+                }
+                event => {
+                    if let Some(batch) = self.take(event)? {
+                        return Ok(Some(batch));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Acts on an event; gives the batch that it completes.
+    fn take(&mut self, event: Event) -> Result<Option<Batch>, ClientError> {
+        match event {
+            Event::Batch(message) => return self.take_batch(&message),
+            Event::Welcome(welcome) => self.enter(welcome)?,
+            Event::End(step) => self.end = Some(step),
+            Event::Waiting(w) => self.last_wait = Some((w.cause, w.detail)),
+            Event::Marked(step) => self.marks.stored(step),
+            Event::Fault(fault) => {
+                self.leave();
+                return Err(ClientError::Daemon(fault));
+            }
+            Event::Gone => {
+                self.leave();
+                self.last_wait = Some((WaitCause::DaemonRestarting, String::new()));
+            }
+            Event::Nothing => {}
+        }
+        Ok(None)
+    }
+
+    fn take_batch(&mut self, message: &BatchMessage) -> Result<Option<Batch>, ClientError> {
+        let Some(session) = &self.session else {
+            return Ok(None);
+        };
+        let slices = match session.slices(message) {
+            Ok(slices) => slices,
+            Err(error) => {
+                self.leave();
+                return Err(error);
+            }
+        };
+        if message.step != self.next_step || message.first as usize != self.partial.len() {
+            drop(slices);
+            return self.resync(message.step).map(|()| None);
+        }
+        // The welcome's own check has it that these sums fit.
+        let own = self.welcome.first_slice..self.welcome.first_slice + self.welcome.slice_count;
+        let indices = own.skip(message.first as usize);
+        if message.of != self.welcome.slice_count
+            || !slices
+                .iter()
+                .map(Slice::index)
+                .eq(indices.take(slices.len()))
+        {
+            let error = session.bad(format!(
+                "step {}: not the slices that the welcome said",
+                message.step
+            ));
+            self.leave();
+            return Err(error);
+        }
+        self.resyncs = 0;
+        self.partial.extend(slices);
+        if self.partial.len() < message.of as usize {
+            return Ok(None);
+        }
+        self.next_step += 1;
+        session
+            .link
+            .next_step
+            .store(self.next_step, Ordering::Relaxed);
+        self.last_wait = None;
+        let batch = Batch {
+            step: message.step,
+            slices: std::mem::take(&mut self.partial),
+            after: self.state(self.next_step),
+        };
+        self.tell_progress(false)?;
+        Ok(Some(batch))
+    }
+
+    /// Another step than the expected one: begin a new session at our own step. The old socket stays
+    /// until its frames are gone.
+    fn resync(&mut self, got: u64) -> Result<(), ClientError> {
+        self.resyncs += 1;
+        let (tries, step) = (self.resyncs, self.next_step);
+        let error = self
+            .session
+            .as_ref()
+            .filter(|_| tries > RESYNCS_MAX)
+            .map(|session| {
+                session.bad(format!(
+                    "it sends step {got} instead of step {step}, also in a new session"
+                ))
+            });
+        self.leave();
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Gives the session up; frames handed out keep its socket and its mappings.
+    fn leave(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.partial.clear();
+            self.earlier.extend(session.leave());
+            self.earlier.retain(|segment| segment.strong_count() > 0);
+        }
+    }
+
+    fn reconnect(&mut self, deadline: &Deadline) -> Result<(), ClientError> {
+        let instance = hex(&self.welcome.instance);
+        self.hello.mode = Mode::Resume;
+        self.hello.next_step = self.next_step;
+        self.hello.stream = Some(self.stream_id());
+        self.hello.replaces = Some(Replaces {
+            instance,
+            session: self.welcome.session,
+        });
+        self.hello.mapped_bytes = self
+            .earlier
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(|s| s.bytes())
+            .sum();
+        let (session, welcome, cause) =
+            open(&self.options, &self.hello, deadline).map_err(|e| match e {
+                ClientError::NoDaemon { .. } => {
+                    gone(&self.options, self.next_step, deadline.timeout())
+                }
+                e => e,
+            })?;
+        self.session = Some(session);
+        self.last_wait = cause.or(self.last_wait.take());
+        self.waited = Duration::ZERO;
+        self.marks.send_again();
+        self.enter(welcome)
+    }
+
+    /// Takes over what the welcome says. It may pass over quarantined steps, never go back.
+    fn enter(&mut self, welcome: Welcome) -> Result<(), ClientError> {
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
+        if welcome.next_step < self.next_step || !self.partial.is_empty() {
+            let (step, got) = (self.next_step, welcome.next_step);
+            let error = session.bad(format!("a welcome at step {got} to a rank at step {step}"));
+            self.leave();
+            return Err(error);
+        }
+        self.next_step = welcome.next_step;
+        session
+            .link
+            .next_step
+            .store(self.next_step, Ordering::Relaxed);
+        self.end = welcome.end_step;
+        self.welcome = welcome;
+        Ok(())
+    }
+
+    fn late(&self, waited: Duration) -> ClientError {
+        let step = self.next_step;
+        let held = self
+            .session
+            .as_ref()
+            .map(|s| s.link.held())
+            .unwrap_or_default();
+        let (cause, detail) = self
+            .last_wait
+            .clone()
+            .map_or((None, String::new()), |(c, d)| (Some(c), d));
+        let all_held = held.len() as u64 >= u64::from(self.welcome.credits);
+        if all_held || cause == Some(WaitCause::HeldFrames) {
+            let one = |(step, slices): (u64, Vec<u32>)| format!("step {step} (slices {slices:?})");
+            let held = held.into_iter().map(one).collect::<Vec<_>>().join(", ");
+            return ClientError::FramesHeld { step, waited, held };
+        }
+        ClientError::Timeout {
+            step,
+            waited,
+            cause,
+            detail,
+        }
+    }
+
+    fn tell_progress(&mut self, waiting: bool) -> Result<(), ClientError> {
+        let due = self
+            .told
+            .is_none_or(|told| told.elapsed() >= PROGRESS_EVERY);
+        if !waiting && !due {
+            return Ok(());
+        }
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
+        let waited_us = self.waited.as_micros() as u64;
+        let progress = Progress {
+            next_step: self.next_step,
+            waited_us,
+            waiting,
+        };
+        session.send(&ClientMessage::Progress(progress))?;
+        self.told = Some(Instant::now());
+        Ok(())
+    }
+
+    fn refuse_inherited(&self) -> Result<(), ClientError> {
+        match &self.session {
+            Some(session) if session.link.is_inherited() => Err(ClientError::Closed(
+                ": it belongs to the process that forked this one",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if self.refuse_inherited().is_ok() {
+            self.leave();
+        }
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "reader at step {} of {}",
+            self.next_step,
+            self.options.socket.display()
+        )
+    }
+}

@@ -1,0 +1,103 @@
+//! Where a reader stands: state, checkpoint marks, and the end.
+
+use std::time::Duration;
+
+use batchweave_arena::wire::{Checkpoint, ClientMessage, Release};
+
+use super::Reader;
+use crate::connect::Deadline;
+use crate::session::Event;
+use crate::state::{hex, uuid};
+use crate::{ClientError, State};
+
+impl Reader {
+    /// Says that the checkpoint with this state (of `Batch::state_dict` or `Reader::state_dict`) is
+    /// durable. The mark is repeated in a new session until the daemon has stored it.
+    pub fn checkpoint(&mut self, state: &str) -> Result<(), ClientError> {
+        self.refuse_inherited()?;
+        let state = State::parse(state)?;
+        if state.stream_id != self.stream_id() {
+            let reason = format!(
+                "is of stream {}, this is {}",
+                state.stream_id,
+                self.stream_id()
+            );
+            return Err(ClientError::BadState { reason });
+        }
+        self.marks.add(Checkpoint {
+            step: state.next_step,
+            state: state.inner(),
+        });
+        self.session
+            .as_ref()
+            .map_or(Ok(()), |session| self.marks.send(session))
+    }
+
+    /// The state after the last step handed out; valid before the first.
+    pub fn state_dict(&self) -> String {
+        self.state(self.next_step).to_json()
+    }
+
+    /// First step not handed out.
+    pub fn next_step(&self) -> u64 {
+        self.next_step
+    }
+
+    /// Slices of the stream, tokens per row, rows per slice.
+    pub fn shape(&self) -> (u32, u32, u32) {
+        (
+            self.welcome.slices,
+            self.welcome.seq_len,
+            self.welcome.rows_per_slice,
+        )
+    }
+
+    /// The stream's id.
+    pub fn stream_id(&self) -> String {
+        uuid(&self.welcome.stream)
+    }
+
+    pub(super) fn state(&self, next_step: u64) -> State {
+        let id = self.welcome.attempt;
+        let attempt = (id != [0; 16]).then(|| hex(&id));
+        State::new(
+            self.stream_id(),
+            next_step,
+            attempt,
+            Some(u64::from(self.options.dp_size)),
+        )
+    }
+
+    /// Says goodbye, after the daemon has stored all marks. Batches that still live stay valid.
+    pub fn close(mut self, timeout: Duration) -> Result<(), ClientError> {
+        self.refuse_inherited()?;
+        let deadline = Deadline::after(timeout);
+        self.report_position()?;
+        while !self.marks.is_empty() {
+            let Some(session) = &mut self.session else {
+                self.reconnect(&deadline)?;
+                continue;
+            };
+            self.marks.send(session)?;
+            match session.event(deadline.left())? {
+                Event::Nothing => return Err(self.late(timeout)),
+                Event::Batch(batch) => drop(session.slices(&batch)?),
+                event => drop(self.take(event)?),
+            }
+        }
+        self.leave();
+        Ok(())
+    }
+
+    /// Tells the daemon how far the rank has come, also where the last frames are still held.
+    fn report_position(&self) -> Result<(), ClientError> {
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
+        let release = Release {
+            next_step: self.next_step,
+            frames: Vec::new(),
+        };
+        session.send(&ClientMessage::Release(release)).map(drop)
+    }
+}

@@ -1,0 +1,202 @@
+//! One connection's life: hello and welcome, then segments, layouts and batches as they come.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use batchweave_arena::wire::{
+    Batch, ClientMessage, DaemonMessage, Fault, Hello, Layout, MESSAGE_BYTES_MAX, Waiting, Welcome,
+    WireError,
+};
+use batchweave_arena::{Connection, Interest, MappedSegment, SocketError};
+
+use crate::ClientError;
+use crate::batch::Slice;
+use crate::frames::{Frame, Link};
+
+/// What a session tells its reader.
+pub(crate) enum Event {
+    Welcome(Welcome),
+    Batch(Batch),
+    End(u64),
+    Waiting(Waiting),
+    Fault(Fault),
+    Marked(u64),
+    /// The daemon is gone.
+    Gone,
+    /// Nothing came in the time given.
+    Nothing,
+}
+
+/// Why a try to open a session failed.
+pub(crate) enum Failure {
+    /// Nobody there, or gone again: worth another try.
+    Absent(Option<SocketError>),
+    /// It will not get better by itself.
+    Final(ClientError),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::Final(error)
+    }
+}
+
+pub(crate) struct Session {
+    pub(crate) link: Arc<Link>,
+    socket: String,
+    segments: BTreeMap<u32, Arc<MappedSegment>>,
+    /// All that came, also retired ones that frames still use.
+    mapped: Vec<Weak<MappedSegment>>,
+    layouts: BTreeMap<u32, Arc<Layout>>,
+    buffer: Vec<u8>,
+}
+
+impl Session {
+    /// Connects and says hello; the welcome comes as an event.
+    pub(crate) fn open(path: &Path, hello: &Hello, deadline: Instant) -> Result<Self, Failure> {
+        let connection = Connection::connect(path, deadline).map_err(|e| match e {
+            SocketError::NoDaemon { .. } => Failure::Absent(Some(e)),
+            e => Failure::Final(ClientError::Socket(e)),
+        })?;
+        let socket = path.display().to_string();
+        let bad = |e: WireError| ClientError::BadMessage {
+            socket: socket.clone(),
+            reason: e.to_string(),
+        };
+        let message = ClientMessage::Hello(hello.clone()).encode().map_err(bad)?;
+        connection
+            .send(&message, None)
+            .map_err(|_| Failure::Absent(None))?;
+        Ok(Self {
+            link: Link::new(connection, hello.next_step),
+            socket,
+            segments: BTreeMap::new(),
+            mapped: Vec::new(),
+            layouts: BTreeMap::new(),
+            buffer: vec![0; MESSAGE_BYTES_MAX],
+        })
+    }
+
+    /// The next event; segments and layouts are taken in on the way.
+    pub(crate) fn event(&mut self, timeout: Duration) -> Result<Event, ClientError> {
+        let begun = Instant::now();
+        loop {
+            let packet = match self.link.connection.recv(&mut self.buffer) {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return Ok(Event::Gone),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let left = timeout.saturating_sub(begun.elapsed());
+                    if left.is_zero() || !self.link.connection.wait(Interest::Readable, left)? {
+                        return Ok(Event::Nothing);
+                    }
+                    continue;
+                }
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                    return Err(self.bad(e.to_string()));
+                }
+                Err(e) => return Err(e.into()),
+            };
+            let message =
+                DaemonMessage::decode(&self.buffer[..packet.bytes]).map_err(|e| match e {
+                    WireError::Version { .. } => ClientError::ProtocolVersion(e),
+                    e => self.bad(e.to_string()),
+                })?;
+            if let Some(event) = self.take_in(message, packet.fd)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Keeps segments and layouts; the rest is the reader's.
+    fn take_in(
+        &mut self,
+        message: DaemonMessage,
+        fd: Option<OwnedFd>,
+    ) -> Result<Option<Event>, ClientError> {
+        if fd.is_some() != matches!(message, DaemonMessage::Segment(_)) {
+            return Err(self.bad("a descriptor comes with a segment message, and only with one"));
+        }
+        let event = match message {
+            DaemonMessage::Segment(m) => {
+                let Some(fd) = fd else { return Ok(None) };
+                let segment = MappedSegment::map(fd, m.bytes)?;
+                self.mapped.push(Arc::downgrade(&segment));
+                if self.segments.insert(m.id, segment).is_some() {
+                    return Err(self.bad(format!("segment {} came twice", m.id)));
+                }
+                return Ok(None);
+            }
+            DaemonMessage::Layout(m) => {
+                self.layouts.insert(m.id, Arc::new(m.layout));
+                return Ok(None);
+            }
+            DaemonMessage::RetireSegment(id) => {
+                self.segments.remove(&id);
+                return Ok(None);
+            }
+            DaemonMessage::Welcome(m) => Event::Welcome(m),
+            DaemonMessage::Batch(m) => Event::Batch(m),
+            DaemonMessage::EndOfStream(step) => Event::End(step),
+            DaemonMessage::Waiting(m) => Event::Waiting(m),
+            DaemonMessage::Error(m) => Event::Fault(m),
+            DaemonMessage::Marked(step) => Event::Marked(step),
+        };
+        Ok(Some(event))
+    }
+
+    /// The slices of a batch message as views.
+    pub(crate) fn slices(&self, batch: &Batch) -> Result<Vec<Slice>, ClientError> {
+        let one = |s: &batchweave_arena::wire::SliceRef| {
+            let Some(segment) = self.segments.get(&s.segment) else {
+                return Err(self.bad(format!(
+                    "step {}: segment {} is not known",
+                    batch.step, s.segment
+                )));
+            };
+            let layout = self.layouts.get(&s.layout).filter(|l| l.length == s.length);
+            let Some(layout) = layout else {
+                let (step, id, length) = (batch.step, s.layout, s.length);
+                return Err(self.bad(format!(
+                    "step {step}: layout {id} is not known for {length} bytes"
+                )));
+            };
+            let view = segment
+                .frame(s.offset, s.length)
+                .map_err(|e| self.bad(e.to_string()))?;
+            let frame = Frame::new(&self.link, batch.step, s, view, Arc::clone(layout));
+            Ok(Slice {
+                index: s.slice,
+                frame: Arc::new(frame),
+            })
+        };
+        batch.slices.iter().map(one).collect()
+    }
+
+    /// Sends if there is room; says whether it went.
+    pub(crate) fn send(&self, message: &ClientMessage) -> Result<bool, ClientError> {
+        let bytes = message.encode().map_err(|e| self.bad(e.to_string()))?;
+        match self.link.connection.send(&bytes, None) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            // The end of the session is noticed when receiving.
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Ends the session for this side; gives the segments, to see later which are still in use.
+    pub(crate) fn leave(self) -> Vec<Weak<MappedSegment>> {
+        let _ = self.send(&ClientMessage::Bye);
+        self.mapped
+    }
+
+    pub(crate) fn bad(&self, reason: impl Into<String>) -> ClientError {
+        ClientError::BadMessage {
+            socket: self.socket.clone(),
+            reason: reason.into(),
+        }
+    }
+}

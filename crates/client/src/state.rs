@@ -1,0 +1,132 @@
+//! The saved position: one constant key with one JSON string, equal on all ranks.
+//!
+//! Checkpoint libraries flatten, shard and merge nested values by rank; a single string under a constant
+//! key comes back as it was, on any number of ranks.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ClientError;
+
+const KEY: &str = "batchweave";
+const FORMAT: u64 = 1;
+
+/// A position in a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    format: u64,
+    /// The stream, as UUID.
+    pub stream_id: String,
+    /// First step not yet trained.
+    pub next_step: u64,
+    /// The attempt that trained so far.
+    pub attempt: Option<String>,
+    /// How many data-parallel ranks there were: for people, never compared.
+    pub world: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    format: u64,
+}
+
+impl State {
+    /// A position.
+    pub fn new(
+        stream_id: String,
+        next_step: u64,
+        attempt: Option<String>,
+        world: Option<u64>,
+    ) -> Self {
+        Self {
+            format: FORMAT,
+            stream_id,
+            next_step,
+            attempt,
+            world,
+        }
+    }
+
+    /// The inner text: what a checkpoint mark carries.
+    pub fn inner(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// `{"batchweave": "<inner>"}`, to be kept with the model's checkpoint.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(&BTreeMap::from([(KEY, self.inner())])).unwrap_or_default()
+    }
+
+    /// Reads what `to_json` made.
+    pub fn parse(text: &str) -> Result<Self, ClientError> {
+        let bad = |reason: String| ClientError::BadState { reason };
+        let outer: BTreeMap<String, String> = serde_json::from_str(text)
+            .map_err(|e| bad(format!("is not a JSON object with one string ({e})")))?;
+        let inner = outer
+            .get(KEY)
+            .ok_or_else(|| bad(format!("has no key {KEY:?}")))?;
+        let head: Head =
+            serde_json::from_str(inner).map_err(|e| bad(format!("is not readable ({e})")))?;
+        if head.format != FORMAT {
+            return Err(bad(format!(
+                "has format {}; this build reads {FORMAT}",
+                head.format
+            )));
+        }
+        serde_json::from_str(inner).map_err(|e| bad(format!("is not readable ({e})")))
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A stream's id as people write it.
+pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
+    let parts = [
+        &bytes[..4],
+        &bytes[4..6],
+        &bytes[6..8],
+        &bytes[8..10],
+        &bytes[10..],
+    ];
+    parts.map(hex).join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_comes_back_and_others_are_refused() {
+        let state = State::new("id".into(), 7, Some("ab".into()), Some(4));
+        let text = state.to_json();
+        assert_eq!(
+            text,
+            r#"{"batchweave":"{\"format\":1,\"stream_id\":\"id\",\"next_step\":7,\"attempt\":\"ab\",\"world\":4}"}"#
+        );
+        assert_eq!(State::parse(&text).unwrap(), state);
+        for (bad, says) in [
+            ("", "not a JSON object"),
+            ("{}", "no key"),
+            (r#"{"batchweave": 7}"#, "one string"),
+            (r#"{"batchweave": "7"}"#, "not readable"),
+            (r#"{"batchweave": "{\"format\":2}"}"#, "format 2"),
+            (
+                r#"{"batchweave": "{\"format\":1,\"stream_id\":\"x\",\"next_step\":-1}"}"#,
+                "not readable",
+            ),
+        ] {
+            let error = State::parse(bad).unwrap_err();
+            assert_eq!(error.name(), "bad_state");
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}

@@ -120,7 +120,10 @@ fn unanswered<E: Failure>(error: &Sdk<E>) -> (ErrorKind, bool, String) {
         return (
             ErrorKind::Denied,
             true,
-            format!("no credentials: {}", chain(missing)),
+            format!(
+                "no credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY ({})",
+                chain(missing)
+            ),
         );
     }
     let text = chain(error);

@@ -109,6 +109,9 @@ pub(crate) enum DemoError {
         /// The system's words.
         why: String,
     },
+    /// A rank could not read.
+    #[error(transparent)]
+    Rank(#[from] batchweave_client::ClientError),
     /// A process ended in a way that nobody asked for, or something took too long.
     #[error("{what}\n{log}")]
     Process {

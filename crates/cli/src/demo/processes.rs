@@ -50,7 +50,8 @@ impl Program {
         let mut running = Running { program: self, child, restarts: 0 };
         let Some(out) = out else { return Err(running.failed("has no output")) };
         let mut line = String::new();
-        let read = tokio::io::BufReader::new(out).read_line(&mut line);
+        let mut out = tokio::io::BufReader::new(out);
+        let read = out.read_line(&mut line);
         match tokio::time::timeout(Duration::from_secs(30), read).await {
             Ok(Ok(bytes)) if bytes > 0 => Ok((running, line)),
             _ => Err(running.failed("did not become ready")),

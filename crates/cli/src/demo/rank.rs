@@ -11,7 +11,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use batchweave_client::{Batch, ConnectOptions, Reader};
+use batchweave_client::{Batch, Client, ClientError, ConnectOptions, Start};
 use batchweave_daemon::Exit;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,9 @@ pub(crate) struct RankArgs {
     step_ms: u64,
 }
 
+/// How long a rank waits for a daemon that is restarted, or for a batch.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 #[derive(Serialize, Deserialize)]
 struct Saved {
     state: String,
@@ -59,13 +62,19 @@ struct Saved {
 pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
     let saved: Option<Saved> =
         fs::read(&args.state_file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let mut options = ConnectOptions::new(&args.socket, args.rank, args.world);
-    options.job = Some(args.job.clone());
-    options.attempt = Some(args.attempt.clone());
-    options.global_rank = Some(args.rank);
-    options.state = saved.as_ref().map(|s| s.state.clone());
-    let failed = |e: batchweave_client::ClientError| DemoError::Usage(e.to_string());
-    let mut reader = Reader::connect(options).map_err(failed)?;
+    let state = saved.as_ref().map(|s| Start::State(s.state.clone()));
+    let options = ConnectOptions {
+        job: Some(args.job.clone()),
+        attempt: Some(args.attempt.clone()),
+        dp_rank: args.rank,
+        dp_size: args.world,
+        global_rank: Some(args.rank),
+        resume: state.is_some(),
+        start: state.unwrap_or(Start::Step(0)),
+        timeout: PATIENCE,
+        ..ConnectOptions::new(&args.socket)
+    };
+    let mut reader = Client::connect(options)?;
     let io = |verb, path: &Path| {
         let path = path.to_path_buf();
         move |e: std::io::Error| DemoError::io(verb, &path, &e)
@@ -73,14 +82,16 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
     let mut out = open_out(&args.out, saved.map_or(0, |s| s.bytes)).map_err(io("open", &args.out))?;
     let waits = File::options().create(true).append(true).open(&args.waits);
     let mut waits = waits.map_err(io("open", &args.waits))?;
-    while args.steps.is_none_or(|steps| reader.next_step() < steps) {
+    let mut next_step = 0;
+    while args.steps.is_none_or(|steps| next_step < steps) {
         let began = Instant::now();
-        let Some(batch) = reader.next().map_err(failed)? else { break };
+        let Some(batch) = reader.next(PATIENCE)? else { break };
         let waited = began.elapsed().as_secs_f64();
         writeln!(waits, "{waited:.6}").map_err(io("write", &args.waits))?;
         std::thread::sleep(Duration::from_millis(args.step_ms));
-        write(&mut out, &batch).map_err(io("write", &args.out))?;
+        out.write_all(&records(&batch)?).map_err(io("write", &args.out))?;
         let state = batch.state_dict();
+        next_step = batch.step() + 1;
         drop(batch);
         let bytes = out.stream_position().map_err(io("write", &args.out))?;
         save(&args.state_file, &Saved { state, bytes }).map_err(io("write", &args.state_file))?;
@@ -95,16 +106,16 @@ fn open_out(path: &Path, bytes: u64) -> std::io::Result<File> {
     Ok(out)
 }
 
-fn write(out: &mut File, batch: &Batch) -> std::io::Result<()> {
+fn records(batch: &Batch) -> Result<Vec<u8>, ClientError> {
     let mut record = Vec::new();
     for slice in batch.slices() {
-        let tokens = slice.bytes("tokens").unwrap_or_default();
+        let tokens: &[u32] = slice.array("tokens")?;
         record.extend(batch.step().to_le_bytes());
         record.extend(slice.index().to_le_bytes());
-        record.extend((tokens.len() as u32).to_le_bytes());
-        record.extend_from_slice(tokens);
+        record.extend((tokens.len() as u32 * 4).to_le_bytes());
+        record.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
     }
-    out.write_all(&record)
+    Ok(record)
 }
 
 /// Replaced atomically: a kill leaves the old state or the new one.

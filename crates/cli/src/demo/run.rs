@@ -136,7 +136,7 @@ impl<'a> Demo<'a> {
             if shown.elapsed() > Duration::from_millis(100) {
                 shown = Instant::now();
                 self.counters.read(self.admin).await;
-                self.show(committed, trained);
+                show(committed, trained);
             }
             tokio::time::sleep(POLL).await;
         }
@@ -220,17 +220,6 @@ impl<'a> Demo<'a> {
         log.manifest().next_step()
     }
 
-    fn show(&self, committed: u64, trained: u64) {
-        if std::io::stderr().is_terminal() {
-            let mut err = std::io::stderr().lock();
-            let _ = write!(
-                err,
-                "\r\x1b[K{committed} steps committed, {trained} trained by all of {RANKS} ranks"
-            );
-            let _ = err.flush();
-        }
-    }
-
     async fn stop(&mut self) -> Result<(), DemoError> {
         self.counters.read(self.admin).await;
         let within = Duration::from_secs(20);
@@ -290,6 +279,15 @@ fn needed_bytes_per_step() -> f64 {
 
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// One line that is written over again, on a terminal only.
+fn show(committed: u64, trained: u64) {
+    if std::io::stderr().is_terminal() {
+        let mut err = std::io::stderr().lock();
+        let line = format!("{committed} steps committed, {trained} trained by all of {RANKS} ranks");
+        let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
+    }
 }
 
 fn say(text: &str) {

@@ -10,6 +10,7 @@ use super::{DemoArgs, DemoError, DemoStore, RanksIn};
 
 pub(crate) const RANKS: usize = 4;
 pub(crate) const JOB: &str = "demo";
+const BUCKET: &str = "batchweave-demo";
 /// 16,384 tokens a step: a few hundred steps from the default corpus.
 pub(crate) const SHAPE: Shape = Shape { slices: 8, rows_per_slice: 4, seq_len: 512, producers: 2 };
 
@@ -65,7 +66,7 @@ impl Setup {
     async fn start_server(&mut self, this: &Path) -> Result<(), DemoError> {
         let args = ["dev-s3", "--listen", "127.0.0.1:0", "--latency", "s3-express", "--seed", "1"];
         let mut program = self.program("dev-s3", this.to_path_buf(), &args);
-        program.args.extend(["--bucket".into(), "batchweave-demo".into(), "--json".into()]);
+        program.args.extend(["--bucket".into(), BUCKET.into(), "--json".into()]);
         let (mut server, line) = program.start_with_line().await?;
         let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         let field = |name: &str| ready[name].as_str().map(str::to_owned);
@@ -80,7 +81,7 @@ impl Setup {
             ("AWS_REGION".into(), region),
             ("AWS_ENDPOINT_URL".into(), endpoint.clone()),
         ];
-        self.url = "s3://batchweave-demo/stream".to_owned();
+        self.url = format!("s3://{BUCKET}/stream");
         self.endpoint = Some(endpoint);
         self.server = Some(server);
         Ok(())

@@ -1,0 +1,250 @@
+"""The real daemons: documents through producer, store, consumer and this client, token by token.
+
+Needs the built binaries: BATCHWEAVE_BIN_DIR, or target/release of this repository. Under CI=true
+they must be there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from conftest import eventually
+
+import batchweave
+from batchweave import errors
+
+BINARIES = Path(
+    os.environ.get("BATCHWEAVE_BIN_DIR") or Path(__file__).parents[2] / "target" / "release"
+)
+BUILT = all((BINARIES / f"batchweave-{name}").exists() for name in ("producer", "consumer"))
+
+pytestmark = [
+    pytest.mark.daemons,
+    pytest.mark.skipif(
+        not BUILT and os.environ.get("CI") != "true",
+        reason=f"no daemons in {BINARIES}: build them, or set BATCHWEAVE_BIN_DIR",
+    ),
+]
+
+SLICES, ROWS, SEQ_LEN = 4, 3, 64
+END = 256
+Tokens = npt.NDArray[np.uint16]
+Daemons = Callable[..., subprocess.Popen[bytes]]
+
+
+def documents() -> list[str]:
+    chance = random.Random(20261121)
+    words = ["batch", "weave", "über", "数据", "loss", "\n", " ", "0123456789"]
+    return ["".join(chance.choices(words, k=chance.randrange(1, 400))) for _ in range(400)]
+
+
+def expected() -> npt.NDArray[np.uint16]:
+    """Steps x slices x rows x tokens, from the documents alone."""
+    flat: list[int] = []
+    for text in documents():
+        flat += [*text.encode(), END]
+    rows_per_step = SLICES * ROWS
+    steps = (len(flat) - 1) // (rows_per_step * SEQ_LEN)
+    rows = [flat[k * SEQ_LEN : k * SEQ_LEN + SEQ_LEN + 1] for k in range(steps * rows_per_step)]
+    return np.array(rows, np.uint16).reshape(steps, SLICES, ROWS, SEQ_LEN + 1)
+
+
+PRODUCER = f"""
+[store]
+url = "file://{{root}}/stream"
+[stream]
+slices = {SLICES}
+rows_per_slice = {ROWS}
+seq_len = {SEQ_LEN}
+producers = ["p0"]
+[producer]
+name = "p0"
+[source]
+paths = ["{{root}}/corpus.jsonl"]
+[tokenizer]
+kind = "bytes"
+"""
+
+CONSUMER = """
+[store]
+url = "file://{root}/stream"
+[arena]
+bytes = "8MiB"
+segment_bytes = "2MiB"
+[socket]
+path = "{root}/s.sock"
+[prefetch]
+bytes = "4MiB"
+[follow]
+idle = "100ms"
+[admin]
+listen = "off"
+"""
+
+
+@pytest.fixture
+def daemons(tmp_path: Path) -> Iterator[Daemons]:
+    """Starts daemons by name, with configuration files in `tmp_path`; ends them after the test."""
+    with (tmp_path / "corpus.jsonl").open("w") as corpus:
+        corpus.writelines(json.dumps({"text": text}) + "\n" for text in documents())
+    (tmp_path / "producer.toml").write_text(PRODUCER.format(root=tmp_path))
+    (tmp_path / "consumer.toml").write_text(CONSUMER.format(root=tmp_path))
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        if name == "consumer":
+            # A consumer without a stream stops with an error.
+            eventually((tmp_path / "stream" / "stream.json").exists, 60)
+        command = [str(BINARIES / f"batchweave-{name}"), "--config", str(tmp_path / f"{name}.toml")]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+
+
+def read(
+    path: Path, rank: int, world: int, then: Callable[[int], None] = lambda _: None, **more: Any
+) -> tuple[list[int], list[Tokens]]:
+    """Reads all steps; their numbers and what they held."""
+    steps, found = [], []
+    with batchweave.connect(
+        path, job="t", dp_rank=rank, dp_size=world, timeout=60, **more
+    ) as reader:
+        for batch in reader:
+            steps.append(batch.step)
+            found.append(np.stack([piece["tokens"] for piece in batch.slices]))
+            then(batch.step)
+    return steps, found
+
+
+def test_every_rank_gets_its_tokens_once_in_order(daemons: Daemons, tmp_path: Path) -> None:
+    want = expected()
+    assert len(want) > 60
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    results: dict[int, tuple[list[int], list[Tokens]]] = {}
+
+    def rank(number: int) -> None:
+        results[number] = read(tmp_path / "s.sock", number, 2)
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    for number in range(2):
+        steps, found = results[number]
+        assert steps == list(range(len(want)))
+        assert (np.stack(found) == want[:, number * 2 : number * 2 + 2]).all()
+
+
+def test_killed_daemons_change_nothing(daemons: Daemons, tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    want = expected()
+    running = {"producer": daemons("producer"), "consumer": daemons("consumer")}
+    kills = {chance.randrange(len(want) // 2): "consumer" for _ in range(3)}
+    kept: list[Tokens] = []
+
+    def maybe_kill(step: int) -> None:
+        if step in kills:
+            running["consumer"].send_signal(signal.SIGKILL)
+            running["consumer"].wait(10)
+            running["consumer"] = daemons("consumer")
+            if running["producer"].poll() is None:
+                running["producer"].send_signal(signal.SIGKILL)
+                running["producer"].wait(10)
+                running["producer"] = daemons("producer")
+
+    with batchweave.connect(tmp_path / "s.sock", job="t", timeout=60, credits=8) as reader:
+        assert reader.info.slices == SLICES
+        for batch in reader:
+            assert (np.stack([piece["tokens"] for piece in batch.slices]) == want[batch.step]).all()
+            if batch.step % 20 == 0 and len(kept) < 3:
+                kept.append(batch.slices[1]["tokens"])
+            maybe_kill(batch.step)
+        assert reader.next_step == len(want)
+        for i, array in enumerate(kept):
+            assert (array == want[i * 20, 1]).all(), "arrays outlive their daemon"
+
+
+def test_a_state_goes_on_with_another_number_of_ranks(daemons: Daemons, tmp_path: Path) -> None:
+    want = expected()
+    daemons("producer")
+    daemons("consumer")
+    path = tmp_path / "s.sock"
+    with batchweave.connect(path, job="t", dp_rank=0, dp_size=1, timeout=60) as reader:
+        for _ in range(7):
+            state = next(reader).state_dict()
+        reader.checkpoint(state)
+    for rank in range(4):
+        steps, found = read(path, rank, 4, state=state)
+        assert steps == list(range(7, len(want)))
+        assert (np.stack(found) == want[7:, rank : rank + 1]).all()
+
+
+def test_the_daemons_refusals_are_named(daemons: Daemons, tmp_path: Path) -> None:
+    want = expected()
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    path = tmp_path / "s.sock"
+    with pytest.raises(errors.BadMeshError, match="can be 1, 2, 4"):
+        batchweave.connect(path, job="t", dp_rank=0, dp_size=3)
+    with pytest.raises(errors.BadHelloError, match="seq_len"):
+        batchweave.connect(path, job="t", seq_len=SEQ_LEN + 1)
+    with pytest.raises(errors.StreamEndedError):
+        batchweave.connect(path, job="t", start=len(want) + 1)
+    with batchweave.connect(path, job="t", timeout=20) as reader:
+        with pytest.raises(errors.DuplicateCoordinateError):
+            batchweave.connect(path, job="t")
+        state = json.loads(reader.state_dict()["batchweave"])
+    state["stream_id"] = "ffffffff-4455-6677-8899-aabbccddeeff"
+    with pytest.raises(errors.OtherStreamError):
+        batchweave.connect(path, job="t", state={"batchweave": json.dumps(state)})
+
+
+def test_held_frames_and_the_demos_rank(daemons: Daemons, tmp_path: Path) -> None:
+    want = expected()
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    path = tmp_path / "s.sock"
+    with batchweave.connect(path, timeout=1, credits=2) as reader:
+        kept = [next(reader), next(reader)]
+        with pytest.raises(errors.FramesHeldError, match="step 0 slice 0"):
+            next(reader)
+        del kept
+        assert next(reader).step == 2
+    command = [sys.executable, "-m", "batchweave.demo_rank", "--socket", str(path), "--job", "t"]
+    command += ["--rank", "0", "--world", "1", "--state-file", str(tmp_path / "state")]
+    subprocess.run([*command, "--out", str(tmp_path / "out")], timeout=60, check=True)
+    with contextlib.closing((tmp_path / "out").open("rb")) as out:
+        record = np.dtype(
+            [
+                ("step", "<u8"),
+                ("slice", "<u4"),
+                ("size", "<u4"),
+                ("tokens", "<u2", (ROWS, SEQ_LEN + 1)),
+            ]
+        )
+        found = np.fromfile(out, record)
+    assert (found["step"] == np.repeat(np.arange(len(want)), SLICES)).all()
+    assert (found["tokens"].reshape(want.shape) == want).all()

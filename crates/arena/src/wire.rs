@@ -11,6 +11,8 @@ mod fault;
 mod hello;
 mod layout;
 mod message;
+#[cfg(test)]
+mod tests;
 mod welcome;
 
 pub use batch::{Batch, Release, SliceRef};

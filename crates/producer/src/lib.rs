@@ -1,2 +1,31 @@
-//! The producer daemon: sources, tokenizer, packing, upload, commit.
+//! The producer daemon: documents from files and objects become tokens, rows and batches, which are
+//! uploaded and committed to a stream.
+//!
+//! - `sources` finds files and reads documents; `tokenizer` makes tokens; `packing` (pure) makes
+//!   batches; `cursor` says where a restart goes on;
+//! - `reading`, `tokenizing`, `batching`, `upload` are the stages, joined in `pipeline`;
+//! - `run` starts and stops the daemon; `stream` and `resume` check what it writes to and where it
+//!   goes on.
+//!
+//! Invariants: the same input and settings give the same batches, wherever they are cut by restarts;
+//! nothing is committed that is not durable; nothing is ever deleted.
 #![forbid(unsafe_code)]
+
+pub mod batching;
+pub mod config;
+pub mod cursor;
+mod error;
+pub mod metrics;
+pub mod packing;
+mod pipeline;
+pub mod reading;
+mod resume;
+mod run;
+pub mod sources;
+mod stream;
+pub mod tokenizer;
+pub mod tokenizing;
+mod upload;
+
+pub use error::RunError;
+pub use run::{Outcome, run, run_on};

@@ -1,0 +1,435 @@
+//! The producer's configuration: plain structs with their defaults; config/producer.toml explains
+//! each key.
+
+use std::time::Duration;
+
+use batchweave_core::ids::ProducerName;
+use batchweave_core::limits::ENTRY_TGBS_MAX;
+use batchweave_core::stream::Order;
+use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
+use batchweave_daemon::telemetry::LogConfig;
+use serde::{Deserialize, Serialize};
+
+use crate::sources::Format;
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProducerConfig {
+    /// Where the stream is stored.
+    pub store: StoreConfig,
+    /// What the stream is.
+    pub stream: StreamParameters,
+    /// Who this producer is.
+    pub producer: Identity,
+    /// What it reads.
+    pub source: SourceConfig,
+    /// How text becomes tokens.
+    pub tokenizer: TokenizerConfig,
+    /// How tokens become batches.
+    pub packing: PackingConfig,
+    /// How batches reach the store.
+    pub upload: UploadConfig,
+    /// When batches become visible.
+    pub commit: CommitConfig,
+    /// How it stops.
+    pub shutdown: ShutdownConfig,
+    /// Metrics and health.
+    pub admin: AdminConfig,
+    /// Logs.
+    pub log: LogConfig,
+}
+
+/// `[store]`
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreConfig {
+    /// Root of the stream.
+    pub url: String,
+    /// S3 endpoint; empty: AWS.
+    pub endpoint: String,
+    /// S3 region; empty: from the environment or profile.
+    pub region: String,
+}
+
+/// `[stream]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StreamParameters {
+    /// Whether to create the stream when it is absent.
+    pub create: bool,
+    /// Slices per batch.
+    pub slices: u32,
+    /// Rows per slice.
+    pub rows_per_slice: u32,
+    /// Tokens that a row advances by.
+    pub seq_len: u32,
+    /// How steps are given.
+    pub order: Order,
+    /// The producers that end the stream when all have finished.
+    pub producers: Vec<String>,
+}
+
+/// `[producer]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Identity {
+    /// Name in the stream.
+    pub name: String,
+    /// Which share of the input.
+    pub index: u32,
+    /// Of how many.
+    pub of: u32,
+}
+
+/// What to do with a bad document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnBadDocument {
+    /// Stop with an error.
+    #[default]
+    Fail,
+    /// Leave it out, count it and log its place.
+    Skip,
+}
+
+/// `[source]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SourceConfig {
+    /// Files, folders, patterns and s3:// prefixes.
+    pub paths: Vec<String>,
+    /// S3 endpoint of s3:// paths; empty: that of the store.
+    pub endpoint: String,
+    /// How files are cut into documents.
+    pub format: Format,
+    /// JSON field with the text.
+    pub field: String,
+    /// Parquet column with the text.
+    pub column: String,
+    /// Passes over the input; 0 is without end.
+    pub epochs: u64,
+    /// What to do with a bad document.
+    pub on_bad_document: OnBadDocument,
+    /// Longest document.
+    pub max_document_bytes: ByteSize,
+}
+
+/// Kinds of tokenizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenizerKind {
+    /// An encoding that is part of the program.
+    #[default]
+    Embedded,
+    /// A tokenizer.json file.
+    File,
+    /// Raw bytes.
+    Bytes,
+}
+
+/// `[tokenizer]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TokenizerConfig {
+    /// Which kind.
+    pub kind: TokenizerKind,
+    /// Which embedded encoding.
+    pub name: crate::tokenizer::Encoding,
+    /// The file of kind `file`.
+    pub path: String,
+    /// The end token of kind `file`.
+    pub end_token: String,
+    /// Tokenizing threads; 0 is one a core.
+    pub threads: usize,
+}
+
+/// What becomes of the last, partial batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LastBatch {
+    /// Left out.
+    #[default]
+    Drop,
+    /// Filled up.
+    Pad,
+}
+
+/// `[packing]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PackingConfig {
+    /// What becomes of the last, partial batch.
+    pub last_batch: LastBatch,
+    /// Token to fill up with; none: the end token.
+    pub pad_token: Option<u32>,
+    /// Batches are put into one object until it has this size.
+    pub object_bytes: ByteSize,
+}
+
+/// `[upload]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UploadConfig {
+    /// Objects in flight.
+    pub concurrency: usize,
+    /// How long one object is tried.
+    pub give_up_after: Period,
+}
+
+/// `[commit]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommitConfig {
+    /// How long a batch waits for others to share an object and a commit with.
+    pub linger: Period,
+    /// Most batches in one commit.
+    pub max_batches: usize,
+}
+
+/// `[shutdown]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShutdownConfig {
+    /// How long to finish what is in flight.
+    pub deadline: Period,
+}
+
+/// `[admin]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AdminConfig {
+    /// Where `/metrics`, `/healthz` and `/readyz` answer.
+    pub listen: Listen,
+}
+
+impl Default for StreamParameters {
+    fn default() -> Self {
+        Self {
+            create: true,
+            slices: 8,
+            rows_per_slice: 8,
+            seq_len: 2048,
+            order: Order::Arrival,
+            producers: Vec::new(),
+        }
+    }
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            index: 0,
+            of: 1,
+        }
+    }
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self {
+            paths: Vec::new(),
+            endpoint: String::new(),
+            format: Format::Auto,
+            field: "text".into(),
+            column: "text".into(),
+            epochs: 1,
+            on_bad_document: OnBadDocument::Fail,
+            max_document_bytes: ByteSize::mib(64),
+        }
+    }
+}
+
+impl Default for TokenizerConfig {
+    fn default() -> Self {
+        Self {
+            kind: TokenizerKind::Embedded,
+            name: crate::tokenizer::Encoding::Gpt2,
+            path: String::new(),
+            end_token: String::new(),
+            threads: 0,
+        }
+    }
+}
+
+impl Default for PackingConfig {
+    fn default() -> Self {
+        Self {
+            last_batch: LastBatch::Drop,
+            pad_token: None,
+            object_bytes: ByteSize::mib(16),
+        }
+    }
+}
+
+impl Default for UploadConfig {
+    fn default() -> Self {
+        Self {
+            concurrency: 4,
+            give_up_after: Period(Duration::from_mins(5)),
+        }
+    }
+}
+
+impl Default for CommitConfig {
+    fn default() -> Self {
+        Self {
+            linger: Period::millis(200),
+            max_batches: 128,
+        }
+    }
+}
+
+impl Default for ShutdownConfig {
+    fn default() -> Self {
+        Self {
+            deadline: Period(Duration::from_secs(25)),
+        }
+    }
+}
+
+impl Default for AdminConfig {
+    fn default() -> Self {
+        Self {
+            listen: Listen(None),
+        }
+    }
+}
+
+impl Config for ProducerConfig {
+    fn check(&self) -> Vec<Problem> {
+        let mut problems = self.log.check();
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
+        wrong(
+            "store.url",
+            self.store.url.is_empty(),
+            "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"",
+        );
+        wrong(
+            "source.paths",
+            self.source.paths.is_empty(),
+            "must be given: files, folders, patterns or s3:// prefixes",
+        );
+        wrong(
+            "source.field",
+            self.source.field.is_empty(),
+            "must not be empty",
+        );
+        wrong(
+            "source.column",
+            self.source.column.is_empty(),
+            "must not be empty",
+        );
+        let file = self.tokenizer.kind == TokenizerKind::File;
+        wrong(
+            "tokenizer.path",
+            file && self.tokenizer.path.is_empty(),
+            "must be given with tokenizer.kind = \"file\"",
+        );
+        wrong(
+            "tokenizer.path",
+            !file && !self.tokenizer.path.is_empty(),
+            "is for tokenizer.kind = \"file\" only; set the kind, or remove the path",
+        );
+        wrong("producer.of", self.producer.of == 0, "must be at least 1");
+        wrong(
+            "producer.index",
+            self.producer.of > 0 && self.producer.index >= self.producer.of,
+            "must be below producer.of: the first producer is 0",
+        );
+        wrong(
+            "stream.slices",
+            self.stream.slices == 0,
+            "must be at least 1",
+        );
+        wrong(
+            "stream.rows_per_slice",
+            self.stream.rows_per_slice == 0,
+            "must be at least 1",
+        );
+        wrong(
+            "stream.seq_len",
+            self.stream.seq_len == 0,
+            "must be at least 1",
+        );
+        wrong(
+            "upload.concurrency",
+            !(1..=256).contains(&self.upload.concurrency),
+            "must be 1 to 256",
+        );
+        wrong(
+            "commit.max_batches",
+            !(1..=ENTRY_TGBS_MAX).contains(&self.commit.max_batches),
+            "must be 1 to 1024",
+        );
+        wrong(
+            "tokenizer.threads",
+            self.tokenizer.threads > 1024,
+            "must be at most 1024",
+        );
+        let small = self.source.max_document_bytes < ByteSize(1)
+            || self.source.max_document_bytes > ByteSize::mib(4096);
+        wrong("source.max_document_bytes", small, "must be 1B to 4GiB");
+        wrong(
+            "packing.object_bytes",
+            self.packing.object_bytes > ByteSize::mib(4096),
+            "must be at most 4GiB",
+        );
+        let pads = self.packing.last_batch == LastBatch::Pad;
+        wrong(
+            "packing.pad_token",
+            self.packing.pad_token.is_some() && !pads,
+            "is for packing.last_batch = \"pad\" only",
+        );
+        let batch = u64::from(self.stream.slices)
+            * u64::from(self.stream.rows_per_slice)
+            * (u64::from(self.stream.seq_len) + 1);
+        wrong(
+            "stream.seq_len",
+            batch > 1 << 30,
+            "slices x rows_per_slice x seq_len is more than 2^30 tokens a batch",
+        );
+        self.check_names(&mut problems);
+        problems
+    }
+}
+
+impl ProducerConfig {
+    fn check_names(&self, problems: &mut Vec<Problem>) {
+        let name = match self.producer.name.parse::<ProducerName>() {
+            Ok(name) => Some(name),
+            Err(why) => {
+                problems.push(Problem::new("producer.name", why.to_string()));
+                None
+            }
+        };
+        for listed in &self.stream.producers {
+            if let Err(why) = listed.parse::<ProducerName>() {
+                problems.push(Problem::new("stream.producers", why.to_string()));
+            }
+        }
+        let named = self.stream.producers.is_empty()
+            || name.is_none_or(|n| self.stream.producers.iter().any(|l| *l == n.as_str()));
+        if !named {
+            let message = format!(
+                "does not list this producer, {:?}; add it, or correct producer.name",
+                self.producer.name
+            );
+            problems.push(Problem::new("stream.producers", message));
+        }
+        if self.stream.order == Order::Lanes && self.stream.producers.is_empty() {
+            problems.push(Problem::new(
+                "stream.producers",
+                "must list the lanes in turn, since stream.order = \"lanes\"",
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

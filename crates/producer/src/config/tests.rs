@@ -1,0 +1,73 @@
+//! The shipped file is complete and true; contradictions are found.
+
+use batchweave_daemon::config::{parse, unlisted_keys};
+
+use super::*;
+
+const SHIPPED: &str = include_str!("../../../../config/producer.toml");
+
+#[test]
+fn the_shipped_file_lists_every_key_with_its_default() {
+    assert_eq!(
+        unlisted_keys::<ProducerConfig>(SHIPPED),
+        Vec::<String>::new()
+    );
+    let shipped: ProducerConfig =
+        parse("config/producer.toml", SHIPPED).unwrap_or_else(|e| panic!("{e}"));
+    let mut expected = ProducerConfig::default();
+    // The keys without a default.
+    expected.store.url.clone_from(&shipped.store.url);
+    expected.producer.name.clone_from(&shipped.producer.name);
+    expected.source.paths.clone_from(&shipped.source.paths);
+    assert_eq!(shipped, expected);
+}
+
+fn report(text: &str) -> String {
+    let base = "[store]\nurl = \"file:///x\"\n[source]\npaths = [\"x\"]\n";
+    parse::<ProducerConfig>("f.toml", &format!("{base}{text}"))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn all_problems_are_in_one_report_with_their_lines() {
+    let why = report(
+        "[producer]\nname = \"Bad Name\"\nindex = 3\nof = 2\n[tokenizer]\nkind = \"file\"\nnmae = \"gpt2\"\n\
+         [packing]\npad_token = 3\nobject_bytes = 5\n[stream]\norder = \"lanes\"\nslices = 0\n",
+    );
+    for part in [
+        "f.toml:6:1: producer.name: \"Bad Name\" is not a valid name",
+        "producer.index: must be below producer.of",
+        "tokenizer.path: must be given with tokenizer.kind = \"file\"",
+        "`tokenizer.name`?",
+        "packing.pad_token: is for packing.last_batch = \"pad\" only",
+        "packing.object_bytes: 5 has no unit",
+        "stream.producers: must list the lanes",
+        "stream.slices: must be at least 1",
+    ] {
+        assert!(why.contains(part), "{part} in {why}");
+    }
+}
+
+#[test]
+fn what_must_be_given() {
+    let why = parse::<ProducerConfig>("f.toml", "")
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "store.url: must be given",
+        "source.paths: must be given",
+        "producer.name: ",
+    ] {
+        assert!(why.contains(part), "{part} in {why}");
+    }
+}
+
+#[test]
+fn a_producer_must_be_among_those_named() {
+    let why = report("[producer]\nname = \"c\"\n[stream]\nproducers = [\"a\", \"b\"]\n");
+    assert!(
+        why.contains("stream.producers: does not list this producer, \"c\""),
+        "{why}"
+    );
+}

@@ -1,0 +1,189 @@
+//! What a producer's cursor holds: a point in its token sequence, the input list it counts in, and
+//! the settings that decide the bytes. Restarting with another input or other settings would make
+//! other batches than were promised, so each difference is an error that names it.
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::Hash;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::packing::Point;
+
+const FORMAT: u32 = 1;
+
+/// The content of a cursor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    format: u32,
+    /// Where the next batch begins.
+    pub at: Point,
+    /// SHA-256 of the input list, which is stored beside the log under `list_key`.
+    pub inputs: Hash,
+    /// Whatever decides the bytes, by the key of the configuration.
+    pub settings: Map<String, Value>,
+}
+
+/// Why a cursor can't be gone on from.
+#[derive(Debug, thiserror::Error)]
+pub enum CursorError {
+    /// Not a cursor of ours.
+    #[error(
+        "the cursor of producer {producer} was not written by this kind of producer ({detail}); use another producer name"
+    )]
+    Foreign {
+        /// The producer.
+        producer: String,
+        /// The parser's words.
+        detail: String,
+    },
+    /// Settings that decide the bytes were changed.
+    #[error(
+        "producer {producer} was started with other settings:\n  {}\nset them back, or start a new producer name",
+        .differences.join("\n  ")
+    )]
+    Settings {
+        /// The producer.
+        producer: String,
+        /// One line a setting.
+        differences: Vec<String>,
+    },
+}
+
+impl State {
+    /// The state at `at`.
+    pub fn new(at: Point, inputs: Hash, settings: Map<String, Value>) -> Self {
+        Self {
+            format: FORMAT,
+            at,
+            inputs,
+            settings,
+        }
+    }
+
+    /// As it goes into the log.
+    pub fn to_cursor(&self) -> Cursor {
+        // Maps with string keys and plain numbers always have a JSON form.
+        Cursor(serde_json::to_value(self).unwrap_or_default())
+    }
+
+    /// Reads a cursor; `None` at the very start.
+    pub fn from_cursor(cursor: &Cursor, producer: &str) -> Result<Option<Self>, CursorError> {
+        if cursor.0.is_null() {
+            return Ok(None);
+        }
+        let foreign = |detail: String| CursorError::Foreign {
+            producer: producer.to_owned(),
+            detail,
+        };
+        let state: Self =
+            serde_json::from_value(cursor.0.clone()).map_err(|e| foreign(e.to_string()))?;
+        if state.format != FORMAT {
+            return Err(foreign(format!("format {}, not {FORMAT}", state.format)));
+        }
+        Ok(Some(state))
+    }
+
+    /// Refuses settings that differ from the cursor's.
+    pub fn check_settings(
+        &self,
+        now: &Map<String, Value>,
+        producer: &str,
+    ) -> Result<(), CursorError> {
+        let keys: std::collections::BTreeSet<&String> =
+            self.settings.keys().chain(now.keys()).collect();
+        let null = Value::Null;
+        let differences: Vec<String> = keys
+            .into_iter()
+            .map(|key| {
+                (
+                    key,
+                    self.settings.get(key).unwrap_or(&null),
+                    now.get(key).unwrap_or(&null),
+                )
+            })
+            .filter(|(_, was, is)| was != is)
+            .map(|(key, was, is)| format!("{key}: was {was}, is {is}"))
+            .collect();
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(CursorError::Settings {
+            producer: producer.to_owned(),
+            differences,
+        })
+    }
+}
+
+/// Where the input list with this hash is stored, so that a difference can be told file by file.
+pub fn list_key(producer: &str, inputs: Hash) -> String {
+    format!("inputs/{producer}/{inputs}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn settings(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_cursor_comes_back_and_stays_small() {
+        let at = Point {
+            pass: u64::MAX >> 11,
+            file: u32::MAX,
+            unit: 1 << 52,
+            offset: 1 << 52,
+            skip: 1 << 52,
+        };
+        let state = State::new(
+            at,
+            Hash::of(b"x"),
+            settings(json!({"source.field": "f".repeat(1000)})),
+        );
+        let cursor = state.to_cursor();
+        assert!(cursor.fits());
+        assert_eq!(State::from_cursor(&cursor, "p").unwrap(), Some(state));
+        assert_eq!(State::from_cursor(&Cursor::default(), "p").unwrap(), None);
+    }
+
+    #[test]
+    fn all_changed_settings_in_one_message() {
+        let was = State::new(
+            Point::default(),
+            Hash::of(b""),
+            settings(json!({"a": 1, "b": "x", "c": 0})),
+        );
+        was.check_settings(&was.settings, "p").unwrap();
+        let why = was
+            .check_settings(&settings(json!({"a": 2, "b": "x", "d": 0})), "p")
+            .unwrap_err()
+            .to_string();
+        for part in [
+            "producer p",
+            "a: was 1, is 2",
+            "c: was 0, is null",
+            "d: was null, is 0",
+        ] {
+            assert!(why.contains(part), "{part} in {why}");
+        }
+        assert!(!why.contains("b: was"), "{why}");
+    }
+
+    #[test]
+    fn a_foreign_cursor_is_refused() {
+        for foreign in [
+            json!({"offset": 3}),
+            json!(7),
+            json!({"format":2,"at":Point::default(),"inputs":Hash::of(b""),"settings":{}}),
+        ] {
+            let why = State::from_cursor(&Cursor(foreign), "p")
+                .unwrap_err()
+                .to_string();
+            assert!(why.contains("use another producer name"), "{why}");
+        }
+    }
+}

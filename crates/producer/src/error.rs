@@ -1,0 +1,120 @@
+//! Why the daemon could not start or had to stop, and the exit code of each reason.
+
+use std::io;
+
+use batchweave_core::ids::Epoch;
+use batchweave_core::tgb::{BuildError, LayoutError};
+use batchweave_daemon::Exit;
+use batchweave_log::LogError;
+use batchweave_store::{ErrorKind, StoreError};
+
+use crate::cursor::CursorError;
+use crate::packing::Mismatch;
+use crate::sources::{DocumentError, SourceError};
+use crate::tokenizer::TokenizerError;
+
+/// A daemon that could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The store can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The stream can't be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A newer instance took over.
+    #[error(
+        "fenced: producer {producer} was opened again, in epoch {by} by {instance}, so this older instance stops; nothing is \
+         lost, the newer one goes on from the last commit. If both were meant to run, give each its own producer.name"
+    )]
+    Fenced {
+        /// The producer.
+        producer: String,
+        /// The newer epoch.
+        by: Epoch,
+        /// Who opened it.
+        instance: String,
+    },
+    /// A bad document, and `on_bad_document = "fail"`.
+    #[error("bad document: {0} (or set source.on_bad_document = \"skip\")")]
+    Document(DocumentError),
+    /// The input can't be used.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The tokenizer can't be used.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// The pad token is not in the vocabulary.
+    #[error(
+        "packing.pad_token: {token} is not below {bound}, the size of the vocabulary; name one of its tokens"
+    )]
+    PadToken {
+        /// As configured.
+        token: u32,
+        /// Of the tokenizer.
+        bound: u32,
+    },
+    /// The cursor does not fit the configuration.
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
+    /// The cursor does not fit the input.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// A slice that the format can't hold.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// An object that the format can't hold.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The admin endpoint can't be made.
+    #[error(transparent)]
+    Admin(io::Error),
+    /// Metrics with the same name twice: a fault of the program.
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    /// A thread could not be started, or died: a fault of the program or the machine.
+    #[error("a working thread failed: {0}")]
+    Task(String),
+}
+
+impl RunError {
+    /// A task that did not come back.
+    pub(crate) fn task(why: impl std::fmt::Display) -> Self {
+        Self::Task(why.to_string())
+    }
+
+    /// The process's exit code.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Store(why)
+            | Self::Log(LogError::Store(why))
+            | Self::Source(SourceError::Store(why)) => store_exit(why),
+            Self::Log(
+                LogError::NoStream { .. }
+                | LogError::RootInUse { .. }
+                | LogError::OtherStream { .. },
+            ) => Exit::StreamRefused,
+            Self::Log(_) => Exit::Protocol,
+            Self::Fenced { .. } => Exit::Fenced,
+            Self::Tokenizer(TokenizerError::Encode { .. } | TokenizerError::Embedded { .. })
+            | Self::Metrics(_)
+            | Self::Task(_) => Exit::Failure,
+            Self::Source(SourceError::Pattern { .. })
+            | Self::Tokenizer(_)
+            | Self::PadToken { .. }
+            | Self::Cursor(_)
+            | Self::Layout(_)
+            | Self::Build(_)
+            | Self::Admin(_) => Exit::Config,
+            Self::Document(_) | Self::Source(_) | Self::Mismatch(_) => Exit::BadInput,
+        }
+    }
+}
+
+fn store_exit(why: &StoreError) -> Exit {
+    match why.kind {
+        ErrorKind::Contract => Exit::StreamRefused,
+        ErrorKind::Invalid => Exit::Config,
+        _ => Exit::StoreUnavailable,
+    }
+}

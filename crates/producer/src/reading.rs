@@ -1,0 +1,105 @@
+//! The first stage: units of all input files in order, pass after pass, in chunks that tokenizing
+//! threads take. Runs in a blocking thread.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::packing::Point;
+use crate::sources::{FileReader, InputList, Place, ReadOptions, SourceError, Unit};
+
+/// A chunk is full at this many bytes or units, whichever comes first.
+const CHUNK_BYTES: usize = 256 << 10;
+const CHUNK_UNITS: usize = 256;
+
+/// Neighbouring units of one file in one pass.
+#[derive(Debug)]
+pub struct Chunk {
+    /// Which pass.
+    pub pass: u64,
+    /// In order, never empty.
+    pub units: Vec<Unit>,
+}
+
+/// What to read.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// The files.
+    pub inputs: Arc<InputList>,
+    /// How to read them.
+    pub options: ReadOptions,
+    /// Where to begin.
+    pub from: Point,
+    /// Passes in all; 0 is without end.
+    pub passes: u64,
+}
+
+/// How reading ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadEnd {
+    /// All passes are read.
+    Complete,
+    /// Nobody wants more.
+    Stopped,
+}
+
+impl Reading {
+    /// The point after everything that will be read.
+    pub fn end(&self) -> Point {
+        Point::pass(self.passes.max(self.from.pass))
+    }
+
+    /// Gives all chunks to `sink` until it answers false or `stop` is cancelled.
+    pub fn run(
+        &self,
+        stop: &CancellationToken,
+        mut sink: impl FnMut(Chunk) -> bool,
+    ) -> Result<ReadEnd, SourceError> {
+        let mut pass = self.from.pass;
+        let mut start = self.from.place();
+        let mut units = 0u64;
+        while self.passes == 0 || pass < self.passes {
+            for (file, input) in (0u32..).zip(&self.inputs.files).skip(start.file as usize) {
+                let from = if file == start.file {
+                    start
+                } else {
+                    Place {
+                        file,
+                        ..Place::default()
+                    }
+                };
+                let mut reader = FileReader::open(input, &self.options, from)?;
+                while let Some(chunk) = next_chunk(&mut reader, pass)? {
+                    units += chunk.units.len() as u64;
+                    if stop.is_cancelled() || !sink(chunk) {
+                        return Ok(ReadEnd::Stopped);
+                    }
+                }
+                if stop.is_cancelled() {
+                    return Ok(ReadEnd::Stopped);
+                }
+            }
+            // The first pass may have begun near the end; a whole one must give something.
+            if self.passes == 0 && units == 0 && start == Place::default() {
+                return Err(SourceError::Barren);
+            }
+            units = 0;
+            pass += 1;
+            start = Place::default();
+        }
+        Ok(ReadEnd::Complete)
+    }
+}
+
+fn next_chunk(reader: &mut FileReader<'_>, pass: u64) -> Result<Option<Chunk>, SourceError> {
+    let mut units = Vec::new();
+    let mut bytes = 0;
+    while bytes < CHUNK_BYTES && units.len() < CHUNK_UNITS {
+        let Some(unit) = reader.next_unit()? else {
+            break;
+        };
+        bytes += unit.raw.as_ref().map_or(0, Vec::len);
+        units.push(unit);
+    }
+    Ok((!units.is_empty()).then_some(Chunk { pass, units }))
+}

@@ -1,0 +1,202 @@
+//! One text column of a Parquet file, row by row, through the column reader (no Arrow).
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use parquet::basic::Type as PhysicalType;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::reader::{FileReader as ParquetReader, SerializedFileReader};
+
+use super::remote::RemoteObject;
+use super::{InputFile, Location, Reason};
+
+/// Rows decoded at a time.
+const BATCH_ROWS: usize = 256;
+
+/// A cursor over the rows of one column.
+pub(super) struct ColumnRows {
+    file: Arc<dyn ParquetReader>,
+    column: usize,
+    nullable: bool,
+    group: usize,
+    reader: Option<ColumnReaderImpl<ByteArrayType>>,
+    batch: std::vec::IntoIter<Option<ByteArray>>,
+    next_row: u64,
+}
+
+/// Why a Parquet file can't be read: its content, or the way to it.
+pub(super) enum ParquetFailure {
+    Content(Reason),
+    Io(io::Error),
+}
+
+impl From<Reason> for ParquetFailure {
+    fn from(reason: Reason) -> Self {
+        Self::Content(reason)
+    }
+}
+
+impl From<parquet::errors::ParquetError> for ParquetFailure {
+    fn from(why: parquet::errors::ParquetError) -> Self {
+        // The store's failure travels through the parquet crate as an external error.
+        if let parquet::errors::ParquetError::External(inner) = why {
+            return match inner.downcast::<io::Error>() {
+                Ok(io) => Self::Io(*io),
+                Err(other) => Self::Io(io::Error::other(other)),
+            };
+        }
+        Self::Content(Reason::BrokenParquet {
+            detail: why.to_string(),
+        })
+    }
+}
+
+type Outcome<T> = Result<T, ParquetFailure>;
+
+impl ColumnRows {
+    /// Opens `file` at row `row` of column `column`.
+    pub(super) fn open(file: &InputFile, column: &str, row: u64) -> Outcome<Self> {
+        let reader: Arc<dyn ParquetReader> = match &file.location {
+            Location::Local(path) => Arc::new(SerializedFileReader::new(
+                File::open(path).map_err(ParquetFailure::Io)?,
+            )?),
+            Location::Remote { .. } => {
+                let object = RemoteObject::of(file).map_err(ParquetFailure::Io)?;
+                Arc::new(SerializedFileReader::new(object)?)
+            }
+        };
+        let (index, nullable) = find_column(&*reader, column)?;
+        let mut rows = Self {
+            file: reader,
+            column: index,
+            nullable,
+            group: 0,
+            reader: None,
+            batch: Vec::new().into_iter(),
+            next_row: 0,
+        };
+        rows.seek(row)?;
+        Ok(rows)
+    }
+
+    /// Skips whole row groups by the footer's counts, then rows within one.
+    fn seek(&mut self, row: u64) -> Outcome<()> {
+        while self.group < self.file.num_row_groups() {
+            let rows = self
+                .file
+                .metadata()
+                .row_group(self.group)
+                .num_rows()
+                .unsigned_abs();
+            if self.next_row + rows > row {
+                break;
+            }
+            self.next_row += rows;
+            self.group += 1;
+        }
+        let within = row.saturating_sub(self.next_row);
+        if within > 0 && self.open_group()? {
+            if let Some(reader) = &mut self.reader {
+                reader.skip_records(usize::try_from(within).unwrap_or(usize::MAX))?;
+            }
+            self.next_row = row;
+        }
+        Ok(())
+    }
+
+    fn open_group(&mut self) -> Outcome<bool> {
+        if self.group == self.file.num_row_groups() {
+            return Ok(false);
+        }
+        let group = self.file.get_row_group(self.group)?;
+        let ColumnReader::ByteArrayColumnReader(reader) = group.get_column_reader(self.column)?
+        else {
+            return Err(Reason::BrokenParquet {
+                detail: "the column's type differs between row groups".into(),
+            }
+            .into());
+        };
+        self.reader = Some(reader);
+        self.group += 1;
+        Ok(true)
+    }
+
+    /// The next row's number and value; `None` at the end.
+    pub(super) fn next(&mut self) -> Outcome<Option<(u64, Result<ByteArray, Reason>)>> {
+        loop {
+            if let Some(value) = self.batch.next() {
+                let row = self.next_row;
+                self.next_row += 1;
+                return Ok(Some((row, value.ok_or(Reason::Null))));
+            }
+            if self.reader.is_none() && !self.open_group()? {
+                return Ok(None);
+            }
+            self.fill()?;
+        }
+    }
+
+    fn fill(&mut self) -> Outcome<()> {
+        let Some(reader) = &mut self.reader else {
+            return Ok(());
+        };
+        let (mut levels, mut values) = (Vec::new(), Vec::new());
+        let wanted = self.nullable.then_some(&mut levels);
+        let (rows, _, _) = reader.read_records(BATCH_ROWS, wanted, None, &mut values)?;
+        if rows == 0 {
+            self.reader = None;
+            return Ok(());
+        }
+        let mut values = values.into_iter();
+        let batch: Vec<Option<ByteArray>> = if self.nullable {
+            let present = levels.iter().max().copied().unwrap_or(0).max(1);
+            levels
+                .iter()
+                .map(|&level| {
+                    if level == present {
+                        values.next()
+                    } else {
+                        None
+                    }
+                })
+                .collect()
+        } else {
+            values.map(Some).collect()
+        };
+        self.batch = batch.into_iter();
+        Ok(())
+    }
+}
+
+/// The index of the column and whether it may hold nulls.
+fn find_column(file: &dyn ParquetReader, wanted: &str) -> Outcome<(usize, bool)> {
+    let schema = file.metadata().file_metadata().schema_descr();
+    let Some(index) = schema
+        .columns()
+        .iter()
+        .position(|c| c.path().string() == wanted)
+    else {
+        let names: Vec<String> = schema.columns().iter().map(|c| c.path().string()).collect();
+        return Err(Reason::NoColumn {
+            column: wanted.to_owned(),
+            columns: names.join(", "),
+        }
+        .into());
+    };
+    let column = schema.column(index);
+    if column.physical_type() != PhysicalType::BYTE_ARRAY || column.max_rep_level() > 0 {
+        let found = if column.max_rep_level() > 0 {
+            "a list".to_owned()
+        } else {
+            column.physical_type().to_string()
+        };
+        return Err(Reason::ColumnType {
+            column: wanted.to_owned(),
+            found,
+        }
+        .into());
+    }
+    Ok((index, column.max_def_level() > 0))
+}

@@ -1,0 +1,97 @@
+//! Every way in which a unit can be no document.
+
+use super::*;
+
+fn json(line: &str) -> Result<Option<String>, Reason> {
+    decode(Format::Jsonl, "text", true, line.as_bytes().to_vec())
+}
+
+fn good(line: &str) -> String {
+    json(line).unwrap().unwrap()
+}
+
+fn bad(line: &str) -> String {
+    json(line).unwrap_err().to_string()
+}
+
+#[test]
+fn good_lines() {
+    assert_eq!(good(r#"{"text":"a"}"#), "a");
+    assert_eq!(
+        good(r#"  {"id":7,"meta":{"text":["x"]},"text":"a\n\"b\" \u00e9","z":null} "#),
+        "a\n\"b\" é"
+    );
+    assert_eq!(good(r#"{"text":"first","text":"last"}"#), "last");
+    assert_eq!(good("{\"\\u0074ext\":\"escaped key\"}"), "escaped key");
+    assert_eq!(good("\u{feff}{\"text\":\"bom\"}"), "bom");
+    assert_eq!(json("").unwrap(), None);
+    assert_eq!(json(" \t\r").unwrap(), None);
+}
+
+#[test]
+fn bad_lines_name_the_reason_and_the_remedy() {
+    let table = [
+        (r#"{"text":"a"#, "broken JSON at column"),
+        (r#"{"text":"a"} x"#, "broken JSON at column"),
+        (r#"{"text":"\ud800"}"#, "broken JSON at column"),
+        (r#"{"body":"a"}"#, "no field \"text\""),
+        (r#"{"text":7}"#, "field \"text\" is a number"),
+        (r#"{"text":-7}"#, "field \"text\" is a number"),
+        (r#"{"text":null}"#, "field \"text\" is null"),
+        (r#"{"text":true}"#, "field \"text\" is a boolean"),
+        (r#"{"text":["a"]}"#, "field \"text\" is an array"),
+        (r#"{"text":{"a":1}}"#, "field \"text\" is an object"),
+        (r#"["text"]"#, "the line is an array"),
+        (r#""text""#, "the line is a string"),
+        ("1.5", "the line is a number"),
+        ("null", "the line is null"),
+        ("true", "the line is a boolean"),
+        (r#"{"text":""}"#, "the document is empty"),
+    ];
+    for (line, expected) in table {
+        let message = bad(line);
+        assert!(message.starts_with(expected), "{line}: {message}");
+        assert!(message.contains("; "), "no remedy: {message}");
+        assert!(!message.contains("at line"), "{message}");
+    }
+}
+
+#[test]
+fn invalid_utf8_gives_its_offset() {
+    let raw = b"{\"text\":\"ab\xff\"}".to_vec();
+    let why = decode(Format::Jsonl, "text", false, raw).unwrap_err();
+    assert_eq!(why, Reason::InvalidUtf8 { at: 11 });
+    let why = decode(Format::Text, "text", false, vec![0xc3]).unwrap_err();
+    assert_eq!(why, Reason::InvalidUtf8 { at: 0 });
+}
+
+#[test]
+fn text_keeps_its_whitespace_and_lines_pass_over_blank_ones() {
+    let text = decode(Format::Text, "", true, b" \n".to_vec()).unwrap();
+    assert_eq!(text.as_deref(), Some(" \n"));
+    assert_eq!(
+        decode(Format::Lines, "", true, b" ".to_vec()).unwrap(),
+        None
+    );
+    assert_eq!(
+        decode(Format::Text, "", true, Vec::new()).unwrap_err(),
+        Reason::Empty
+    );
+    assert_eq!(
+        decode(Format::Parquet, "", true, Vec::new()).unwrap_err(),
+        Reason::Empty
+    );
+}
+
+proptest::proptest! {
+    #[test]
+    fn never_panics_and_agrees_with_serde_json(line in "\\{(\"text\":)?[\\x00-\\x7f]{0,20}\\}?|.{0,30}") {
+        let value: Result<serde_json::Value, _> = serde_json::from_str(&line);
+        match json(&line) {
+            Ok(Some(text)) => assert_eq!(value.unwrap()["text"].as_str(), Some(text.as_str())),
+            Ok(None) => assert!(line.trim().is_empty()),
+            Err(Reason::BrokenJson { .. }) => assert!(value.is_err(), "{line}"),
+            Err(_) => assert!(value.is_ok() || line.starts_with('\u{feff}'), "{line}"),
+        }
+    }
+}

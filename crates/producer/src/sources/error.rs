@@ -1,0 +1,179 @@
+//! What can be wrong with the input: with one document (it may be skipped), or with the input as a
+//! whole (it may not).
+
+use std::fmt;
+use std::io;
+
+use batchweave_store::StoreError;
+
+use super::open::Format;
+
+/// Why a unit is no document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// Not JSON.
+    #[error("broken JSON at column {column}: {detail}; write one JSON object a line")]
+    BrokenJson {
+        /// From 1.
+        column: usize,
+        /// The parser's words.
+        detail: String,
+    },
+    /// JSON, but no object.
+    #[error("the line is {found}, not a JSON object; write {{\"{field}\": \"...\"}}")]
+    NotAnObject {
+        /// The field wanted.
+        field: String,
+        /// What there is.
+        found: &'static str,
+    },
+    /// The object has no such field.
+    #[error("no field \"{field}\"; add it, or name the right one in source.field")]
+    MissingField {
+        /// The field wanted.
+        field: String,
+    },
+    /// The field is not a string.
+    #[error(
+        "field \"{field}\" is {found}, not a string; quote it, or name the right one in source.field"
+    )]
+    NotAString {
+        /// The field wanted.
+        field: String,
+        /// What there is.
+        found: &'static str,
+    },
+    /// The bytes are not UTF-8.
+    #[error("invalid UTF-8 at byte {at} of the document; convert the file to UTF-8")]
+    InvalidUtf8 {
+        /// Offset in the unit.
+        at: usize,
+    },
+    /// The text has no characters.
+    #[error("the document is empty; remove it")]
+    Empty,
+    /// Longer than `source.max_document_bytes`.
+    #[error(
+        "the document is longer than {limit} bytes; split it, or raise source.max_document_bytes"
+    )]
+    TooLong {
+        /// The limit.
+        limit: u64,
+    },
+    /// Compressed data that ends early or is damaged; nothing after this place can be read.
+    #[error("the {codec} data ends early or is damaged here ({detail}); copy the file again")]
+    Damaged {
+        /// `gzip` or `zstd`.
+        codec: &'static str,
+        /// The decoder's words.
+        detail: String,
+    },
+    /// The Parquet file lacks the column.
+    #[error(
+        "no column \"{column}\" in this Parquet file, which has {columns}; name the right one in source.column"
+    )]
+    NoColumn {
+        /// The column wanted.
+        column: String,
+        /// The columns there are.
+        columns: String,
+    },
+    /// The Parquet column is not text.
+    #[error("column \"{column}\" is {found}, not a string; name a text column in source.column")]
+    ColumnType {
+        /// The column wanted.
+        column: String,
+        /// Its type.
+        found: String,
+    },
+    /// A null in the column.
+    #[error("the value is null; remove the row")]
+    Null,
+    /// Not readable as Parquet.
+    #[error("not readable as Parquet ({detail}); write the file again")]
+    BrokenParquet {
+        /// The reader's words.
+        detail: String,
+    },
+}
+
+/// A bad document: place, reason, remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct DocumentError {
+    /// The file's name as listed.
+    pub file: String,
+    /// Line or row from 1; `None` when it concerns the whole file.
+    pub position: Option<u64>,
+    /// What is wrong and what to do.
+    pub reason: Reason,
+}
+
+impl DocumentError {
+    /// Places `reason` at unit `unit` of `file`.
+    pub fn new(file: &str, format: Format, unit: u64, reason: Reason) -> Self {
+        let whole = format == Format::Text
+            || matches!(
+                reason,
+                Reason::NoColumn { .. } | Reason::ColumnType { .. } | Reason::BrokenParquet { .. }
+            );
+        Self {
+            file: file.to_owned(),
+            position: (!whole).then_some(unit + 1),
+            reason,
+        }
+    }
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.position {
+            Some(n) => write!(f, "{}:{n}: {}", self.file, self.reason),
+            None => write!(f, "{}: {}", self.file, self.reason),
+        }
+    }
+}
+
+/// What makes the input as a whole unusable.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// A path or pattern that matches nothing.
+    #[error("source.paths: {path} matches no file; correct the path, or create the files first")]
+    NoMatch {
+        /// As configured.
+        path: String,
+    },
+    /// A pattern that is no pattern.
+    #[error("source.paths: {path} is no valid pattern: {detail}")]
+    Pattern {
+        /// As configured.
+        path: String,
+        /// Why.
+        detail: String,
+    },
+    /// A file or folder that can't be read.
+    #[error("{file}: can't be read: {why}; check that it exists and that this user may read it")]
+    Unreadable {
+        /// Its name.
+        file: String,
+        /// The system's words.
+        why: io::Error,
+    },
+    /// The store of an s3:// input failed.
+    #[error("input {0}")]
+    Store(StoreError),
+    /// The input differs from what the cursor was made from.
+    #[error(
+        "the input is not what it was when the cursor was saved, so the same batches can't be made again:\n  {}\n\
+         restore these files, or start a new producer name for the new input",
+        .differences.join("\n  ")
+    )]
+    Changed {
+        /// One line a file.
+        differences: Vec<String>,
+    },
+    /// A whole pass without a single document, and no end.
+    #[error(
+        "a whole pass over the input gave no document, and source.epochs = 0 never ends; check source.paths and source.on_bad_document"
+    )]
+    Barren,
+}

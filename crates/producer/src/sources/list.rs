@@ -1,0 +1,180 @@
+//! The list of input files, and the pin that a cursor keeps of it: names, sizes and fingerprints. A
+//! place counts files by their index in this list, so a list that differs is an error, file by file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use batchweave_core::ids::Hash;
+use batchweave_store::Store;
+use serde::{Deserialize, Serialize};
+
+/// Bytes at each end of a file that its fingerprint covers.
+pub(super) const FINGERPRINT_BYTES: u64 = 64 << 10;
+
+/// Where a file's bytes are.
+#[derive(Debug, Clone)]
+pub enum Location {
+    /// On this machine.
+    Local(PathBuf),
+    /// An object of a store.
+    Remote {
+        /// The store.
+        store: Arc<dyn Store>,
+        /// The object's key in it.
+        key: String,
+    },
+}
+
+/// One input file.
+#[derive(Debug, Clone)]
+pub struct InputFile {
+    /// What identifies it.
+    pub pin: PinnedFile,
+    /// Where to read it.
+    pub location: Location,
+}
+
+/// What a cursor remembers of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinnedFile {
+    /// Path or URL.
+    pub name: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// First 16 hexadecimal digits of the SHA-256 over the first and the last 64 KiB.
+    pub fingerprint: String,
+}
+
+impl PinnedFile {
+    /// Pins a file by its two ends (the whole file, and nothing, when it is small).
+    pub fn new(name: String, size: u64, head: &[u8], tail: &[u8]) -> Self {
+        let hash = Hash::of(&[head, tail].concat()).to_string();
+        Self {
+            name,
+            size,
+            fingerprint: hash[..16].to_owned(),
+        }
+    }
+}
+
+/// All input files, in order.
+#[derive(Debug, Clone, Default)]
+pub struct InputList {
+    /// The files.
+    pub files: Vec<InputFile>,
+}
+
+impl InputList {
+    /// The pins as JSON, one file a line: the object that cursors refer to by its hash.
+    pub fn to_json(&self) -> String {
+        let lines: Vec<String> = self
+            .files
+            .iter()
+            .map(|f| serde_json::json!({"name": f.pin.name, "size": f.pin.size, "fingerprint": f.pin.fingerprint}))
+            .map(|line| line.to_string())
+            .collect();
+        format!("{{\"format\":1,\"files\":[\n{}\n]}}\n", lines.join(",\n"))
+    }
+
+    /// Reads what `to_json` wrote.
+    pub fn pins_from_json(bytes: &[u8]) -> Result<Vec<PinnedFile>, serde_json::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Pins {
+            #[serde(rename = "format")]
+            _format: u32,
+            files: Vec<PinnedFile>,
+        }
+        Ok(serde_json::from_slice::<Pins>(bytes)?.files)
+    }
+
+    /// Every file that differs from the pinned list, one line each, at most 20.
+    pub fn differences(&self, pinned: &[PinnedFile]) -> Vec<String> {
+        let now: BTreeMap<&str, &PinnedFile> = self
+            .files
+            .iter()
+            .map(|f| (f.pin.name.as_str(), &f.pin))
+            .collect();
+        let then: BTreeSet<&str> = pinned.iter().map(|p| p.name.as_str()).collect();
+        let mut lines: Vec<String> = pinned
+            .iter()
+            .filter_map(|was| difference(was, now.get(was.name.as_str()).copied()))
+            .collect();
+        lines.extend(
+            now.keys()
+                .filter(|name| !then.contains(*name))
+                .map(|name| format!("{name}: is new")),
+        );
+        let moved = self
+            .files
+            .iter()
+            .zip(pinned)
+            .find(|(is, was)| is.pin.name != was.name);
+        if let (true, Some((is, was))) = (lines.is_empty(), moved) {
+            lines.push(format!(
+                "{}: stands where {} stood; source.paths were reordered",
+                is.pin.name, was.name
+            ));
+        }
+        if lines.len() > 20 {
+            let more = lines.len() - 20;
+            lines.truncate(20);
+            lines.push(format!("and {more} more"));
+        }
+        lines
+    }
+}
+
+fn difference(was: &PinnedFile, is: Option<&PinnedFile>) -> Option<String> {
+    let name = &was.name;
+    match is {
+        None => Some(format!("{name}: has vanished")),
+        Some(is) if is.size != was.size => Some(format!(
+            "{name}: has changed, from {} to {} bytes",
+            was.size, is.size
+        )),
+        Some(is) if is.fingerprint != was.fingerprint => {
+            Some(format!("{name}: has changed its content"))
+        }
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(files: &[(&str, &[u8])]) -> InputList {
+        let file = |(name, content): &(&str, &[u8])| InputFile {
+            pin: PinnedFile::new((*name).to_owned(), content.len() as u64, content, b""),
+            location: Location::Local(PathBuf::from(name)),
+        };
+        InputList {
+            files: files.iter().map(file).collect(),
+        }
+    }
+
+    #[test]
+    fn every_difference_names_its_file() {
+        let was = list(&[("a", b"1"), ("b", b"22"), ("c", b"3"), ("d", b"4")]);
+        let pins = InputList::pins_from_json(was.to_json().as_bytes()).unwrap();
+        assert_eq!(was.differences(&pins), Vec::<String>::new());
+        let is = list(&[("a", b"1"), ("b", b"222"), ("c", b"x"), ("e", b"5")]);
+        assert_eq!(
+            is.differences(&pins),
+            [
+                "b: has changed, from 2 to 3 bytes",
+                "c: has changed its content",
+                "d: has vanished",
+                "e: is new"
+            ]
+        );
+        let turned = list(&[("b", b"22"), ("a", b"1"), ("c", b"3"), ("d", b"4")]);
+        assert_eq!(
+            turned.differences(&pins),
+            ["b: stands where a stood; source.paths were reordered"]
+        );
+    }
+}

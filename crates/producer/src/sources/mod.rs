@@ -1,0 +1,66 @@
+//! Input files and the documents in them: which files there are (`list`), how their bytes are read
+//! (`open`, `remote`, `decompress`), how they fall into units (`lines`, `columns`) and how a unit
+//! becomes a document's text (`decode`).
+//!
+//! A *unit* is what can hold one document: a line, a row, or a whole text file. Units are numbered
+//! from 0 in each file, blank and bad ones included, so that a place never depends on content.
+
+mod columns;
+mod decode;
+mod decompress;
+mod error;
+mod lines;
+mod list;
+mod open;
+mod read;
+mod remote;
+
+pub use decode::{Field, decode};
+pub use error::{DocumentError, Reason, SourceError};
+pub use list::{InputFile, InputList, Location, PinnedFile};
+pub use open::{Format, OpenStore, expand};
+pub use read::{FileReader, ReadOptions};
+
+/// Where a document begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Index in the input list.
+    pub file: u32,
+    /// Line, row, or 0 for a whole file.
+    pub unit: u64,
+    /// Offset of the unit in the decompressed file, for a quick seek; 0 where seeking goes by rows.
+    pub offset: u64,
+}
+
+/// One unit as read: bytes that are still to be decoded, or what is wrong with it already.
+#[derive(Debug)]
+pub struct Unit {
+    /// Where it begins.
+    pub place: Place,
+    /// Its bytes.
+    pub raw: Result<Vec<u8>, Reason>,
+}
+
+/// Which units belong to this producer, so that several share the input without talking: unit `u`
+/// of file `f` belongs to producer `(f + u) mod of`. It spreads lines of one file and files of one
+/// document alike, and depends on nothing but positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// This producer's index, from 0.
+    pub index: u32,
+    /// How many producers share the input.
+    pub of: u32,
+}
+
+impl Share {
+    /// The whole input.
+    pub const ALL: Self = Self { index: 0, of: 1 };
+
+    /// Whether the unit is ours.
+    pub fn owns(self, file: u32, unit: u64) -> bool {
+        (u64::from(file) + unit) % u64::from(self.of) == u64::from(self.index)
+    }
+}
+
+#[cfg(test)]
+mod tests;

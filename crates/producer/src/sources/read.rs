@@ -1,0 +1,206 @@
+//! The units of one file, from any place on, whatever its format and compression.
+
+use std::io::{self, BufReader, Read};
+
+use super::columns::{ColumnRows, ParquetFailure};
+use super::decompress::Codec;
+use super::lines::{Line, next_line, whole};
+use super::{Format, InputFile, Place, Reason, Share, SourceError, Unit, remote};
+
+/// What decides how a file is read.
+#[derive(Debug, Clone)]
+pub struct ReadOptions {
+    /// The configured format; `Auto` goes by each file's name.
+    pub format: Format,
+    /// The text column of Parquet files.
+    pub column: String,
+    /// Longest document in bytes.
+    pub max_document_bytes: u64,
+    /// Which units are ours.
+    pub share: Share,
+}
+
+/// Reads our units of one file in order.
+pub struct FileReader<'a> {
+    file: &'a InputFile,
+    options: &'a ReadOptions,
+    /// The next unit.
+    at: Place,
+    codec: Codec,
+    kind: Kind,
+}
+
+enum Kind {
+    Lines(BufReader<Box<dyn Read + Send>>),
+    Text(Box<dyn Read + Send>),
+    Parquet(Box<ColumnRows>),
+    /// Failed before the first unit, in a way that counts as one bad document.
+    Failed(Reason),
+    Done,
+}
+
+impl<'a> FileReader<'a> {
+    /// Opens `file` at `from`, a place that an earlier reader of the same file gave.
+    pub fn open(
+        file: &'a InputFile,
+        options: &'a ReadOptions,
+        from: Place,
+    ) -> Result<Self, SourceError> {
+        let mut reader = Self {
+            file,
+            options,
+            at: from,
+            codec: Codec::Plain,
+            kind: Kind::Done,
+        };
+        match options.format.of(&file.pin.name) {
+            Format::Parquet => reader.open_parquet()?,
+            Format::Text if from.unit > 0 || !options.share.owns(from.file, 0) => {}
+            Format::Text => reader.kind = Kind::Text(reader.open_stream()?),
+            _ => {
+                reader.kind =
+                    Kind::Lines(BufReader::with_capacity(256 << 10, reader.open_stream()?));
+            }
+        }
+        Ok(reader)
+    }
+
+    fn open_stream(&mut self) -> Result<Box<dyn Read + Send>, SourceError> {
+        self.try_open_stream().map_err(|why| self.unreadable(why))
+    }
+
+    fn try_open_stream(&mut self) -> io::Result<Box<dyn Read + Send>> {
+        let mut head = Vec::new();
+        remote::open(self.file, 0)?.take(4).read_to_end(&mut head)?;
+        self.codec = Codec::of(&head);
+        if self.codec == Codec::Plain {
+            return remote::open(self.file, self.at.offset);
+        }
+        let mut stream = self.codec.decode(remote::open(self.file, 0)?)?;
+        // A place was given by this very file, so what is passed here was readable before.
+        io::copy(&mut stream.by_ref().take(self.at.offset), &mut io::sink())?;
+        Ok(stream)
+    }
+
+    fn open_parquet(&mut self) -> Result<(), SourceError> {
+        self.kind = match ColumnRows::open(self.file, &self.options.column, self.at.unit) {
+            Ok(rows) => Kind::Parquet(Box::new(rows)),
+            Err(ParquetFailure::Content(reason)) => Kind::Failed(reason),
+            Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
+        };
+        Ok(())
+    }
+
+    fn unreadable(&self, why: io::Error) -> SourceError {
+        SourceError::Unreadable {
+            file: self.file.pin.name.clone(),
+            why,
+        }
+    }
+
+    /// Our next unit; `None` at the end of the file.
+    pub fn next_unit(&mut self) -> Result<Option<Unit>, SourceError> {
+        match std::mem::replace(&mut self.kind, Kind::Done) {
+            Kind::Done => Ok(None),
+            Kind::Failed(reason) => Ok(self.bad(reason)),
+            Kind::Text(stream) => self.text(stream),
+            Kind::Lines(stream) => self.line(stream),
+            Kind::Parquet(rows) => self.row(rows),
+        }
+    }
+
+    /// One bad unit here, if here is ours.
+    fn bad(&self, reason: Reason) -> Option<Unit> {
+        let ours = self.options.share.owns(self.at.file, self.at.unit);
+        ours.then_some(Unit {
+            place: self.at,
+            raw: Err(reason),
+        })
+    }
+
+    /// A failed read: damage of the compressed data ends the file with one bad document, anything
+    /// else is no fault of the content.
+    fn failed(&self, why: io::Error) -> Result<Option<Unit>, SourceError> {
+        let content = matches!(
+            why.kind(),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
+        );
+        // The zstd decoder reports damage as `Other`; a store's failure carries a `StoreError`.
+        let zstd = self.codec == Codec::Zstd
+            && why
+                .get_ref()
+                .is_none_or(|e| !e.is::<batchweave_store::StoreError>());
+        if self.codec == Codec::Plain || !(content || zstd) {
+            return Err(self.unreadable(why));
+        }
+        Ok(self.bad(Reason::Damaged {
+            codec: self.codec.name(),
+            detail: why.to_string(),
+        }))
+    }
+
+    fn text(&mut self, mut stream: Box<dyn Read + Send>) -> Result<Option<Unit>, SourceError> {
+        let limit = self.options.max_document_bytes;
+        match whole(&mut stream, limit) {
+            Ok(text) => Ok(Some(Unit {
+                place: self.at,
+                raw: text.ok_or(Reason::TooLong { limit }),
+            })),
+            Err(why) => self.failed(why),
+        }
+    }
+
+    fn line(
+        &mut self,
+        mut stream: BufReader<Box<dyn Read + Send>>,
+    ) -> Result<Option<Unit>, SourceError> {
+        let limit = self.options.max_document_bytes;
+        loop {
+            let place = self.at;
+            let ours = self.options.share.owns(place.file, place.unit);
+            let (bytes, raw) = match next_line(&mut stream, limit, ours) {
+                Err(why) => return self.failed(why),
+                Ok(Line::End) => return Ok(None),
+                Ok(Line::Whole { text, bytes }) => (bytes, Some(Ok(text))),
+                Ok(Line::Passed { bytes, too_long }) if ours && too_long => {
+                    (bytes, Some(Err(Reason::TooLong { limit })))
+                }
+                Ok(Line::Passed { bytes, .. }) => (bytes, None),
+            };
+            self.at.unit += 1;
+            self.at.offset += bytes;
+            if let Some(raw) = raw {
+                self.kind = Kind::Lines(stream);
+                return Ok(Some(Unit { place, raw }));
+            }
+        }
+    }
+
+    fn row(&mut self, mut rows: Box<ColumnRows>) -> Result<Option<Unit>, SourceError> {
+        loop {
+            let (row, value) = match rows.next() {
+                Ok(None) => return Ok(None),
+                Ok(Some(row)) => row,
+                Err(ParquetFailure::Content(reason)) => return Ok(self.bad(reason)),
+                Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
+            };
+            let place = Place {
+                unit: row,
+                ..self.at
+            };
+            self.at.unit = row + 1;
+            if self.options.share.owns(place.file, row) {
+                self.kind = Kind::Parquet(rows);
+                let limit = self.options.max_document_bytes;
+                let raw = value.and_then(|v| {
+                    if v.len() as u64 > limit {
+                        Err(Reason::TooLong { limit })
+                    } else {
+                        Ok(v.data().to_vec())
+                    }
+                });
+                return Ok(Some(Unit { place, raw }));
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Reading a file's bytes in a blocking thread, wherever they are. An object is read in ranges, and
+//! a range that fails for a passing reason is asked for again.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_store::{Store, StoreError};
+use bytes::{Buf, Bytes};
+use futures::TryStreamExt;
+use parquet::file::reader::{ChunkReader, Length};
+use tokio::runtime::Handle;
+
+use super::{InputFile, Location};
+
+const RANGE_BYTES: u64 = 8 << 20;
+const TRIES: u32 = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The bytes of `file` from `offset` on. Must be called, and read, outside of async code.
+pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+    match &file.location {
+        Location::Local(path) => {
+            let mut local = File::open(path)?;
+            let size = local.metadata()?.len();
+            if size != file.pin.size {
+                return Err(changed(file.pin.size, size));
+            }
+            local.seek(SeekFrom::Start(offset))?;
+            Ok(Box::new(local))
+        }
+        Location::Remote { .. } => Ok(Box::new(RemoteRead {
+            object: RemoteObject::of(file)?,
+            at: offset,
+            buffer: Bytes::new(),
+        })),
+    }
+}
+
+fn changed(was: u64, is: u64) -> io::Error {
+    io::Error::other(format!(
+        "it changed from {was} to {is} bytes while it was in use"
+    ))
+}
+
+/// An object that may be read in ranges.
+#[derive(Clone)]
+pub(super) struct RemoteObject {
+    store: Arc<dyn Store>,
+    key: String,
+    size: u64,
+    runtime: Handle,
+}
+
+impl RemoteObject {
+    /// The object behind a remote file.
+    pub(super) fn of(file: &InputFile) -> io::Result<Self> {
+        let Location::Remote { store, key } = &file.location else {
+            return Err(io::Error::other("not a remote file"));
+        };
+        let runtime = Handle::try_current().map_err(io::Error::other)?;
+        Ok(Self {
+            store: store.clone(),
+            key: key.clone(),
+            size: file.pin.size,
+            runtime,
+        })
+    }
+
+    fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let mut pause = FIRST_PAUSE;
+        for _ in 1..TRIES {
+            match self.try_range(range.clone()) {
+                Err(e) if e.kind.is_transient() => {
+                    tracing::warn!(error = %e, "reading the input again");
+                    std::thread::sleep(pause);
+                    pause *= 2;
+                }
+                done => return done.map_err(io::Error::other),
+            }
+        }
+        self.try_range(range).map_err(io::Error::other)
+    }
+
+    fn try_range(&self, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.runtime.block_on(async {
+            let chunks: Vec<Bytes> = self
+                .store
+                .get_range(&self.key, range)
+                .await?
+                .try_collect()
+                .await?;
+            Ok(match <[Bytes; 1]>::try_from(chunks) {
+                Ok([one]) => one,
+                Err(several) => several.concat().into(),
+            })
+        })
+    }
+}
+
+struct RemoteRead {
+    object: RemoteObject,
+    at: u64,
+    buffer: Bytes,
+}
+
+impl Read for RemoteRead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.buffer.is_empty() && self.at < self.object.size {
+            let end = self.object.size.min(self.at + RANGE_BYTES);
+            self.buffer = self.object.range(self.at..end)?;
+            self.at = end;
+        }
+        let n = out.len().min(self.buffer.len());
+        self.buffer.copy_to_slice(&mut out[..n]);
+        Ok(n)
+    }
+}
+
+impl Length for RemoteObject {
+    fn len(&self) -> u64 {
+        self.size
+    }
+}
+
+impl ChunkReader for RemoteObject {
+    type T = Box<dyn Read + Send>;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        Ok(Box::new(RemoteRead {
+            object: self.clone(),
+            at: start,
+            buffer: Bytes::new(),
+        }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        Ok(self.range(start..start + length as u64)?)
+    }
+}

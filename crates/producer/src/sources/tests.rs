@@ -1,0 +1,415 @@
+//! Files of every kind, from every place on, whole and damaged.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave_store::memory::MemoryStore;
+use batchweave_store::{OpenOptions, Store};
+use futures::FutureExt;
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use super::*;
+
+fn options(format: Format) -> ReadOptions {
+    ReadOptions {
+        format,
+        column: "text".into(),
+        max_document_bytes: 100,
+        share: Share::ALL,
+    }
+}
+
+async fn list(path: &Path) -> InputList {
+    let paths = [path.display().to_string()];
+    let never = |_: String| -> futures::future::BoxFuture<'static, _> { unreachable!("no store") };
+    expand(&paths, &never).await.unwrap()
+}
+
+fn read(inputs: &InputList, options: &ReadOptions, from: Place) -> Vec<Unit> {
+    let file = &inputs.files[from.file as usize];
+    let mut reader = FileReader::open(file, options, from).unwrap();
+    let mut units = Vec::new();
+    while let Some(unit) = reader.next_unit().unwrap() {
+        units.push(unit);
+    }
+    units
+}
+
+fn raw(units: &[Unit]) -> Vec<Result<&str, String>> {
+    let text = |bytes| std::str::from_utf8(bytes).unwrap();
+    units
+        .iter()
+        .map(|u| u.raw.as_deref().map(text).map_err(ToString::to_string))
+        .collect()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+fn zstandard(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 1).unwrap()
+}
+
+fn lines(n: usize) -> String {
+    let line = |i: usize| format!("{{\"text\":\"line {i} {}\"}}", "x".repeat(i % 37));
+    (0..n).map(line).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[tokio::test]
+async fn every_compression_reads_the_same_from_every_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = lines(300);
+    // Two members, as `cat a.gz b.gz` makes.
+    let halves = text.split_at(text.find("{\"text\":\"line 150").unwrap());
+    let files = [
+        ("a.jsonl", text.clone().into_bytes()),
+        (
+            "a.jsonl.gz",
+            [gzip(halves.0.as_bytes()), gzip(halves.1.as_bytes())].concat(),
+        ),
+        (
+            "a.jsonl.zst",
+            [
+                zstandard(halves.0.as_bytes()),
+                zstandard(halves.1.as_bytes()),
+            ]
+            .concat(),
+        ),
+        // The content decides, not the name.
+        ("b.jsonl", gzip(text.as_bytes())),
+    ];
+    for (name, bytes) in files {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let inputs = list(&path).await;
+        let options = options(Format::Auto);
+        let all = read(&inputs, &options, Place::default());
+        assert_eq!(all.len(), 300, "{name}");
+        for k in [0, 1, 149, 150, 299] {
+            let again = read(&inputs, &options, all[k].place);
+            assert_eq!(raw(&again), raw(&all[k..]), "{name} from {k}");
+            assert_eq!(again[0].place, all[k].place);
+        }
+    }
+}
+
+#[tokio::test]
+async fn shares_are_disjoint_and_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, n) in [("a.jsonl", 10), ("b.jsonl", 7), ("c.jsonl", 1)] {
+        std::fs::write(folder.path().join(name), lines(n)).unwrap();
+    }
+    let inputs = list(folder.path()).await;
+    let mut seen = Vec::new();
+    for index in 0..3 {
+        let options = ReadOptions {
+            share: Share { index, of: 3 },
+            ..options(Format::Auto)
+        };
+        for file in 0..3 {
+            let units = read(
+                &inputs,
+                &options,
+                Place {
+                    file,
+                    ..Place::default()
+                },
+            );
+            seen.extend(units.iter().map(|u| (u.place.file, u.place.unit, index)));
+        }
+    }
+    seen.sort_unstable();
+    let expected: Vec<(u32, u64, u32)> = [(0u32, 10u64), (1, 7), (2, 1)]
+        .into_iter()
+        .flat_map(|(f, n)| (0..n).map(move |u| (f, u, ((u64::from(f) + u) % 3) as u32)))
+        .collect();
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn truncated_or_damaged_compression_is_one_bad_document_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = lines(3000);
+    let mut flipped = gzip(text.as_bytes());
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 0x55;
+    let cut = |mut bytes: Vec<u8>| {
+        bytes.truncate(bytes.len() / 2);
+        bytes
+    };
+    for (name, codec, bytes) in [
+        ("a.gz", "gzip", cut(gzip(text.as_bytes()))),
+        ("b.zst", "zstd", cut(zstandard(text.as_bytes()))),
+        ("c.gz", "gzip", flipped),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let inputs = list(&path).await;
+        for format in [Format::Lines, Format::Text] {
+            let options = ReadOptions {
+                max_document_bytes: 1 << 20,
+                ..options(format)
+            };
+            let units = read(&inputs, &options, Place::default());
+            let last = units.last().unwrap();
+            let why = DocumentError::new(
+                name,
+                format,
+                last.place.unit,
+                last.raw.as_ref().unwrap_err().clone(),
+            )
+            .to_string();
+            assert!(
+                why.contains(&format!("the {codec} data ends early or is damaged here")),
+                "{why}"
+            );
+            let place = if format == Format::Lines {
+                format!("{name}:{}: ", units.len())
+            } else {
+                format!("{name}: ")
+            };
+            assert!(why.starts_with(&place), "{why}");
+            assert!(units[..units.len() - 1].iter().all(|u| u.raw.is_ok()));
+        }
+    }
+}
+
+/// 200 MB in one line: bounded memory, one bad document, and the next line is read.
+#[tokio::test]
+async fn a_200_mb_line_is_refused_and_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("big.jsonl");
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+    file.write_all(b"{\"text\":\"").unwrap();
+    for _ in 0..200 {
+        file.write_all(&vec![b'x'; 1 << 20]).unwrap();
+    }
+    file.write_all(b"\"}\n{\"text\":\"after\"}\n").unwrap();
+    file.into_inner().unwrap();
+    let inputs = list(&path).await;
+    let units = read(&inputs, &options(Format::Auto), Place::default());
+    assert_eq!(units.len(), 2);
+    let why = units[0].raw.as_ref().unwrap_err().to_string();
+    assert_eq!(
+        why,
+        "the document is longer than 100 bytes; split it, or raise source.max_document_bytes"
+    );
+    assert_eq!(units[1].raw.as_deref().unwrap(), b"{\"text\":\"after\"}");
+}
+
+fn parquet(path: &Path, schema: &str, groups: &[&[Option<&str>]]) {
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer =
+        SerializedFileWriter::new(file, schema, Arc::new(WriterProperties::builder().build()))
+            .unwrap();
+    for rows in groups {
+        let mut group = writer.next_row_group().unwrap();
+        while let Some(mut column) = group.next_column().unwrap() {
+            let levels: Vec<i16> = rows.iter().map(|r| i16::from(r.is_some())).collect();
+            if let parquet::column::writer::ColumnWriter::Int64ColumnWriter(_) = column.untyped() {
+                let ids: Vec<i64> = (0..).take(rows.len()).collect();
+                column
+                    .typed::<Int64Type>()
+                    .write_batch(&ids, None, None)
+                    .unwrap();
+            } else {
+                let values: Vec<ByteArray> =
+                    rows.iter().flatten().map(|t| ByteArray::from(*t)).collect();
+                column
+                    .typed::<ByteArrayType>()
+                    .write_batch(&values, Some(&levels), None)
+                    .unwrap();
+            }
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+const SCHEMA: &str = "message m { required int64 id; optional binary text (UTF8); }";
+
+#[tokio::test]
+async fn parquet_rows_from_every_place_and_nulls() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let many: Vec<String> = (0..600).map(|i| format!("row {i}")).collect();
+    let many: Vec<Option<&str>> = many.iter().map(|t| Some(t.as_str())).collect();
+    parquet(
+        &path,
+        SCHEMA,
+        &[&[Some("a"), None, Some("b")], &[], &many, &[Some("z")]],
+    );
+    let inputs = list(&path).await;
+    let all = read(&inputs, &options(Format::Auto), Place::default());
+    assert_eq!(all.len(), 604);
+    assert_eq!(
+        raw(&all[..3]),
+        [
+            Ok("a"),
+            Err("the value is null; remove the row".to_owned()),
+            Ok("b")
+        ]
+    );
+    for k in [0, 1, 2, 3, 300, 602, 603] {
+        assert_eq!(
+            raw(&read(&inputs, &options(Format::Auto), all[k].place)),
+            raw(&all[k..]),
+            "from {k}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn parquet_that_can_not_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [(&str, &str, &str); 3] = [
+        (
+            "column.parquet",
+            "message m { optional binary body (UTF8); }",
+            "no column \"text\" in this Parquet file, which has body;",
+        ),
+        (
+            "type.parquet",
+            "message m { required int64 text; }",
+            "column \"text\" is INT64, not a string",
+        ),
+        ("cut.parquet", SCHEMA, "not readable as Parquet"),
+    ];
+    for (name, schema, expected) in cases {
+        let path = folder.path().join(name);
+        parquet(&path, schema, &[&[Some("a")]]);
+        if name == "cut.parquet" {
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        }
+        let units = read(&list(&path).await, &options(Format::Auto), Place::default());
+        assert_eq!(units.len(), 1);
+        let why = DocumentError::new(
+            name,
+            Format::Parquet,
+            0,
+            units[0].raw.as_ref().unwrap_err().clone(),
+        )
+        .to_string();
+        assert!(why.starts_with(&format!("{name}: {expected}")), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn objects_of_a_store_read_like_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let big = lines(200_000);
+    let path = folder.path().join("p.parquet");
+    parquet(&path, SCHEMA, &[&[Some("a"), Some("b")], &[Some("c")]]);
+    let store = MemoryStore::named("sources-test/c");
+    for (key, bytes) in [
+        ("b.jsonl", big.into_bytes()),
+        ("a.txt", b"text".to_vec()),
+        ("d/p.parquet", std::fs::read(&path).unwrap()),
+        (".hidden", b"no".to_vec()),
+    ] {
+        let _ = store.create(key, bytes.into()).await.unwrap();
+    }
+    let open = |url: String| {
+        async move { batchweave_store::open(&url, &OpenOptions::default()).await }.boxed()
+    };
+    let names = async |path: &str| {
+        let list = expand(&[format!("memory://sources-test/{path}")], &open)
+            .await
+            .unwrap();
+        list.files
+            .iter()
+            .map(|f| f.pin.name["memory://sources-test/c/".len()..].to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names("c/").await, ["a.txt", "b.jsonl", "d/p.parquet"]);
+    assert_eq!(names("c/b.jsonl").await, ["b.jsonl"]);
+    assert_eq!(names("c/d").await, ["d/p.parquet"]);
+    assert_eq!(names("c/*.jsonl").await, ["b.jsonl"]);
+    assert_eq!(names("c/*/*").await, ["d/p.parquet"]);
+    let none = expand(&["memory://sources-test/c/x*".to_owned()], &open)
+        .await
+        .unwrap_err();
+    assert!(none.to_string().contains("c/x* matches no file"), "{none}");
+
+    let inputs = expand(&["memory://sources-test/c/".to_owned()], &open)
+        .await
+        .unwrap();
+    let units = tokio::task::spawn_blocking(move || {
+        let options = ReadOptions {
+            max_document_bytes: 1 << 30,
+            ..options(Format::Auto)
+        };
+        (0..3)
+            .map(|file| {
+                read(
+                    &inputs,
+                    &options,
+                    Place {
+                        file,
+                        ..Place::default()
+                    },
+                )
+            })
+            .collect::<Vec<_>>()
+    });
+    let units = units.await.unwrap();
+    assert_eq!(raw(&units[0]), [Ok("text")]);
+    assert_eq!(units[1].len(), 200_000);
+    assert_eq!(raw(&units[2]), [Ok("a"), Ok("b"), Ok("c")]);
+}
+
+#[tokio::test]
+async fn folders_patterns_and_duplicates() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().display().to_string();
+    for name in ["b.txt", "a.txt", "sub/c.txt", ".git/x", "sub/.y"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, name).unwrap();
+    }
+    let never = |_: String| -> futures::future::BoxFuture<'static, _> { unreachable!("no store") };
+    let names = async |paths: &[&str]| {
+        let paths: Vec<String> = paths.iter().map(|p| format!("{root}/{p}")).collect();
+        let list = expand(&paths, &never).await.map_err(|e| e.to_string())?;
+        Ok::<_, String>(
+            list.files
+                .iter()
+                .map(|f| f.pin.name[root.len() + 1..].to_owned())
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(
+        names(&["."]).await.unwrap(),
+        ["./a.txt", "./b.txt", "./sub/c.txt"]
+    );
+    assert_eq!(
+        names(&["b*", "a.txt", "b.txt"]).await.unwrap(),
+        ["b.txt", "a.txt"]
+    );
+    assert_eq!(
+        names(&["**/*.txt"]).await.unwrap(),
+        ["a.txt", "b.txt", "sub/c.txt"]
+    );
+    assert!(
+        names(&["nothing"])
+            .await
+            .unwrap_err()
+            .contains("nothing matches no file; correct the path")
+    );
+    assert!(
+        names(&["a[*"])
+            .await
+            .unwrap_err()
+            .contains("is no valid pattern")
+    );
+}

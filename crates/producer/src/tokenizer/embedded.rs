@@ -1,0 +1,118 @@
+//! gpt2, cl100k_base and o200k_base: the ranks that tiktoken-rs embeds, run by fastokens.
+
+use fastokens::TiktokenConfig;
+use serde::{Deserialize, Serialize};
+use tiktoken_rs::CoreBPE;
+
+use batchweave_core::ids::Hash;
+
+use super::{Identity, Tokenizer, TokenizerError, identity};
+
+/// An encoding that is part of this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Encoding {
+    /// GPT-2, 50,257 tokens: fits 16 bits.
+    #[default]
+    #[serde(rename = "gpt2")]
+    Gpt2,
+    /// GPT-4, 100,277 tokens.
+    #[serde(rename = "cl100k_base")]
+    Cl100k,
+    /// GPT-4o, 200,019 tokens.
+    #[serde(rename = "o200k_base")]
+    O200k,
+}
+
+/// Without the possessive quantifiers of tiktoken's own writing, which match the same texts.
+const GPT2_PATTERN: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
+impl Encoding {
+    /// As in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gpt2 => "gpt2",
+            Self::Cl100k => "cl100k_base",
+            Self::O200k => "o200k_base",
+        }
+    }
+
+    /// Number of mergeable ranks, bound of all ids, end-of-text token.
+    fn numbers(self) -> (u32, u32, u32) {
+        match self {
+            Self::Gpt2 => (50_256, 50_257, 50_256),
+            Self::Cl100k => (100_256, 100_277, 100_257),
+            Self::O200k => (199_998, 200_019, 199_999),
+        }
+    }
+
+    fn config(self) -> TiktokenConfig {
+        match self {
+            Self::Gpt2 => {
+                TiktokenConfig::new(GPT2_PATTERN, vec![("<|endoftext|>".to_owned(), 50_256)])
+            }
+            Self::Cl100k => TiktokenConfig::cl100k_base(),
+            Self::O200k => TiktokenConfig::o200k_base(),
+        }
+    }
+
+    fn source(self) -> Result<CoreBPE, String> {
+        let made = match self {
+            Self::Gpt2 => tiktoken_rs::r50k_base(),
+            Self::Cl100k => tiktoken_rs::cl100k_base(),
+            Self::O200k => tiktoken_rs::o200k_base(),
+        };
+        made.map_err(|e| e.to_string())
+    }
+}
+
+pub(super) struct Embedded {
+    identity: Identity,
+    inner: fastokens::Tokenizer,
+}
+
+impl Embedded {
+    pub(super) fn new(encoding: Encoding) -> Result<Self, TokenizerError> {
+        let broken = |detail| TokenizerError::Embedded {
+            name: encoding.name(),
+            detail,
+        };
+        let (count, id_bound, end_token) = encoding.numbers();
+        let source = encoding.source().map_err(broken)?;
+        let ranks: Result<Vec<(Vec<u8>, u32)>, _> = (0..count)
+            .map(|rank| source.decode_bytes(&[rank]).map(|bytes| (bytes, rank)))
+            .collect();
+        let ranks = ranks.map_err(|e| broken(e.to_string()))?;
+        let config = encoding.config();
+        let fingerprint = fingerprint(&ranks, &config);
+        let inner = fastokens::Tokenizer::from_tiktoken_ranks(&ranks, config)
+            .map_err(|e| broken(e.to_string()))?;
+        let identity = identity(encoding.name(), fingerprint, id_bound, end_token);
+        Ok(Self { identity, inner })
+    }
+}
+
+/// Over the split pattern and every token's bytes in rank order, each ended by its length.
+fn fingerprint(ranks: &[(Vec<u8>, u32)], config: &TiktokenConfig) -> Hash {
+    let mut all = config.pattern.clone().into_bytes();
+    for (bytes, _) in ranks {
+        all.extend_from_slice(bytes);
+        all.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    }
+    Hash::of(&all)
+}
+
+impl Tokenizer for Embedded {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        self.inner
+            .encode_ordinary(text)
+            .map_err(|e| TokenizerError::Encode {
+                bytes: text.len(),
+                detail: e.to_string(),
+            })
+    }
+}

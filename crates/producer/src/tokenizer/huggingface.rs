@@ -1,0 +1,168 @@
+//! A `tokenizer.json` file: by fastokens, or by the `tokenizers` crate for what fastokens does not
+//! support (slower by an order of magnitude, so the log says so).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use batchweave_core::ids::Hash;
+use fastokens::AddedTokenPolicy;
+use serde_json::Value;
+
+use super::{Identity, Tokenizer, TokenizerError, identity};
+
+/// End tokens by the names that models give them.
+const USUAL_END_TOKENS: [&str; 7] = [
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "</s>",
+    "<eos>",
+    "<|im_end|>",
+    "<EOS_TOKEN>",
+    "[SEP]",
+];
+
+pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|why| TokenizerError::Unreadable {
+        path: name.clone(),
+        why,
+    })?;
+    let unusable = |detail: String| TokenizerError::Unusable {
+        path: name.clone(),
+        detail,
+    };
+    let json: Value = serde_json::from_slice(&bytes).map_err(|e| unusable(e.to_string()))?;
+    let fast = fastokens::Tokenizer::from_json(json.clone());
+    let slow = match &fast {
+        Ok(_) => None,
+        Err(_) => Some(tokenizers::Tokenizer::from_bytes(&bytes)),
+    };
+    let bound = id_bound(&json);
+    let known = |token: &str| match (&fast, &slow) {
+        (Ok(t), _) => t.token_to_id(token),
+        (_, Some(Ok(t))) => t.token_to_id(token),
+        _ => None,
+    };
+    let found = find_end_token(end_token, known);
+    let identity = |end| identity(&short_name(path), Hash::of(&bytes), bound, end);
+    match (fast, slow) {
+        (Ok(mut inner), _) => {
+            inner.set_truncation(None);
+            inner.set_padding(None);
+            Ok(Arc::new(Fast {
+                identity: identity(found?),
+                inner,
+            }))
+        }
+        (Err(why), Some(Ok(mut inner))) => {
+            tracing::warn!(tokenizer = name, reason = %why, "fastokens does not support this tokenizer; using the slower tokenizers crate");
+            inner.with_padding(None);
+            inner.set_encode_special_tokens(true);
+            inner
+                .with_truncation(None)
+                .map_err(|e| unusable(e.to_string()))?;
+            Ok(Arc::new(Slow {
+                identity: identity(found?),
+                inner,
+            }))
+        }
+        (Err(fast), Some(Err(slow))) => Err(unusable(format!(
+            "fastokens says: {fast}; tokenizers says: {slow}"
+        ))),
+        (Err(fast), None) => Err(unusable(fast.to_string())),
+    }
+}
+
+/// `folder/tokenizer.json`: the folder mostly bears the model's name.
+fn short_name(path: &Path) -> String {
+    let last: Vec<_> = path
+        .components()
+        .rev()
+        .take(2)
+        .map(|c| c.as_os_str().to_string_lossy())
+        .collect();
+    last.into_iter().rev().collect::<Vec<_>>().join("/")
+}
+
+/// One more than the largest id that the file mentions (ids may have gaps, so a count won't do).
+fn id_bound(json: &Value) -> u32 {
+    let vocab = &json["model"]["vocab"];
+    let of_map = vocab
+        .as_object()
+        .into_iter()
+        .flat_map(|m| m.values())
+        .filter_map(Value::as_u64);
+    let of_list = vocab
+        .as_array()
+        .map(|list| (list.len() as u64).saturating_sub(1));
+    let added = json["added_tokens"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|t| t["id"].as_u64());
+    let largest = of_map.chain(of_list).chain(added).max();
+    largest.map_or(0, |id| {
+        u32::try_from(id).map_or(u32::MAX, |id| id.saturating_add(1))
+    })
+}
+
+fn find_end_token(
+    configured: &str,
+    known: impl Fn(&str) -> Option<u32>,
+) -> Result<u32, TokenizerError> {
+    let absent = |detail| TokenizerError::EndToken { detail };
+    if !configured.is_empty() {
+        return known(configured).ok_or_else(|| {
+            absent(format!(
+                "the vocabulary has no token {configured:?}; write one of its tokens"
+            ))
+        });
+    }
+    USUAL_END_TOKENS.iter().find_map(|token| known(token)).ok_or_else(|| {
+        absent("the vocabulary has none of the usual end tokens; name the one that ends a document".to_owned())
+    })
+}
+
+struct Fast {
+    identity: Identity,
+    inner: fastokens::Tokenizer,
+}
+
+impl Tokenizer for Fast {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let encoded = self
+            .inner
+            .encode_with_policy(text, false, AddedTokenPolicy::SkipSpecial);
+        encoded.map_err(|e| failed(text, e.to_string()))
+    }
+}
+
+struct Slow {
+    identity: Identity,
+    inner: tokenizers::Tokenizer,
+}
+
+impl Tokenizer for Slow {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        let encoded = self
+            .inner
+            .encode_fast(text, false)
+            .map_err(|e| failed(text, e.to_string()))?;
+        Ok(encoded.get_ids().to_vec())
+    }
+}
+
+fn failed(text: &str, detail: String) -> TokenizerError {
+    TokenizerError::Encode {
+        bytes: text.len(),
+        detail,
+    }
+}

@@ -1,0 +1,132 @@
+//! The second stage: a pool of threads turns chunks of units into documents' tokens. Results are
+//! taken in the order of the chunks, whichever thread is done first: each chunk travels with the
+//! sending half of a channel for its result, and the receiving halves queue up in order.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::packing::Tokens;
+use crate::reading::Chunk;
+use crate::sources::{DocumentError, Format, InputList, Unit, decode};
+use crate::tokenizer::{Tokenizer, TokenizerError};
+
+/// What one unit became; blank lines become nothing.
+#[derive(Debug)]
+pub enum Tokenized {
+    /// A document.
+    Document {
+        /// Its tokens.
+        tokens: Tokens,
+        /// Bytes of its text.
+        bytes: u64,
+    },
+    /// A bad one.
+    Bad {
+        /// In which pass.
+        pass: u64,
+        /// What is wrong.
+        error: DocumentError,
+    },
+}
+
+/// The results of one chunk, in order.
+pub type Results = Result<Vec<Tokenized>, TokenizerError>;
+
+struct Job {
+    chunk: Chunk,
+    done: oneshot::Sender<Results>,
+}
+
+/// What the threads share.
+pub struct Tokenizing {
+    /// The tokenizer.
+    pub tokenizer: Arc<dyn Tokenizer>,
+    /// For file names in errors.
+    pub inputs: Arc<InputList>,
+    /// How files are cut.
+    pub format: Format,
+    /// JSON field with the text.
+    pub field: String,
+}
+
+/// The pool's entrance; the threads end when it is dropped.
+pub struct Pool(SyncSender<Job>);
+
+impl Pool {
+    /// Starts `threads` threads.
+    pub fn start(threads: usize, work: Tokenizing) -> std::io::Result<Self> {
+        let (send, receive) = sync_channel(threads);
+        let receive = Arc::new(Mutex::new(receive));
+        let work = Arc::new(work);
+        for n in 0..threads {
+            let (receive, work) = (receive.clone(), work.clone());
+            std::thread::Builder::new()
+                .name(format!("tokenize-{n}"))
+                .spawn(move || serve(&receive, &work))?;
+        }
+        Ok(Self(send))
+    }
+
+    /// Hands over a chunk; waits while all threads are busy. `None` when the threads are gone.
+    pub fn submit(&self, chunk: Chunk) -> Option<oneshot::Receiver<Results>> {
+        let (done, result) = oneshot::channel();
+        self.0.send(Job { chunk, done }).ok().map(|()| result)
+    }
+}
+
+fn serve(receive: &Mutex<Receiver<Job>>, work: &Tokenizing) {
+    loop {
+        // The lock is held while waiting: another idle thread has nothing better to do.
+        let job = receive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv();
+        let Ok(Job { chunk, done }) = job else { return };
+        // Nobody waits for the result when the daemon is stopping.
+        let _ = done.send(work.chunk(chunk));
+    }
+}
+
+impl Tokenizing {
+    fn chunk(&self, chunk: Chunk) -> Results {
+        let pass = chunk.pass;
+        chunk
+            .units
+            .into_iter()
+            .filter_map(|unit| self.unit(pass, unit).transpose())
+            .collect()
+    }
+
+    fn unit(&self, pass: u64, unit: Unit) -> Result<Option<Tokenized>, TokenizerError> {
+        let place = unit.place;
+        let file = self
+            .inputs
+            .files
+            .get(place.file as usize)
+            .map_or("", |f| &f.pin.name);
+        let format = self.format.of(file);
+        match unit
+            .raw
+            .and_then(|raw| decode(format, &self.field, place.unit == 0, raw))
+        {
+            Ok(None) => Ok(None),
+            Ok(Some(text)) => {
+                let tokens = Tokens {
+                    pass,
+                    place,
+                    tokens: self.tokenizer.encode(&text)?,
+                };
+                Ok(Some(Tokenized::Document {
+                    tokens,
+                    bytes: text.len() as u64,
+                }))
+            }
+            Err(reason) => {
+                let error = DocumentError::new(file, format, place.unit, reason);
+                Ok(Some(Tokenized::Bad { pass, error }))
+            }
+        }
+    }
+}

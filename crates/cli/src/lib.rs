@@ -1,2 +1,79 @@
-//! The batchweave command: one verb per file.
+//! The batchweave command: one verb per file, each with its arguments, what it finds out, how it
+//! prints that, and its tests.
+//!
+//! Invariants:
+//! - Results go to standard output, errors and warnings to standard error.
+//! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
+//! - Only `init` and `doctor` write to a store; every other verb needs read permissions only.
 #![forbid(unsafe_code)]
+
+mod args;
+mod as_of;
+mod clock;
+mod context;
+mod demo;
+mod describe;
+mod dev_s3;
+mod doctor;
+mod error;
+mod frames;
+mod init;
+mod log;
+mod output;
+mod show;
+mod status;
+
+use std::ffi::OsString;
+
+use batchweave_daemon::Exit;
+use batchweave_daemon::telemetry::{self, LogConfig};
+use clap::error::ErrorKind;
+
+use crate::args::{Cli, Verb};
+use crate::context::Context;
+use crate::error::CliError;
+
+/// Runs the command line `args` (the program's name first) and says how it ended.
+pub async fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
+    let cli = match Cli::parse_args(args) {
+        Ok(cli) => cli,
+        Err(e) => return refused(&e),
+    };
+    telemetry::init(&LogConfig {
+        level: cli.verb.log_level().into(),
+        ..LogConfig::default()
+    });
+    match dispatch(cli).await {
+        Ok(exit) => exit,
+        // Whoever reads our output has seen enough: `batchweave log | head`.
+        Err(e) if e.is_closed_pipe() => Exit::Ok,
+        Err(e) => {
+            eprintln!("error: {e}");
+            e.exit()
+        }
+    }
+}
+
+async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
+    let context = Context::new(cli.global);
+    match cli.verb {
+        Verb::Init(args) => init::run(&args, &context).await,
+        Verb::Status(args) => status::run(&args, &context).await,
+        Verb::Log(args) => log::run(&args, &context).await,
+        Verb::Show(args) => show::run(&args, &context).await,
+        Verb::Doctor(args) => doctor::run(&args, &context).await,
+        Verb::DevS3(args) => dev_s3::run(args, &context).await,
+        Verb::Demo(args) => demo::run(args, &context).await,
+        Verb::DemoRank(args) => Ok(demo::rank::run(&args)?),
+    }
+}
+
+/// Help and version are answers; anything else is a wrong command line.
+fn refused(error: &clap::Error) -> Exit {
+    let printed = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if printed.is_ok() => Exit::Ok,
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Failure,
+        _ => Exit::Config,
+    }
+}

@@ -1,2 +1,9 @@
 //! The `batchweave` binary.
-fn main() {}
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    batchweave_cli::run(std::env::args_os()).await.into()
+}

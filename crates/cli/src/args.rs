@@ -1,0 +1,146 @@
+//! The command line as a whole: what all verbs share, and the list of verbs.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use batchweave_daemon::Exit;
+use batchweave_dev_s3::DevS3Args;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::demo::DemoArgs;
+use crate::demo::rank::RankArgs;
+use crate::{doctor, init, log, show, status};
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave status --store s3://bucket/stream
+  batchweave log --store file:///data/stream --follow
+  batchweave show 1200 --slices --json
+  batchweave doctor --store s3://bucket/stream
+
+Environment:
+  BATCHWEAVE_STORE   root of the stream, where --store is not given
+  AWS_*              credentials, region, profile and endpoint of S3
+  RUST_LOG           what is logged on standard error (default: warn)
+  NO_COLOR           no colours; there are none either when the output is not a terminal";
+
+/// Look after streams of training batches in an object store.
+#[derive(Debug, Parser)]
+#[command(
+    name = "batchweave",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What every verb takes.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalArgs {
+    /// Root of the stream: s3://bucket/prefix or file:///dir [default: $BATCHWEAVE_STORE]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// S3 endpoint, where AWS_ENDPOINT_URL is not to be used
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) endpoint: Option<String>,
+    /// S3 region, where AWS_REGION or the profile's is not to be used
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) region: Option<String>,
+    /// AWS profile, where AWS_PROFILE is not to be used
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+    /// Print one JSON object instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Create a stream (producers do it too, when they find none)
+    Init(init::InitArgs),
+    /// Show where a stream stands: head, watermark, producers, jobs
+    Status(status::StatusArgs),
+    /// List the commits of a stream, and what became of their entries
+    Log(log::LogArgs),
+    /// Show one step: whose batch it is, where it lies, and with --slices whether it is whole
+    Show(show::ShowArgs),
+    /// Check that a store and a stream are fit for use, and say what to do where they are not
+    Doctor(doctor::DoctorArgs),
+    /// Run an S3 server for tests, demos and laptops
+    DevS3(DevS3Args),
+    /// Show the whole system at work on text of this machine, with crashes and a proof
+    Demo(DemoArgs),
+    /// A training rank of the demo
+    #[command(hide = true)]
+    DemoRank(RankArgs),
+}
+
+impl Cli {
+    /// Parses a command line; the program's name is its first word.
+    pub(crate) fn parse_args(
+        args: impl IntoIterator<Item = OsString>,
+    ) -> Result<Self, clap::Error> {
+        let command = Self::command().after_help(format!("{EXAMPLES}\n\n{}", exit_codes()));
+        Self::from_arg_matches(&command.try_get_matches_from(args)?)
+    }
+}
+
+impl Verb {
+    /// What is logged without RUST_LOG. `log` prints void entries itself; the S3 library logs every
+    /// request that it refuses, which the client is told anyway.
+    pub(crate) fn log_level(&self) -> &'static str {
+        match self {
+            Self::Log(_) => "warn,batchweave_log::tail=error",
+            Self::DevS3(_) => "warn,s3s=off",
+            _ => "warn",
+        }
+    }
+}
+
+fn exit_codes() -> String {
+    let mut text = "Exit codes:".to_owned();
+    for exit in Exit::ALL {
+        let _ = write!(text, "\n  {:>2}  {}", exit.code(), exit.meaning());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::parse_args(line.split(' ').map(OsString::from))
+    }
+
+    #[test]
+    fn the_command_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_may_stand_before_and_behind_the_verb() {
+        for line in [
+            "batchweave --store memory://x --json status",
+            "batchweave status --store memory://x --json",
+        ] {
+            let cli = parse(line).unwrap();
+            assert_eq!(cli.global.store.as_deref(), Some("memory://x"), "{line}");
+            assert!(cli.global.json, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_help_lists_every_exit_code() {
+        let help = parse("batchweave --help").unwrap_err().to_string();
+        for exit in Exit::ALL {
+            assert!(help.contains(exit.meaning()), "{help}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Entries of the log in a few words each.
+
+use batchweave_core::manifest::Entry;
+
+use crate::output::{count, range};
+
+/// What an entry says, on one line.
+pub(crate) fn entry(entry: &Entry) -> String {
+    match entry {
+        Entry::Opened(e) => {
+            format!("opened {} epoch {} by {}", e.producer, e.epoch, e.instance)
+        }
+        Entry::Batch(e) => {
+            let tgbs = count(e.tgbs.len() as u64, "TGB");
+            let seqs = range(e.first_seq, e.last_seq.saturating_add(1));
+            let tokens: u64 = e.tgbs.iter().map(|t| t.tokens).sum();
+            let (name, epoch) = (&e.producer, e.epoch);
+            format!("batch {name}/{epoch} seq {seqs}: {tgbs}, {tokens} tokens")
+        }
+        Entry::Finished(e) => {
+            let tgbs = count(e.final_seq, "TGB");
+            format!("finished {}/{} after {tgbs}", e.producer, e.epoch)
+        }
+        Entry::Retired(e) => format!("retired {}/{}: {}", e.producer, e.epoch, e.reason),
+        Entry::JobOpened(e) => {
+            let holds = if e.holds { ", holds data" } else { "" };
+            let paces = if e.paces { ", paces producers" } else { "" };
+            format!(
+                "job {} opened at step {}, keeps {}{holds}{paces}",
+                e.job, e.start, e.keep
+            )
+        }
+        Entry::JobClosed(e) => format!("job {}@{} closed: {}", e.job, e.opened, e.reason),
+        Entry::AttemptOpened(e) => {
+            let (job, opened) = (&e.job, e.opened);
+            format!(
+                "attempt of {job}@{opened} from step {}, dp {}",
+                e.start, e.dp_size
+            )
+        }
+        Entry::Mixture(e) => {
+            let producers = count(e.from.len() as u64, "producer");
+            format!("mixture {} for {producers}", e.id)
+        }
+        Entry::Quarantined(e) => {
+            let steps = range(e.first, e.last.saturating_add(1));
+            format!("quarantined steps {steps}: {}", e.reason)
+        }
+        Entry::QuarantineLifted(e) => format!("quarantine {} lifted", e.quarantine),
+        Entry::Watermark(e) => {
+            let jobs = count(e.jobs.len() as u64, "job");
+            format!("watermark {} ({jobs} holding)", e.step)
+        }
+        Entry::Sealed(e) => format!("sealed: {}", e.reason),
+        Entry::Unsealed(e) => format!("unsealed: {}", e.reason),
+    }
+}

@@ -1,0 +1,76 @@
+//! Why a verb could not do its work, and the exit code for it.
+
+use std::io;
+
+use batchweave_core::tgb::TgbError;
+use batchweave_daemon::Exit;
+use batchweave_log::LogError;
+use batchweave_store::{ErrorKind, Op, StoreError};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The command line asks for what can't be.
+    #[error("{0}")]
+    Usage(String),
+    /// A file of the person's that can't be used.
+    #[error("{0}")]
+    Input(String),
+    /// What was asked for is not in the stream.
+    #[error("{0}")]
+    Absent(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Tgb(#[from] TgbError),
+    #[error(transparent)]
+    DevS3(#[from] batchweave_dev_s3::Error),
+    #[error(transparent)]
+    Demo(#[from] crate::demo::DemoError),
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CliError {
+    /// The exit code; the root command's help lists them.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) | Self::Demo(crate::demo::DemoError::Usage(_)) => Exit::Config,
+            Self::Input(_) => Exit::BadInput,
+            Self::Store(e) => of_store(e),
+            Self::Log(e) => of_log(e),
+            Self::Tgb(_) => Exit::Protocol,
+            Self::Absent(_) | Self::Demo(_) | Self::DevS3(_) | Self::Output(_) => Exit::Failure,
+        }
+    }
+
+    /// The reader of our output has gone.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn of_store(error: &StoreError) -> Exit {
+    match error.kind {
+        ErrorKind::Invalid if error.op == Op::Open => Exit::Config,
+        ErrorKind::Contract => Exit::StreamRefused,
+        ErrorKind::NotFound | ErrorKind::Range => Exit::Protocol,
+        _ => Exit::StoreUnavailable,
+    }
+}
+
+fn of_log(error: &LogError) -> Exit {
+    match error {
+        LogError::Store(e) => of_store(e),
+        LogError::NoStream { .. } | LogError::RootInUse { .. } | LogError::OtherStream { .. } => {
+            Exit::StreamRefused
+        }
+        LogError::Format(_)
+        | LogError::Fold(_)
+        | LogError::Gap { .. }
+        | LogError::BrokenChain { .. }
+        | LogError::NoSegment { .. } => Exit::Protocol,
+        LogError::Void(_) | LogError::Stopped(_) => Exit::Failure,
+    }
+}

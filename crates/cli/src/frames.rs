@@ -1,0 +1,137 @@
+//! Reading and checking the frames of one step's batch.
+
+use std::fmt;
+use std::ops::Range;
+
+use batchweave_core::ids::StreamId;
+use batchweave_core::manifest::StepEntry;
+use batchweave_core::tgb::plan::{self, FrameSlot, Located, PIECE_BYTES_MAX};
+use batchweave_core::tgb::{Expect, FrameHeader, Identity, verify};
+use batchweave_store::{ErrorKind, Store, StoreError};
+use bytes::{Bytes, BytesMut};
+use futures::TryStreamExt;
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// One slice as it is stored.
+#[derive(Debug, Serialize)]
+pub(crate) struct Frame {
+    pub(crate) slice: u32,
+    pub(crate) key: String,
+    pub(crate) offset: u64,
+    /// Bytes of the frame: header, payload and padding.
+    pub(crate) bytes: u64,
+    /// CRC32C of the payload, once it was verified.
+    pub(crate) crc32c: Option<Crc>,
+    /// What is wrong with it.
+    pub(crate) fault: Option<String>,
+    /// The payload, when nothing is wrong.
+    #[serde(skip)]
+    pub(crate) payload: Option<Bytes>,
+}
+
+/// A CRC32C; printed as eight hexadecimal digits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Crc(pub(crate) u32);
+
+impl fmt::Display for Crc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+impl Serialize for Crc {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Reads `slices` of the batch, as large reads, and verifies each frame. Damage is reported frame by
+/// frame; a store that fails otherwise is an error. Payloads are dropped unless `keep`.
+pub(crate) async fn read(
+    store: &dyn Store,
+    stream: StreamId,
+    entry: &StepEntry,
+    slices: Range<u32>,
+    keep: bool,
+) -> Result<Vec<Frame>, CliError> {
+    let mut located = Vec::new();
+    for wanted in plan::wanted(entry.step, entry.seq, &entry.tgb, slices) {
+        match wanted.locate() {
+            Located::Frames(frames) => located.extend(frames),
+            Located::Index(range) => {
+                let index = fetch(store, &wanted.part.key, range).await?;
+                located.extend(wanted.from_index(&index)?);
+            }
+        }
+    }
+    let identity = Identity::new(stream, &entry.producer, entry.epoch);
+    let mut all = Vec::with_capacity(located.len());
+    for read in plan::coalesce(&located, PIECE_BYTES_MAX) {
+        let fetched = match fetch(store, &read.key, read.range.clone()).await {
+            Ok(bytes) => Ok(bytes),
+            Err(e) if is_damage(&e) => Err(e.to_string()),
+            Err(e) => return Err(e.into()),
+        };
+        for slot in &read.frames {
+            let mut frame = check(&read.key, slot, identity, fetched.as_ref());
+            frame.offset = read.range.start + slot.offset;
+            frame.payload = frame.payload.filter(|_| keep);
+            all.push(frame);
+        }
+    }
+    Ok(all)
+}
+
+/// The object is gone or cut short: a fault of these frames, not of the store.
+fn is_damage(error: &StoreError) -> bool {
+    matches!(error.kind, ErrorKind::NotFound | ErrorKind::Range)
+}
+
+fn check(key: &str, slot: &FrameSlot, identity: Identity, read: Result<&Bytes, &String>) -> Frame {
+    let mut frame = Frame {
+        slice: slot.slice,
+        key: key.to_owned(),
+        offset: 0,
+        bytes: slot.bytes,
+        crc32c: None,
+        fault: None,
+        payload: None,
+    };
+    let expect = Expect {
+        key,
+        step: Some(slot.step),
+        identity,
+        seq: slot.seq,
+        slice: slot.slice,
+    };
+    match read
+        .map_err(Clone::clone)
+        .and_then(|all| verified(all, slot, &expect))
+    {
+        Ok((crc, payload)) => {
+            frame.crc32c = Some(crc);
+            frame.payload = Some(payload);
+        }
+        Err(fault) => frame.fault = Some(fault),
+    }
+    frame
+}
+
+fn verified(read: &Bytes, slot: &FrameSlot, expect: &Expect<'_>) -> Result<(Crc, Bytes), String> {
+    let start = slot.offset as usize;
+    let bytes = read.slice(start..start + slot.bytes as usize);
+    let payload = verify(&bytes, expect).map_err(|e| e.to_string())?;
+    let header = FrameHeader::decode(&bytes).map_err(|e| e.to_string())?;
+    Ok((Crc(header.payload_crc), bytes.slice(payload)))
+}
+
+async fn fetch(store: &dyn Store, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
+    let mut chunks = store.get_range(key, range.clone()).await?;
+    let mut all = BytesMut::with_capacity((range.end - range.start) as usize);
+    while let Some(chunk) = chunks.try_next().await? {
+        all.extend_from_slice(&chunk);
+    }
+    Ok(all.freeze())
+}

@@ -1,0 +1,161 @@
+//! `batchweave init`: creates a stream, after a look whether the store can hold one.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use batchweave_core::ids::{Hash, ProducerName, StreamId};
+use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_daemon::Exit;
+use batchweave_log::Creation;
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::clock;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::output::{Style, fields};
+use crate::status;
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave init --store file:///data/stream --slices 8 --seq-len 2048 --rows-per-slice 8 \\
+      --tokenizer my-bpe --fingerprint \"$(sha256sum tokenizer.json | cut -c1-64)\"
+  batchweave init --store s3://bucket/new --like stream.json
+  batchweave status --store s3://bucket/old --json | jq .stream | batchweave init --like - ...
+
+A producer checks the tokenizer's fingerprint against its own and refuses to write to a stream with
+another one. With `stream.create = true` (the default) a producer creates the stream by itself.";
+
+/// Arguments of `batchweave init`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct InitArgs {
+    /// Take the parameters of another stream, from its stream.json (- is standard input)
+    #[arg(long, value_name = "FILE", conflicts_with_all = PARAMETERS)]
+    like: Option<PathBuf>,
+    /// Slices per batch: a multiple of every data-parallel size that will read the stream
+    #[arg(long, value_name = "N", required_unless_present = "like")]
+    slices: Option<u32>,
+    /// Tokens that a row advances by (it stores one more)
+    #[arg(long, value_name = "N", required_unless_present = "like")]
+    seq_len: Option<u32>,
+    /// Rows in a slice
+    #[arg(long, value_name = "N", required_unless_present = "like")]
+    rows_per_slice: Option<u32>,
+    /// How batches get their steps: as they arrive, or from the named producers in turn
+    #[arg(long, value_name = "ORDER", default_value = "arrival")]
+    order: OrderArg,
+    /// The producers whose last finish ends the stream; with lanes: in turn. None: anybody may
+    /// produce, and only a seal ends the stream
+    #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
+    producers: Vec<ProducerName>,
+    /// The tokenizer's name, for people
+    #[arg(long, value_name = "NAME", required_unless_present = "like")]
+    tokenizer: Option<String>,
+    /// SHA-256 over what decides the tokens, as the producers compute it
+    #[arg(long, value_name = "HEX", required_unless_present = "like")]
+    fingerprint: Option<Hash>,
+}
+
+const PARAMETERS: [&str; 7] = [
+    "slices",
+    "seq_len",
+    "rows_per_slice",
+    "order",
+    "producers",
+    "tokenizer",
+    "fingerprint",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OrderArg {
+    Arrival,
+    Lanes,
+}
+
+/// What was made, or found.
+#[derive(Debug, Serialize)]
+struct Report {
+    root: String,
+    created: bool,
+    stream: StreamConfig,
+}
+
+pub(crate) async fn run(args: &InitArgs, context: &Context) -> Result<Exit, CliError> {
+    let wanted = args.stream()?;
+    let store = context.store(true).await?;
+    batchweave_store::probe(store.as_ref(), rand::random()).await?;
+    let (created, stream) = match batchweave_log::create(&store, &wanted).await? {
+        Creation::Created(stream) => (true, stream),
+        Creation::Existed(stream) => (false, stream),
+    };
+    let report = Report {
+        root: store.root().to_owned(),
+        created,
+        stream,
+    };
+    context.out.report(&report, render)?;
+    Ok(Exit::Ok)
+}
+
+impl InitArgs {
+    /// The parameters as a stream of its own id, checked.
+    fn stream(&self) -> Result<StreamConfig, CliError> {
+        let mut stream = match &self.like {
+            Some(path) => like(path)?,
+            None => self.parameters(),
+        };
+        stream.stream_id = StreamId::from_random(rand::random());
+        stream.created = clock::now();
+        stream.check().map_err(CliError::Usage)?;
+        Ok(stream)
+    }
+
+    /// Clap has seen to it that all are there.
+    fn parameters(&self) -> StreamConfig {
+        StreamConfig {
+            format: 1,
+            stream_id: StreamId([0; 16]),
+            slices: self.slices.unwrap_or_default(),
+            order: match self.order {
+                OrderArg::Arrival => Order::Arrival,
+                OrderArg::Lanes => Order::Lanes,
+            },
+            producers: self.producers.clone(),
+            tokenizer: TokenizerId {
+                name: self.tokenizer.clone().unwrap_or_default(),
+                fingerprint: self.fingerprint.unwrap_or(Hash([0; 32])),
+            },
+            seq_len: self.seq_len.unwrap_or_default(),
+            rows_per_slice: self.rows_per_slice.unwrap_or_default(),
+            created: String::new(),
+        }
+    }
+}
+
+fn like(path: &Path) -> Result<StreamConfig, CliError> {
+    let mut bytes = Vec::new();
+    let read = if path == Path::new("-") {
+        std::io::stdin().lock().read_to_end(&mut bytes).map(drop)
+    } else {
+        std::fs::read(path).map(|all| bytes = all)
+    };
+    let name = path.display();
+    read.map_err(|e| CliError::Input(format!("--like {name}: cannot be read: {e}")))?;
+    StreamConfig::from_json(&bytes, &format!("--like {name}"))
+        .map_err(|e| CliError::Input(format!("{e}; give the stream.json of a stream")))
+}
+
+fn render(report: &Report, style: Style) -> String {
+    let deed = if report.created {
+        "created"
+    } else {
+        "was there, with the same parameters"
+    };
+    let rows = status::stream_rows(&report.root, &report.stream);
+    format!(
+        "{}\n{}",
+        style.green(&format!("stream {deed}")),
+        fields(&rows)
+    )
+}

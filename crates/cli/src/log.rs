@@ -1,0 +1,216 @@
+//! `batchweave log`: the commits of a stream, one a line, with the verdict on every entry.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::ids::{CommitId, Step, Version};
+use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::{Entry, Folded, Writer};
+use batchweave_daemon::Exit;
+use batchweave_log::Log;
+use batchweave_store::Store;
+use serde::Serialize;
+
+use crate::as_of::AsOf;
+use crate::context::{self, Context};
+use crate::describe;
+use crate::error::CliError;
+use crate::output::{Style, range};
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave log --store s3://bucket/stream              the newest 20 commits
+  batchweave log --from 0 --limit 100
+  batchweave log --follow --json | jq -c .entries[]
+
+A verdict depends on the state before its entry, so this folds from the nearest older snapshot on,
+or from the beginning. With --json every commit is an object on a line of its own.";
+
+/// Commits to begin with, without --from and --limit.
+const NEWEST: u64 = 20;
+/// How long --follow waits before it looks again.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Arguments of `batchweave log`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LogArgs {
+    /// First version to show
+    #[arg(long, value_name = "VERSION")]
+    from: Option<Version>,
+    /// Most commits to show; without --from: how many of the newest to begin with [default: 20]
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Go on with new commits as they come, until the stream ends
+    #[arg(long)]
+    follow: bool,
+}
+
+/// One commit.
+#[derive(Debug, Serialize)]
+struct Line {
+    version: Version,
+    commit: Option<CommitId>,
+    writer: Option<Writer>,
+    /// Why the record is void as a whole.
+    void: Option<String>,
+    entries: Vec<Judged>,
+    /// Steps that were given out by it.
+    steps: Option<Steps>,
+}
+
+#[derive(Debug, Serialize)]
+struct Judged {
+    kind: &'static str,
+    summary: String,
+    /// `applies`, `repeat` or `void`.
+    verdict: &'static str,
+    /// Why it is void.
+    reason: Option<String>,
+    entry: Entry,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Steps {
+    first: Step,
+    last: Step,
+}
+
+pub(crate) async fn run(args: &LogArgs, context: &Context) -> Result<Exit, CliError> {
+    let store = context.store(false).await?;
+    let limit = args.limit.unwrap_or(NEWEST);
+    let (from, end) = match (args.from, args.limit) {
+        (Some(from), Some(limit)) => (from, from.saturating_add(limit)),
+        (Some(from), None) => (from, Version::MAX),
+        (None, _) => (newest(&store).await?.saturating_sub(limit), Version::MAX),
+    };
+    let view = AsOf::new(store, from);
+    let mut log = context::open_log(Arc::clone(&view) as _).await?;
+    let next = log.manifest().next_version();
+    if next < from && !args.follow {
+        let root = log.store().root();
+        return Err(CliError::Absent(format!(
+            "version {from} of {root} is not written yet: the next one is {next}; \
+             --follow waits for it"
+        )));
+    }
+    view.show_until(end);
+    print(&mut log, args.follow, from..end, context).await?;
+    Ok(Exit::Ok)
+}
+
+/// The version that comes after the newest.
+async fn newest(store: &Arc<dyn Store>) -> Result<Version, CliError> {
+    let head = context::open_log(Arc::clone(store)).await?;
+    Ok(head.manifest().next_version())
+}
+
+async fn print(
+    log: &mut Log,
+    follow: bool,
+    versions: Range<Version>,
+    context: &Context,
+) -> Result<(), CliError> {
+    let mut version = log.manifest().next_version();
+    loop {
+        let (folded, at_head) = log.catch_up_window().await?;
+        for one in folded {
+            let line = Line::new(version, one);
+            if versions.contains(&version) {
+                context.out.report(&line, Line::text)?;
+            }
+            version += 1;
+        }
+        let ended = log.manifest().end().is_some();
+        if at_head && (!follow || ended || version >= versions.end) {
+            return Ok(());
+        }
+        if at_head {
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl Line {
+    fn new(version: Version, folded: Folded) -> Self {
+        let steps = folded.placed.first().zip(folded.placed.last());
+        let steps = steps.map(|(first, last)| Steps {
+            first: first.step,
+            last: last.step,
+        });
+        let void = folded.void.map(|reason| reason.to_string());
+        let Some(record) = folded.record else {
+            return Self {
+                version,
+                commit: None,
+                writer: None,
+                void,
+                entries: Vec::new(),
+                steps,
+            };
+        };
+        let mut verdicts = folded.entries.into_iter();
+        let judged = |entry: Entry| {
+            let (verdict, reason) = match verdicts.next() {
+                Some(Ok(Verdict::Applies)) => ("applies", None),
+                Some(Ok(Verdict::Repeat)) => ("repeat", None),
+                Some(Err(reason)) => ("void", Some(reason.to_string())),
+                None => ("void", void.clone()),
+            };
+            Judged {
+                kind: entry.kind(),
+                summary: describe::entry(&entry),
+                verdict,
+                reason,
+                entry,
+            }
+        };
+        let entries = record.entries.into_iter().map(judged).collect();
+        Self {
+            version,
+            commit: Some(record.commit),
+            writer: Some(record.writer),
+            void,
+            entries,
+            steps,
+        }
+    }
+
+    fn text(&self, style: Style) -> String {
+        let commit = self.commit.map_or("-".to_owned(), |c| c.to_string());
+        let writer = self
+            .writer
+            .as_ref()
+            .map_or("-".to_owned(), |w| match w.epoch {
+                0 => w.name.clone(),
+                epoch => format!("{}/{epoch}", w.name),
+            });
+        let entries = match &self.void {
+            Some(reason) => style.red(&format!("VOID record: {reason}")),
+            None => self
+                .entries
+                .iter()
+                .map(|e| e.text(style))
+                .collect::<Vec<_>>()
+                .join("; "),
+        };
+        let steps = self.steps.map_or(String::new(), |s| {
+            format!(" -> steps {}", range(s.first, s.last.saturating_add(1)))
+        });
+        format!(
+            "{:>8}  {commit:.12}  {writer:<12}  {entries}{steps}",
+            self.version
+        )
+    }
+}
+
+impl Judged {
+    fn text(&self, style: Style) -> String {
+        match (self.verdict, &self.reason) {
+            ("void", Some(reason)) => style.red(&format!("VOID {}: {reason}", self.summary)),
+            ("repeat", _) => format!("{} (a repeat)", self.summary),
+            _ => self.summary.clone(),
+        }
+    }
+}

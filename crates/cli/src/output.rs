@@ -1,0 +1,193 @@
+//! How results are printed: text with aligned columns, or JSON; colours on a terminal only.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// Standard output, as the person wants it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// JSON instead of text.
+    pub(crate) json: bool,
+    /// How text is coloured.
+    pub(crate) style: Style,
+}
+
+impl Output {
+    /// NO_COLOR counts when it is set to anything but nothing (no-color.org).
+    pub(crate) fn to_stdout(json: bool) -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let style = Style {
+            color: std::io::stdout().is_terminal() && !refused,
+        };
+        Self { json, style }
+    }
+
+    /// Prints a report: as one JSON object, or as `text` makes it.
+    pub(crate) fn report<R: Serialize>(
+        self,
+        report: &R,
+        text: impl FnOnce(&R, Style) -> String,
+    ) -> Result<(), CliError> {
+        if self.json {
+            let json = serde_json::to_string(report).map_err(std::io::Error::from)?;
+            return Self::line(&json);
+        }
+        Self::line(text(report, self.style).trim_end())
+    }
+
+    /// At once, so that a follower in a pipe sees it.
+    fn line(line: &str) -> Result<(), CliError> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{line}")?;
+        out.flush()?;
+        Ok(())
+    }
+}
+
+/// Whether to colour.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Style {
+    pub(crate) color: bool,
+}
+
+impl Style {
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.color {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    pub(crate) fn red(self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    pub(crate) fn yellow(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    pub(crate) fn green(self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+}
+
+/// `name  value` lines with the values aligned.
+pub(crate) fn fields(rows: &[(&str, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in rows {
+        let _ = writeln!(text, "{name:width$}  {value}");
+    }
+    text
+}
+
+/// A table with its columns aligned; numbers to the right.
+pub(crate) fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> String {
+    let column = |i: usize| rows.iter().filter_map(move |row| row.get(i));
+    let widths: Vec<usize> = (0..header.len())
+        .map(|i| {
+            column(i)
+                .map(|c| c.chars().count())
+                .chain([header[i].len()])
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let right: Vec<bool> = (0..header.len())
+        .map(|i| column(i).all(|cell| cell == "-" || cell.parse::<f64>().is_ok()))
+        .collect();
+    let line = |cells: Vec<&str>| {
+        let padded = cells.iter().enumerate().map(|(i, cell)| {
+            let width = widths[i];
+            if right[i] {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:width$}")
+            }
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let mut text = style.bold(&line(header.to_vec()));
+    text.push('\n');
+    for row in rows {
+        let _ = writeln!(text, "{}", line(row.iter().map(String::as_str).collect()));
+    }
+    text
+}
+
+/// A number of bytes for people: 1536 is `1.5 KiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut value, mut unit) = (count as f64, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        return format!("{count} B");
+    }
+    format!("{value:.1} {}", units[unit])
+}
+
+/// `1 step`, `2 steps`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    let plural = match noun.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None => format!("{noun}s"),
+    };
+    format!("{number} {}", if number == 1 { noun } else { &plural })
+}
+
+/// `0..39` for the numbers from `first` up to, not including, `end`; `none` when there are none.
+pub(crate) fn range(first: u64, end: u64) -> String {
+    match end.checked_sub(first) {
+        None | Some(0) => "none".to_owned(),
+        Some(1) => first.to_string(),
+        Some(_) => format!("{first}..{}", end - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_numbers_stand_right() {
+        let rows = [
+            vec!["p0".to_owned(), "7".to_owned(), "here".to_owned()],
+            vec!["producer-1".to_owned(), "1234".to_owned(), String::new()],
+        ];
+        let text = table(Style::default(), &["NAME", "SEQ", "WHO"], &rows);
+        let expected = "NAME         SEQ  WHO\np0             7  here\nproducer-1  1234\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn colours_are_for_terminals() {
+        assert_eq!(Style { color: true }.red("x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(Style::default().red("x"), "x");
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!(count(1, "entry"), "1 entry");
+        assert_eq!(count(0, "entry"), "0 entries");
+        assert_eq!(count(2, "step"), "2 steps");
+        assert_eq!(
+            [range(3, 3), range(3, 4), range(0, 40)],
+            ["none", "3", "0..39"]
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! `batchweave show STEP`: one global batch: whose it is, where it lies, whether it is whole, and
+//! what is in a slice.
+
+mod values;
+
+use std::sync::Arc;
+
+use batchweave_core::ids::Step;
+use batchweave_core::manifest::StepEntry;
+use batchweave_core::tgb::{Digest, Layout};
+use batchweave_daemon::Exit;
+use batchweave_log::{Located, Log};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::context::{self, Context};
+use crate::error::CliError;
+use crate::frames::{self, Frame};
+use crate::output::{Style, bytes, count, fields, range, table};
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave show 1200 --store s3://bucket/stream
+  batchweave show 1200 --slices                 read every slice and verify its checksum
+  batchweave show 1200 --slice 3 --values 32    the shape and first tokens of slice 3";
+
+/// Arguments of `batchweave show`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ShowArgs {
+    /// The step
+    #[arg(value_name = "STEP")]
+    step: Step,
+    /// Read all slices and verify checksums and digest
+    #[arg(long)]
+    slices: bool,
+    /// Read this slice and show its arrays
+    #[arg(long, value_name = "N")]
+    slice: Option<u32>,
+    /// How many values of each array to show
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    values: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    entry: Arc<StepEntry>,
+    /// With --slices or --slice: what was read.
+    slices: Option<Vec<Frame>>,
+    /// With --slices: whether the slices' checksums give the digest that the log has.
+    digest_matches: Option<bool>,
+    /// With --slice: its arrays.
+    arrays: Option<Vec<Array>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Array {
+    name: String,
+    dtype: String,
+    shape: Vec<u64>,
+    /// The first values; none for types that JSON has no numbers for.
+    first: Option<Vec<Value>>,
+}
+
+pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
+    let mut log = context::open_log(context.store(false).await?).await?;
+    let slices = log.manifest().stream().slices;
+    if let Some(slice) = args.slice.filter(|&slice| slice >= slices) {
+        let held = range(0, u64::from(slices));
+        return Err(CliError::Usage(format!(
+            "--slice {slice}: the stream has slices {held}"
+        )));
+    }
+    let entry = locate(&mut log, args.step).await?;
+    let wanted = match (args.slices, args.slice) {
+        (true, _) => Some(0..slices),
+        (false, Some(slice)) => Some(slice..slice + 1),
+        (false, None) => None,
+    };
+    let mut report = Report {
+        entry,
+        slices: None,
+        digest_matches: None,
+        arrays: None,
+    };
+    if let Some(wanted) = wanted {
+        let (store, stream) = (log.store().as_ref(), log.manifest().stream_id());
+        let keep = args.slice.is_some();
+        let frames = frames::read(store, stream, &report.entry, wanted, keep).await?;
+        report.digest_matches = args.slices.then(|| digest_matches(&report.entry, &frames));
+        report.arrays = args
+            .slice
+            .and_then(|slice| arrays(&frames, slice, args.values));
+        report.slices = Some(frames);
+    }
+    context.out.report(&report, render)?;
+    let faults = report.faults();
+    if faults == 0 {
+        return Ok(Exit::Ok);
+    }
+    eprintln!(
+        "error: step {}: {} of the data damaged; see above",
+        args.step,
+        count(faults, "part")
+    );
+    Ok(Exit::Protocol)
+}
+
+async fn locate(log: &mut Log, step: Step) -> Result<Arc<StepEntry>, CliError> {
+    let steps = count(log.manifest().next_step(), "step");
+    let root = log.store().root().to_owned();
+    match log.locate(step).await? {
+        Located::At(entry) => Ok(entry),
+        Located::NotYet => Err(CliError::Absent(format!(
+            "step {step} of {root} is not committed yet: the stream has {steps}; \
+             `batchweave log --follow` shows new ones"
+        ))),
+        Located::Ended { end } => Err(CliError::Absent(format!(
+            "step {step} of {root} will never be: the stream has ended with {}",
+            count(end, "step")
+        ))),
+        Located::Reclaimed { watermark } => Err(CliError::Absent(format!(
+            "step {step} of {root} is reclaimed: the oldest step that can be read is {watermark}"
+        ))),
+    }
+}
+
+fn digest_matches(entry: &StepEntry, frames: &[Frame]) -> bool {
+    let crcs: Option<Vec<u32>> = frames.iter().map(|f| f.crc32c.map(|crc| crc.0)).collect();
+    crcs.is_some_and(|crcs| Digest::of_crcs(crcs) == entry.tgb.digest)
+}
+
+/// The arrays of a slice; none when it is damaged. A payload that breaks the layout's rules, under a
+/// checksum that is right, is shown as one array that says so.
+fn arrays(frames: &[Frame], slice: u32, values: usize) -> Option<Vec<Array>> {
+    let payload = frames.iter().find(|f| f.slice == slice)?.payload.as_ref()?;
+    let layout = match Layout::parse(payload) {
+        Ok(layout) => layout,
+        Err(e) => {
+            let name = format!("(unreadable: {e})");
+            return Some(vec![Array {
+                name,
+                dtype: "-".into(),
+                shape: Vec::new(),
+                first: None,
+            }]);
+        }
+    };
+    let array = |array: &batchweave_core::tgb::Array| {
+        let start = array.offset as usize;
+        let data = payload
+            .get(start..start + array.bytes as usize)
+            .unwrap_or_default();
+        Array {
+            name: array.name.clone(),
+            dtype: array.dtype.name().to_owned(),
+            shape: array.shape.clone(),
+            first: values::first(array.dtype, data, values),
+        }
+    };
+    Some(layout.arrays().iter().map(array).collect())
+}
+
+impl Report {
+    /// Damaged slices, and a digest that does not match although all slices are whole.
+    fn faults(&self) -> u64 {
+        let frames = self.slices.iter().flatten();
+        let damaged = frames.filter(|f| f.fault.is_some()).count() as u64;
+        damaged + u64::from(damaged == 0 && self.digest_matches == Some(false))
+    }
+}
+
+fn render(report: &Report, style: Style) -> String {
+    let (entry, tgb) = (&report.entry, &report.entry.tgb);
+    let stored: u64 = tgb.parts.iter().map(|p| p.length).sum();
+    let mut rows = vec![
+        ("step", entry.step.to_string()),
+        (
+            "producer",
+            format!(
+                "{}, epoch {}, seq {}",
+                entry.producer, entry.epoch, entry.seq
+            ),
+        ),
+        ("version", entry.version.to_string()),
+        (
+            "holds",
+            format!(
+                "{}, {}, {}",
+                count(tgb.rows, "row"),
+                count(tgb.tokens, "token"),
+                bytes(stored)
+            ),
+        ),
+        ("digest", tgb.digest.to_string()),
+    ];
+    if let Some(key) = &tgb.provenance {
+        rows.push(("provenance", key.clone()));
+    }
+    let mut text = fields(&rows);
+    text.push('\n');
+    text.push_str(&part_table(report, style));
+    if let Some(frames) = &report.slices {
+        text.push('\n');
+        text.push_str(&slice_table(frames, style));
+    }
+    match report.digest_matches {
+        Some(true) => text.push_str(&style.green("\nall slices are whole and match the digest\n")),
+        Some(false) => text.push_str(&style.red("\nthe slices do not match the digest\n")),
+        None => {}
+    }
+    for array in report.arrays.iter().flatten() {
+        text.push('\n');
+        text.push_str(&array.text());
+    }
+    text
+}
+
+fn part_table(report: &Report, style: Style) -> String {
+    let parts = report.entry.tgb.parts.iter();
+    let rows: Vec<Vec<String>> = parts
+        .map(|p| {
+            let slices = range(
+                u64::from(p.first_slice),
+                u64::from(p.first_slice) + u64::from(p.slices),
+            );
+            vec![
+                slices,
+                p.offset.to_string(),
+                p.length.to_string(),
+                p.key.clone(),
+            ]
+        })
+        .collect();
+    table(style, &["SLICES", "OFFSET", "BYTES", "OBJECT"], &rows)
+}
+
+fn slice_table(frames: &[Frame], style: Style) -> String {
+    let row = |f: &Frame| {
+        let crc = f.crc32c.map_or("-".to_owned(), |crc| crc.to_string());
+        let verdict = f.fault.clone().unwrap_or_else(|| "ok".to_owned());
+        vec![
+            f.slice.to_string(),
+            f.offset.to_string(),
+            f.bytes.to_string(),
+            crc,
+            verdict,
+        ]
+    };
+    let rows: Vec<_> = frames.iter().map(row).collect();
+    table(
+        style,
+        &["SLICE", "OFFSET", "BYTES", "CRC32C", "VERDICT"],
+        &rows,
+    )
+}
+
+impl Array {
+    fn text(&self) -> String {
+        let shape: Vec<_> = self.shape.iter().map(u64::to_string).collect();
+        let head = format!("{}  {} [{}]", self.name, self.dtype, shape.join(", "));
+        match &self.first {
+            Some(values) => {
+                let values: Vec<_> = values.iter().map(Value::to_string).collect();
+                format!("{head}\n  {} ...\n", values.join(" "))
+            }
+            None => format!("{head}\n"),
+        }
+    }
+}

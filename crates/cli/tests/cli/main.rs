@@ -1,0 +1,9 @@
+//! The real binary on streams in temporary folders: what it prints, and how it refuses.
+#![allow(clippy::unwrap_used)]
+
+mod damage;
+mod doctor;
+mod reading;
+mod refusals;
+mod s3;
+mod world;

@@ -54,9 +54,14 @@ impl LogConfig {
     }
 }
 
+/// Libraries whose warnings are attempts that they make up for themselves: what fails in the end is
+/// an error of ours, with its cause.
+const QUIET: &str = "aws_config=error,aws_smithy_runtime=error,aws_sdk_s3=error";
+
 /// Starts logging for the process. A second call changes nothing, so tests may call it too.
 pub fn init(config: &LogConfig) {
-    let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| config.level.clone());
+    let ours = || format!("{QUIET},{}", config.level);
+    let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| ours());
     let builder = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::builder().parse_lossy(directives))
         .with_writer(std::io::stderr)

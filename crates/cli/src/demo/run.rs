@@ -4,11 +4,11 @@ use std::fs;
 use std::io::{IsTerminal, Write};
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batchweave_daemon::Exit;
-use batchweave_log::{Log, LogOptions};
-use batchweave_store::OpenOptions;
+use batchweave_log::{Log, LogError, LogOptions};
 
 use super::corpus::{self, Corpus};
 use super::plan::{self, Kill, Victim};
@@ -58,10 +58,10 @@ struct Demo<'a> {
     expected_steps: u64,
     producers: Vec<Running>,
     consumer: Running,
+    log: Log,
     ranks: Vec<Running>,
     kills: Vec<Kill>,
     counters: Counters,
-    log: Option<Log>,
     deadline: Instant,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Demo<'a> {
             setup.url
         );
         let began = Instant::now();
-        let mut demo = Self::start(args, setup, &corpus, seed)?;
+        let mut demo = Self::start(args, setup, &corpus, seed).await?;
         demo.watch().await?;
         demo.stop().await?;
         let elapsed = began.elapsed();
@@ -86,7 +86,7 @@ impl<'a> Demo<'a> {
         demo.summarize(corpus, seed, elapsed)
     }
 
-    fn start(
+    async fn start(
         args: &'a DemoArgs,
         setup: Setup,
         corpus: &Corpus,
@@ -94,9 +94,10 @@ impl<'a> Demo<'a> {
     ) -> Result<Self, DemoError> {
         let admin = free_port().map_err(|e| DemoError::io("listen on", &setup.folder, &e))?;
         let attempt = format!("{seed:032x}");
-        let producers = (0..SHAPE.producers)
+        let mut producers = (0..SHAPE.producers)
             .map(|n| setup.producer(n, corpus)?.start())
-            .collect::<Result<_, DemoError>>()?;
+            .collect::<Result<Vec<_>, DemoError>>()?;
+        let log = open_log(&setup, &mut producers[0]).await?;
         let consumer = setup.consumer(admin)?.start()?;
         let ranks = (0..RANKS)
             .map(|rank| setup.rank(rank, args, &attempt).start())
@@ -111,7 +112,7 @@ impl<'a> Demo<'a> {
             ranks,
             kills: plan::draw(seed, args.kills, SHAPE.producers, RANKS),
             counters: Counters::default(),
-            log: None,
+            log,
             deadline: Instant::now() + Duration::from_secs(args.timeout),
             setup,
         })
@@ -207,17 +208,9 @@ impl<'a> Demo<'a> {
 
     /// Steps in the log, read as anybody could.
     async fn committed(&mut self) -> u64 {
-        if self.log.is_none() {
-            let options = OpenOptions { endpoint: self.setup.endpoint.clone(), ..OpenOptions::default() };
-            if let Ok(store) = batchweave_store::open(&self.setup.url, &options).await {
-                let options = LogOptions { seed: rand::random(), write_snapshots: false };
-                self.log = Log::open(store, &options).await.ok();
-            }
-        }
-        let Some(log) = &mut self.log else { return 0 };
         // Only progress: an error shows where it matters, in the daemons.
-        let _ = log.catch_up().await;
-        log.manifest().next_step()
+        let _ = self.log.catch_up().await;
+        self.log.manifest().next_step()
     }
 
     async fn stop(&mut self) -> Result<(), DemoError> {
@@ -269,6 +262,23 @@ impl<'a> Demo<'a> {
             corpus,
             verdict,
         })
+    }
+}
+
+/// The stream, once a producer has made it: read as anybody could, to see how far it is.
+async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoError> {
+    let failed = |e: &dyn std::fmt::Display| DemoError::Usage(e.to_string());
+    let store = batchweave_store::open(&setup.url, &setup.options).await.map_err(|e| failed(&e))?;
+    let options = LogOptions { seed: rand::random(), write_snapshots: false };
+    loop {
+        match Log::open(Arc::clone(&store), &options).await {
+            Ok(log) => return Ok(log),
+            Err(LogError::NoStream { .. }) if producer.ended().is_none() => {
+                tokio::time::sleep(POLL).await;
+            }
+            Err(LogError::NoStream { .. }) => return Err(producer.failed("ended early")),
+            Err(e) => return Err(failed(&e)),
+        }
     }
 }
 

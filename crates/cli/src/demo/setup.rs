@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use batchweave_store::{AccessKeys, OpenOptions};
+
 use super::checker::Shape;
 use super::corpus::Corpus;
 use super::processes::{Program, Running};
@@ -20,6 +22,7 @@ pub(crate) struct Setup {
     pub(crate) folder: PathBuf,
     pub(crate) url: String,
     pub(crate) endpoint: Option<String>,
+    pub(crate) options: OpenOptions,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) server: Option<Running>,
     bin: PathBuf,
@@ -47,6 +50,7 @@ impl Setup {
             folder: folder.to_path_buf(),
             url: String::new(),
             endpoint: None,
+            options: OpenOptions::default(),
             env: Vec::new(),
             server: None,
             bin,
@@ -74,6 +78,12 @@ impl Setup {
             (field("endpoint"), field("access_key"), field("secret_key"), field("region"))
         else {
             return Err(server.failed("printed something unexpected"));
+        };
+        self.options = OpenOptions {
+            endpoint: Some(endpoint.clone()),
+            region: Some(region.clone()),
+            keys: Some(AccessKeys { id: access.clone(), secret: secret.clone() }),
+            ..OpenOptions::default()
         };
         self.env = vec![
             ("AWS_ACCESS_KEY_ID".into(), access),

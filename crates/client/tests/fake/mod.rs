@@ -1,0 +1,248 @@
+//! A daemon that does what a test says, over the real socket and real segments.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at what it did not expect"
+)]
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use batchweave_arena::wire::{
+    ArrayLayout, Batch, ClientMessage, DaemonMessage, Dtype, Hello, Layout, LayoutMessage,
+    MESSAGE_BYTES_MAX, SegmentMessage, SliceRef, Welcome,
+};
+use batchweave_arena::{Connection, Interest, Listener, MemoryLimits, Segment};
+use batchweave_client::{Client, ConnectOptions, Reader};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Tokens of a slice; its frame takes 64 bytes.
+pub(crate) const TOKENS: u32 = 16;
+const SEGMENT_BYTES: u64 = 1 << 16;
+
+pub(crate) struct Daemon {
+    listener: Listener,
+    instance: u8,
+    pub(crate) slices: u32,
+}
+
+/// One rank's session, on the daemon's side.
+pub(crate) struct Session {
+    pub(crate) connection: Connection,
+    pub(crate) hello: Hello,
+    pub(crate) welcome: Welcome,
+    segment: Arc<Segment>,
+    buffer: Vec<u8>,
+}
+
+pub(crate) fn folder() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rank.sock");
+    (dir, path)
+}
+
+pub(crate) fn options(path: &Path) -> ConnectOptions {
+    ConnectOptions {
+        timeout: PATIENCE,
+        ..ConnectOptions::new(path)
+    }
+}
+
+/// A reader of two slices a step and the daemon's side of its session, which has sent segment and layout.
+pub(crate) fn connected(path: &Path) -> (Reader, Daemon, Session) {
+    let daemon = Daemon::bind(path, 1);
+    let (reader, session) = daemon.connect(options(path));
+    (reader, daemon, session)
+}
+
+impl Daemon {
+    pub(crate) fn bind(path: &Path, instance: u8) -> Self {
+        Self {
+            listener: Listener::bind(path, 0o600).unwrap(),
+            instance,
+            slices: 2,
+        }
+    }
+
+    pub(crate) fn connect(&self, options: ConnectOptions) -> (Reader, Session) {
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| Client::connect(options).unwrap());
+            let session = self.welcome();
+            (reader.join().unwrap(), session)
+        })
+    }
+
+    /// The next connection and its hello.
+    pub(crate) fn accept(&self) -> Session {
+        let deadline = Instant::now() + PATIENCE;
+        let connection = loop {
+            match self.listener.accept() {
+                Ok((connection, _)) => break connection,
+                Err(e) => assert!(Instant::now() < deadline, "nobody connects: {e}"),
+            }
+            std::thread::yield_now();
+        };
+        let welcome = Welcome {
+            session: 1,
+            instance: [self.instance; 16],
+            stream: [0x11; 16],
+            attempt: [0; 16],
+            next_step: 0,
+            end_step: None,
+            slices: self.slices,
+            seq_len: TOKENS,
+            rows_per_slice: 1,
+            first_slice: 0,
+            slice_count: self.slices,
+            credits: 2,
+        };
+        let segment = Segment::create("fake", SEGMENT_BYTES, &MemoryLimits::default()).unwrap();
+        let hello = Hello::new("nobody yet", 0);
+        let mut session = Session {
+            connection,
+            hello,
+            welcome,
+            segment,
+            buffer: vec![0; MESSAGE_BYTES_MAX],
+        };
+        let Some(ClientMessage::Hello(hello)) = session.recv() else {
+            panic!("no hello")
+        };
+        hello.check().unwrap();
+        session.welcome.next_step = hello.next_step;
+        session.hello = hello;
+        session
+    }
+
+    /// Lets the next connection in, with segment and layout.
+    pub(crate) fn welcome(&self) -> Session {
+        let session = self.accept();
+        session.send(&DaemonMessage::Welcome(session.welcome.clone()));
+        session.send_segment(7, &session.segment);
+        session.send(&DaemonMessage::Layout(LayoutMessage {
+            id: 3,
+            layout: layout(),
+        }));
+        session
+    }
+}
+
+pub(crate) fn layout() -> Layout {
+    let array = |name: &str, dtype, shape: &[u64], offset| ArrayLayout {
+        name: name.into(),
+        dtype,
+        shape: shape.to_vec(),
+        offset,
+    };
+    let tokens = array("tokens", Dtype::U16, &[1, TOKENS.into()], 8);
+    Layout {
+        length: 64,
+        arrays: vec![array("step", Dtype::U64, &[1], 0), tokens],
+    }
+}
+
+impl Session {
+    pub(crate) fn send(&self, message: &DaemonMessage) {
+        self.connection
+            .send(&message.encode().unwrap(), None)
+            .unwrap();
+    }
+
+    pub(crate) fn send_segment(&self, id: u32, segment: &Arc<Segment>) {
+        let message = DaemonMessage::Segment(SegmentMessage {
+            id,
+            bytes: segment.bytes(),
+        });
+        self.connection
+            .send(&message.encode().unwrap(), Some(segment.as_fd()))
+            .unwrap();
+    }
+
+    /// A message with some descriptor where none belongs.
+    pub(crate) fn send_with_file(&self, message: &DaemonMessage) {
+        let file = File::open("/proc/self/exe").unwrap();
+        self.connection
+            .send(&message.encode().unwrap(), Some(file.as_fd()))
+            .unwrap();
+    }
+
+    /// What the rank sends next; `None` when it is gone.
+    pub(crate) fn recv(&mut self) -> Option<ClientMessage> {
+        assert!(
+            self.connection.wait(Interest::Readable, PATIENCE).unwrap(),
+            "the rank is silent"
+        );
+        let packet = self.connection.recv(&mut self.buffer).unwrap()?;
+        assert!(packet.fd.is_none());
+        Some(ClientMessage::decode(&self.buffer[..packet.bytes]).unwrap())
+    }
+
+    /// The same without progress messages, which come when they like.
+    pub(crate) fn recv_deed(&mut self) -> Option<ClientMessage> {
+        loop {
+            match self.recv() {
+                Some(ClientMessage::Progress(_)) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Frames released by the next message, and the position that came with them.
+    pub(crate) fn released(&mut self) -> (u64, Vec<u64>) {
+        match self.recv_deed() {
+            Some(ClientMessage::Release(release)) => (release.next_step, release.frames),
+            other => panic!("no release but {other:?}"),
+        }
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        !self
+            .connection
+            .wait(Interest::Readable, Duration::ZERO)
+            .unwrap()
+    }
+
+    /// Where a slice lies: frame number = step x slices + slice.
+    pub(crate) fn place(&self, step: u64, slice: u32) -> SliceRef {
+        let frame = step * u64::from(self.welcome.slices) + u64::from(slice);
+        SliceRef {
+            slice,
+            segment: 7,
+            layout: 3,
+            frame,
+            offset: frame * 64 % SEGMENT_BYTES,
+            length: 64,
+        }
+    }
+
+    /// Writes and announces all slices of a step, in one message.
+    pub(crate) fn step(&self, step: u64) {
+        let slices = self.fill(step);
+        Batch::split(step, &slices).for_each(|part| self.send(&DaemonMessage::Batch(part)));
+    }
+
+    pub(crate) fn fill(&self, step: u64) -> Vec<SliceRef> {
+        let slices: Vec<_> = (0..self.welcome.slices)
+            .map(|slice| self.place(step, slice))
+            .collect();
+        for place in &slices {
+            let mut frame = self.segment.lease(place.offset, 64).unwrap();
+            frame.write_at(0, &step.to_le_bytes()).unwrap();
+            for i in 0..u64::from(TOKENS) {
+                let token = token(step, place.slice, i);
+                frame.write_at(8 + 2 * i, &token.to_le_bytes()).unwrap();
+            }
+        }
+        slices
+    }
+}
+
+/// The token that the fake daemon writes there.
+pub(crate) fn token(step: u64, slice: u32, at: u64) -> u16 {
+    (step * 1000 + u64::from(slice) * 100 + at) as u16
+}

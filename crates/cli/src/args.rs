@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
-use crate::{doctor, init, log, show, status};
+use crate::{doctor, init, log, seal, show, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,6 +70,8 @@ pub(crate) enum Verb {
     Log(log::LogArgs),
     /// Show one step: whose batch it is, where it lies, and with --slices whether it is whole
     Show(show::ShowArgs),
+    /// End a stream, or take that back
+    Seal(seal::SealArgs),
     /// Check that a store and a stream are fit for use, and say what to do where they are not
     Doctor(doctor::DoctorArgs),
     /// Run an S3 server for tests, demos and laptops

@@ -102,7 +102,7 @@ async fn check_store(args: &DoctorArgs, store: &dyn Store, checks: &mut Vec<Chec
     let listed = context::list(store, keys::SNAPSHOTS).await;
     checks.push(Check::of(
         "list",
-        listed.map(|found| count(found.len() as u64, "snapshot")),
+        listed.map(|_| "keys can be listed".to_owned()),
     ));
     if store.root().starts_with("s3://") {
         checks.push(Check::ok(

@@ -21,10 +21,12 @@ Examples:
   batchweave init --store file:///data/stream --slices 8 --seq-len 2048 --rows-per-slice 8 \\
       --tokenizer my-bpe --fingerprint \"$(sha256sum tokenizer.json | cut -c1-64)\"
   batchweave init --store s3://bucket/new --like stream.json
-  batchweave status --store s3://bucket/old --json | jq .stream | batchweave init --like - ...
+  batchweave status --store s3://bucket/old --json | jq .stream | batchweave init --like - \\
+      --store s3://bucket/new
 
-A producer checks the tokenizer's fingerprint against its own and refuses to write to a stream with
-another one. With `stream.create = true` (the default) a producer creates the stream by itself.";
+The fingerprint of a tokenizer.json file is its SHA-256, as sha256sum prints it. A producer compares
+it with its own tokenizer's and refuses to write to a stream with another one. With stream.create =
+true (the default) a producer creates the stream by itself.";
 
 /// Arguments of `batchweave init`.
 #[derive(Debug, clap::Args)]
@@ -52,7 +54,7 @@ pub(crate) struct InitArgs {
     /// The tokenizer's name, for people
     #[arg(long, value_name = "NAME", required_unless_present = "like")]
     tokenizer: Option<String>,
-    /// SHA-256 over what decides the tokens, as the producers compute it
+    /// SHA-256 over what decides the tokens; of a tokenizer.json file: that of the file
     #[arg(long, value_name = "HEX", required_unless_present = "like")]
     fingerprint: Option<Hash>,
 }

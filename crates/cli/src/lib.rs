@@ -4,7 +4,7 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - Only `init` and `doctor` write to a store; every other verb needs read permissions only.
+//! - Only `init`, `seal`, `doctor` and `demo` write to a store; every other verb needs read permissions only.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -20,6 +20,7 @@ mod frames;
 mod init;
 mod log;
 mod output;
+mod seal;
 mod show;
 mod status;
 
@@ -61,6 +62,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,
         Verb::Show(args) => show::run(&args, &context).await,
+        Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::DevS3(args) => dev_s3::run(args, &context).await,
         Verb::Demo(args) => demo::run(args, &context).await,

@@ -216,3 +216,26 @@ async fn show_reads_slices_and_values() {
     assert_eq!(shown["slices"][0]["crc32c"].as_str().unwrap().len(), 8);
     assert_eq!(shown["arrays"][0]["first"][0], 201);
 }
+
+#[tokio::test]
+async fn a_seal_ends_a_stream_until_it_is_undone() {
+    let world = World::with_stream("");
+    let mut p0 = world.producer("p0").await;
+    world.commit(&mut p0, 2).await;
+    let seal = ["seal", "--reason", "enough"];
+    world
+        .run(&seal)
+        .prints(&["sealed, by version 2\n", "ends with 2 steps"]);
+    world.run(&seal).prints(&["sealed, as before\n"]);
+    assert_eq!(world.json(&["status"])["end"], 2);
+    let undone = world.json(&["seal", "--undo", "--reason", "more came"]);
+    assert_eq!(
+        (&undone["sealed"], &undone["version"]),
+        (&Value::from(false), &Value::from(3))
+    );
+    let mut p0 = world.producer("p0").await;
+    world.commit(&mut p0, 1).await;
+    world
+        .run(&["log"])
+        .prints(&["sealed: enough", "unsealed: more came", "-> steps 2"]);
+}

@@ -1,7 +1,7 @@
 //! Wrong command lines and roots: each one message that says what, where, why and what to do.
 
 use batchweave_core::manifest::Entry;
-use batchweave_core::manifest::entry::{Sealed, Watermark};
+use batchweave_core::manifest::entry::Watermark;
 
 use crate::world::{Ran, World, command};
 
@@ -112,14 +112,7 @@ async fn steps_that_are_not_there_say_why() {
     world
         .run(&["status"])
         .prints(&["watermark  2: older steps may be gone\n"]);
-    let request = admin.new_request();
-    let seal = |_: &_| {
-        Entry::Sealed(Sealed {
-            request,
-            reason: "enough".into(),
-        })
-    };
-    admin.commit_entry("test", seal).await.unwrap();
+    assert_eq!(world.run(&["seal", "--reason", "enough"]).code, 0);
     world
         .run(&["show", "3"])
         .fails(1, &["will never be", "3 steps"]);

@@ -1,0 +1,82 @@
+//! `batchweave seal`: ends a stream by a person's word, or takes that back.
+
+use batchweave_core::ids::{Step, Version};
+use batchweave_core::manifest::entry::{Sealed, Unsealed};
+use batchweave_core::manifest::{Entry, Manifest};
+use batchweave_daemon::Exit;
+use serde::Serialize;
+
+use crate::context::{self, Context};
+use crate::error::CliError;
+use crate::output::{Style, count};
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave seal --store s3://bucket/stream --reason \"the corpus is complete\"
+  batchweave seal --undo --reason \"two more files came\"
+
+Producers of a sealed stream stop with code 0, readers end after its last step. Nothing that was
+committed is lost by a seal; when it is undone, producers that are started again go on.";
+
+/// Arguments of `batchweave seal`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SealArgs {
+    /// Why; it stays in the log
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Open the stream again
+    #[arg(long)]
+    undo: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    root: String,
+    sealed: bool,
+    /// The version that changed it; none when it was so before.
+    version: Option<Version>,
+    /// How many steps the stream ends with; none while it is open.
+    end: Option<Step>,
+}
+
+pub(crate) async fn run(args: &SealArgs, context: &Context) -> Result<Exit, CliError> {
+    let mut log = context::open_log(context.store(false).await?).await?;
+    let sealed = !args.undo;
+    let mut version = None;
+    if log.manifest().sealed() != sealed {
+        let request = log.new_request();
+        let reason = args.reason.clone();
+        let entry = if sealed {
+            Entry::Sealed(Sealed { request, reason })
+        } else {
+            Entry::Unsealed(Unsealed { request, reason })
+        };
+        let make = |_: &Manifest| entry.clone();
+        version = log.commit_entry("batchweave-seal", make).await?;
+    }
+    let report = Report {
+        root: log.store().root().to_owned(),
+        sealed,
+        version,
+        end: log.manifest().end(),
+    };
+    context.out.report(&report, render)?;
+    Ok(Exit::Ok)
+}
+
+fn render(report: &Report, style: Style) -> String {
+    let state = if report.sealed {
+        "sealed"
+    } else {
+        "not sealed"
+    };
+    let by = report
+        .version
+        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    let end = report.end.map_or("is open".to_owned(), |end| {
+        format!("ends with {}", count(end, "step"))
+    });
+    let head = style.green(&format!("{state}, {by}"));
+    format!("{head}\nthe stream {} {end}", report.root)
+}

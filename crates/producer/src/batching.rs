@@ -42,6 +42,8 @@ pub struct BatchingOptions {
     pub inputs: Hash,
     /// What decides the bytes, for the cursor.
     pub settings: Map<String, Value>,
+    /// Whether passes go on without end.
+    pub endless: bool,
     /// What to do with a bad document.
     pub on_bad_document: OnBadDocument,
     /// A group is full at this size.
@@ -58,8 +60,8 @@ pub struct Batching {
     layout: Layout,
     group: Option<Group>,
     next_seq: Seq,
-    /// The last pass that gave a document.
-    fruitful_pass: u64,
+    /// Whether this pass has given a document.
+    fruitful: bool,
 }
 
 impl Batching {
@@ -81,7 +83,7 @@ impl Batching {
             )?,
             group: None,
             next_seq: options.next_seq,
-            fruitful_pass: options.from.pass,
+            fruitful: false,
             options,
         })
     }
@@ -100,24 +102,30 @@ impl Batching {
             Tokenized::Bad { pass, error } => {
                 metrics.bad_documents.inc();
                 tracing::warn!(%error, pass, "bad document left out");
-                // Two passes begun since the last document: a whole one gave none.
-                if pass > self.fruitful_pass + 1 {
-                    Err(SourceError::Barren.into())
-                } else {
-                    Ok(())
-                }
+                Ok(())
             }
             Tokenized::Document { tokens, bytes } => {
                 metrics.documents.inc();
                 metrics.text_bytes.inc_by(bytes);
                 metrics.tokens.inc_by(tokens.tokens.len() as u64 + 1);
-                self.fruitful_pass = tokens.pass;
+                self.fruitful = true;
                 self.packer.push(tokens)?;
                 while let Some(batch) = self.packer.pop() {
                     self.add(&batch, full)?;
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// A pass is over; one without end must give something.
+    pub fn pass_end(&mut self, whole: bool) -> Result<(), RunError> {
+        let barren = whole && self.options.endless && !self.fruitful;
+        self.fruitful = false;
+        if barren {
+            Err(SourceError::Barren.into())
+        } else {
+            Ok(())
         }
     }
 

@@ -16,7 +16,7 @@ use crate::batching::{Batching, BatchingOptions, Group};
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::Point;
-use crate::reading::{ReadEnd, Reading};
+use crate::reading::{Read, ReadEnd, Reading};
 use crate::sources::SourceError;
 use crate::tokenizing::{Pool, Results, Tokenizing};
 use crate::upload::Uploader;
@@ -37,6 +37,7 @@ pub(crate) struct Pipeline {
 /// What the reader hands to the batching stage, in order.
 enum Ordered {
     Chunk(oneshot::Receiver<Results>),
+    PassEnd { whole: bool },
     End(Result<ReadEnd, SourceError>),
 }
 
@@ -82,9 +83,12 @@ impl Pipeline {
 
 /// Ends when `stage` is gone (`send` fails), the pool is gone, or the input is over.
 fn read(reading: &Reading, stop: &CancellationToken, pool: &Pool, stage: &mpsc::Sender<Ordered>) {
-    let end = reading.run(stop, |chunk| {
-        pool.submit(chunk)
-            .is_some_and(|result| stage.blocking_send(Ordered::Chunk(result)).is_ok())
+    let end = reading.run(stop, |read| {
+        let next = match read {
+            Read::Chunk(chunk) => pool.submit(chunk).map(Ordered::Chunk),
+            Read::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
+        };
+        next.is_some_and(|next| stage.blocking_send(next).is_ok())
     });
     // A stage that is gone has its own reason.
     let _ = stage.blocking_send(Ordered::End(end));
@@ -103,6 +107,7 @@ struct BatchingStage {
 
 enum Input {
     Results(Results),
+    PassEnd { whole: bool },
     End(Result<ReadEnd, SourceError>),
     LingerOver,
 }
@@ -117,6 +122,7 @@ impl BatchingStage {
             let step = match input {
                 Input::LingerOver => Ok(None),
                 Input::Results(results) => self.take(results, &mut full).map(|()| None),
+                Input::PassEnd { whole } => self.batching.pass_end(whole).map(|()| None),
                 Input::End(end) => end.map(Some).map_err(RunError::from),
             };
             let is_last = !matches!(step, Ok(None));
@@ -171,6 +177,7 @@ impl BatchingStage {
         if self.waiting.is_none() {
             match self.ordered.recv().await {
                 Some(Ordered::Chunk(result)) => self.waiting = Some(result),
+                Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
                 Some(Ordered::End(end)) => return Input::End(end),
                 None => return Input::End(Ok(ReadEnd::Stopped)),
             }

@@ -21,6 +21,18 @@ pub struct Chunk {
     pub units: Vec<Unit>,
 }
 
+/// What reading gives.
+#[derive(Debug)]
+pub enum Read {
+    /// Units.
+    Chunk(Chunk),
+    /// All files are read to their ends; `whole` when from their beginnings.
+    PassEnd {
+        /// Whether the pass began at the first unit.
+        whole: bool,
+    },
+}
+
 /// What to read.
 #[derive(Debug, Clone)]
 pub struct Reading {
@@ -49,15 +61,14 @@ impl Reading {
         Point::pass(self.passes.max(self.from.pass))
     }
 
-    /// Gives all chunks to `sink` until it answers false or `stop` is cancelled.
+    /// Gives everything to `sink` until it answers false or `stop` is cancelled.
     pub fn run(
         &self,
         stop: &CancellationToken,
-        mut sink: impl FnMut(Chunk) -> bool,
+        mut sink: impl FnMut(Read) -> bool,
     ) -> Result<ReadEnd, SourceError> {
         let mut pass = self.from.pass;
         let mut start = self.from.place();
-        let mut units = 0u64;
         while self.passes == 0 || pass < self.passes {
             for (file, input) in (0u32..).zip(&self.inputs.files).skip(start.file as usize) {
                 let from = if file == start.file {
@@ -70,8 +81,7 @@ impl Reading {
                 };
                 let mut reader = FileReader::open(input, &self.options, from)?;
                 while let Some(chunk) = next_chunk(&mut reader, pass)? {
-                    units += chunk.units.len() as u64;
-                    if stop.is_cancelled() || !sink(chunk) {
+                    if stop.is_cancelled() || !sink(Read::Chunk(chunk)) {
                         return Ok(ReadEnd::Stopped);
                     }
                 }
@@ -79,11 +89,10 @@ impl Reading {
                     return Ok(ReadEnd::Stopped);
                 }
             }
-            // The first pass may have begun near the end; a whole one must give something.
-            if self.passes == 0 && units == 0 && start == Place::default() {
-                return Err(SourceError::Barren);
+            let whole = start == Place::default();
+            if !sink(Read::PassEnd { whole }) {
+                return Ok(ReadEnd::Stopped);
             }
-            units = 0;
             pass += 1;
             start = Place::default();
         }

@@ -355,6 +355,7 @@ fn pipeline(config: &ProducerConfig, producer: &Producer, parts: Parts) -> Pipel
             from,
             inputs: hash,
             settings,
+            endless: config.source.epochs == 0,
             on_bad_document: config.source.on_bad_document,
             object_bytes,
             group_batches: config.commit.max_batches.min(GROUP_BATCHES_MAX),

@@ -87,9 +87,11 @@ impl World {
         run_on(store, config, stop).await
     }
 
-    /// True when it finished; false when it was dropped at its request number `requests`, which
-    /// then has been done (odd numbers) or not (even ones) without an answer.
-    pub async fn crash_after_requests(&self, config: ProducerConfig, requests: u64) -> bool {
+    /// True when it finished; false when it was dropped at a request that the seed draws, which then
+    /// has been done (odd numbers) or not (even ones) without an answer. Opening costs more requests
+    /// with each crash before.
+    pub async fn crash(&self, config: ProducerConfig, seed: u64, before: u64) -> bool {
+        let requests = 1 + Random(seed << 32 | before).next() % (150 + 3 * before);
         let dead = Arc::new(Notify::new());
         let store = Tripwire::new(self.store.clone(), requests, Trip::Die(dead.clone()));
         let run = run_on(store, config, CancellationToken::new());
@@ -239,7 +241,7 @@ impl Corpus {
         lines.iter().flat_map(document).collect()
     }
 
-    pub fn expected(&self, passes: usize, _index: u32) -> Vec<Rows> {
+    pub fn expected(&self, passes: usize) -> Vec<Rows> {
         let lines: Vec<&String> = self.lines.iter().collect();
         pack(&Self::tokens(&lines).repeat(passes), false)
     }
@@ -249,7 +251,7 @@ impl Corpus {
         pack(&Self::tokens(&lines).repeat(passes), true)
     }
 
-    pub fn expected_of_lines(&self, lines: &[String]) -> Vec<Rows> {
+    pub fn expected_of_lines(lines: &[String]) -> Vec<Rows> {
         pack(&Self::tokens(&lines.iter().collect::<Vec<_>>()), false)
     }
 
@@ -257,7 +259,7 @@ impl Corpus {
     pub fn expected_passes(&self, batches: usize) -> Vec<Rows> {
         let mut passes = 1;
         loop {
-            let mut all = self.expected(passes, 0);
+            let mut all = self.expected(passes);
             if all.len() >= batches {
                 all.truncate(batches);
                 return all;

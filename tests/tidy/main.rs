@@ -4,6 +4,7 @@
 
 mod configs;
 mod dependencies;
+mod docs;
 mod files;
 mod licences;
 mod metadata;

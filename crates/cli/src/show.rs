@@ -95,16 +95,17 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         report.slices = Some(frames);
     }
     context.out.report(&report, render)?;
-    let faults = report.faults();
-    if faults == 0 {
-        return Ok(Exit::Ok);
+    match report.fault() {
+        None => Ok(Exit::Ok),
+        Some(fault) => {
+            eprintln!(
+                "error: step {} of {}: {fault}",
+                args.step,
+                log.store().root()
+            );
+            Ok(Exit::Protocol)
+        }
     }
-    eprintln!(
-        "error: step {}: {} of the data damaged; see above",
-        args.step,
-        count(faults, "part")
-    );
-    Ok(Exit::Protocol)
 }
 
 async fn locate(log: &mut Log, step: Step) -> Result<Arc<StepEntry>, CliError> {
@@ -163,11 +164,21 @@ fn arrays(frames: &[Frame], slice: u32, values: usize) -> Option<Vec<Array>> {
 }
 
 impl Report {
-    /// Damaged slices, and a digest that does not match although all slices are whole.
-    fn faults(&self) -> u64 {
+    /// What is wrong with what was read, in a few words; the report has the rest.
+    fn fault(&self) -> Option<String> {
         let frames = self.slices.iter().flatten();
         let damaged = frames.filter(|f| f.fault.is_some()).count() as u64;
-        damaged + u64::from(damaged == 0 && self.digest_matches == Some(false))
+        if damaged > 0 {
+            let slices = count(damaged, "slice");
+            return Some(format!(
+                "{slices} damaged; each one's fault says what to do"
+            ));
+        }
+        (self.digest_matches == Some(false)).then(|| {
+            "every slice is whole, but they are not those that were committed (the digest differs): \
+             restore the objects or quarantine the step"
+                .to_owned()
+        })
     }
 }
 

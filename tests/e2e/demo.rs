@@ -9,16 +9,29 @@ use serde_json::Value;
 const RUNS: u64 = 5;
 
 fn demo(args: &[&str]) -> Value {
-    let out = Command::new(program("batchweave")).arg("demo").arg("--json").args(args).output();
+    let out = Command::new(program("batchweave"))
+        .arg("demo")
+        .arg("--json")
+        .args(args)
+        .output();
     let out = out.expect("the demo starts");
-    let (text, log) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success(), "{args:?}: {}\n{text}\n{log}", out.status);
+    let (text, log) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(
+        out.status.success(),
+        "{args:?}: {}\n{text}\n{log}",
+        out.status
+    );
     let last = text.lines().last().unwrap_or_default();
     serde_json::from_str(last).unwrap_or_else(|e| panic!("{args:?}: {e} in {last:?}\n{log}"))
 }
 
 fn number(summary: &Value, field: &str) -> f64 {
-    summary[field].as_f64().unwrap_or_else(|| panic!("{field} is missing in {summary}"))
+    summary[field]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{field} is missing in {summary}"))
 }
 
 fn check(summary: &Value) {
@@ -42,7 +55,9 @@ fn check(summary: &Value) {
 
 #[test]
 fn every_rank_gets_every_token_once_whatever_is_killed_when() {
-    let runs = std::env::var("BATCHWEAVE_DEMO_RUNS").ok().and_then(|n| n.parse().ok());
+    let runs = std::env::var("BATCHWEAVE_DEMO_RUNS")
+        .ok()
+        .and_then(|n| n.parse().ok());
     let first = seed();
     for run in 0..runs.unwrap_or(RUNS) {
         let seed = (first + run).to_string();
@@ -53,7 +68,10 @@ fn every_rank_gets_every_token_once_whatever_is_killed_when() {
         check(&summary);
         if kills == "1" {
             let amplification = number(&summary, "read_amplification");
-            assert!(amplification <= 1.05, "seed {seed}: {amplification} in {summary}");
+            assert!(
+                amplification <= 1.05,
+                "seed {seed}: {amplification} in {summary}"
+            );
         }
     }
 }
@@ -65,9 +83,15 @@ fn wrong_input_is_one_clear_error() {
         (vec!["--store", "ftp://x"], "neither s3, file nor a URL"),
         (vec!["--steps", "many"], "invalid value"),
     ] {
-        let out = Command::new(program("batchweave")).arg("demo").args(&args).output();
+        let out = Command::new(program("batchweave"))
+            .arg("demo")
+            .args(&args)
+            .output();
         let out = out.expect("the demo starts");
         let text = String::from_utf8_lossy(&out.stderr);
-        assert!(!out.status.success() && text.contains(message), "{args:?}: {text}");
+        assert!(
+            !out.status.success() && text.contains(message),
+            "{args:?}: {text}"
+        );
     }
 }

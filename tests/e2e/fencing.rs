@@ -27,8 +27,9 @@ impl Scene {
         let mut rng = StdRng::seed_from_u64(5);
         let mut text = String::new();
         for line in 0..6000 {
-            let words: Vec<String> =
-                (0..60).map(|_| format!("w{}", rng.random_range(0..5000))).collect();
+            let words: Vec<String> = (0..60)
+                .map(|_| format!("w{}", rng.random_range(0..5000)))
+                .collect();
             let document = serde_json::json!({ "text": words.join(" "), "id": line });
             writeln!(text, "{document}").unwrap();
         }
@@ -68,12 +69,22 @@ impl Scene {
 
     /// Every step, and the number of void entries in the log.
     fn read(&self, stream: &str) -> (Vec<Arc<StepEntry>>, u64) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let store = batchweave_store::open(&self.url(stream), &OpenOptions::default()).await;
-            let options = LogOptions { seed: [1; 32], write_snapshots: false };
+            let options = LogOptions {
+                seed: [1; 32],
+                write_snapshots: false,
+            };
             let mut log = Log::open(store.unwrap(), &options).await.unwrap();
-            assert_eq!(log.manifest().end(), Some(log.manifest().next_step()), "it has ended");
+            assert_eq!(
+                log.manifest().end(),
+                Some(log.manifest().next_step()),
+                "it has ended"
+            );
             let mut steps = Vec::new();
             for step in 0..log.manifest().next_step() {
                 match log.locate(step).await.unwrap() {
@@ -94,10 +105,15 @@ impl Scene {
         let (steps, void) = self.read(stream);
         assert_eq!(void, 0, "no correct writer writes a void entry");
         let count = steps.len();
-        let digests: BTreeMap<_, _> =
-            steps.iter().map(|s| (s.seq, s.tgb.digest.to_string())).collect();
+        let digests: BTreeMap<_, _> = steps
+            .iter()
+            .map(|s| (s.seq, s.tgb.digest.to_string()))
+            .collect();
         assert_eq!(digests.len(), count, "no sequence number twice");
-        assert!(digests.keys().copied().eq(0..count as u64), "none is missing");
+        assert!(
+            digests.keys().copied().eq(0..count as u64),
+            "none is missing"
+        );
         digests
     }
 }
@@ -109,18 +125,28 @@ fn count(folder: &Path) -> usize {
 #[test]
 fn the_old_instance_stops_with_its_own_code_and_nothing_is_lost_or_doubled() {
     let scene = Scene::new();
-    assert_eq!(scene.producer("calm", "only").wait(MINUTE), Some(0), "{}", scene.said("calm-only.log"));
+    assert_eq!(
+        scene.producer("calm", "only").wait(MINUTE),
+        Some(0),
+        "{}",
+        scene.said("calm-only.log")
+    );
     let mut old = scene.producer("fight", "old");
     eventually("the old instance commits", || scene.records("fight") > 3);
     old.signal("STOP");
     let frozen_at = scene.records("fight");
     let mut new = scene.producer("fight", "new");
-    eventually("the new instance commits", || scene.records("fight") > frozen_at + 3);
+    eventually("the new instance commits", || {
+        scene.records("fight") > frozen_at + 3
+    });
     old.signal("CONT");
     assert_eq!(old.wait(MINUTE), FENCED, "{}", scene.said("fight-old.log"));
     assert_eq!(new.wait(MINUTE), Some(0), "{}", scene.said("fight-new.log"));
     let said = scene.said("fight-old.log");
-    assert!(said.contains("epoch 2") && said.contains("fenced"), "{said}");
+    assert!(
+        said.contains("epoch 2") && said.contains("fenced"),
+        "{said}"
+    );
     assert_eq!(scene.digests("fight"), scene.digests("calm"));
 }
 
@@ -128,7 +154,12 @@ fn the_old_instance_stops_with_its_own_code_and_nothing_is_lost_or_doubled() {
 fn a_producer_killed_at_random_instants_makes_the_same_batches() {
     let scene = Scene::new();
     let mut rng = StdRng::seed_from_u64(seed());
-    assert_eq!(scene.producer("calm", "only").wait(MINUTE), Some(0), "{}", scene.said("calm-only.log"));
+    assert_eq!(
+        scene.producer("calm", "only").wait(MINUTE),
+        Some(0),
+        "{}",
+        scene.said("calm-only.log")
+    );
     let mut kills = 0;
     loop {
         let mut producer = scene.producer("stormy", "any");

@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 pub fn program(name: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap_or_default();
     let path = here.ancestors().nth(2).unwrap_or(Path::new(".")).join(name);
-    assert!(path.is_file(), "{} is missing: cargo build --release --workspace", path.display());
+    assert!(
+        path.is_file(),
+        "{} is missing: cargo build --release --workspace",
+        path.display()
+    );
     path
 }
 
@@ -23,7 +27,9 @@ pub fn checkout() -> PathBuf {
 
 /// The seed of a random test: `BATCHWEAVE_SEED`, or one from the process id and the time.
 pub fn seed() -> u64 {
-    let given = std::env::var("BATCHWEAVE_SEED").ok().and_then(|s| s.parse().ok());
+    let given = std::env::var("BATCHWEAVE_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok());
     let seed = given.unwrap_or_else(|| {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.map_or(1, |d| d.as_nanos() as u64 % 1_000_000_007) ^ u64::from(std::process::id())
@@ -43,10 +49,15 @@ impl Process {
     /// When it can't be started.
     pub fn start(name: &str, args: &[&str], env: &[(String, String)], log: &Path) -> Self {
         let open = || std::fs::File::options().create(true).append(true).open(log);
-        let Ok(log) = open() else { panic!("cannot write {}", log.display()) };
+        let Ok(log) = open() else {
+            panic!("cannot write {}", log.display())
+        };
         let mut command = Command::new(program(name));
         command.args(args).envs(env.iter().cloned());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
         match command.spawn() {
             Ok(child) => Self(child),
             Err(e) => panic!("cannot start {name}: {e}"),
@@ -56,7 +67,9 @@ impl Process {
     /// Sends a signal by name (TERM, STOP, CONT, KILL).
     pub fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
-        let _ = Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        let _ = Command::new("kill")
+            .args([&format!("-{name}"), &pid])
+            .status();
     }
 
     /// Its exit code, `None` for a signal; waits up to `within`.
@@ -69,7 +82,11 @@ impl Process {
             if let Ok(Some(status)) = self.0.try_wait() {
                 return status.code();
             }
-            assert!(Instant::now() < deadline, "{:?} did not end within {within:?}", self.0);
+            assert!(
+                Instant::now() < deadline,
+                "{:?} did not end within {within:?}",
+                self.0
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -89,7 +106,10 @@ impl Drop for Process {
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !done() {
-        assert!(Instant::now() < deadline, "still not after a minute: {what}");
+        assert!(
+            Instant::now() < deadline,
+            "still not after a minute: {what}"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }

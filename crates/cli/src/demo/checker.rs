@@ -60,15 +60,22 @@ const END_OF_TEXT: u32 = 100_257;
 
 fn shares(files: &[PathBuf], producers: usize) -> Result<Vec<Share>, DemoError> {
     let tokenizer = bpe_openai::cl100k_base();
-    let mut shares: Vec<_> =
-        (0..producers).map(|_| Share { tokens: Vec::new(), ends: Vec::new(), next: 0 }).collect();
+    let mut shares: Vec<_> = (0..producers)
+        .map(|_| Share {
+            tokens: Vec::new(),
+            ends: Vec::new(),
+            next: 0,
+        })
+        .collect();
     for (f, path) in files.iter().enumerate() {
         let text = fs::read_to_string(path).map_err(|e| DemoError::io("read", path, &e))?;
         for (line, json) in text.lines().enumerate() {
             let document: serde_json::Value = serde_json::from_str(json)
                 .map_err(|e| DemoError::Usage(format!("{}: {e}", path.display())))?;
             let share = &mut shares[(f + line) % producers];
-            share.tokens.extend(tokenizer.encode(document["text"].as_str().unwrap_or_default()));
+            share
+                .tokens
+                .extend(tokenizer.encode(document["text"].as_str().unwrap_or_default()));
             share.tokens.push(END_OF_TEXT);
             share.ends.push(share.tokens.len());
         }
@@ -90,9 +97,15 @@ fn read_rank(path: &Path) -> Result<Vec<(u64, u32, Vec<u32>)>, DemoError> {
         }
         let (step, rest) = head.split_at(8);
         let (slice, length) = rest.split_at(4);
-        let number = |b: &[u8]| b.iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+        let number = |b: &[u8]| {
+            b.iter()
+                .rev()
+                .fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
+        };
         let mut body = vec![0; number(length) as usize];
-        reader.read_exact(&mut body).map_err(|e| DemoError::io("read", path, &e))?;
+        reader
+            .read_exact(&mut body)
+            .map_err(|e| DemoError::io("read", path, &e))?;
         let token = |b: &[u8]| number(b) as u32;
         let tokens = body.chunks_exact(4).map(token).collect();
         records.push((number(step), number(slice) as u32, tokens));
@@ -110,7 +123,13 @@ pub(crate) fn check(
     let mut verdict = Verdict::default();
     let mut got = Vec::new();
     for (rank, path) in ranks.iter().enumerate() {
-        got.push(by_step(rank, read_rank(path)?, shape, ranks.len(), &mut verdict));
+        got.push(by_step(
+            rank,
+            read_rank(path)?,
+            shape,
+            ranks.len(),
+            &mut verdict,
+        ));
     }
     let steps = got.iter().map(Vec::len).max().unwrap_or(0);
     for step in 0..steps {
@@ -129,7 +148,10 @@ pub(crate) fn check(
     }
     verdict.steps = steps as u64;
     verdict.tokens = steps as u64 * shape.advance() as u64;
-    let left: usize = shares.iter().map(|s| s.batches(shape) - s.next.min(s.batches(shape))).sum();
+    let left: usize = shares
+        .iter()
+        .map(|s| s.batches(shape) - s.next.min(s.batches(shape)))
+        .sum();
     if limit.is_none_or(|limit| verdict.steps < limit) && left > 0 {
         verdict.wrong(format!("{left} batches of the documents never came"));
     }
@@ -153,7 +175,10 @@ fn by_step(
     for (n, (step, slice, tokens)) in records.into_iter().enumerate() {
         let expected = ((n / each) as u64, (rank * each + n % each) as u32);
         if (step, slice) != expected {
-            verdict.wrong(format!("rank {rank} got (step, slice) {:?}, not {expected:?}", (step, slice)));
+            verdict.wrong(format!(
+                "rank {rank} got (step, slice) {:?}, not {expected:?}",
+                (step, slice)
+            ));
         }
         if n % each == 0 {
             steps.push(Vec::new());
@@ -196,13 +221,22 @@ impl Share {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { slices: 2, rows_per_slice: 1, seq_len: 4, producers: 1 };
+    const SHAPE: Shape = Shape {
+        slices: 2,
+        rows_per_slice: 1,
+        seq_len: 4,
+        producers: 1,
+    };
 
     /// A corpus of one document and the files of two ranks that read it rightly.
     fn scene(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<u32>) {
         let text = "The quick brown fox jumps over the lazy dog, again and again, until evening.";
         let corpus = folder.join("documents-0.jsonl");
-        fs::write(&corpus, format!("{}\n", serde_json::json!({ "text": text }))).unwrap();
+        fs::write(
+            &corpus,
+            format!("{}\n", serde_json::json!({ "text": text })),
+        )
+        .unwrap();
         let mut tokens = bpe_openai::cl100k_base().encode(text);
         tokens.push(END_OF_TEXT);
         let steps = (tokens.len() - 1) / 8;
@@ -210,7 +244,10 @@ mod tests {
         let ranks = [folder.join("rank-0"), folder.join("rank-1")].to_vec();
         for (rank, path) in ranks.iter().enumerate() {
             let records = (0..steps).map(|s| (s as u64, rank as u32, s * 8 + rank * 4));
-            write(path, records.map(|(s, slice, at)| (s, slice, tokens[at..at + 5].to_vec())));
+            write(
+                path,
+                records.map(|(s, slice, at)| (s, slice, tokens[at..at + 5].to_vec())),
+            );
         }
         (vec![corpus], ranks, tokens)
     }

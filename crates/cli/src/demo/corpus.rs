@@ -8,10 +8,16 @@ use std::path::{Path, PathBuf};
 use super::DemoError;
 
 /// Where text is on most machines: Python's library, packages' docs, headers.
-const PLACES: &[&str] =
-    &["/usr/share/doc", "/usr/share/perl", "/usr/lib/python3", "/usr/include", "/usr/share/info"];
-const EXTENSIONS: &[&str] =
-    &["py", "txt", "md", "rst", "html", "h", "pm", "pod", "c", "rs", "json", "tex", "xml"];
+const PLACES: &[&str] = &[
+    "/usr/share/doc",
+    "/usr/share/perl",
+    "/usr/lib/python3",
+    "/usr/include",
+    "/usr/share/info",
+];
+const EXTENSIONS: &[&str] = &[
+    "py", "txt", "md", "rst", "html", "h", "pm", "pod", "c", "rs", "json", "tex", "xml",
+];
 /// Enough for the default run.
 const DEFAULT_BYTES: u64 = 24 << 20;
 /// Longer files are cut up as other documents would be: this keeps the demo's documents readable.
@@ -43,7 +49,11 @@ pub(crate) fn collect(input: Option<&Path>, folder: &Path) -> Result<Corpus, Dem
             for place in python_library().iter().chain(&places()) {
                 let more = DEFAULT_BYTES.saturating_sub(writer.bytes);
                 if more > 0 && place.exists() {
-                    walk(place, &mut |file| writer.add_file(file, false), DEFAULT_BYTES)?;
+                    walk(
+                        place,
+                        &mut |file| writer.add_file(file, false),
+                        DEFAULT_BYTES,
+                    )?;
                 }
             }
         }
@@ -57,9 +67,14 @@ fn places() -> Vec<PathBuf> {
 
 fn python_library() -> Vec<PathBuf> {
     let program = "import sysconfig; print(sysconfig.get_paths()['stdlib'])";
-    let found = std::process::Command::new("python3").args(["-c", program]).output();
+    let found = std::process::Command::new("python3")
+        .args(["-c", program])
+        .output();
     let path = found.ok().and_then(|o| String::from_utf8(o.stdout).ok());
-    path.map(|p| PathBuf::from(p.trim())).into_iter().filter(|p| p.is_dir()).collect()
+    path.map(|p| PathBuf::from(p.trim()))
+        .into_iter()
+        .filter(|p| p.is_dir())
+        .collect()
 }
 
 /// Files below `path` in a fixed order, until `enough` bytes were taken.
@@ -74,7 +89,9 @@ fn walk(
     }
     let mut taken = 0;
     if meta.is_dir() {
-        let Ok(entries) = fs::read_dir(path) else { return Ok(0) };
+        let Ok(entries) = fs::read_dir(path) else {
+            return Ok(0);
+        };
         let mut below: Vec<_> = entries.flatten().map(|e| e.path()).collect();
         below.sort();
         for next in below {
@@ -101,12 +118,19 @@ impl Writer {
             Ok((path, BufWriter::new(file)))
         };
         let files = (0..FILES).map(open).collect::<Result<_, DemoError>>()?;
-        Ok(Self { files, documents: 0, bytes: 0 })
+        Ok(Self {
+            files,
+            documents: 0,
+            bytes: 0,
+        })
     }
 
     /// Takes a text file; `own`: the user named it, so every text is taken, JSONL line by line.
     fn add_file(&mut self, path: &Path, own: bool) -> Result<u64, DemoError> {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
+        let extension = path
+            .extension()
+            .and_then(|e| e.to_str())
+            .unwrap_or_default();
         if !own && (!EXTENSIONS.contains(&extension) || self.bytes >= DEFAULT_BYTES) {
             return Ok(0);
         }
@@ -118,7 +142,10 @@ impl Writer {
             for line in text.lines() {
                 let value: serde_json::Value = serde_json::from_str(line)
                     .map_err(|e| DemoError::Usage(format!("{source}: not JSONL: {e}")))?;
-                let text = value.get("text").and_then(|t| t.as_str()).unwrap_or_default();
+                let text = value
+                    .get("text")
+                    .and_then(|t| t.as_str())
+                    .unwrap_or_default();
                 self.add(text, &source)?;
             }
         } else {
@@ -162,6 +189,10 @@ impl Writer {
                 let _ = fs::remove_file(&path);
             }
         }
-        Ok(Corpus { files, documents: self.documents, bytes: self.bytes })
+        Ok(Corpus {
+            files,
+            documents: self.documents,
+            bytes: self.bytes,
+        })
     }
 }

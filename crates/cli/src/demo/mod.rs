@@ -56,13 +56,15 @@ pub(crate) enum RanksIn {
 /// Shows the whole system on text from this machine: producers, store, consumer daemon, four
 /// training ranks, kills on the way, and a proof at the end that every rank got every token once.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "The stream is kept in an embedded S3 server, or where --store says: s3 (the same), file (a
+#[command(
+    after_help = "The stream is kept in an embedded S3 server, or where --store says: s3 (the same), file (a
 folder of its own), or an empty root as a URL.
 
 Examples:
   batchweave demo
   batchweave demo --store file --ranks-in python
-  batchweave demo --input ~/corpus --seed 7 --json | tail -n 1 | jq .mismatches")]
+  batchweave demo --input ~/corpus --seed 7 --json | tail -n 1 | jq .mismatches"
+)]
 pub(crate) struct DemoArgs {
     /// From the global option --store.
     #[arg(skip)]
@@ -132,6 +134,10 @@ pub(crate) enum DemoError {
 
 impl DemoError {
     fn io(verb: &'static str, path: &Path, why: &std::io::Error) -> Self {
-        Self::Io { verb, path: path.display().to_string(), why: why.to_string() }
+        Self::Io {
+            verb,
+            path: path.display().to_string(),
+            why: why.to_string(),
+        }
     }
 }

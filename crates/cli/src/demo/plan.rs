@@ -33,7 +33,11 @@ pub(crate) fn draw(seed: u64, each: u32, producers: usize, ranks: usize) -> Vec<
         ];
         for (victim, part) in victims {
             let (at, delay_ms) = (rng.random_range(part), rng.random_range(0..25));
-            kills.push(Kill { victim, at, delay_ms });
+            kills.push(Kill {
+                victim,
+                at,
+                delay_ms,
+            });
         }
     }
     kills
@@ -49,7 +53,10 @@ mod tests {
         assert_eq!(kills, draw(7, 2, 2, 4));
         assert_ne!(kills, draw(8, 2, 2, 4));
         for kind in ["Producer", "Consumer", "Rank"] {
-            let count = kills.iter().filter(|k| format!("{:?}", k.victim).starts_with(kind)).count();
+            let count = kills
+                .iter()
+                .filter(|k| format!("{:?}", k.victim).starts_with(kind))
+                .count();
             assert_eq!(count, 2, "{kind}");
         }
     }

@@ -30,25 +30,44 @@ pub(crate) struct Running {
 
 impl Program {
     fn spawn(&self, stdout: Stdio) -> Result<Child, DemoError> {
-        let log = fs::File::options().create(true).append(true).open(&self.log);
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log);
         let log = log.map_err(|e| DemoError::io("write", &self.log, &e))?;
         let mut command = Command::new(&self.path);
         command.args(&self.args).envs(self.env.iter().cloned());
-        command.stdin(Stdio::null()).stdout(stdout).stderr(log).kill_on_drop(true);
-        command.spawn().map_err(|e| DemoError::io("start", &self.path, &e))
+        command
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(log)
+            .kill_on_drop(true);
+        command
+            .spawn()
+            .map_err(|e| DemoError::io("start", &self.path, &e))
     }
 
     pub(crate) fn start(self) -> Result<Running, DemoError> {
         let child = self.spawn(Stdio::null())?;
-        Ok(Running { program: self, child, restarts: 0 })
+        Ok(Running {
+            program: self,
+            child,
+            restarts: 0,
+        })
     }
 
     /// Starts it and waits for the first line that it prints.
     pub(crate) async fn start_with_line(self) -> Result<(Running, String), DemoError> {
         let mut child = self.spawn(Stdio::piped())?;
         let out = child.stdout.take();
-        let mut running = Running { program: self, child, restarts: 0 };
-        let Some(out) = out else { return Err(running.failed("has no output")) };
+        let mut running = Running {
+            program: self,
+            child,
+            restarts: 0,
+        };
+        let Some(out) = out else {
+            return Err(running.failed("has no output"));
+        };
         let mut line = String::new();
         let mut out = tokio::io::BufReader::new(out);
         let read = out.read_line(&mut line);
@@ -77,7 +96,10 @@ impl Running {
     pub(crate) async fn stop(&mut self, within: Duration) -> Result<ExitStatus, DemoError> {
         if let Some(pid) = self.child.id() {
             // `kill` is on every Linux machine, and sending a signal by hand would need unsafe code.
-            let _ = Command::new("kill").args(["-TERM", &pid.to_string()]).status().await;
+            let _ = Command::new("kill")
+                .args(["-TERM", &pid.to_string()])
+                .status()
+                .await;
         }
         match tokio::time::timeout(within, self.child.wait()).await {
             Ok(Ok(status)) => Ok(status),
@@ -88,7 +110,10 @@ impl Running {
     /// An error with the end of its log.
     pub(crate) fn failed(&mut self, what: &str) -> DemoError {
         let what = format!("{} {what}", self.program.name);
-        DemoError::Process { what, log: tail(&self.program.log) }
+        DemoError::Process {
+            what,
+            log: tail(&self.program.log),
+        }
     }
 }
 

@@ -60,8 +60,9 @@ struct Saved {
 
 /// Reads to the end, or to `--steps`.
 pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
-    let saved: Option<Saved> =
-        fs::read(&args.state_file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let saved: Option<Saved> = fs::read(&args.state_file)
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let state = saved.as_ref().map(|s| Start::State(s.state.clone()));
     let options = ConnectOptions {
         job: Some(args.job.clone()),
@@ -79,17 +80,21 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
         let path = path.to_path_buf();
         move |e: std::io::Error| DemoError::io(verb, &path, &e)
     };
-    let mut out = open_out(&args.out, saved.map_or(0, |s| s.bytes)).map_err(io("open", &args.out))?;
+    let mut out =
+        open_out(&args.out, saved.map_or(0, |s| s.bytes)).map_err(io("open", &args.out))?;
     let waits = File::options().create(true).append(true).open(&args.waits);
     let mut waits = waits.map_err(io("open", &args.waits))?;
     let mut next_step = 0;
     while args.steps.is_none_or(|steps| next_step < steps) {
         let began = Instant::now();
-        let Some(batch) = reader.next(PATIENCE)? else { break };
+        let Some(batch) = reader.next(PATIENCE)? else {
+            break;
+        };
         let waited = began.elapsed().as_secs_f64();
         writeln!(waits, "{waited:.6}").map_err(io("write", &args.waits))?;
         std::thread::sleep(Duration::from_millis(args.step_ms));
-        out.write_all(&records(&batch)?).map_err(io("write", &args.out))?;
+        out.write_all(&records(&batch)?)
+            .map_err(io("write", &args.out))?;
         let state = batch.state_dict();
         next_step = batch.step() + 1;
         drop(batch);
@@ -100,7 +105,11 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
 }
 
 fn open_out(path: &Path, bytes: u64) -> std::io::Result<File> {
-    let mut out = File::options().create(true).write(true).truncate(false).open(path)?;
+    let mut out = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(path)?;
     out.set_len(bytes)?;
     out.seek(SeekFrom::Start(bytes))?;
     Ok(out)

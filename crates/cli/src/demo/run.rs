@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use batchweave_daemon::Exit;
-use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_log::{Located, Log, LogError, LogOptions};
 
 use super::corpus::{self, Corpus};
 use super::plan::{self, Kill, Victim};
@@ -39,7 +39,11 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
         eprintln!("kept: {}", folder.path().display());
     }
     let summary = outcome?;
-    let text = if context.json() { summary.json().to_string() } else { summary.table() };
+    let text = if context.json() {
+        summary.json().to_string()
+    } else {
+        summary.table()
+    };
     writeln!(std::io::stdout(), "{text}")?;
     match summary.verdict.examples.first() {
         None => Ok(Exit::Ok),
@@ -67,7 +71,9 @@ struct Demo<'a> {
 
 impl<'a> Demo<'a> {
     async fn play(args: &'a DemoArgs, folder: &Path) -> Result<Summary, DemoError> {
-        let seed = args.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+        let seed = args
+            .seed
+            .unwrap_or_else(|| u64::from(rand::random::<u32>()));
         eprintln!("collecting text ...");
         let corpus = corpus::collect(args.input.as_deref(), &folder.join("corpus"))?;
         let setup = Setup::new(args, folder).await?;
@@ -80,10 +86,11 @@ impl<'a> Demo<'a> {
         let began = Instant::now();
         let mut demo = Self::start(args, setup, &corpus, seed).await?;
         demo.watch().await?;
+        let needed = demo.needed_bytes(demo.trained()).await;
         demo.stop().await?;
         let elapsed = began.elapsed();
         eprintln!("checking every token against the documents ...");
-        demo.summarize(corpus, seed, elapsed)
+        demo.summarize(corpus, seed, elapsed, needed)
     }
 
     async fn start(
@@ -130,7 +137,10 @@ impl<'a> Demo<'a> {
             }
             self.check_daemons()?;
             if Instant::now() > self.deadline {
-                let waiting = self.ranks.iter_mut().find_map(|r| r.ended().is_none().then_some(r));
+                let waiting = self
+                    .ranks
+                    .iter_mut()
+                    .find_map(|r| r.ended().is_none().then_some(r));
                 let slow = waiting.unwrap_or(&mut self.consumer);
                 return Err(slow.failed("did not come to its end in time (--timeout)"));
             }
@@ -153,7 +163,9 @@ impl<'a> Demo<'a> {
             Victim::Consumer | Victim::Rank(_) => trained,
         };
         let due = |kill: &Kill| reached(kill) as f64 >= kill.at * self.expected_steps as f64;
-        let Some(index) = self.kills.iter().position(due) else { return Ok(()) };
+        let Some(index) = self.kills.iter().position(due) else {
+            return Ok(());
+        };
         let kill = self.kills.remove(index);
         tokio::time::sleep(Duration::from_millis(kill.delay_ms)).await;
         let target = match kill.victim {
@@ -168,7 +180,10 @@ impl<'a> Demo<'a> {
         if target.ended().is_none() {
             let name = target.program.name.clone();
             target.kill_and_restart().await?;
-            say(&format!("killed {name} at step {}; started again", reached(&kill)));
+            say(&format!(
+                "killed {name} at step {}; started again",
+                reached(&kill)
+            ));
         }
         Ok(())
     }
@@ -203,7 +218,10 @@ impl<'a> Demo<'a> {
         let slice_bytes = 16 + SHAPE.rows_per_slice as u64 * row_bytes;
         let step_bytes = slice_bytes * (SHAPE.slices / RANKS) as u64;
         let bytes = |rank| fs::metadata(self.setup.rank_out(rank)).map_or(0, |m| m.len());
-        (0..RANKS).map(|rank| bytes(rank) / step_bytes).min().unwrap_or(0)
+        (0..RANKS)
+            .map(|rank| bytes(rank) / step_bytes)
+            .min()
+            .unwrap_or(0)
     }
 
     /// Steps in the log, read as anybody could.
@@ -218,7 +236,9 @@ impl<'a> Demo<'a> {
         let within = Duration::from_secs(20);
         let status = self.consumer.stop(within).await?;
         if !status.success() {
-            return Err(self.consumer.failed(&format!("did not stop in order ({status})")));
+            return Err(self
+                .consumer
+                .failed(&format!("did not stop in order ({status})")));
         }
         for producer in &mut self.producers {
             let status = producer.stop(within).await?;
@@ -232,21 +252,32 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
+    /// Bytes of the frames of the first `steps` steps: reading each once would be the least.
+    async fn needed_bytes(&mut self, steps: u64) -> u64 {
+        let mut bytes = 0;
+        for step in 0..steps {
+            if let Ok(Located::At(entry)) = self.log.locate(step).await {
+                bytes += entry.tgb.parts.iter().map(|part| part.length).sum::<u64>();
+            }
+        }
+        bytes
+    }
+
     fn summarize(
         self,
         corpus: Corpus,
         seed: u64,
         elapsed: Duration,
+        needed: u64,
     ) -> Result<Summary, DemoError> {
         let outs: Vec<_> = (0..RANKS).map(|r| self.setup.rank_out(r)).collect();
         let verdict = checker::check(&corpus.files, &outs, SHAPE, self.args.steps)?;
-        let waits = (0..RANKS)
-            .flat_map(|r| fs::read_to_string(self.setup.rank_waits(r)).unwrap_or_default().lines().map(str::to_owned).collect::<Vec<_>>())
-            .filter_map(|line| line.parse().ok())
-            .collect();
+        let mut waits = Vec::new();
+        for rank in 0..RANKS {
+            let text = fs::read_to_string(self.setup.rank_waits(rank)).unwrap_or_default();
+            waits.extend(text.lines().filter_map(|line| line.parse::<f64>().ok()));
+        }
         let restarts = |all: &[Running]| all.iter().map(|r| r.restarts).sum();
-        // What was delivered once is what was needed; the rest is what kills and reads cost.
-        let needed = verdict.steps as f64 * needed_bytes_per_step();
         Ok(Summary {
             ranks: RANKS,
             seed,
@@ -256,8 +287,10 @@ impl<'a> Demo<'a> {
             consumer_restarts: self.consumer.restarts,
             rank_restarts: restarts(&self.ranks),
             bytes_fetched: self.counters.get("batchweave_consumer_fetched_bytes_total"),
-            bytes_needed: needed,
-            data_requests: self.counters.get("batchweave_consumer_store_requests_total{op=\"get_range\"}"),
+            bytes_needed: needed as f64,
+            data_requests: self
+                .counters
+                .get("batchweave_consumer_store_requests_total{op=\"get_range\"}"),
             waits,
             corpus,
             verdict,
@@ -268,8 +301,13 @@ impl<'a> Demo<'a> {
 /// The stream, once a producer has made it: read as anybody could, to see how far it is.
 async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoError> {
     let failed = |e: &dyn std::fmt::Display| DemoError::Usage(e.to_string());
-    let store = batchweave_store::open(&setup.url, &setup.options).await.map_err(|e| failed(&e))?;
-    let options = LogOptions { seed: rand::random(), write_snapshots: false };
+    let store = batchweave_store::open(&setup.url, &setup.options)
+        .await
+        .map_err(|e| failed(&e))?;
+    let options = LogOptions {
+        seed: rand::random(),
+        write_snapshots: false,
+    };
     loop {
         match Log::open(Arc::clone(&store), &options).await {
             Ok(log) => return Ok(log),
@@ -282,11 +320,6 @@ async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoErro
     }
 }
 
-/// The tokens' own bytes: frames and headers already count as overhead.
-fn needed_bytes_per_step() -> f64 {
-    (SHAPE.slices * SHAPE.rows_per_slice * (SHAPE.seq_len + 1) * 4) as f64
-}
-
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
@@ -295,12 +328,17 @@ fn free_port() -> std::io::Result<u16> {
 fn show(committed: u64, trained: u64) {
     if std::io::stderr().is_terminal() {
         let mut err = std::io::stderr().lock();
-        let line = format!("{committed} steps committed, {trained} trained by all of {RANKS} ranks");
+        let line =
+            format!("{committed} steps committed, {trained} trained by all of {RANKS} ranks");
         let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
     }
 }
 
 fn say(text: &str) {
-    let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    let clear = if std::io::stderr().is_terminal() {
+        "\r\x1b[K"
+    } else {
+        ""
+    };
     eprintln!("{clear}{text}");
 }

@@ -52,8 +52,12 @@ async fn fetch(port: u16) -> std::io::Result<String> {
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut counters = BTreeMap::new();
     for line in text.lines().filter(|l| l.starts_with("batchweave_")) {
-        let Some((name, value)) = line.rsplit_once(' ') else { continue };
-        let Ok(value) = value.parse::<f64>() else { continue };
+        let Some((name, value)) = line.rsplit_once(' ') else {
+            continue;
+        };
+        let Ok(value) = value.parse::<f64>() else {
+            continue;
+        };
         let plain = name.split('{').next().unwrap_or(name);
         if plain != name {
             counters.insert(name.to_owned(), value);
@@ -70,7 +74,10 @@ mod tests {
     #[test]
     fn counters_add_up_over_labels_and_lives() {
         let text = "# HELP x\r\nbatchweave_a{op=\"get\"} 2\nbatchweave_a{op=\"put\"} 3\nbatchweave_b 7\nother 1\n";
-        let mut counters = Counters { current: parse(text), ..Counters::default() };
+        let mut counters = Counters {
+            current: parse(text),
+            ..Counters::default()
+        };
         counters.end_life();
         counters.current = parse("batchweave_b 1\n");
         assert_eq!(counters.get("batchweave_a") as u64, 5);

@@ -14,7 +14,12 @@ pub(crate) const RANKS: usize = 4;
 pub(crate) const JOB: &str = "demo";
 const BUCKET: &str = "batchweave-demo";
 /// 16,384 tokens a step: a few hundred steps from the default corpus.
-pub(crate) const SHAPE: Shape = Shape { slices: 8, rows_per_slice: 4, seq_len: 512, producers: 2 };
+pub(crate) const SHAPE: Shape = Shape {
+    slices: 8,
+    rows_per_slice: 4,
+    seq_len: 512,
+    producers: 2,
+};
 
 /// Everything that the processes need to know.
 #[derive(Debug)]
@@ -68,21 +73,37 @@ impl Setup {
     }
 
     async fn start_server(&mut self, this: &Path) -> Result<(), DemoError> {
-        let args = ["dev-s3", "--listen", "127.0.0.1:0", "--latency", "s3-express", "--seed", "1"];
+        let args = [
+            "dev-s3",
+            "--listen",
+            "127.0.0.1:0",
+            "--latency",
+            "s3-express",
+            "--seed",
+            "1",
+        ];
         let mut program = self.program("dev-s3", this.to_path_buf(), &args);
-        program.args.extend(["--bucket".into(), BUCKET.into(), "--json".into()]);
+        program
+            .args
+            .extend(["--bucket".into(), BUCKET.into(), "--json".into()]);
         let (mut server, line) = program.start_with_line().await?;
         let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         let field = |name: &str| ready[name].as_str().map(str::to_owned);
-        let (Some(endpoint), Some(access), Some(secret), Some(region)) =
-            (field("endpoint"), field("access_key"), field("secret_key"), field("region"))
-        else {
+        let (Some(endpoint), Some(access), Some(secret), Some(region)) = (
+            field("endpoint"),
+            field("access_key"),
+            field("secret_key"),
+            field("region"),
+        ) else {
             return Err(server.failed("printed something unexpected"));
         };
         self.options = OpenOptions {
             endpoint: Some(endpoint.clone()),
             region: Some(region.clone()),
-            keys: Some(AccessKeys { id: access.clone(), secret: secret.clone() }),
+            keys: Some(AccessKeys {
+                id: access.clone(),
+                secret: secret.clone(),
+            }),
             ..OpenOptions::default()
         };
         self.env = vec![
@@ -115,15 +136,33 @@ impl Setup {
     }
 
     fn store_section(&self) -> String {
-        let endpoint = self.endpoint.as_ref().map(|e| format!("endpoint = {e:?}\n"));
-        format!("[store]\nurl = {:?}\n{}", self.url, endpoint.unwrap_or_default())
+        let endpoint = self
+            .endpoint
+            .as_ref()
+            .map(|e| format!("endpoint = {e:?}\n"));
+        format!(
+            "[store]\nurl = {:?}\n{}",
+            self.url,
+            endpoint.unwrap_or_default()
+        )
     }
 
     /// The producer daemon `index`.
     pub(crate) fn producer(&self, index: usize, corpus: &Corpus) -> Result<Program, DemoError> {
-        let paths: Vec<_> = corpus.files.iter().map(|f| format!("{:?}", f.display().to_string())).collect();
-        let names: Vec<_> = (0..SHAPE.producers).map(|n| format!("\"tokens-{n}\"")).collect();
-        let Shape { slices, rows_per_slice, seq_len, producers } = SHAPE;
+        let paths: Vec<_> = corpus
+            .files
+            .iter()
+            .map(|f| format!("{:?}", f.display().to_string()))
+            .collect();
+        let names: Vec<_> = (0..SHAPE.producers)
+            .map(|n| format!("\"tokens-{n}\""))
+            .collect();
+        let Shape {
+            slices,
+            rows_per_slice,
+            seq_len,
+            producers,
+        } = SHAPE;
         let config = format!(
             "{store}\n\
              [stream]\nslices = {slices}\nrows_per_slice = {rows_per_slice}\nseq_len = {seq_len}\n\
@@ -146,7 +185,7 @@ impl Setup {
             "{store}\n\
              [arena]\nbytes = \"32MiB\"\nsegment_bytes = \"4MiB\"\ngrow_after = \"1s\"\n\n\
              [socket]\npath = {socket:?}\n\n\
-             [prefetch]\nbytes = \"512KiB\"\nsteps = 6\nconcurrency = 4\n\n\
+             [prefetch]\nbytes = \"512KiB\"\nsteps = 4\nconcurrency = 4\n\n\
              [follow]\nstarved = \"20ms\"\nidle = \"200ms\"\n\n\
              [admin]\nlisten = \"127.0.0.1:{admin}\"\n",
             store = self.store_section(),
@@ -193,9 +232,10 @@ impl Setup {
         }
         let (path, first) = match args.ranks_in {
             RanksIn::Rust => (self.bin.join("batchweave"), vec!["demo-rank".to_owned()]),
-            RanksIn::Python => {
-                (args.python.clone(), vec!["-m".to_owned(), "batchweave.demo_rank".to_owned()])
-            }
+            RanksIn::Python => (
+                args.python.clone(),
+                vec!["-m".to_owned(), "batchweave.demo_rank".to_owned()],
+            ),
         };
         let mut program = self.program(&format!("rank-{rank}"), path, &[]);
         program.args = [first, rank_args].concat();

@@ -72,27 +72,69 @@ impl Summary {
         let verdict = if v.mismatches == 0 {
             "every rank got every token once, in order".to_owned()
         } else {
-            format!("{} differences, the first: {}", v.mismatches, v.examples.first().cloned().unwrap_or_default())
+            format!(
+                "{} differences, the first: {}",
+                v.mismatches,
+                v.examples.first().cloned().unwrap_or_default()
+            )
         };
         let rows = [
             ("proof", verdict),
-            ("global batches", format!("{} steps, read by {} ranks", group(v.steps), self.ranks)),
-            ("tokens", format!("{} ({} a second)", group(v.tokens), group(self.tokens_per_second() as u64))),
+            (
+                "global batches",
+                format!("{} steps, read by {} ranks", group(v.steps), self.ranks),
+            ),
+            (
+                "tokens",
+                format!(
+                    "{} ({} a second)",
+                    group(v.tokens),
+                    group(self.tokens_per_second() as u64)
+                ),
+            ),
             (
                 "documents",
-                format!("{} whole ones of {} ({:.1} MB of text)", group(v.documents), group(self.corpus.documents), self.corpus.bytes as f64 / 1e6),
+                format!(
+                    "{} whole ones of {} ({:.1} MB of text)",
+                    group(v.documents),
+                    group(self.corpus.documents),
+                    self.corpus.bytes as f64 / 1e6
+                ),
             ),
             (
                 "killed with SIGKILL",
-                format!("{} producer, {} consumer daemon, {} rank", self.producer_restarts, self.consumer_restarts, self.rank_restarts),
+                format!(
+                    "{} producer, {} consumer daemon, {} rank",
+                    self.producer_restarts, self.consumer_restarts, self.rank_restarts
+                ),
             ),
-            ("read from the store", format!("{:.3} bytes for each byte needed", self.amplification())),
-            ("data requests", format!("{:.2} a step", self.requests_per_step())),
-            ("a rank waited", format!("{:.2} ms or less in 99 of 100 reads", self.wait_p99() * 1e3)),
-            ("time, store, seed", format!("{:.1} s, {}, {}", self.elapsed.as_secs_f64(), self.store, self.seed)),
+            (
+                "read from the store",
+                format!("{:.3} bytes for each byte needed", self.amplification()),
+            ),
+            (
+                "data requests",
+                format!("{:.2} a step", self.requests_per_step()),
+            ),
+            (
+                "a rank waited",
+                format!("{:.2} ms or less in 99 of 100 reads", self.wait_p99() * 1e3),
+            ),
+            (
+                "time, store, seed",
+                format!(
+                    "{:.1} s, {}, {}",
+                    self.elapsed.as_secs_f64(),
+                    self.store,
+                    self.seed
+                ),
+            ),
         ];
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let lines: Vec<_> = rows.iter().map(|(name, value)| format!("  {name:<width$}   {value}")).collect();
+        let lines: Vec<_> = rows
+            .iter()
+            .map(|(name, value)| format!("  {name:<width$}   {value}"))
+            .collect();
         format!(
             "\n{}\n\n\
              The checker tokenized the documents again with another library and compared every\n\
@@ -131,6 +173,9 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped() {
-        assert_eq!([group(0), group(999), group(1000), group(1_234_567)], ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [group(0), group(999), group(1000), group(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
     }
 }

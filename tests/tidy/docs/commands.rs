@@ -166,11 +166,8 @@ fn commands(text: &str) -> Vec<(usize, String)> {
             Some(language) => {
                 let code = line.text.trim();
                 // Transcripts mix commands and output: there a command has a prompt.
-                let shown = if language == "console" {
-                    code.strip_prefix("$ ")
-                } else {
-                    Some(code)
-                };
+                let plain = (language != "console").then_some(code);
+                let shown = code.strip_prefix("$ ").or(plain);
                 match (goes_on, found.last_mut()) {
                     (true, Some((_, last))) => *last += &format!(" {code}"),
                     _ => match shown {
@@ -273,10 +270,17 @@ fn wrong_commands_are_found() {
 
 #[test]
 fn transcripts_show_commands_by_a_prompt() {
-    let text = "```console\n$ batchweave log \\\n    --limit 3\nbatchweave says hello\n```\nthe `batchweave show 1` verb\n";
+    let text = "```console\n$ batchweave log \\\n    --limit 3\nbatchweave says hello\n```\nthe `batchweave show 1` verb\n\n    $ batchweave status\n";
     let found: Vec<_> = commands(text)
         .into_iter()
         .map(|(_, command)| command)
         .collect();
-    assert_eq!(found, ["batchweave log \\ --limit 3", "batchweave show 1"]);
+    assert_eq!(
+        found,
+        [
+            "batchweave log \\ --limit 3",
+            "batchweave show 1",
+            "batchweave status"
+        ]
+    );
 }

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from fake_daemon import FakeDaemon
 
+# For the processes that tests start: the sources, as in pytest's own `pythonpath`.
+_SOURCES = str(Path(__file__).parents[1] / "src")
 _LAUNCHER = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "BATCHWEAVE_SOCKET")
 
 
@@ -17,6 +19,7 @@ _LAUNCHER = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "BATCHWEAVE_S
 def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*_LAUNCHER, *(n for n in os.environ if n.startswith(("OMPI_", "PMI_")))):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", _SOURCES, prepend=os.pathsep)
 
 
 @pytest.fixture

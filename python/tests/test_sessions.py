@@ -6,9 +6,10 @@ import gc
 import json
 import os
 import random
-import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -161,41 +162,26 @@ def test_a_lost_message_is_asked_for_again(daemon: FakeDaemon, path: Path) -> No
         assert old.gone.wait(5)
 
 
-# An interrupt at the first line of a callback can only be printed; no frame may be lost by it.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_lose_and_double_nothing(path: Path) -> None:
-    seed = random.randrange(1 << 32)
+    seed, end = random.randrange(1 << 32), 6000
     print("seed", seed)
-    chance = random.Random(seed)
-    end, interrupts = 6000, 0
-    got: list[int] = []
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
+    program = [sys.executable, str(Path(__file__).with_name("interrupted.py"))]
     with FakeDaemon(path, end=end) as daemon:
-        reader = batchweave.connect(path, timeout=30)
+        rank = subprocess.Popen(
+            [*program, str(path), str(seed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert rank.stdout is not None
+        got, interrupts = json.loads(rank.stdout.readline())
         try:
-            while len(got) < end:
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.005))
-                    for batch in reader:
-                        got.append(batch.step)
-                        if batch.step % 50 == 0:
-                            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.005))
-                        if batch["tokens"][0, 0] != tokens_of(batch.step, 0)[0, 0]:
-                            raise AssertionError(batch.step)
-                except KeyboardInterrupt:
-                    interrupts += 1
+            assert got == list(range(end))
+            assert interrupts > 20
+            eventually(lambda: all(peer.gone.is_set() for peer in daemon.peers))
+            assert rank.poll() is None, "the sockets closed before the process ended"
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-        del batch
-        reader.close()
-        assert got == list(range(end))
-        assert interrupts > 20
-        eventually(lambda: all(peer.gone.is_set() for peer in daemon.peers))
+            rank.communicate()
 
 
 def test_closing_keeps_the_socket_until_the_last_frame_is_gone(

@@ -77,6 +77,11 @@ class Reader:
         """The step that comes next."""
         return self._position
 
+    @property
+    def ended(self) -> bool:
+        """Whether the stream's end was reached."""
+        return self._ended
+
     def __iter__(self) -> Iterator[Batch]:
         return self
 

@@ -1,12 +1,10 @@
 //! The producer's configuration: plain structs with their defaults; config/producer.toml explains
-//! each key.
+//! each key, `check` finds contradictions.
 
 use std::time::Duration;
 
-use batchweave_core::ids::ProducerName;
-use batchweave_core::limits::ENTRY_TGBS_MAX;
 use batchweave_core::stream::Order;
-use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
+use batchweave_daemon::config::{ByteSize, Listen, Period};
 use batchweave_daemon::telemetry::LogConfig;
 use serde::{Deserialize, Serialize};
 
@@ -297,139 +295,6 @@ impl Default for AdminConfig {
     }
 }
 
-impl Config for ProducerConfig {
-    fn check(&self) -> Vec<Problem> {
-        let mut problems = self.log.check();
-        let mut wrong = |key: &str, bad: bool, message: &str| {
-            if bad {
-                problems.push(Problem::new(key, message));
-            }
-        };
-        wrong(
-            "store.url",
-            self.store.url.is_empty(),
-            "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"",
-        );
-        wrong(
-            "source.paths",
-            self.source.paths.is_empty(),
-            "must be given: files, folders, patterns or s3:// prefixes",
-        );
-        wrong(
-            "source.field",
-            self.source.field.is_empty(),
-            "must not be empty",
-        );
-        wrong(
-            "source.column",
-            self.source.column.is_empty(),
-            "must not be empty",
-        );
-        let file = self.tokenizer.kind == TokenizerKind::File;
-        wrong(
-            "tokenizer.path",
-            file && self.tokenizer.path.is_empty(),
-            "must be given with tokenizer.kind = \"file\"",
-        );
-        wrong(
-            "tokenizer.path",
-            !file && !self.tokenizer.path.is_empty(),
-            "is for tokenizer.kind = \"file\" only; set the kind, or remove the path",
-        );
-        wrong("producer.of", self.producer.of == 0, "must be at least 1");
-        wrong(
-            "producer.index",
-            self.producer.of > 0 && self.producer.index >= self.producer.of,
-            "must be below producer.of: the first producer is 0",
-        );
-        wrong(
-            "stream.slices",
-            self.stream.slices == 0,
-            "must be at least 1",
-        );
-        wrong(
-            "stream.rows_per_slice",
-            self.stream.rows_per_slice == 0,
-            "must be at least 1",
-        );
-        wrong(
-            "stream.seq_len",
-            self.stream.seq_len == 0,
-            "must be at least 1",
-        );
-        wrong(
-            "upload.concurrency",
-            !(1..=256).contains(&self.upload.concurrency),
-            "must be 1 to 256",
-        );
-        wrong(
-            "commit.max_batches",
-            !(1..=ENTRY_TGBS_MAX).contains(&self.commit.max_batches),
-            "must be 1 to 1024",
-        );
-        wrong(
-            "tokenizer.threads",
-            self.tokenizer.threads > 1024,
-            "must be at most 1024",
-        );
-        let small = self.source.max_document_bytes < ByteSize(1)
-            || self.source.max_document_bytes > ByteSize::mib(4096);
-        wrong("source.max_document_bytes", small, "must be 1B to 4GiB");
-        wrong(
-            "packing.object_bytes",
-            self.packing.object_bytes > ByteSize::mib(4096),
-            "must be at most 4GiB",
-        );
-        let pads = self.packing.last_batch == LastBatch::Pad;
-        wrong(
-            "packing.pad_token",
-            self.packing.pad_token.is_some() && !pads,
-            "is for packing.last_batch = \"pad\" only",
-        );
-        let batch = u64::from(self.stream.slices)
-            * u64::from(self.stream.rows_per_slice)
-            * (u64::from(self.stream.seq_len) + 1);
-        wrong(
-            "stream.seq_len",
-            batch > 1 << 30,
-            "slices x rows_per_slice x seq_len is more than 2^30 tokens a batch",
-        );
-        self.check_names(&mut problems);
-        problems
-    }
-}
-
-impl ProducerConfig {
-    fn check_names(&self, problems: &mut Vec<Problem>) {
-        let name = match self.producer.name.parse::<ProducerName>() {
-            Ok(name) => Some(name),
-            Err(why) => {
-                problems.push(Problem::new("producer.name", why.to_string()));
-                None
-            }
-        };
-        for listed in &self.stream.producers {
-            if let Err(why) = listed.parse::<ProducerName>() {
-                problems.push(Problem::new("stream.producers", why.to_string()));
-            }
-        }
-        let named = self.stream.producers.is_empty()
-            || name.is_none_or(|n| self.stream.producers.iter().any(|l| *l == n.as_str()));
-        if !named {
-            let message = format!(
-                "does not list this producer, {:?}; add it, or correct producer.name",
-                self.producer.name
-            );
-            problems.push(Problem::new("stream.producers", message));
-        }
-        if self.stream.order == Order::Lanes && self.stream.producers.is_empty() {
-            problems.push(Problem::new(
-                "stream.producers",
-                "must list the lanes in turn, since stream.order = \"lanes\"",
-            ));
-        }
-    }
-}
-
+mod check;
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,8 @@
 //! - `sources` finds files and reads documents; `tokenizer` makes tokens; `packing` (pure) makes
 //!   batches; `cursor` says where a restart goes on;
 //! - `reading`, `tokenizing`, `batching`, `upload` are the stages, joined in `pipeline`;
-//! - `run` starts and stops the daemon; `stream` and `resume` check what it writes to and where it
-//!   goes on.
+//! - `run` starts and stops the daemon; `prepare` makes ready what the configuration asks for, `stream`
+//!   and `resume` check what it writes to and where it goes on.
 //!
 //! Invariants: the same input and settings give the same batches, wherever they are cut by restarts;
 //! nothing is committed that is not durable; nothing is ever deleted.
@@ -18,6 +18,7 @@ mod error;
 pub mod metrics;
 pub mod packing;
 mod pipeline;
+mod prepare;
 pub mod reading;
 mod resume;
 mod run;

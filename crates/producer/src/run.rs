@@ -6,24 +6,26 @@ use std::sync::Arc;
 use batchweave_core::commit::Plain;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Hash, ProducerName, Seq};
+use batchweave_core::manifest::Manifest;
 use batchweave_daemon::admin::{Admin, Health};
 use batchweave_log::{CommitEnd, DriverOptions, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
 use futures::FutureExt;
 use prometheus::Registry;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::batching::BatchingOptions;
-use crate::config::{LastBatch, ProducerConfig, TokenizerKind};
+use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::metrics::{Metrics, register_store};
 use crate::packing::{Point, Shape};
 use crate::pipeline::Pipeline;
+use crate::prepare::{list_inputs, load_tokenizer, pad_token, settings};
 use crate::reading::Reading;
-use crate::sources::{InputList, ReadOptions, Share, expand};
-use crate::tokenizer::{self, Choice, Tokenizer};
+use crate::sources::{InputList, ReadOptions, Share};
+use crate::tokenizer::Tokenizer;
 use crate::tokenizing::Tokenizing;
 use crate::upload::Uploader;
 use crate::{resume, stream};
@@ -62,7 +64,7 @@ pub async fn run(config: ProducerConfig, stop: CancellationToken) -> Result<Outc
     run_on(store, config, stop).await
 }
 
-fn given(text: &str) -> Option<String> {
+pub(crate) fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
@@ -88,15 +90,17 @@ pub async fn run_on(
     let settings = settings(&config, tokenizer.as_ref());
     let pad = pad_token(&config, tokenizer.as_ref())?;
     stream::open(&store, &config, tokenizer.as_ref()).await?;
-    health.not_ready("listing the input");
-    let inputs = Arc::new(list_inputs(&config).await?);
-
     let log_options = LogOptions {
         seed: rand::random(),
         write_snapshots: true,
     };
     let log = Log::open(store.clone(), &log_options).await?;
     let name: ProducerName = config.producer.name.parse().map_err(RunError::task)?;
+    if let Some(batches) = finished(log.manifest(), &name) {
+        return Ok(Outcome::Finished { batches });
+    }
+    health.not_ready("listing the input");
+    let inputs = Arc::new(list_inputs(&config).await?);
     let resume = resume::Resume {
         store: &store,
         producer: &name,
@@ -150,6 +154,12 @@ pub async fn run_on(
             batches: last.borrow().next_seq,
         }),
     }
+}
+
+/// A producer that has finished needs its input no more.
+fn finished(manifest: &Manifest, name: &ProducerName) -> Option<Seq> {
+    let state = manifest.producer(name).filter(|p| p.finished)?;
+    Some(state.next_seq)
 }
 
 /// `None` when `stop` came and the work did not end in time.
@@ -216,78 +226,6 @@ async fn serve_admin(
     tracing::info!(%address, "admin endpoint: /metrics, /healthz, /readyz");
     tokio::spawn(admin.serve(end.clone()));
     Ok(())
-}
-
-async fn load_tokenizer(config: &ProducerConfig) -> Result<Arc<dyn Tokenizer>, RunError> {
-    let table = config.tokenizer.clone();
-    let load = move || {
-        tokenizer::load(&match table.kind {
-            TokenizerKind::Embedded => Choice::Embedded(table.name),
-            TokenizerKind::Bytes => Choice::Bytes,
-            TokenizerKind::File => Choice::File {
-                path: table.path.as_ref(),
-                end_token: &table.end_token,
-            },
-        })
-    };
-    Ok(tokio::task::spawn_blocking(load)
-        .await
-        .map_err(RunError::task)??)
-}
-
-fn pad_token(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Result<Option<u32>, RunError> {
-    let identity = tokenizer.identity();
-    let token = config.packing.pad_token.unwrap_or(identity.end_token);
-    if token >= identity.id_bound {
-        return Err(RunError::PadToken {
-            token,
-            bound: identity.id_bound,
-        });
-    }
-    Ok((config.packing.last_batch == LastBatch::Pad).then_some(token))
-}
-
-/// Whatever decides the bytes and is not pinned by stream.json, by configuration key.
-fn settings(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Map<String, Value> {
-    let source = &config.source;
-    let pairs = [
-        ("producer.index", json!(config.producer.index)),
-        ("producer.of", json!(config.producer.of)),
-        ("source.format", json!(source.format)),
-        ("source.field", json!(source.field)),
-        ("source.column", json!(source.column)),
-        ("source.on_bad_document", json!(source.on_bad_document)),
-        (
-            "source.max_document_bytes",
-            json!(source.max_document_bytes),
-        ),
-        ("tokenizer.end_token", json!(tokenizer.identity().end_token)),
-        ("packing.last_batch", json!(config.packing.last_batch)),
-        ("packing.pad_token", json!(config.packing.pad_token)),
-    ];
-    pairs
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
-}
-
-async fn list_inputs(config: &ProducerConfig) -> Result<InputList, RunError> {
-    let own = &config.source.endpoint;
-    let endpoint = given(if own.is_empty() {
-        &config.store.endpoint
-    } else {
-        own
-    });
-    let region = given(&config.store.region);
-    let open = move |url: String| {
-        let options = OpenOptions {
-            endpoint: endpoint.clone(),
-            region: region.clone(),
-            ..OpenOptions::default()
-        };
-        async move { batchweave_store::open(&url, &options).await }.boxed()
-    };
-    Ok(expand(&config.source.paths, &open).await?)
 }
 
 /// Which process this is, for people.

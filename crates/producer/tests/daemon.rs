@@ -5,10 +5,16 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use batchweave_daemon::Exit;
 use batchweave_producer::config::{LastBatch, OnBadDocument};
-use batchweave_producer::{Outcome, RunError};
+use batchweave_producer::{Outcome, RunError, run_on};
+use batchweave_store::Op;
+use batchweave_store::testing::faults::{FaultStore, Rates};
 use support::{Corpus, World};
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_stream_holds_every_token_once_in_order() {
@@ -97,11 +103,65 @@ async fn a_crash_anywhere_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finished_producer_stays_finished() {
+async fn a_finished_producer_stays_finished_without_its_input() {
     let world = World::new();
     let paths = Corpus::new(3, 50).write(&world, 1);
     let first = world.run(World::config(&paths, "a")).await.unwrap();
+    std::fs::remove_file(&paths[0]).unwrap();
     assert_eq!(world.run(World::config(&paths, "a")).await.unwrap(), first);
+}
+
+/// Writes fail and answers are lost: at worst the daemon gives up and is started again. (Reads are
+/// tried again inside the S3 store.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rough_store_changes_nothing() {
+    for seed in 0..4u64 {
+        let world = World::new();
+        let corpus = Corpus::new(seed, 60);
+        let paths = corpus.write(&world, 2);
+        let rates = Rates {
+            delay_max: Duration::from_millis(2),
+            ..Rates::rough()
+        };
+        let writes = [(Op::Create, rates), (Op::Upload, rates)];
+        let faults = FaultStore::new(world.store.clone(), seed, writes);
+        for run in 0.. {
+            assert!(run < 200, "seed {seed}: never finished");
+            match run_on(
+                Arc::new(faults.clone()),
+                World::config(&paths, "a"),
+                CancellationToken::new(),
+            )
+            .await
+            {
+                Ok(Outcome::Finished { .. }) => break,
+                Ok(other) => panic!("seed {seed}: {other:?}"),
+                Err(why) => assert_eq!(why.exit(), Exit::StoreUnavailable, "seed {seed}: {why}"),
+            }
+        }
+        assert!(faults.struck() > 0);
+        assert_eq!(world.batches().await, corpus.expected(1), "seed {seed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_stays_down_ends_the_daemon_after_the_set_time() {
+    let world = World::new();
+    let paths = Corpus::new(9, 20).write(&world, 1);
+    let down = Rates {
+        throttled: 1000,
+        ..Rates::default()
+    };
+    let store = FaultStore::new(world.store.clone(), 9, [(Op::Upload, down)]);
+    let mut config = World::config(&paths, "a");
+    config.upload.give_up_after.0 = Duration::ZERO;
+    let why = run_on(Arc::new(store), config, CancellationToken::new())
+        .await
+        .unwrap_err();
+    assert_eq!(why.exit(), Exit::StoreUnavailable);
+    assert!(why.to_string().contains("/data/a/1-"), "{why}");
+    world.run(World::config(&paths, "a")).await.unwrap();
+    assert!(world.ended().await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

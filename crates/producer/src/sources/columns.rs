@@ -200,3 +200,6 @@ fn find_column(file: &dyn ParquetReader, wanted: &str) -> Outcome<(usize, bool)>
     }
     Ok((index, column.max_def_level() > 0))
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,91 @@
+//! What the configuration asks for, made ready: the tokenizer, the input list, the settings that a
+//! cursor keeps.
+
+use std::sync::Arc;
+
+use batchweave_store::OpenOptions;
+use futures::FutureExt;
+use serde_json::{Map, Value, json};
+
+use crate::config::{LastBatch, ProducerConfig, TokenizerKind};
+use crate::error::RunError;
+use crate::run::given;
+use crate::sources::{InputList, expand};
+use crate::tokenizer::{self, Choice, Tokenizer};
+
+pub(crate) async fn load_tokenizer(
+    config: &ProducerConfig,
+) -> Result<Arc<dyn Tokenizer>, RunError> {
+    let table = config.tokenizer.clone();
+    let load = move || {
+        tokenizer::load(&match table.kind {
+            TokenizerKind::Embedded => Choice::Embedded(table.name),
+            TokenizerKind::Bytes => Choice::Bytes,
+            TokenizerKind::File => Choice::File {
+                path: table.path.as_ref(),
+                end_token: &table.end_token,
+            },
+        })
+    };
+    Ok(tokio::task::spawn_blocking(load)
+        .await
+        .map_err(RunError::task)??)
+}
+
+pub(crate) fn pad_token(
+    config: &ProducerConfig,
+    tokenizer: &dyn Tokenizer,
+) -> Result<Option<u32>, RunError> {
+    let identity = tokenizer.identity();
+    let token = config.packing.pad_token.unwrap_or(identity.end_token);
+    if token >= identity.id_bound {
+        return Err(RunError::PadToken {
+            token,
+            bound: identity.id_bound,
+        });
+    }
+    Ok((config.packing.last_batch == LastBatch::Pad).then_some(token))
+}
+
+/// Whatever decides the bytes and is not pinned by stream.json, by configuration key.
+pub(crate) fn settings(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Map<String, Value> {
+    let source = &config.source;
+    let pairs = [
+        ("producer.index", json!(config.producer.index)),
+        ("producer.of", json!(config.producer.of)),
+        ("source.format", json!(source.format)),
+        ("source.field", json!(source.field)),
+        ("source.column", json!(source.column)),
+        ("source.on_bad_document", json!(source.on_bad_document)),
+        (
+            "source.max_document_bytes",
+            json!(source.max_document_bytes),
+        ),
+        ("tokenizer.end_token", json!(tokenizer.identity().end_token)),
+        ("packing.last_batch", json!(config.packing.last_batch)),
+        ("packing.pad_token", json!(config.packing.pad_token)),
+    ];
+    pairs
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+pub(crate) async fn list_inputs(config: &ProducerConfig) -> Result<InputList, RunError> {
+    let own = &config.source.endpoint;
+    let endpoint = given(if own.is_empty() {
+        &config.store.endpoint
+    } else {
+        own
+    });
+    let region = given(&config.store.region);
+    let open = move |url: String| {
+        let options = OpenOptions {
+            endpoint: endpoint.clone(),
+            region: region.clone(),
+            ..OpenOptions::default()
+        };
+        async move { batchweave_store::open(&url, &options).await }.boxed()
+    };
+    Ok(expand(&config.source.paths, &open).await?)
+}

@@ -1,0 +1,113 @@
+//! Rows from every place on, and files that can not be used.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use crate::sources::tests::{list, options, raw, read};
+use crate::sources::{DocumentError, Format, Place};
+
+pub(in super::super) fn parquet(path: &Path, schema: &str, groups: &[&[Option<&str>]]) {
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer =
+        SerializedFileWriter::new(file, schema, Arc::new(WriterProperties::builder().build()))
+            .unwrap();
+    for rows in groups {
+        let mut group = writer.next_row_group().unwrap();
+        while let Some(mut column) = group.next_column().unwrap() {
+            let levels: Vec<i16> = rows.iter().map(|r| i16::from(r.is_some())).collect();
+            if let parquet::column::writer::ColumnWriter::Int64ColumnWriter(_) = column.untyped() {
+                let ids: Vec<i64> = (0..).take(rows.len()).collect();
+                column
+                    .typed::<Int64Type>()
+                    .write_batch(&ids, None, None)
+                    .unwrap();
+            } else {
+                let values: Vec<ByteArray> =
+                    rows.iter().flatten().map(|t| ByteArray::from(*t)).collect();
+                column
+                    .typed::<ByteArrayType>()
+                    .write_batch(&values, Some(&levels), None)
+                    .unwrap();
+            }
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+pub(in super::super) const SCHEMA: &str =
+    "message m { required int64 id; optional binary text (UTF8); }";
+
+#[tokio::test]
+async fn parquet_rows_from_every_place_and_nulls() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let many: Vec<String> = (0..600).map(|i| format!("row {i}")).collect();
+    let many: Vec<Option<&str>> = many.iter().map(|t| Some(t.as_str())).collect();
+    parquet(
+        &path,
+        SCHEMA,
+        &[&[Some("a"), None, Some("b")], &[], &many, &[Some("z")]],
+    );
+    let inputs = list(&path).await;
+    let all = read(&inputs, &options(Format::Auto), Place::default());
+    assert_eq!(all.len(), 604);
+    assert_eq!(
+        raw(&all[..3]),
+        [
+            Ok("a"),
+            Err("the value is null; remove the row".to_owned()),
+            Ok("b")
+        ]
+    );
+    for k in [0, 1, 2, 3, 300, 602, 603] {
+        assert_eq!(
+            raw(&read(&inputs, &options(Format::Auto), all[k].place)),
+            raw(&all[k..]),
+            "from {k}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn parquet_that_can_not_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases: [(&str, &str, &str); 3] = [
+        (
+            "column.parquet",
+            "message m { optional binary body (UTF8); }",
+            "no column \"text\" in this Parquet file, which has body;",
+        ),
+        (
+            "type.parquet",
+            "message m { required int64 text; }",
+            "column \"text\" is INT64, not a string",
+        ),
+        ("cut.parquet", SCHEMA, "not readable as Parquet"),
+    ];
+    for (name, schema, expected) in cases {
+        let path = folder.path().join(name);
+        parquet(&path, schema, &[&[Some("a")]]);
+        if name == "cut.parquet" {
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        }
+        let units = read(&list(&path).await, &options(Format::Auto), Place::default());
+        assert_eq!(units.len(), 1);
+        let why = DocumentError::new(
+            name,
+            Format::Parquet,
+            0,
+            units[0].raw.as_ref().unwrap_err().clone(),
+        )
+        .to_string();
+        assert!(why.starts_with(&format!("{name}: {expected}")), "{why}");
+    }
+}

@@ -67,9 +67,7 @@ impl Programs {
         if let Some(fault) = check(&words[1..], &all, &mut plain) {
             return Some(fault);
         }
-        let Some(verb) = plain.first() else {
-            return None;
-        };
+        let verb = plain.first()?;
         match self.verbs.get(*verb) {
             None if *verb == "VERB" => None,
             None => Some(format!("there is no verb {verb}")),
@@ -162,27 +160,22 @@ fn commands(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut goes_on = false;
     for line in lines(text) {
-        match line.block {
-            Some(language) => {
-                let code = line.text.trim();
-                // Transcripts mix commands and output: there a command has a prompt.
-                let plain = (language != "console").then_some(code);
-                let shown = code.strip_prefix("$ ").or(plain);
-                match (goes_on, found.last_mut()) {
-                    (true, Some((_, last))) => *last += &format!(" {code}"),
-                    _ => match shown {
-                        Some(command) => found.push((line.number, command.to_owned())),
-                        None => continue,
-                    },
-                }
-                goes_on = code.ends_with('\\');
-            }
-            None => {
-                goes_on = false;
-                let code = line.text.split('`').skip(1).step_by(2);
-                found.extend(code.map(|code| (line.number, code.to_owned())));
-            }
+        let Some(language) = line.block else {
+            goes_on = false;
+            let code = line.text.split('`').skip(1).step_by(2);
+            found.extend(code.map(|code| (line.number, code.to_owned())));
+            continue;
+        };
+        let code = line.text.trim();
+        // Transcripts mix commands and output: there a command has a prompt.
+        let plain = (language != "console").then_some(code);
+        let shown = code.strip_prefix("$ ").or(plain);
+        match (found.last_mut(), shown) {
+            (Some((_, last)), _) if goes_on => last.extend([" ", code]),
+            (_, Some(command)) => found.push((line.number, command.to_owned())),
+            (_, None) => continue,
         }
+        goes_on = code.ends_with('\\');
     }
     found
 }

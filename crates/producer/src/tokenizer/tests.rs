@@ -152,3 +152,9 @@ fn errors_name_the_file_and_the_remedy() {
         );
     }
 }
+
+#[test]
+fn fastokens_starts_no_threads_of_its_own() {
+    load(&Choice::Bytes).unwrap();
+    assert_eq!(fastokens::fanout::threads(), 1);
+}

@@ -1,5 +1,5 @@
 //! What a faulty daemon sends is refused with a name, and nothing leaks. One test: it counts descriptors.
-
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod fake;

@@ -1,5 +1,5 @@
 //! The reader against a daemon that follows a script: order, frames, restarts, waits.
-
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod fake;

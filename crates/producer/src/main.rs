@@ -1,4 +1,5 @@
 //! `batchweave-producer --config F`: a producer daemon.
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 

@@ -47,7 +47,8 @@ pub(crate) fn pad_token(
     Ok((config.packing.last_batch == LastBatch::Pad).then_some(token))
 }
 
-/// Whatever decides the bytes and is not pinned by stream.json, by configuration key.
+/// Whatever decides the bytes and is not pinned by stream.json, by configuration key. Not
+/// `on_bad_document`: no byte before the cursor depends on it, and its errors advise to change it.
 pub(crate) fn settings(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Map<String, Value> {
     let source = &config.source;
     let pairs = [
@@ -56,7 +57,6 @@ pub(crate) fn settings(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Ma
         ("source.format", json!(source.format)),
         ("source.field", json!(source.field)),
         ("source.column", json!(source.column)),
-        ("source.on_bad_document", json!(source.on_bad_document)),
         (
             "source.max_document_bytes",
             json!(source.max_document_bytes),

@@ -1,6 +1,6 @@
 //! The daemon end to end on a store in memory: what is in the stream is what the documents say, and
 //! restarts, shares and bad input do not change it.
-
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
 mod support;
@@ -215,6 +215,18 @@ async fn a_bad_document_stops_with_its_place_and_nothing_before_it_is_lost() {
             Corpus::expected_of_lines(&corpus.lines[..250])
         );
     }
+    // What the message advises works, from where the producer stands.
+    let mut config = World::config(&paths, "a");
+    config.source.on_bad_document = OnBadDocument::Skip;
+    assert!(matches!(
+        world.run(config).await.unwrap(),
+        Outcome::Finished { .. }
+    ));
+    corpus.lines.remove(250);
+    assert_eq!(
+        world.batches().await,
+        Corpus::expected_of_lines(&corpus.lines)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -258,12 +270,12 @@ async fn a_changed_input_or_setting_is_refused_by_name_without_fencing() {
     world.wait_for_batches(5).await;
 
     let mut other = endless.clone();
-    (other.source.on_bad_document, other.producer.of) = (OnBadDocument::Skip, 2);
+    (other.source.field, other.producer.of) = ("body".into(), 2);
     let why = world.run(other).await.unwrap_err();
     assert_eq!(why.exit(), Exit::Config);
     for part in [
         "producer.of: was 1, is 2",
-        "source.on_bad_document: was \"fail\", is \"skip\"",
+        "source.field: was \"text\", is \"body\"",
     ] {
         assert!(why.to_string().contains(part), "{part} in {why}");
     }

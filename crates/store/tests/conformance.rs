@@ -1,7 +1,7 @@
 //! The conformance suite on every store; one binary, since each that links the SDK costs link time.
 //!
 //! `BATCHWEAVE_TEST_S3=s3://bucket/prefix` (with the usual `AWS_*` variables) adds a real endpoint.
-
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod s3;

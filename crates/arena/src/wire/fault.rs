@@ -68,7 +68,7 @@ errors! {
     /// A committed object is not in the store.
     MissingData = 16 "missing_data" "restore the object, or quarantine the step",
     /// A record of the log can't be read.
-    LogUnreadable = 17 "log_unreadable" "see `batchweave repair`",
+    LogUnreadable = 17 "log_unreadable" "see Repair in docs/format.md",
     /// The store did not answer within the daemon's deadline.
     StoreUnavailable = 18 "store_unavailable" "check the endpoint, the network and the credentials",
     /// One slice does not fit in the arena.

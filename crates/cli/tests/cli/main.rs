@@ -1,4 +1,5 @@
 //! The real binary on streams in temporary folders: what it prints, and how it refuses.
+#![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
 mod damage;

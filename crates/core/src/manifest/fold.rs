@@ -20,10 +20,10 @@ use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
 /// The log can't be folded further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
-    /// The record's bytes are not a record. `batchweave repair` can void it while it is the head.
+    /// The record's bytes are not a record. A repair object can void it while it is the head.
     #[error(
-        "the log stops here for readers and writers: {0}; if it is the newest record, \
-         `batchweave repair` makes it void"
+        "the log stops here for readers and writers: {0}; restore the object from a backup or bucket \
+         version, or make it void with a repair object (docs/format.md, Repair)"
     )]
     Unreadable(#[from] FormatError),
     /// A bug: the state broke an invariant. Nothing may be read or written from it.

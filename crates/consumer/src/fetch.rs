@@ -57,7 +57,7 @@ enum FillError {
 
 type Outcome = Result<Arc<Loaded>, Arc<Fault>>;
 
-/// Starts reading `targets`, which come in the order of need.
+/// Starts reading `targets`, which come sorted, so that neighbours in the store are neighbours here.
 pub(crate) fn start(hub: &Arc<Hub>, targets: Vec<Target>) {
     let frames: Vec<_> = targets.iter().map(|t| t.from.frame(t.id)).collect();
     let reads = coalesce(&frames, hub.read_bytes);

@@ -115,15 +115,20 @@ async fn look_up(log: &mut Log, hub: &Arc<Hub>, steps: &[Step]) -> Result<(), Lo
     }
     let resolving = found.into_iter().map(|entry| resolve(hub, entry));
     let mut resolved = futures::stream::iter(resolving).buffered(RESOLVE_CONCURRENCY);
+    let mut known = Vec::new();
     while let Some((step, outcome)) = resolved.next().await {
         match outcome {
-            Ok(frames) => hub.apply(|state| state.add_step(step, frames)),
+            Ok(frames) => known.push((step, frames)),
             Err(PlanError::Store(why)) if !why.is_not_found() => return Err(why.into()),
             Err(why) => {
                 let fault = Fault::new(ErrorName::CorruptData, why.to_string()).at_step(step);
                 hub.apply(|state| state.fail_step(step, &fault));
             }
         }
+    }
+    // All at once, so that neighbouring steps can share a read.
+    if !known.is_empty() {
+        hub.apply(|state| state.add_steps(known));
     }
     Ok(())
 }

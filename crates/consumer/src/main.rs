@@ -1,4 +1,5 @@
 //! `batchweave-consumer --config F`: the consumer daemon of one node.
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 

@@ -96,6 +96,7 @@ pub(crate) struct Engine<R, E> {
     limits: Limits,
     space: Space,
     steps: BTreeMap<Step, Arc<[Location]>>,
+    head: Step,
     end: Option<Step>,
     frames: BTreeMap<FrameId, Frame<R, E>>,
     sessions: BTreeMap<SessionId, Session>,
@@ -111,6 +112,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             limits,
             space: Space::default(),
             steps: BTreeMap::new(),
+            head: 0,
             end: None,
             frames: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -142,9 +144,9 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         self.steps.insert(step, frames);
     }
 
-    /// The stream ends before this step, or (None) is open again.
-    pub(crate) fn set_end(&mut self, end: Option<Step>) {
-        self.end = end;
+    /// The first step that is not committed, and where the stream ends once that is decided.
+    pub(crate) fn set_head(&mut self, head: Step, end: Option<Step>) {
+        (self.head, self.end) = (head, end);
     }
 
     /// A rank joined.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Engine, Fetch, Frame, State, TooLarge};
+use super::{Engine, Fetch, Frame, Session, State, TooLarge};
 use crate::plan::{FrameId, Location};
 use crate::space::Place;
 
@@ -11,46 +11,106 @@ use crate::space::Place;
 const URGENT_STEPS: u64 = 1;
 
 impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
-    /// Picks missing frames by their distance from the ranks that want them.
+    /// Places missing frames and says what to read. Frames of neighbouring slices and steps come side
+    /// by side, so that they can share a read.
     pub(super) fn schedule(&mut self) -> Vec<Fetch> {
-        let (mut urgent, mut further) = (Vec::new(), Vec::new());
-        let mut further_bytes = 0;
-        let mut full = false;
         self.cramped = false;
-        for distance in 0..=self.limits.steps_ahead {
+        let mut picked = Vec::new();
+        for distance in 0..=URGENT_STEPS {
+            for (id, from) in self.missing_at(distance) {
+                picked.push((distance, id, from));
+            }
+        }
+        let mut fetches = self.place(picked);
+        let ahead = self.read_ahead();
+        fetches.extend(self.place(ahead));
+        fetches.sort_by_key(|fetch| fetch.id);
+        fetches
+    }
+
+    /// Finds room for each; what can't be placed stays missing.
+    fn place(&mut self, picked: Vec<(u64, FrameId, Location)>) -> Vec<Fetch> {
+        let mut placed = Vec::with_capacity(picked.len());
+        for (distance, id, from) in picked {
+            // Ranks that share a slice want a frame at a distance each.
+            if self.frames.contains_key(&id) {
+                continue;
+            }
+            let bytes = from.bytes();
+            if bytes > self.limits.segment_bytes {
+                self.refuse(id, bytes);
+                continue;
+            }
+            if distance > URGENT_STEPS {
+                self.evict(distance, bytes);
+            }
+            let Some(to) = self.take(bytes, distance) else {
+                self.cramped = true;
+                break;
+            };
+            self.insert(id, Some(to), State::Fetching);
+            placed.push(Fetch { id, from, to });
+        }
+        placed
+    }
+
+    /// What to read beyond the urgent steps: as far as the budget reaches, counting what is needed
+    /// sooner. Nothing while it would be little, so that reads are large.
+    fn read_ahead(&self) -> Vec<(u64, FrameId, Location)> {
+        if self.cramped {
+            return Vec::new();
+        }
+        let idle = self.idle_by_distance();
+        let mut counted = self.ahead_bytes() - idle.values().sum::<u64>();
+        let (mut picked, mut picked_bytes, mut full) = (Vec::new(), 0, false);
+        let horizon = self.horizon();
+        for distance in 0..=horizon {
+            counted += idle.get(&distance).copied().unwrap_or(0);
+            if distance <= URGENT_STEPS {
+                continue;
+            }
             let missing = self.missing_at(distance);
             let bytes: u64 = missing.values().map(Location::bytes).sum();
-            let over_budget = self.ahead_bytes() + bytes > self.limits.ahead_bytes;
-            if distance > URGENT_STEPS && (over_budget && !self.evict(distance, bytes)) {
+            if counted + picked_bytes + bytes > self.limits.ahead_bytes {
                 full = true;
                 break;
             }
-            for (id, from) in missing {
-                if from.bytes() > self.limits.segment_bytes {
-                    self.refuse(id, from.bytes());
-                    continue;
-                }
-                let Some(to) = self.take(from.bytes(), distance) else {
-                    self.cramped = true;
-                    break;
-                };
-                self.insert(id, Some(to), State::Fetching);
-                if distance > URGENT_STEPS {
-                    further_bytes += to.bytes;
-                    further.push(Fetch { id, from, to });
-                } else {
-                    urgent.push(Fetch { id, from, to });
-                }
-            }
-            if self.cramped {
-                break;
-            }
+            picked_bytes += bytes;
+            picked.extend(missing.into_iter().map(|(id, from)| (distance, id, from)));
         }
-        if (full || self.cramped) && further_bytes < self.limits.refill_bytes {
-            further.drain(..).for_each(|fetch| self.forget(fetch.id));
+        let nearest = picked.first().map_or(u64::MAX, |(distance, ..)| *distance);
+        // Half used up: the rest lasts while the other half is read.
+        let due = self.near_head() || nearest <= horizon / 2;
+        if picked_bytes >= self.limits.refill_bytes || (due && !full) {
+            return picked;
         }
-        urgent.append(&mut further);
-        urgent
+        Vec::new()
+    }
+
+    /// Bytes of frames that could be dropped, by the distance at which they are needed.
+    fn idle_by_distance(&self) -> BTreeMap<u64, u64> {
+        let mut idle = BTreeMap::new();
+        for (id, frame) in self.frames.iter().filter(|(_, frame)| is_idle(frame)) {
+            let distance = self.distance(*id).unwrap_or(u64::MAX);
+            *idle.entry(distance).or_insert(0) += frame.place.map_or(0, |place| place.bytes);
+        }
+        idle
+    }
+
+    /// Whether some rank's horizon reaches the stream's head: then new steps are read as they come.
+    fn near_head(&self) -> bool {
+        let ahead = self.horizon();
+        self.active()
+            .any(|s| s.next.step.saturating_add(ahead) >= self.head)
+    }
+
+    /// How many steps ahead to read: few at first, then twice as many as were taken. Ranks that join
+    /// before their peers wait for them; reading far ahead for the first would read every step again,
+    /// slice by slice, for the others.
+    fn horizon(&self) -> u64 {
+        let taken = self.active().map(Session::taken).max().unwrap_or(0);
+        let begun = taken.next_power_of_two().saturating_mul(2).max(4);
+        begun.min(self.limits.steps_ahead)
     }
 
     fn insert(&mut self, id: FrameId, place: Option<Place>, state: State<R, E>) {
@@ -81,14 +141,10 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             let Some(slices) = self.steps.get(&step) else {
                 continue;
             };
-            let first = if distance == 0 {
-                session.next.slice
-            } else {
-                session.slices.start
-            };
-            for slice in first..session.slices.end {
+            for slice in session.slices.clone() {
                 let id = FrameId { step, slice };
                 if let Some(at) = slices.get(slice as usize)
+                    && session.wants(id)
                     && !self.frames.contains_key(&id)
                 {
                     missing.insert(id, at.clone());
@@ -113,20 +169,18 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     }
 
     /// Drops frames needed later than `distance` until `bytes` more fit in the budget.
-    fn evict(&mut self, distance: u64, bytes: u64) -> bool {
+    fn evict(&mut self, distance: u64, bytes: u64) {
         while self.ahead_bytes() + bytes > self.limits.ahead_bytes {
             let Some(victim) = self.victim(distance) else {
-                return false;
+                return;
             };
             self.forget(victim);
         }
-        true
     }
 
     /// The ready frame without holders that is needed latest, and later than `distance`.
     fn victim(&self, distance: u64) -> Option<FrameId> {
-        let idle = |f: &Frame<R, E>| f.holders == 0 && matches!(f.state, State::Ready(_));
-        let idle = self.frames.iter().filter(|(_, frame)| idle(frame));
+        let idle = self.frames.iter().filter(|(_, frame)| is_idle(frame));
         idle.map(|(id, _)| (self.distance(*id).unwrap_or(u64::MAX), *id))
             .max()
             .filter(|(needed, _)| *needed > distance)
@@ -138,4 +192,9 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         let wanting = self.sessions.values().filter(|s| s.wants(id));
         wanting.map(|s| id.step - s.next.step).min()
     }
+}
+
+/// In the arena, and nobody was pushed it or all have released it.
+fn is_idle<R, E>(frame: &Frame<R, E>) -> bool {
+    frame.holders == 0 && matches!(frame.state, State::Ready(_))
 }

@@ -30,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) slices: Range<u32>,
     /// The next frame to push.
     pub(crate) next: FrameId,
+    /// Where it began.
+    start: Step,
     /// Steps of which it may hold frames at a time.
     credits: usize,
     /// Frames pushed and not released: their slices by step.
@@ -48,6 +50,7 @@ impl Session {
         Self {
             slices,
             next,
+            start: step,
             credits,
             held: BTreeMap::new(),
             done: false,
@@ -67,6 +70,11 @@ impl Session {
     /// Whether its credits allow another frame. A step that was begun may always be completed.
     pub(crate) fn has_credit(&self) -> bool {
         self.next.slice > self.slices.start || self.held.len() < self.credits
+    }
+
+    /// Steps taken since it joined.
+    pub(super) fn taken(&self) -> u64 {
+        self.next.step - self.start
     }
 
     /// Takes the next frame; the one after it is next.

@@ -36,7 +36,7 @@ impl From<TooLarge> for String {
 fn limits(frames: u64) -> Limits {
     Limits {
         ahead_bytes: frames * FRAME / 2,
-        refill_bytes: 0,
+        refill_bytes: frames * FRAME / 8,
         steps_ahead: 16,
         segment_bytes: frames * FRAME,
         arena_bytes: frames * FRAME,
@@ -63,7 +63,7 @@ impl World {
             };
             engine.add_step(step, (0..slices).map(at).collect());
         }
-        engine.set_end(Some(steps));
+        engine.set_head(steps, Some(steps));
         Self {
             engine,
             fetching: Vec::new(),
@@ -148,11 +148,6 @@ impl World {
 
     fn finish(&mut self, at: usize, outcome: Result<(), String>) {
         let fetch = self.fetching.swap_remove(at);
-        let ready = Ready {
-            layout: 0,
-            offset: fetch.to.offset,
-            bytes: FRAME,
-        };
         self.written.insert(fetch.id, fetch.to);
         self.engine.fetched(fetch.id, outcome);
         self.run();
@@ -267,7 +262,7 @@ fn causes_are_told_apart() {
     world.finish(0, Ok(()));
     world.finish(0, Ok(()));
     assert_eq!(world.engine.cause(0), Some(Cause::Held));
-    world.engine.set_end(None);
+    world.engine.set_head(10, None);
     world.open(1, 0..1, 10, 2);
     assert_eq!(world.engine.cause(1), Some(Cause::Unknown));
 }
@@ -318,4 +313,22 @@ fn random_worlds_keep_the_invariants() {
         assert_eq!(world.engine.held_bytes, 0, "seed {seed}");
         assert!(world.slices > 0);
     }
+}
+
+#[test]
+fn ranks_in_step_share_their_reads() {
+    let mut world = World::new(256, 4, 400);
+    for rank in 0..4 {
+        world.open(u64::from(rank), rank..rank + 1, 0, 2);
+    }
+    let mut batches = 0;
+    while world.ended.len() < 4 {
+        world.run();
+        batches += usize::from(!world.fetching.is_empty());
+        (0..world.fetching.len()).for_each(|_| world.finish(0, Ok(())));
+        for id in 0..4 {
+            world.release_oldest(id);
+        }
+    }
+    assert!(batches < 100, "{batches} refills for 400 steps");
 }

@@ -39,6 +39,8 @@ pub(super) struct Line {
     /// Frames by the numbers under which the rank was sent them.
     pub(super) deliveries: BTreeMap<u64, FrameId>,
     pub(super) said: Said,
+    /// Why its next step was late when that was looked at last.
+    pub(super) cause: Option<&'static str>,
     pub(super) job: Option<String>,
     pub(super) dp_rank: String,
     first_slice: u32,
@@ -57,6 +59,7 @@ impl Line {
                 next_step: hello.next_step,
                 ..Said::default()
             },
+            cause: None,
             job: hello.job.clone(),
             dp_rank: hello.dp_rank.to_string(),
             first_slice,

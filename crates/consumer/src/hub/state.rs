@@ -96,7 +96,7 @@ impl State {
     }
 
     pub(crate) fn set_head(&mut self, head: Head) {
-        self.engine.set_end(head.end);
+        self.engine.set_head(head.next_step, head.end);
         self.metrics.head_step.set(head.next_step.cast_signed());
         self.head = head;
     }
@@ -180,18 +180,17 @@ impl State {
         Ok(())
     }
 
-    /// Notes how the rank fares; its wait counts for what it waits for now.
+    /// Notes how the rank fares. A rank reports a wait when it is over, so the wait counts for the
+    /// cause that was seen last; `short` when nobody had time to look.
     pub(crate) fn progress(&mut self, id: SessionId, progress: &Progress) {
-        let cause = self.late(id).map_or("none", |late| late.cause.name());
         let Some(line) = self.lines.get_mut(&id) else {
             return;
         };
         let more = progress.waited_us.saturating_sub(line.said.waited_us);
-        let waits = self
-            .metrics
-            .wait_seconds
-            .with_label_values(&[line.dp_rank.as_str(), cause]);
+        let labels = [line.dp_rank.as_str(), line.cause.unwrap_or("short")];
+        let waits = self.metrics.wait_seconds.with_label_values(&labels);
         waits.inc_by(more as f64 / 1e6);
+        line.cause = None;
         let Progress {
             next_step,
             waited_us,
@@ -202,9 +201,17 @@ impl State {
             waited_us,
             waiting,
         };
+        if let Some(late) = self.late(id)
+            && let Some(line) = self.lines.get_mut(&id)
+        {
+            line.cause = Some(late.cause.name());
+        }
     }
 
     pub(crate) fn send_waiting(&mut self, id: SessionId, late: &Late) {
+        if let Some(line) = self.lines.get_mut(&id) {
+            line.cause = Some(late.cause.name());
+        }
         let Late {
             step,
             cause,
@@ -220,9 +227,11 @@ impl State {
         );
     }
 
-    /// A step's frames are known.
-    pub(crate) fn add_step(&mut self, step: Step, frames: Arc<[Location]>) {
-        self.engine.add_step(step, frames);
+    /// The frames of these steps are known.
+    pub(crate) fn add_steps(&mut self, known: Vec<(Step, Arc<[Location]>)>) {
+        for (step, frames) in known {
+            self.engine.add_step(step, frames);
+        }
     }
 
     /// A step can't be had: those who stand there are told.

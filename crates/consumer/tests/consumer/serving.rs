@@ -1,18 +1,17 @@
 //! Ranks against a daemon in this process: every rank gets every slice, bit by bit, whatever dies.
 
-mod support;
-
 use std::path::Path;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use crate::support::{Daemon, Stream, bytes, consumer};
 use batchweave_client::{Batch, Client, ConnectOptions, Reader, Start};
 use batchweave_core::ids::Step;
-use support::{Daemon, Stream, bytes, consumer};
 use tokio::task::JoinHandle;
 
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-fn options(socket: &Path, dp_rank: u32, dp_size: u32, start: Step) -> ConnectOptions {
+pub(crate) fn options(socket: &Path, dp_rank: u32, dp_size: u32, start: Step) -> ConnectOptions {
     ConnectOptions {
         job: Some("llm".into()),
         attempt: Some("a".repeat(32)),
@@ -48,7 +47,17 @@ fn check(batch: &Batch, step: Step, dp_rank: u32, dp_size: u32, slices: u32) {
 }
 
 /// Reads to the end on a thread of its own; `held` batches are kept and compared again when dropped.
-fn read_all(options: ConnectOptions, slices: u32, held: usize) -> JoinHandle<Step> {
+pub(crate) fn read_all(options: ConnectOptions, slices: u32, held: usize) -> JoinHandle<Step> {
+    read_in_step(options, slices, held, None)
+}
+
+/// The same; with a barrier, ranks take steps together, as training does.
+pub(crate) fn read_in_step(
+    options: ConnectOptions,
+    slices: u32,
+    held: usize,
+    together: Option<Arc<Barrier>>,
+) -> JoinHandle<Step> {
     tokio::task::spawn_blocking(move || {
         let (rank, size) = (options.dp_rank, options.dp_size);
         let Start::Step(mut step) = options.start else {
@@ -64,6 +73,9 @@ fn read_all(options: ConnectOptions, slices: u32, held: usize) -> JoinHandle<Ste
                 check(&old, old.step(), rank, size, slices);
             }
             step += 1;
+            if let Some(barrier) = &together {
+                barrier.wait();
+            }
         }
         step
     })
@@ -195,9 +207,9 @@ async fn marks_are_stored_and_confirmed() {
     let mut reader = connect(options(&daemon.socket, 0, 1, 0)).await;
     let marked = tokio::task::spawn_blocking(move || {
         let batch = reader.next(TIMEOUT).unwrap().unwrap();
-        let state = reader.state_dict();
+        reader.checkpoint(&batch.state_dict()).unwrap();
         drop(batch);
-        reader.checkpoint(&state, TIMEOUT)
+        reader.close(TIMEOUT)
     });
     marked.await.unwrap().unwrap();
     let keys = stream.store.keys();

@@ -1,7 +1,5 @@
 //! A stream in memory whose tokens are a function of step and slice, and a daemon in this process.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,26 +17,26 @@ use batchweave_store::memory::MemoryStore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub const SEQ_LEN: u32 = 63;
-pub const ROWS: u32 = 4;
+pub(crate) const SEQ_LEN: u32 = 63;
+pub(crate) const ROWS: u32 = 4;
 
 /// A stream and its only producer.
-pub struct Stream {
-    pub store: Arc<MemoryStore>,
-    pub config: StreamConfig,
+pub(crate) struct Stream {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) config: StreamConfig,
     producer: Producer,
     layout: Layout,
 }
 
 /// The tokens of a slice.
-pub fn tokens(step: Step, slice: u32) -> Vec<u32> {
+pub(crate) fn tokens(step: Step, slice: u32) -> Vec<u32> {
     let count = u64::from(ROWS) * (u64::from(SEQ_LEN) + 1);
     let mix = |i: u64| (step * 7919 + u64::from(slice) * 104_729 + i * 31) % 65_521;
     (0..count).map(|i| mix(i) as u32).collect()
 }
 
 /// The same as bytes in the arena.
-pub fn bytes(step: Step, slice: u32) -> Vec<u8> {
+pub(crate) fn bytes(step: Step, slice: u32) -> Vec<u8> {
     tokens(step, slice)
         .iter()
         .flat_map(|t| (*t as u16).to_le_bytes())
@@ -64,7 +62,7 @@ fn config(slices: u32) -> StreamConfig {
 
 impl Stream {
     /// An empty stream.
-    pub async fn new(slices: u32) -> Self {
+    pub(crate) async fn new(slices: u32) -> Self {
         let store = MemoryStore::new();
         let shared: Arc<dyn Store> = store.clone();
         let config = config(slices);
@@ -91,7 +89,7 @@ impl Stream {
     }
 
     /// Commits the next `steps`, `group` of them in an object.
-    pub async fn commit(&mut self, steps: u64, group: u64) {
+    pub(crate) async fn commit(&mut self, steps: u64, group: u64) {
         let mut left = steps;
         while left > 0 {
             let count = left.min(group);
@@ -136,13 +134,13 @@ impl Stream {
     }
 
     /// Ends the stream.
-    pub async fn finish(&mut self) {
+    pub(crate) async fn finish(&mut self) {
         let commit = self.producer.try_finish().await.unwrap();
         assert!(matches!(commit, Commit::Committed { .. }), "{commit:?}");
     }
 
     /// The keys of all data objects.
-    pub fn data_keys(&self) -> Vec<String> {
+    pub(crate) fn data_keys(&self) -> Vec<String> {
         let mut all = self.store.keys();
         all.retain(|key| key.starts_with(keys::DATA));
         all
@@ -150,7 +148,7 @@ impl Stream {
 }
 
 /// A configuration for a socket in `dir`.
-pub fn consumer(dir: &Path) -> ConsumerConfig {
+pub(crate) fn consumer(dir: &Path) -> ConsumerConfig {
     let mut config = ConsumerConfig::default();
     config.socket.path = dir.join("consumer.sock");
     config.arena.bytes = ByteSize::mib(8);
@@ -164,14 +162,14 @@ pub fn consumer(dir: &Path) -> ConsumerConfig {
 }
 
 /// A daemon on a thread and runtime of its own, so that clients may block.
-pub struct Daemon {
+pub(crate) struct Daemon {
     stop: CancellationToken,
     task: JoinHandle<Result<(), RunError>>,
-    pub socket: PathBuf,
+    pub(crate) socket: PathBuf,
 }
 
 impl Daemon {
-    pub fn start(store: Arc<dyn Store>, config: ConsumerConfig) -> Self {
+    pub(crate) fn start(store: Arc<dyn Store>, config: ConsumerConfig) -> Self {
         let stop = CancellationToken::new();
         let socket = config.socket.path.clone();
         let task = tokio::spawn(run_on(store, config, stop.clone()));
@@ -179,19 +177,14 @@ impl Daemon {
     }
 
     /// Stops it and tells how it ended.
-    pub async fn stop(self) -> Result<(), RunError> {
+    pub(crate) async fn stop(self) -> Result<(), RunError> {
         self.stop.cancel();
         self.task.await.unwrap()
     }
 
     /// Drops it as a kill would: nothing is told to anyone.
-    pub async fn kill(self) {
+    pub(crate) async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.is_err_and(|end| end.is_cancelled()));
-    }
-
-    /// Waits for its end without stopping it.
-    pub async fn ended(self) -> Result<(), RunError> {
-        self.task.await.unwrap()
     }
 }

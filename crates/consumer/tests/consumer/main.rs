@@ -1,0 +1,12 @@
+//! The daemon in this process, with real sockets and shared memory, over stores in memory.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod faults;
+mod refusals;
+mod serving;
+mod support;

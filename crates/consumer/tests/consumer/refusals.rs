@@ -1,0 +1,174 @@
+//! What is refused, at start and in a hello, and with which words.
+
+use std::os::unix::net::UnixListener;
+
+use batchweave_client::{Client, ClientError, ConnectOptions, ErrorName, Start};
+use batchweave_consumer::{RunError, run_on};
+use batchweave_daemon::Exit;
+use batchweave_daemon::config::ByteSize;
+use batchweave_store::memory::MemoryStore;
+use tokio_util::sync::CancellationToken;
+
+use crate::serving::{TIMEOUT, options, read_all};
+use crate::support::{Daemon, Stream, consumer};
+
+async fn refused(options: ConnectOptions) -> ClientError {
+    let connect = || {
+        Client::connect(options)
+            .map(drop)
+            .expect_err("must be refused")
+    };
+    tokio::task::spawn_blocking(connect).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hellos_that_do_not_fit() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(4).await;
+    stream.commit(10, 10).await;
+    stream.finish().await;
+    let mut config = consumer(dir.path());
+    config.job.name = "llm".into();
+    let daemon = Daemon::start(stream.store.clone(), config);
+    let good = options(&daemon.socket, 0, 4, 0);
+    let reader = tokio::task::spawn_blocking({
+        let good = good.clone();
+        move || Client::connect(good).unwrap()
+    });
+    let reader = reader.await.unwrap();
+
+    let twice = refused(good.clone()).await;
+    assert_eq!(
+        twice.name(),
+        ErrorName::DuplicateCoordinate.name(),
+        "{twice}"
+    );
+    let mesh = refused(ConnectOptions {
+        dp_rank: 1,
+        dp_size: 3,
+        attempt: None,
+        ..good.clone()
+    })
+    .await;
+    assert_eq!(mesh.name(), ErrorName::BadMesh.name(), "{mesh}");
+    assert!(mesh.to_string().contains("1, 2, 4"), "{mesh}");
+    let disagrees = refused(ConnectOptions {
+        dp_rank: 1,
+        dp_size: 2,
+        ..good.clone()
+    })
+    .await;
+    assert_eq!(
+        disagrees.name(),
+        ErrorName::AttemptDisagrees.name(),
+        "{disagrees}"
+    );
+    let ended = refused(ConnectOptions {
+        dp_rank: 1,
+        start: Start::Step(11),
+        ..good.clone()
+    })
+    .await;
+    assert_eq!(ended.name(), ErrorName::StreamEnded.name(), "{ended}");
+    let job = refused(ConnectOptions {
+        dp_rank: 1,
+        job: Some("other".into()),
+        ..good.clone()
+    })
+    .await;
+    assert_eq!(job.name(), ErrorName::UnknownJob.name(), "{job}");
+    let state = reader
+        .state_dict()
+        .replace(&reader.stream_id(), "00000000-0000-4000-8000-000000000000");
+    let other = refused(ConnectOptions {
+        dp_rank: 1,
+        start: Start::State(state),
+        ..good.clone()
+    })
+    .await;
+    assert_eq!(other.name(), ErrorName::OtherStream.name(), "{other}");
+    drop(reader);
+    assert_eq!(
+        read_all(good, 4, 0).await.unwrap(),
+        10,
+        "the coordinate is free again"
+    );
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slice_larger_than_a_segment_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(1, 1).await;
+    let mut config = consumer(dir.path());
+    config.arena.segment_bytes = ByteSize(512);
+    config.arena.bytes = ByteSize(4096);
+    let daemon = Daemon::start(stream.store.clone(), config);
+    let options = options(&daemon.socket, 0, 1, 0);
+    let read = move || {
+        Client::connect(options)
+            .unwrap()
+            .next(TIMEOUT)
+            .map(drop)
+            .expect_err("too large")
+    };
+    let error = tokio::task::spawn_blocking(read).await.unwrap();
+    assert_eq!(error.name(), ErrorName::ArenaTooSmall.name(), "{error}");
+    assert!(error.to_string().contains("arena.segment_bytes"), "{error}");
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn starts_that_can_not_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = Stream::new(1).await;
+    let end = |config| run_on(stream.store.clone(), config, CancellationToken::new());
+
+    let nowhere = run_on(
+        MemoryStore::new(),
+        consumer(dir.path()),
+        CancellationToken::new(),
+    );
+    let error = nowhere.await.expect_err("no stream");
+    assert_eq!(error.exit(), Exit::StreamRefused, "{error}");
+    assert!(error.to_string().contains("batchweave init"), "{error}");
+
+    let mut huge = consumer(dir.path());
+    huge.arena.bytes = ByteSize(1 << 50);
+    let error = end(huge).await.expect_err("a pebibyte");
+    assert!(matches!(error, RunError::ArenaTooLarge(_)), "{error}");
+    assert_eq!(error.exit(), Exit::Config);
+
+    let mut folder = consumer(dir.path());
+    folder.socket.path = dir.path().join("no/such/folder/s.sock");
+    let error = end(folder).await.expect_err("no folder");
+    assert!(error.to_string().contains("mkdir -p"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_daemon_a_socket_and_stale_files_are_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(3, 3).await;
+    stream.finish().await;
+    let config = consumer(dir.path());
+    // As a killed daemon leaves it: a socket file that nobody listens on.
+    drop(UnixListener::bind(&config.socket.path).unwrap());
+    assert!(config.socket.path.exists());
+    let daemon = Daemon::start(stream.store.clone(), config.clone());
+    assert_eq!(
+        read_all(options(&daemon.socket, 0, 1, 0), 1, 0)
+            .await
+            .unwrap(),
+        3
+    );
+
+    let second = run_on(stream.store.clone(), config, CancellationToken::new());
+    let error = second.await.expect_err("the socket is served");
+    assert!(error.to_string().contains("second daemon"), "{error}");
+    assert_eq!(error.exit(), Exit::Config);
+    let socket = daemon.socket.clone();
+    daemon.stop().await.unwrap();
+    assert!(!socket.exists(), "a stopped daemon leaves no file");
+}

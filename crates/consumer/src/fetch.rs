@@ -17,7 +17,7 @@ use futures::TryStreamExt;
 use futures::future::try_join_all;
 use rand::RngExt;
 
-use crate::hub::Hub;
+use crate::hub::{Hub, Reads};
 use crate::layouts::Shape;
 use crate::plan::{FrameId, Location};
 
@@ -156,10 +156,12 @@ async fn fill(hub: &Arc<Hub>, read: &Read, targets: &[Target]) -> Result<(), Fil
         loop {
             match copy(hub, &read.key, range.clone(), targets).await {
                 Ok(()) => {
-                    hub.store_health(None);
+                    hub.store_health(Reads::Data, None);
                     return Ok(());
                 }
-                Err(FillError::Store(why)) if !is_final(why.kind) => hub.store_health(Some(&why)),
+                Err(FillError::Store(why)) if !is_final(why.kind) => {
+                    hub.store_health(Reads::Data, Some(&why))
+                }
                 Err(why) => return Err(why),
             }
             let jitter = rand::rng().random_range(0.5..1.5);

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::FollowTable;
-use crate::hub::{Head, Hub, Needs};
+use crate::hub::{Head, Hub, Needs, Reads};
 use crate::marks::Incarnation;
 use crate::plan::{self, PlanError};
 
@@ -94,7 +94,7 @@ fn note_head(hub: &Arc<Hub>, log: &Log) {
     if mended {
         hub.log_broken(None);
     }
-    hub.store_health(None);
+    hub.store_health(Reads::Log, None);
 }
 
 /// Finds those of `steps` that are committed and tells the hub where their frames lie.
@@ -163,7 +163,7 @@ fn pause(needs: &Needs, table: &FollowTable, steps_ahead: u64) -> Duration {
 /// Tells why the log can't be followed, then waits before the next try.
 async fn broken(hub: &Arc<Hub>, why: &LogError) {
     let pause = if let LogError::Store(store) = why {
-        hub.store_health(Some(store));
+        hub.store_health(Reads::Log, Some(store));
         Duration::from_millis(rand::rng().random_range(200..1000))
     } else {
         let known = { hub.lock().log_fault.is_some() };

@@ -39,6 +39,22 @@ pub(crate) struct Needs {
     pub(crate) lead: Option<u64>,
 }
 
+/// Who reads: either may work while the other does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reads {
+    Log,
+    Data,
+}
+
+impl Reads {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Data => "data",
+        }
+    }
+}
+
 /// What is known of the stream; the follower keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -206,17 +222,23 @@ impl Hub {
         }
     }
 
-    /// The store answered, or failed and is tried again.
-    pub(crate) fn store_health(&self, failure: Option<&StoreError>) {
+    /// What reads `of` has heard of the store: an answer, or a failure that is tried again.
+    pub(crate) fn store_health(&self, of: Reads, failure: Option<&StoreError>) {
         let mut state = self.lock();
-        if failure.is_some() != state.store_failure.is_some() {
-            if let Some(why) = failure {
-                tracing::warn!(%why, "the store fails; trying again");
-            } else {
-                tracing::info!("the store answers again");
+        let known = state.store_failures.contains_key(&of);
+        match failure {
+            Some(why) => {
+                if !known {
+                    tracing::warn!(reads = of.name(), %why, "the store fails; trying again");
+                }
+                state.store_failures.insert(of, why.to_string());
             }
+            None if known => {
+                tracing::info!(reads = of.name(), "the store answers again");
+                state.store_failures.remove(&of);
+            }
+            None => {}
         }
-        state.store_failure = failure.map(ToString::to_string);
     }
 
     /// Waits until the follower has looked at the head once more; gives what is then known.

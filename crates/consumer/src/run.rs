@@ -52,8 +52,9 @@ pub async fn run_on(
     // However this function is left, nothing that it started stays.
     let _end = end.clone().drop_guard();
 
-    serve_admin(&config, registry, &health, &end).await?;
+    // First of all the socket: a second daemon is told that it is one, not that a port is taken.
     let gate = Gate::open(&config.socket)?;
+    serve_admin(&config, registry, &health, &end).await?;
     let memory = Memory::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
     let first_segment = memory.segment()?;
     health.not_ready("opening the log");
@@ -148,7 +149,7 @@ async fn report(hub: Arc<Hub>, health: Health) {
         let status = state.status();
         if let Some(fault) = &state.log_fault {
             health.not_ready(format!("the log can't be followed: {fault}; {status}"));
-        } else if let Some(why) = &state.store_failure {
+        } else if let Some(why) = state.store_failures.values().next() {
             health.not_ready(format!("the store fails: {why}; {status}"));
         } else {
             health.ready(status);

@@ -11,7 +11,7 @@ use batchweave_core::tgb::HEADER_BYTES;
 use tokio::sync::Notify;
 
 use super::line::{Line, Outgoing, Said};
-use super::{Head, Late, Needs};
+use super::{Head, Late, Needs, Reads};
 use crate::admission::Admission;
 use crate::engine::{Action, Cause, Engine, Limits, Session, SessionId, TooLarge};
 use crate::fetch::{Loaded, Target};
@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) admission: Admission,
     pub(crate) head: Head,
     /// The store's last words while it fails.
-    pub(crate) store_failure: Option<String>,
+    pub(crate) store_failures: BTreeMap<Reads, String>,
     /// Set while the log can't be followed.
     pub(crate) log_fault: Option<Fault>,
     /// Some rank said that it has segments of an earlier daemon mapped.
@@ -72,7 +72,7 @@ impl State {
             engine: Engine::new(limits),
             admission: Admission::default(),
             head: Head::default(),
-            store_failure: None,
+            store_failures: BTreeMap::new(),
             log_fault: None,
             old_arena_mapped: false,
             segments: Vec::new(),

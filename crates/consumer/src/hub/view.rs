@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use batchweave_arena::wire::WaitCause;
 use batchweave_core::ids::{JobName, Step};
 
-use super::{Head, State};
-use crate::engine::{Cause, SessionId};
+use super::{Head, Reads, State};
+use crate::engine::{Cause, Session, SessionId};
 use crate::marks::Incarnation;
 
 /// A rank whose next step is late.
@@ -45,32 +45,40 @@ impl State {
             .engine
             .cause(id)
             .filter(|_| idle && line.outbox.is_empty())?;
-        let (cause, detail) = match (cause, &self.store_failure) {
-            (Cause::Unknown | Cause::Fetching, Some(why)) => {
-                (WaitCause::StoreUnavailable, why.clone())
-            }
-            (Cause::Unknown, None) => {
-                let detail = format!("the stream's head is at step {}", self.head.next_step);
-                (WaitCause::Producing, detail)
-            }
-            (Cause::Fetching, None) => (WaitCause::Fetching, String::new()),
-            (Cause::ArenaFull, _) => {
-                let (held, _, total) = self.engine.bytes();
-                (
-                    WaitCause::ArenaFull,
-                    format!("ranks hold {held} of the arena's {total} bytes"),
-                )
-            }
-            (Cause::Held, _) => {
-                let detail = format!("the rank holds {} frames", session.held().count());
-                (WaitCause::HeldFrames, detail)
-            }
-        };
+        let (cause, detail) = self.explain(cause, session);
         Some(Late {
             step,
             cause,
             detail,
         })
+    }
+
+    /// The cause in the protocol's words, with more for people.
+    fn explain(&self, cause: Cause, session: &Session) -> (WaitCause, String) {
+        let failure = match cause {
+            Cause::Unknown => self.store_failures.get(&Reads::Log),
+            Cause::Fetching => self.store_failures.get(&Reads::Data),
+            Cause::ArenaFull | Cause::Held => None,
+        };
+        if let Some(why) = failure {
+            return (WaitCause::StoreUnavailable, why.clone());
+        }
+        match cause {
+            Cause::Unknown => {
+                let detail = format!("the stream's head is at step {}", self.head.next_step);
+                (WaitCause::Producing, detail)
+            }
+            Cause::Fetching => (WaitCause::Fetching, String::new()),
+            Cause::ArenaFull => {
+                let (held, _, total) = self.engine.bytes();
+                let detail = format!("ranks hold {held} of the arena's {total} bytes");
+                (WaitCause::ArenaFull, detail)
+            }
+            Cause::Held => {
+                let detail = format!("the rank holds {} frames", session.held().count());
+                (WaitCause::HeldFrames, detail)
+            }
+        }
     }
 
     /// Brings the gauges up to date; called when they are read and now and then.

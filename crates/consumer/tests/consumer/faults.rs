@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use batchweave_client::{Client, ClientError, ErrorName};
+use batchweave_client::{Client, ClientError, ErrorName, WaitCause};
 use batchweave_store::counting::Counted;
 use batchweave_store::testing::faults::{Fault, FaultStore, Rates};
 use batchweave_store::{Op, Store};
@@ -159,5 +159,56 @@ async fn every_byte_is_read_once() {
         "{} reads for 400 steps: neighbours share a read",
         reads.requests
     );
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_down_is_named_and_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(4, 4).await;
+    stream.finish().await;
+    let down = Rates {
+        before: 1000,
+        ..Rates::default()
+    };
+    let faulty = FaultStore::new(stream.store.clone(), 19, [(Op::GetRange, down)]);
+    let daemon = Daemon::start(Arc::new(faulty.clone()), consumer(dir.path()));
+    let options = options(&daemon.socket, 0, 1, 0);
+    let read = tokio::task::spawn_blocking(move || {
+        let mut reader = Client::connect(options).unwrap();
+        let waited = reader.next(Duration::from_secs(1)).map(drop);
+        let ClientError::Timeout { cause, detail, .. } = waited.expect_err("nothing can come")
+        else {
+            panic!("not the error of a wait")
+        };
+        assert_eq!(cause, Some(WaitCause::StoreUnavailable), "{detail}");
+        assert!(detail.contains("made up"), "{detail}");
+        faulty.set_enabled(false);
+        reader.next(TIMEOUT).unwrap().unwrap().step()
+    });
+    assert_eq!(read.await.unwrap(), 0);
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_can_not_be_read_fails_those_who_need_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    stream.commit(4, 4).await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let begun = options(&daemon.socket, 0, 2, 0);
+    let begin = move || drop(Client::connect(begun).unwrap());
+    tokio::task::spawn_blocking(begin).await.unwrap();
+    // Versions so far: the opening and one batch.
+    let bad = batchweave_core::keys::log(2);
+    stream.store.overwrite(&bad, "no record".into());
+    let (step, error) = failure(&daemon, 0).await;
+    assert_eq!(
+        (step, name(&error)),
+        (4, ErrorName::LogUnreadable.name()),
+        "{error}"
+    );
+    assert!(error.to_string().contains(&bad), "{error}");
     daemon.stop().await.unwrap();
 }

@@ -156,7 +156,7 @@ async fn ranks_outlive_daemons() {
 async fn a_rank_that_stops_reading_holds_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
-    // 2,000 steps are about twice what the arena of one MiB holds.
+    // 2,000 steps are many times what an arena of one segment holds.
     stream.commit(2000, 100).await;
     stream.finish().await;
     let mut config = consumer(dir.path());

@@ -152,7 +152,8 @@ pub(crate) fn consumer(dir: &Path) -> ConsumerConfig {
     let mut config = ConsumerConfig::default();
     config.socket.path = dir.join("consumer.sock");
     config.arena.bytes = ByteSize::mib(8);
-    config.arena.segment_bytes = ByteSize::mib(1);
+    // Small, so that the arena grows in every test.
+    config.arena.segment_bytes = ByteSize(64 << 10);
     config.arena.grow_after = Period::millis(0);
     config.prefetch.bytes = ByteSize::mib(4);
     config.follow.starved = Period::millis(5);

@@ -5,8 +5,10 @@ use std::process::Command;
 use batchweave_tests::{program, seed};
 use serde_json::Value;
 
-/// Runs in `make test`; `make test-long` sets `BATCHWEAVE_DEMO_RUNS`.
+/// Runs in `make test`.
 const RUNS: u64 = 5;
+/// Runs in `make test-long`, which sets `BATCHWEAVE_LONG`.
+const RUNS_LONG: u64 = 50;
 
 fn demo(args: &[&str]) -> Value {
     let out = Command::new(program("batchweave"))
@@ -55,11 +57,10 @@ fn check(summary: &Value) {
 
 #[test]
 fn every_rank_gets_every_token_once_whatever_is_killed_when() {
-    let runs = std::env::var("BATCHWEAVE_DEMO_RUNS")
-        .ok()
-        .and_then(|n| n.parse().ok());
+    let long = std::env::var_os("BATCHWEAVE_LONG").is_some();
+    let runs = if long { RUNS_LONG } else { RUNS };
     let first = seed();
-    for run in 0..runs.unwrap_or(RUNS) {
+    for run in 0..runs {
         let seed = (first + run).to_string();
         // Every other run on the local store; every third kills twice as often.
         let store = if run % 2 == 0 { "s3" } else { "file" };

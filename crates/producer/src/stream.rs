@@ -11,6 +11,7 @@ use batchweave_store::Store;
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
+use crate::prepare::list_inputs;
 use crate::tokenizer::Tokenizer;
 
 /// Makes sure that the stream is there and as configured.
@@ -19,17 +20,17 @@ pub(crate) async fn open(
     config: &ProducerConfig,
     tokenizer: &dyn Tokenizer,
 ) -> Result<(), RunError> {
-    if !config.stream.create {
-        match store.head(keys::STREAM).await {
-            Ok(_) => {}
-            Err(e) if e.is_not_found() => {
-                return Err(LogError::NoStream {
-                    root: store.root().to_owned(),
-                }
-                .into());
+    match store.head(keys::STREAM).await {
+        Ok(_) => {}
+        // A mistyped path must not leave a stream behind: its parameters are for ever.
+        Err(e) if e.is_not_found() && config.stream.create => drop(list_inputs(config).await?),
+        Err(e) if e.is_not_found() => {
+            return Err(LogError::NoStream {
+                root: store.root().to_owned(),
             }
-            Err(e) => return Err(e.into()),
+            .into());
         }
+        Err(e) => return Err(e.into()),
     }
     let producers: Result<Vec<ProducerName>, IdError> =
         config.stream.producers.iter().map(|p| p.parse()).collect();

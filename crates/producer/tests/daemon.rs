@@ -11,8 +11,8 @@ use std::time::Duration;
 use batchweave_daemon::Exit;
 use batchweave_producer::config::{LastBatch, OnBadDocument};
 use batchweave_producer::{Outcome, RunError, run_on};
-use batchweave_store::Op;
 use batchweave_store::testing::faults::{FaultStore, Rates};
+use batchweave_store::{Op, Store};
 use support::{Corpus, World};
 use tokio_util::sync::CancellationToken;
 
@@ -347,4 +347,15 @@ async fn an_input_without_documents_and_without_end_is_an_error() {
             "{why}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mistyped_path_leaves_no_stream_behind() {
+    let world = World::new();
+    let missing = world.folder.path().join("nowhere.jsonl");
+    let config = World::config(&[missing.display().to_string()], "a");
+    let why = world.run(config).await.unwrap_err();
+    assert_eq!(why.exit(), Exit::BadInput, "{why}");
+    let stream = world.store.get("stream.json").await.unwrap_err();
+    assert!(stream.is_not_found(), "{stream}");
 }

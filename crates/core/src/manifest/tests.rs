@@ -10,6 +10,7 @@ use crate::ids::{AttemptId, Hash};
 use crate::stream::Order;
 
 mod admin;
+mod golden;
 mod rejections;
 
 #[test]

@@ -1,7 +1,9 @@
 //! A training rank of the demo, in Rust: `batchweave demo-rank`. The Python one is
 //! `batchweave.demo_rank`; both write the same records:
 //!
-//!     u64 step | u32 slice | u32 bytes | the array `tokens` as it lies in memory (little-endian)
+//! ```text
+//! u64 step | u32 slice | u32 bytes | the array `tokens` as it lies in memory (little-endian)
+//! ```
 //!
 //! The state file says how far the output file is valid. Started again, the rank cuts the output to
 //! that size and goes on from the state, so that a step is in it once, whenever the rank was killed.

@@ -1,7 +1,7 @@
 //! Packing: a pure state machine from documents to batches of rows.
 //!
 //! The documents' tokens, each followed by the end token, form one endless sequence t0, t1, ... Row
-//! k holds t[k*seq_len] to t[k*seq_len + seq_len], both included: neighbouring rows share one token,
+//! k holds `t[k*seq_len]` to `t[k*seq_len + seq_len]`, both included: neighbouring rows share one token,
 //! so that a row's inputs (all but its last) and labels (all but its first) are views. A batch is
 //! `rows` rows; it begins with the token that ended the one before.
 //!

@@ -11,14 +11,17 @@ mod contract;
 pub mod counting;
 mod error;
 pub mod file;
+mod inspect;
 mod key;
 pub mod memory;
 mod open;
 mod probe;
+#[cfg(feature = "s3")]
 pub mod s3;
 pub mod testing;
 
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};
+pub use inspect::{Bucket, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use open::{AccessKeys, OpenOptions, open};
-pub use probe::{Access, ProbeReport, probe, probe_long, probe_read};
+pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::file::FileStore;
 use crate::memory::MemoryStore;
+#[cfg(feature = "s3")]
 use crate::s3::S3Store;
 use crate::{Effect, ErrorKind, Op, Store, StoreError, key};
 
@@ -75,10 +76,32 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, St
             if let Some(why) = key::fault_of(prefix).filter(|_| !prefix.is_empty()) {
                 return refuse(&format!("prefix {prefix:?}: {why}"));
             }
-            Ok(Arc::new(S3Store::open(bucket, prefix, options).await?))
+            open_s3(url, bucket, prefix, options).await
         }
         _ => refuse(&format!("unknown scheme {scheme:?}")),
     }
+}
+
+#[cfg(feature = "s3")]
+async fn open_s3(
+    _url: &str,
+    bucket: &str,
+    prefix: &str,
+    options: &OpenOptions,
+) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(S3Store::open(bucket, prefix, options).await?))
+}
+
+#[cfg(not(feature = "s3"))]
+async fn open_s3(
+    url: &str,
+    _bucket: &str,
+    _prefix: &str,
+    _options: &OpenOptions,
+) -> Result<Arc<dyn Store>, StoreError> {
+    let detail = "this program was built without S3 (feature s3 of batchweave-store)";
+    let (kind, effect) = (ErrorKind::Invalid, Effect::DidNot);
+    Err(StoreError::new(Op::Open, url, kind, effect, detail))
 }
 
 fn bucket_fault(bucket: &str) -> Option<&'static str> {

@@ -1,0 +1,2 @@
+//! Deterministic simulation of the commit protocol: faults by seed, load in virtual time.
+#![forbid(unsafe_code)]

@@ -5,3 +5,5 @@
 
 mod demo;
 mod fencing;
+mod full_disk;
+mod scene;

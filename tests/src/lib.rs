@@ -1,6 +1,8 @@
 //! Helpers shared by the cross-crate tests.
 #![forbid(unsafe_code)]
 
+pub mod tiny_disk;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -7,9 +7,10 @@ use crate::metadata::{list, load, members, text};
 use crate::{assert_none, root};
 
 /// The core is pure: no runtime, no store, no clock. Think twice before you add a line.
-const CORE: [&str; 7] = [
+const CORE: [&str; 8] = [
     "bytes",
     "crc-fast",
+    "rpds",
     "safetensors",
     "serde",
     "serde_json",

@@ -3,8 +3,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::limits::NAME_BYTES_MAX;
 
@@ -44,7 +45,13 @@ pub enum IdError {
 }
 
 fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    bytes.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
+    let text: String = bytes
+        .iter()
+        .flat_map(|b| [digit(b >> 4), digit(*b)])
+        .collect();
+    f.write_str(&text)
 }
 
 fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
@@ -67,8 +74,8 @@ fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident, $bytes:literal, $kind:literal, $expected:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(into = "String", try_from = "String")]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $name(pub [u8; $bytes]);
 
         impl $name {
@@ -85,6 +92,11 @@ macro_rules! hex_id {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 hex(&self.0, f)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
             }
         }
         impl FromStr for $name {
@@ -193,12 +205,13 @@ impl TryFrom<String> for StreamId {
     }
 }
 
+// Shared text: every step, entry and map key holds a name, and copies of it cost a count only.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(into = "String", try_from = "String")]
-        pub struct $name(String);
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name as text.
@@ -216,21 +229,26 @@ macro_rules! name {
                 f.write_str(&self.0)
             }
         }
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.0)
+            }
+        }
         impl FromStr for $name {
             type Err = IdError;
             fn from_str(text: &str) -> Result<Self, IdError> {
-                check_name(text).map(|()| Self(text.to_owned()))
+                check_name(text).map(|()| Self(text.into()))
             }
         }
         impl From<$name> for String {
             fn from(name: $name) -> String {
-                name.0
+                name.as_str().to_owned()
             }
         }
         impl TryFrom<String> for $name {
             type Error = IdError;
             fn try_from(text: String) -> Result<Self, IdError> {
-                check_name(&text).map(|()| Self(text))
+                check_name(&text).map(|()| Self(text.into()))
             }
         }
     };

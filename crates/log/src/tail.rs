@@ -92,11 +92,11 @@ impl Log {
         let version = self.manifest.next_version();
         let folded = match self.manifest.fold(bytes) {
             Ok(folded) => folded,
-            Err(FoldError::Unreadable(reason)) => {
+            Err(unreadable @ FoldError::Unreadable { .. }) => {
                 if !self.repaired(version, bytes).await? {
-                    return Err(FoldError::Unreadable(reason).into());
+                    return Err(unreadable.into());
                 }
-                warn!(version, %reason, "an unreadable record was repaired: it is void");
+                warn!(version, reason = %unreadable, "an unreadable record was repaired: it is void");
                 self.manifest.fold_repaired(bytes)
             }
             Err(e) => return Err(e.into()),

@@ -314,4 +314,23 @@ impl Entry {
             Self::Unsealed(_) => "unsealed",
         }
     }
+
+    /// Its length as compact JSON. Counted, not written: entries near the bound are large.
+    pub fn json_len(&self) -> usize {
+        let mut count = Count(0);
+        serde_json::to_writer(&mut count, self).map_or(usize::MAX, |()| count.0)
+    }
+}
+
+struct Count(usize);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::entry::{Batch, Entry};
 use super::judge::{self, Verdict};
 use super::record::Record;
-use super::segment::Segment;
+use super::segment::{Filled, Segment};
 use super::state::{
     AttemptState, JobState, Manifest, MixtureState, ProducerState, QuarantineState, StepEntry,
     Waiting,
@@ -15,6 +15,7 @@ use super::void::{RecordVoid, Void};
 use super::{invariants, order};
 use crate::error::FormatError;
 use crate::ids::{Hash, RequestId, Version};
+use crate::keys;
 use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
 
 /// The log can't be folded further.
@@ -22,10 +23,17 @@ use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
 pub enum FoldError {
     /// The record's bytes are not a record. A repair object can void it while it is the head.
     #[error(
-        "the log stops here for readers and writers: {0}; restore the object from a backup or bucket \
-         version, or make it void with a repair object (docs/format.md, Repair)"
+        "the log stops at version {version} for readers and writers: {reason}; restore the object \
+         from a backup or bucket version, or make it void with a repair object (docs/format.md, Repair)"
     )]
-    Unreadable(#[from] FormatError),
+    Unreadable {
+        /// The version that can't be read.
+        version: Version,
+        /// The object.
+        key: String,
+        /// What is wrong with its bytes.
+        reason: FormatError,
+    },
     /// A bug: the state broke an invariant. Nothing may be read or written from it.
     #[error("after version {version} an invariant is broken (a bug; please report it): {broken}")]
     Invariant {
@@ -61,10 +69,18 @@ impl Manifest {
         if version >= NUMBER_MAX {
             return Err(FoldError::VersionsUsedUp(version));
         }
-        let record = Record::from_json(bytes, version)?;
+        let record = Record::from_json(bytes, version).map_err(|reason| FoldError::Unreadable {
+            version,
+            key: keys::log(version),
+            reason,
+        })?;
         let mut next = self.clone();
         let folded = next.fold_record(record, bytes);
-        invariants::check(&next).map_err(|broken| FoldError::Invariant { version, broken })?;
+        let mut checked = invariants::check_touched(&next, &folded, self.next_step);
+        if cfg!(any(test, debug_assertions)) {
+            checked = checked.and_then(|()| invariants::check(&next));
+        }
+        checked.map_err(|broken| FoldError::Invariant { version, broken })?;
         *self = next;
         Ok(folded)
     }
@@ -110,7 +126,8 @@ impl Manifest {
                 }
                 folded.entries.push(verdict);
             }
-            folded.segments = self.keep_open(&folded.placed);
+            let record = self.prev;
+            folded.segments = self.keep_open(&folded.placed, Filled { version, record });
         }
         folded.record = Some(record);
         folded
@@ -124,19 +141,20 @@ impl Manifest {
     }
 
     /// Adds placed steps to the open segment and takes full segments off it.
-    fn keep_open(&mut self, placed: &[Arc<StepEntry>]) -> Vec<Segment> {
-        self.open_steps.extend(placed.iter().cloned());
+    fn keep_open(&mut self, placed: &[Arc<StepEntry>], filled: Filled) -> Vec<Segment> {
         let mut full = Vec::new();
-        while self.open_steps.len() as u64 >= SEGMENT_STEPS {
-            let rest = self.open_steps.split_off(SEGMENT_STEPS as usize);
-            let steps = std::mem::replace(&mut self.open_steps, rest);
-            let segment = steps[0].step / SEGMENT_STEPS;
-            full.push(Segment {
-                format: 1,
-                stream: self.stream.stream_id,
-                segment,
-                steps,
-            });
+        for entry in placed {
+            self.open_steps.push_back_mut(Arc::clone(entry));
+            if self.open_steps.len() as u64 == SEGMENT_STEPS {
+                let steps = std::mem::take(&mut self.open_steps);
+                full.push(Segment {
+                    format: 1,
+                    stream: self.stream.stream_id,
+                    segment: entry.step / SEGMENT_STEPS,
+                    filled: Some(filled),
+                    steps: steps.iter().cloned().collect(),
+                });
+            }
         }
         full
     }
@@ -163,18 +181,20 @@ impl Manifest {
                     retired: false,
                     mixtures: before.map(|p| p.mixtures.clone()).unwrap_or_default(),
                 };
-                self.producers.insert(e.producer.clone(), Arc::new(state));
+                self.producers
+                    .insert_mut(e.producer.clone(), Arc::new(state));
             }
             Entry::Batch(e) => return self.apply_batch(e, version),
             Entry::Finished(e) => {
                 self.change(&e.producer, |p| p.finished = true);
-                return order::advance(self);
+                self.lanes.finish(&e.producer);
+                return order::advance(self, version);
             }
             Entry::Retired(e) => self.change(&e.producer, |p| p.retired = true),
             Entry::Sealed(_) => self.sealed = true,
             Entry::Unsealed(_) => {
                 self.sealed = false;
-                return order::advance(self);
+                return order::advance(self, version);
             }
             administrative => self.apply_admin(administrative, version),
         }
@@ -213,14 +233,14 @@ impl Manifest {
                     lease_seconds: e.lease_seconds,
                     attempts: Vec::new(),
                 };
-                self.jobs.insert(e.job.clone(), job);
+                Arc::make_mut(&mut self.jobs).insert(e.job.clone(), job);
             }
             Entry::JobClosed(e) => {
-                self.jobs.remove(&e.job);
+                Arc::make_mut(&mut self.jobs).remove(&e.job);
                 self.forget_lifted();
             }
             Entry::AttemptOpened(e) => {
-                if let Some(job) = self.jobs.get_mut(&e.job) {
+                if let Some(job) = Arc::make_mut(&mut self.jobs).get_mut(&e.job) {
                     job.attempts.push(AttemptState {
                         number: job.attempts.len() as u64,
                         id: e.attempt,
@@ -234,17 +254,17 @@ impl Manifest {
                 self.forget_lifted();
             }
             Entry::Mixture(e) => {
-                self.mixture = MixtureState {
+                self.mixture = Arc::new(MixtureState {
                     id: e.id,
                     spec: e.spec.clone(),
-                };
+                });
                 for (name, &seq) in &e.from {
                     self.change(name, |p| {
                         p.mixtures.insert(seq, e.id);
                     });
                 }
             }
-            Entry::Quarantined(e) => self.quarantine.push(QuarantineState {
+            Entry::Quarantined(e) => Arc::make_mut(&mut self.quarantine).push(QuarantineState {
                 id: e.request,
                 first: e.first,
                 last: e.last,
@@ -253,9 +273,9 @@ impl Manifest {
                 lifted: None,
             }),
             Entry::QuarantineLifted(e) => {
-                for q in self.quarantine.iter_mut().filter(|q| q.id == e.quarantine) {
-                    q.lifted = Some(version);
-                }
+                let all = Arc::make_mut(&mut self.quarantine).iter_mut();
+                all.filter(|q| q.id == e.quarantine)
+                    .for_each(|q| q.lifted = Some(version));
                 self.forget_lifted();
             }
             Entry::Watermark(e) => self.watermark = e.step,
@@ -270,7 +290,7 @@ impl Manifest {
             .values()
             .filter_map(|job| job.attempts.last().map(|a| a.opened))
             .collect();
-        self.quarantine.retain(|q| {
+        Arc::make_mut(&mut self.quarantine).retain(|q| {
             q.lifted
                 .is_none_or(|lifted| newest.iter().any(|&at| q.added < at && at < lifted))
         });
@@ -283,9 +303,10 @@ impl Manifest {
     }
 
     fn remember(&mut self, id: RequestId) {
-        self.requests.push_back(id);
-        if self.requests.len() > REQUESTS_KEPT {
-            self.requests.pop_front();
+        let requests = Arc::make_mut(&mut self.requests);
+        requests.push_back(id);
+        if requests.len() > REQUESTS_KEPT {
+            requests.pop_front();
         }
     }
 }

@@ -5,16 +5,74 @@
 //! - I3 waiting TGBs exist under `lanes` only, and per lane end just before the next sequence;
 //! - I4 under `lanes` the turn names a lane, and that lane has nothing waiting (unless sealed);
 //! - I5 open producers have an epoch of at least 1 and lie before the head of the log;
-//! - I6 attempts of a job are numbered 0, 1, 2, ... and opened in the order of the log.
+//! - I6 attempts of a job are numbered 0, 1, 2, ... and opened in the order of the log;
+//! - I7 what is kept about names and turns is what producers and waiting TGBs give.
+//!
+//! A fold checks them for what its record touched; all the rest is as it was after the fold before.
+//! Whatever comes from elsewhere (a snapshot) is checked as a whole; so are all folds of tests.
 
-use super::order;
-use super::state::Manifest;
+use std::collections::BTreeSet;
+
+use super::entry::Entry;
+use super::fold::Folded;
+use super::lanes::{Lanes, Queue};
+use super::state::{JobState, Manifest, ProducerState};
+use crate::ids::{JobName, ProducerName, Step};
 use crate::stream::Order;
 
 /// The first invariant that is broken, in words.
 pub(super) fn check(m: &Manifest) -> Result<(), String> {
-    let open = m.open_steps.iter().map(|s| s.step);
-    if !open.eq(m.first_open_step()..m.next_step) {
+    check_open(m, m.first_open_step())?;
+    check_turn(m)?;
+    for (name, p) in &m.producers {
+        check_producer(m, name, p)?;
+    }
+    for (name, queue) in m.lanes.queues() {
+        check_queue(m, name, queue)?;
+    }
+    for (name, job) in m.jobs.iter() {
+        check_job(name, job)?;
+    }
+    check_lanes(m)
+}
+
+/// The same for what a record touched: `first` is the head before it.
+pub(super) fn check_touched(m: &Manifest, folded: &Folded, first: Step) -> Result<(), String> {
+    check_open(m, first.max(m.first_open_step()))?;
+    check_turn(m)?;
+    let (mut names, mut jobs) = (BTreeSet::new(), BTreeSet::new());
+    for entry in folded.record.iter().flat_map(|r| &r.entries) {
+        match entry {
+            Entry::Opened(e) => drop(names.insert(&e.producer)),
+            Entry::Batch(e) => drop(names.insert(&e.producer)),
+            Entry::Finished(e) => drop(names.insert(&e.producer)),
+            Entry::Retired(e) => drop(names.insert(&e.producer)),
+            Entry::AttemptOpened(e) => drop(jobs.insert(&e.job)),
+            _ => {}
+        }
+    }
+    names.extend(folded.placed.iter().map(|placed| &placed.producer));
+    for name in names {
+        if let Some(p) = m.producers.get(name) {
+            check_producer(m, name, p)?;
+        }
+        if let Some(queue) = m.lanes.queue(name) {
+            check_queue(m, name, queue)?;
+        }
+    }
+    for name in jobs {
+        if let Some(job) = m.jobs.get(name) {
+            check_job(name, job)?;
+        }
+    }
+    Ok(())
+}
+
+/// I1 from step `from` on, and I2.
+fn check_open(m: &Manifest, from: Step) -> Result<(), String> {
+    let first = m.first_open_step();
+    let steps = (from..m.next_step).all(|step| m.open_step(step).is_some_and(|s| s.step == step));
+    if !steps || m.open_steps.len() as u64 != m.next_step - first {
         return Err(
             "I1: the open segment does not reach from its first step to the head".to_owned(),
         );
@@ -25,49 +83,78 @@ pub(super) fn check(m: &Manifest) -> Result<(), String> {
             m.watermark, m.next_step
         ));
     }
-    check_waiting(m)?;
-    for (name, p) in &m.producers {
-        if p.epoch == 0 || p.opened >= m.next_version {
-            return Err(format!(
-                "I5: producer {name} has epoch {} from version {}",
-                p.epoch, p.opened
-            ));
-        }
+    Ok(())
+}
+
+fn check_turn(m: &Manifest) -> Result<(), String> {
+    if m.stream.order == Order::Arrival {
+        return match m.lanes.waiting() {
+            0 => Ok(()),
+            _ => Err("I3: TGBs wait for a turn under order = arrival".to_owned()),
+        };
     }
-    for (name, job) in &m.jobs {
-        let numbered = job
-            .attempts
-            .iter()
-            .map(|a| a.number)
-            .eq(0..job.attempts.len() as u64);
-        let in_order = job.attempts.windows(2).all(|w| w[0].opened <= w[1].opened);
-        if !numbered || !in_order {
-            return Err(format!("I6: the attempts of job {name} are out of order"));
-        }
+    let (turn, since) = m.lanes.turn();
+    let lane = m.stream.producers.get(turn as usize);
+    let lane = lane.ok_or("I4: the turn names no lane")?;
+    if since > m.next_version {
+        return Err(format!("I4: the turn was given at version {since}, later"));
+    }
+    if !m.sealed && m.lanes.queue(lane).is_some() {
+        return Err(format!(
+            "I4: lane {lane} has its turn and TGBs, but no step"
+        ));
     }
     Ok(())
 }
 
-fn check_waiting(m: &Manifest) -> Result<(), String> {
-    if m.stream.order == Order::Arrival && !m.waiting.is_empty() {
-        return Err("I3: TGBs wait for a turn under order = arrival".to_owned());
-    }
-    for (name, tgbs) in &m.waiting {
-        let next = m.producers.get(name).map_or(0, |p| p.next_seq);
-        let count = tgbs.len() as u64;
-        if count == 0 || count > next || !tgbs.keys().copied().eq(next - count..next) {
-            return Err(format!(
-                "I3: what waits of lane {name} does not end at its next sequence"
-            ));
-        }
-    }
-    if m.stream.order == Order::Lanes {
-        let lane = order::lane_at(m, m.turn).ok_or("I4: the turn names no lane")?;
-        if !m.sealed && m.waiting.contains_key(lane) {
-            return Err(format!(
-                "I4: lane {lane} has its turn and TGBs, but no step"
-            ));
-        }
+/// Keys are distinct, so first, last and count leave no room for a gap.
+fn check_queue(m: &Manifest, name: &ProducerName, queue: &Queue) -> Result<(), String> {
+    let next = m.producers.get(name).map_or(0, |p| p.next_seq);
+    let first = queue.first().map(|(seq, _)| *seq);
+    let last = queue.last().map(|(seq, _)| *seq);
+    let expected = next.checked_sub(queue.size() as u64);
+    if first.is_none() || first != expected || last != next.checked_sub(1) {
+        return Err(format!(
+            "I3: what waits of lane {name} does not end at its next sequence"
+        ));
     }
     Ok(())
+}
+
+fn check_producer(m: &Manifest, name: &ProducerName, p: &ProducerState) -> Result<(), String> {
+    if p.epoch == 0 || p.opened >= m.next_version {
+        return Err(format!(
+            "I5: producer {name} has epoch {} from version {}",
+            p.epoch, p.opened
+        ));
+    }
+    Ok(())
+}
+
+fn check_job(name: &JobName, job: &JobState) -> Result<(), String> {
+    let numbers = job.attempts.iter().map(|a| a.number);
+    let numbered = numbers.eq(0..job.attempts.len() as u64);
+    let in_order = job.attempts.windows(2).all(|w| w[0].opened <= w[1].opened);
+    if numbered && in_order {
+        return Ok(());
+    }
+    Err(format!("I6: the attempts of job {name} are out of order"))
+}
+
+fn check_lanes(m: &Manifest) -> Result<(), String> {
+    let queues = m.lanes.queues().map(|(name, queue)| {
+        let tgbs = queue.iter().map(|(seq, tgb)| (*seq, tgb.clone()));
+        (name.clone(), tgbs.collect())
+    });
+    let finished = m.producers.iter().filter(|(_, p)| p.finished);
+    let given = Lanes::stored(
+        &m.stream,
+        m.lanes.turn(),
+        queues.collect(),
+        finished.map(|(name, _)| name),
+    );
+    if given == m.lanes {
+        return Ok(());
+    }
+    Err("I7: what is kept about turns does not follow from the producers".to_owned())
 }

@@ -44,6 +44,7 @@ impl Manifest {
     }
 
     /// Judges several entries as one record would: each by the state after those before it.
+    /// Costs as much as folding them, whatever else the state holds.
     pub fn judge_all(&self, entries: &[Entry]) -> Vec<Result<Verdict, Void>> {
         let mut state = self.clone();
         let judged = |entry: &Entry| {
@@ -66,8 +67,7 @@ impl Manifest {
 
     fn judge_opened(&self, e: &Opened) -> Result<(), Void> {
         text(&e.instance)?;
-        let named = &self.stream.producers;
-        if !named.is_empty() && !named.contains(&e.producer) {
+        if !self.lanes.allows(&e.producer) {
             return Err(Void::NotNamed(e.producer.clone()));
         }
         let current = self.producers.get(&e.producer).map_or(0, |p| p.epoch);
@@ -150,7 +150,7 @@ pub(super) fn number(value: u64) -> Result<(), Void> {
 
 /// An entry alone is bounded; asked only when its record is large enough to hold such a one.
 pub(super) fn size(entry: &Entry) -> Result<(), Void> {
-    let bytes = serde_json::to_vec(entry).map_or(usize::MAX, |b| b.len());
+    let bytes = entry.json_len();
     if bytes > ENTRY_BYTES_MAX {
         Err(Void::TooLarge { bytes })
     } else {

@@ -3,7 +3,7 @@
 //! - `record`, `entry`: what is stored in the log;
 //! - `state`: what the fold keeps; `snapshot`: the same, stored;
 //! - `judge`: is an entry valid in a state? `fold`: the state after a record;
-//! - `order`: which step a TGB gets; `invariants`: what must hold after every fold.
+//! - `order`, `lanes`: which step a TGB gets; `invariants`: what must hold after every fold.
 
 pub mod entry;
 pub mod fold;
@@ -11,6 +11,7 @@ mod invariants;
 pub mod judge;
 mod judge_admin;
 mod judge_batch;
+mod lanes;
 mod order;
 pub mod record;
 pub mod repair;
@@ -27,6 +28,6 @@ mod tests;
 pub use entry::Entry;
 pub use fold::{FoldError, Folded};
 pub use record::{Hints, Record, Writer};
-pub use segment::Segment;
-pub use state::{Manifest, StepEntry};
+pub use segment::{Filled, Segment};
+pub use state::{Awaited, Manifest, StepEntry};
 pub use void::Void;

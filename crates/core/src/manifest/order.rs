@@ -4,13 +4,8 @@
 use std::sync::Arc;
 
 use super::state::{Manifest, StepEntry, Waiting};
-use crate::ids::{ProducerName, Seq};
+use crate::ids::{ProducerName, Seq, Version};
 use crate::stream::Order;
-
-/// The lane whose turn is `turn`.
-pub(super) fn lane_at(manifest: &Manifest, turn: u32) -> Option<&ProducerName> {
-    manifest.stream.producers.get(turn as usize)
-}
 
 /// Takes the committed TGB `seq` of `producer`; returns what got a step by it.
 pub(super) fn admit(
@@ -20,41 +15,34 @@ pub(super) fn admit(
     tgb: Waiting,
 ) -> Vec<Arc<StepEntry>> {
     match manifest.stream.order {
-        Order::Arrival => vec![place(manifest, producer.clone(), seq, &tgb)],
+        Order::Arrival => vec![place(manifest, producer.clone(), seq, tgb)],
         Order::Lanes => {
-            let lane = manifest.waiting.entry(producer.clone()).or_default();
-            lane.insert(seq, Arc::new(tgb));
-            advance(manifest)
+            let version = tgb.version;
+            manifest.lanes.push(producer, seq, Arc::new(tgb));
+            advance(manifest, version)
         }
     }
 }
 
-/// Gives steps as far as the turns are decided. Called after anything that can decide one.
-pub(super) fn advance(manifest: &mut Manifest) -> Vec<Arc<StepEntry>> {
+/// Gives steps as far as the turns are decided. Called after anything that can decide one, with the
+/// version that did.
+pub(super) fn advance(manifest: &mut Manifest, version: Version) -> Vec<Arc<StepEntry>> {
     let mut placed = Vec::new();
     if manifest.stream.order != Order::Lanes || manifest.sealed {
         return placed;
     }
     let stream = Arc::clone(&manifest.stream);
-    let lanes = &stream.producers;
-    let mut passed = 0;
-    while passed < lanes.len() {
-        let lane = &lanes[manifest.turn as usize];
-        let first = manifest
-            .waiting
-            .get_mut(lane)
-            .and_then(std::collections::BTreeMap::pop_first);
-        if let Some((seq, tgb)) = first {
-            placed.push(place(manifest, lane.clone(), seq, &tgb));
-            passed = 0;
-        } else if manifest.producers.get(lane).is_some_and(|p| p.finished) {
-            passed += 1;
-        } else {
+    while let Some(turn) = manifest.lanes.pass(version) {
+        let Some(lane) = stream.producers.get(turn as usize) else {
             break;
-        }
-        manifest.turn = (manifest.turn + 1) % lanes.len() as u32;
+        };
+        let finished = manifest.producers.get(lane).is_some_and(|p| p.finished);
+        let Some((seq, tgb)) = manifest.lanes.take(lane, finished, version) else {
+            break;
+        };
+        let tgb = Arc::unwrap_or_clone(tgb);
+        placed.push(place(manifest, lane.clone(), seq, tgb));
     }
-    manifest.waiting.retain(|_, tgbs| !tgbs.is_empty());
     placed
 }
 
@@ -62,7 +50,7 @@ fn place(
     manifest: &mut Manifest,
     producer: ProducerName,
     seq: Seq,
-    tgb: &Waiting,
+    tgb: Waiting,
 ) -> Arc<StepEntry> {
     let entry = Arc::new(StepEntry {
         step: manifest.next_step,
@@ -70,7 +58,7 @@ fn place(
         epoch: tgb.epoch,
         seq,
         version: tgb.version,
-        tgb: tgb.tgb.clone(),
+        tgb: tgb.tgb,
     });
     manifest.next_step += 1;
     entry
@@ -79,11 +67,11 @@ fn place(
 /// Where the TGB `seq` of `producer` would stand if it were committed now: for the check of a
 /// writer's assertion.
 pub(super) fn step_of_next(manifest: &Manifest, producer: &ProducerName) -> Option<u64> {
-    match manifest.stream.order {
-        Order::Arrival => Some(manifest.next_step),
+    let next = match manifest.stream.order {
+        Order::Arrival => true,
         Order::Lanes => {
-            let its_turn = lane_at(manifest, manifest.turn) == Some(producer);
-            (its_turn && !manifest.waiting.contains_key(producer)).then_some(manifest.next_step)
+            manifest.lanes.has_turn(producer) && manifest.lanes.queue(producer).is_none()
         }
-    }
+    };
+    next.then_some(manifest.next_step)
 }

@@ -6,12 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use super::state::StepEntry;
 use crate::error::FormatError;
-use crate::ids::{Step, StreamId};
+use crate::ids::{Hash, Step, StreamId, Version};
 use crate::limits::SEGMENT_STEPS;
 use crate::{json, keys};
 
 /// Segments are read whole; this bounds a hostile one.
 const SEGMENT_BYTES_MAX: usize = 256 << 20;
+
+/// The record by which a segment became full: whoever reads the segment finds by one more read that
+/// it belongs to this log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filled {
+    /// Its version.
+    pub version: Version,
+    /// SHA-256 of its bytes.
+    pub record: Hash,
+}
 
 /// The content of `index/<segment>.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +34,9 @@ pub struct Segment {
     pub stream: StreamId,
     /// step / 1,024.
     pub segment: u64,
+    /// The record that placed its last step; segments of older builds lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filled: Option<Filled>,
     /// All its steps in order.
     pub steps: Vec<Arc<StepEntry>>,
 }
@@ -30,13 +44,13 @@ pub struct Segment {
 impl Segment {
     /// The bytes to store.
     pub fn to_json(&self) -> Vec<u8> {
-        json::compact(self)
+        json::with_digest(self)
     }
 
     /// Reads and checks a segment.
     pub fn from_json(bytes: &[u8], stream: StreamId, segment: u64) -> Result<Self, FormatError> {
         let key = keys::segment(segment);
-        let read: Self = json::parse(bytes, &key, SEGMENT_BYTES_MAX)?;
+        let read: Self = json::parse_with_digest(bytes, &key, SEGMENT_BYTES_MAX)?;
         if read.stream != stream {
             return Err(FormatError::rule(
                 &key,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::invariants;
+use super::lanes::Lanes;
 use super::state::{
     JobState, Manifest, MixtureState, ProducerState, QuarantineState, StepEntry, Waiting,
 };
@@ -28,6 +29,8 @@ struct Stored {
     watermark: Step,
     sealed: bool,
     turn: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    turn_since: Version,
     producers: BTreeMap<ProducerName, Arc<ProducerState>>,
     jobs: BTreeMap<JobName, JobState>,
     quarantine: Vec<QuarantineState>,
@@ -39,10 +42,18 @@ struct Stored {
     void_records: u64,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
+fn is_zero(version: &Version) -> bool {
+    *version == 0
+}
+
 impl Manifest {
     /// The bytes of the snapshot at the last folded version; `None` before any record.
     pub fn snapshot(&self) -> Option<(Version, Vec<u8>)> {
         let version = self.next_version.checked_sub(1)?;
+        let (turn, turn_since) = self.lanes.turn();
+        let queues = self.lanes.queues();
+        let waiting = queues.map(|(name, queue)| (name.clone(), pairs(queue.iter())));
         let stored = Stored {
             format: 1,
             stream: self.stream.stream_id,
@@ -51,18 +62,19 @@ impl Manifest {
             next_step: self.next_step,
             watermark: self.watermark,
             sealed: self.sealed,
-            turn: self.turn,
-            producers: self.producers.clone(),
-            jobs: self.jobs.clone(),
-            quarantine: self.quarantine.clone(),
-            mixture: self.mixture.clone(),
-            waiting: self.waiting.clone(),
-            open_steps: self.open_steps.clone(),
-            requests: self.requests.clone(),
+            turn,
+            turn_since,
+            producers: pairs(self.producers.iter()),
+            jobs: BTreeMap::clone(&self.jobs),
+            quarantine: Vec::clone(&self.quarantine),
+            mixture: MixtureState::clone(&self.mixture),
+            waiting: waiting.collect(),
+            open_steps: self.open_steps.iter().cloned().collect(),
+            requests: VecDeque::clone(&self.requests),
             void_entries: self.void_entries,
             void_records: self.void_records,
         };
-        Some((version, json::compact(&stored)))
+        Some((version, json::with_digest(&stored)))
     }
 
     /// The manifest from the bytes of `snapshots/<version>.json`.
@@ -72,7 +84,7 @@ impl Manifest {
         version: Version,
     ) -> Result<Self, FormatError> {
         let key = keys::snapshot(version);
-        let stored: Stored = json::parse(bytes, &key, SNAPSHOT_BYTES_MAX)?;
+        let stored: Stored = json::parse_with_digest(bytes, &key, SNAPSHOT_BYTES_MAX)?;
         if stored.stream != stream.stream_id {
             return Err(FormatError::rule(
                 &key,
@@ -88,25 +100,38 @@ impl Manifest {
         let next_version = version
             .checked_add(1)
             .ok_or_else(|| FormatError::rule(&key, "is at the last possible version"))?;
+        let finished = stored.producers.iter().filter(|(_, p)| p.finished);
+        let lanes = Lanes::stored(
+            &stream,
+            (stored.turn, stored.turn_since),
+            stored.waiting,
+            finished.map(|(name, _)| name),
+        );
         let manifest = Self {
             stream,
             next_version,
             prev: stored.record,
-            producers: stored.producers,
+            lanes,
+            producers: stored.producers.into_iter().collect(),
             next_step: stored.next_step,
-            turn: stored.turn,
-            waiting: stored.waiting,
-            open_steps: stored.open_steps,
+            open_steps: stored.open_steps.into_iter().collect(),
             watermark: stored.watermark,
             sealed: stored.sealed,
-            jobs: stored.jobs,
-            quarantine: stored.quarantine,
-            mixture: stored.mixture,
-            requests: stored.requests,
+            jobs: Arc::new(stored.jobs),
+            quarantine: Arc::new(stored.quarantine),
+            mixture: Arc::new(stored.mixture),
+            requests: Arc::new(stored.requests),
             void_entries: stored.void_entries,
             void_records: stored.void_records,
         };
         invariants::check(&manifest).map_err(|broken| FormatError::rule(&key, broken))?;
         Ok(manifest)
     }
+}
+
+fn pairs<'a, K: Ord + Clone + 'a, V: Clone + 'a>(
+    map: impl Iterator<Item = (&'a K, &'a V)>,
+) -> BTreeMap<K, V> {
+    map.map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }

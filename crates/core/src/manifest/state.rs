@@ -1,14 +1,19 @@
 //! What the fold keeps. Its size is bounded by what is alive (producers, open jobs, one open
 //! segment, TGBs that wait for their turn), never by history.
+//!
+//! A copy of a manifest shares all parts with the original, and a fold replaces only what its
+//! record touches: both cost the same with one producer and with thousands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+use rpds::{RedBlackTreeMapSync, VectorSync};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::entry::{Axis, HoldingJob, Parent};
-use super::order;
+use super::lanes::Lanes;
 use crate::cursor::Cursor;
 use crate::ids::{
     AttemptId, AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step,
@@ -142,23 +147,32 @@ pub struct MixtureState {
     pub spec: Value,
 }
 
+/// The lane that holds back everything behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Awaited<'m> {
+    /// Whose TGB the next step waits for.
+    pub lane: &'m ProducerName,
+    /// The version whose record gave it the turn; 0 also for the lane that begins.
+    pub since: Version,
+}
+
 /// The folded state after some version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     pub(super) stream: Arc<StreamConfig>,
     pub(super) next_version: Version,
     pub(super) prev: Hash,
-    pub(super) producers: BTreeMap<ProducerName, Arc<ProducerState>>,
+    pub(super) producers: RedBlackTreeMapSync<ProducerName, Arc<ProducerState>>,
     pub(super) next_step: Step,
-    pub(super) turn: u32,
-    pub(super) waiting: BTreeMap<ProducerName, BTreeMap<Seq, Arc<Waiting>>>,
-    pub(super) open_steps: Vec<Arc<StepEntry>>,
+    pub(super) lanes: Lanes,
+    pub(super) open_steps: VectorSync<Arc<StepEntry>>,
     pub(super) watermark: Step,
     pub(super) sealed: bool,
-    pub(super) jobs: BTreeMap<JobName, JobState>,
-    pub(super) quarantine: Vec<QuarantineState>,
-    pub(super) mixture: MixtureState,
-    pub(super) requests: VecDeque<RequestId>,
+    // Changed by people and by daemons that manage the stream: rarely, so whole.
+    pub(super) jobs: Arc<BTreeMap<JobName, JobState>>,
+    pub(super) quarantine: Arc<Vec<QuarantineState>>,
+    pub(super) mixture: Arc<MixtureState>,
+    pub(super) requests: Arc<VecDeque<RequestId>>,
     pub(super) void_entries: u64,
     pub(super) void_records: u64,
 }
@@ -167,20 +181,19 @@ impl Manifest {
     /// The state before version 0. `stream_json` are the bytes as stored: the chain begins there.
     pub fn new(stream: StreamConfig, stream_json: &[u8]) -> Self {
         Self {
+            lanes: Lanes::new(&stream),
             stream: Arc::new(stream),
             next_version: 0,
             prev: Hash::of(stream_json),
-            producers: BTreeMap::new(),
+            producers: RedBlackTreeMapSync::new_sync(),
             next_step: 0,
-            turn: 0,
-            waiting: BTreeMap::new(),
-            open_steps: Vec::new(),
+            open_steps: VectorSync::new_sync(),
             watermark: 0,
             sealed: false,
-            jobs: BTreeMap::new(),
-            quarantine: Vec::new(),
-            mixture: MixtureState::default(),
-            requests: VecDeque::new(),
+            jobs: Arc::default(),
+            quarantine: Arc::default(),
+            mixture: Arc::default(),
+            requests: Arc::default(),
             void_entries: 0,
             void_records: 0,
         }
@@ -258,12 +271,7 @@ impl Manifest {
 
     /// The step that ends the stream, once nothing can be added: readers end before it.
     pub fn end(&self) -> Option<Step> {
-        let named = &self.stream.producers;
-        let all_finished = !named.is_empty()
-            && named
-                .iter()
-                .all(|name| self.producers.get(name).is_some_and(|p| p.finished));
-        (self.sealed || all_finished).then_some(self.next_step)
+        (self.sealed || self.lanes.all_finished()).then_some(self.next_step)
     }
 
     /// Entries that were void so far.
@@ -289,15 +297,22 @@ impl Manifest {
 
     /// TGBs that are committed and wait for their lane's turn.
     pub fn waiting(&self) -> usize {
-        self.waiting.values().map(BTreeMap::len).sum()
+        self.lanes.waiting()
     }
 
     /// Under `lanes`: the producer that the next step waits for.
     pub fn awaited_lane(&self) -> Option<&ProducerName> {
-        match self.stream.order {
-            Order::Lanes if self.end().is_none() => order::lane_at(self, self.turn),
-            _ => None,
+        self.awaited().map(|awaited| awaited.lane)
+    }
+
+    /// Under `lanes`: the producer that the next step waits for, and since which version.
+    pub fn awaited(&self) -> Option<Awaited<'_>> {
+        if self.stream.order != Order::Lanes || self.end().is_some() {
+            return None;
         }
+        let (turn, since) = self.lanes.turn();
+        let lane = self.stream.producers.get(turn as usize)?;
+        Some(Awaited { lane, since })
     }
 
     /// Every open job that holds, as a watermark entry must list them.

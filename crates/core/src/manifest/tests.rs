@@ -157,7 +157,10 @@ fn an_unreadable_record_stops_the_fold_and_a_repair_lets_it_go_on() {
     ] {
         let before = b.m.clone();
         let error = b.m.fold(bad).unwrap_err();
-        assert!(matches!(error, FoldError::Unreadable(_)), "{error}");
+        assert!(
+            matches!(error, FoldError::Unreadable { version: 1, .. }),
+            "{error}"
+        );
         assert!(
             error.to_string().contains("log/00000000000000000001.json"),
             "{error}"
@@ -213,10 +216,49 @@ fn snapshots_equal_the_fold_and_wrong_ones_are_refused() {
     ] {
         assert!(text.contains(from), "{from} in {text}");
         let broken = text.replacen(from, to, 1);
-        assert!(
-            Manifest::from_snapshot(stream.clone(), broken.as_bytes(), version).is_err(),
-            "{to}"
-        );
+        let refused = Manifest::from_snapshot(stream.clone(), broken.as_bytes(), version);
+        let refused = refused.expect_err(to).to_string();
+        assert!(refused.contains("digest"), "{to}: {refused}");
+        // The same with a right digest, or with none: the state itself breaks a rule.
+        let end = broken.rfind(",\"digest\"").unwrap();
+        let bare = format!("{}}}\n", &broken[..end]);
+        let signed = Hash::of(&broken.as_bytes()[..end]);
+        let signed = format!("{},\"digest\":\"{signed}\"}}\n", &broken[..end]);
+        for text in [bare, signed] {
+            let refused = Manifest::from_snapshot(stream.clone(), text.as_bytes(), version);
+            let refused = refused.expect_err(to).to_string();
+            assert!(!refused.contains("digest"), "{to}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn no_flip_and_no_cut_of_a_snapshot_or_segment_is_believed() {
+    let mut b = Bench::new(Order::Arrival, &[]);
+    b.one(b.opened("a")).unwrap();
+    let segments: Vec<_> = (0..6).flat_map(|_| b.commit("a", 200).segments).collect();
+    let stream = std::sync::Arc::new(b.m.stream().clone());
+    let (version, snapshot) = b.m.snapshot().unwrap();
+    let segment = segments[0].to_json();
+    let refused = |bytes: &[u8], is_snapshot: bool| {
+        if is_snapshot {
+            Manifest::from_snapshot(stream.clone(), bytes, version).is_err()
+        } else {
+            Segment::from_json(bytes, stream.stream_id, 0).is_err()
+        }
+    };
+    for (bytes, is_snapshot) in [(&snapshot, true), (&segment, false)] {
+        let every = (bytes.len() / 500).max(1);
+        for at in (0..bytes.len())
+            .step_by(every)
+            .chain(bytes.len() - 90..bytes.len())
+        {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            assert!(refused(&flipped, is_snapshot), "bit flipped at {at}");
+            assert!(refused(&bytes[..at], is_snapshot), "cut at {at}");
+        }
+        assert!(!refused(bytes, is_snapshot));
     }
 }
 

@@ -1,0 +1,151 @@
+//! What a fold costs beside how many producers there are. Prints; asserts nothing about time.
+//! `cargo test --release -p batchweave-core --test fold_cost -- --ignored --nocapture`
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, clippy::expect_used)] // It measures time; it is a test.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{CommitId, Hash, Nonce, ProducerName, StreamId};
+use batchweave_core::keys;
+use batchweave_core::manifest::entry::{Batch, Opened};
+use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Writer};
+use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::tgb::{Digest, Part, TgbRecord};
+
+fn empty() -> Manifest {
+    let config = StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random([7; 16]),
+        slices: 4,
+        order: Order::Arrival,
+        producers: Vec::new(),
+        tokenizer: TokenizerId {
+            name: "bytes".into(),
+            fingerprint: Hash::of(b"bytes"),
+        },
+        seq_len: 8,
+        rows_per_slice: 1,
+        created: "2026-11-21T00:00:00Z".into(),
+    };
+    let json = config.to_json();
+    Manifest::new(config, &json)
+}
+
+fn record(m: &Manifest, entries: Vec<Entry>) -> Vec<u8> {
+    let writer = Writer {
+        name: "cost".into(),
+        epoch: 0,
+    };
+    let record = Record {
+        format: 1,
+        stream: m.stream_id(),
+        version: m.next_version(),
+        prev: m.prev(),
+        commit: CommitId([1; 16]),
+        writer,
+        hints: Hints::default(),
+        entries,
+    };
+    record.to_json()
+}
+
+fn batch(m: &Manifest, producer: &ProducerName) -> Entry {
+    let state = m.producer(producer).expect("opened");
+    let seq = state.next_seq;
+    let key = keys::data(producer, 1, state.nonce, (seq, seq), 0, 0);
+    let part = Part {
+        key,
+        offset: 0,
+        length: 1024,
+        first_slice: 0,
+        slices: 4,
+        frame_bytes: Some(256),
+        index: None,
+    };
+    let tgb = TgbRecord {
+        rows: 4,
+        tokens: 32,
+        digest: Digest([1; 32]),
+        parts: vec![part],
+        provenance: None,
+    };
+    Entry::Batch(Batch {
+        producer: producer.clone(),
+        epoch: 1,
+        first_seq: seq,
+        last_seq: seq,
+        cursor_before: state.cursor.hash(),
+        cursor: Cursor(serde_json::json!({ "row": seq + 1 })),
+        mixture: 0,
+        first_step: None,
+        tgbs: vec![tgb],
+    })
+}
+
+fn fold(m: &mut Manifest, bytes: &[u8]) {
+    let folded = m.fold(bytes).expect("readable");
+    assert!(folded.entries.iter().all(Result::is_ok), "{folded:?}");
+}
+
+fn with_producers(count: usize) -> (Manifest, Vec<ProducerName>) {
+    let mut m = empty();
+    let names: Vec<ProducerName> = (0..count)
+        .map(|n| format!("tok-{n:04}").parse().expect("a name"))
+        .collect();
+    for names in names.chunks(64) {
+        let opened = |producer: &ProducerName| {
+            Entry::Opened(Opened {
+                producer: producer.clone(),
+                instance: "host:1".into(),
+                nonce: Nonce([1; 8]),
+                epoch: 1,
+            })
+        };
+        let bytes = record(&m, names.iter().map(opened).collect());
+        fold(&mut m, &bytes);
+    }
+    (m, names)
+}
+
+#[test]
+#[ignore = "prints times"]
+fn cost_by_producers() {
+    println!("producers   fold us   clone us   judge_all x1000 ms   fold x1000 ms   snapshot ms");
+    for count in [1, 16, 256, 1024, 4096] {
+        let (mut m, names) = with_producers(count);
+        let rounds = 2000;
+        let mut seconds = 0.0;
+        for n in 0..rounds {
+            let bytes = record(&m, vec![batch(&m, &names[n * 7 % count])]);
+            let start = Instant::now();
+            fold(&mut m, &bytes);
+            seconds += start.elapsed().as_secs_f64();
+        }
+        let start = Instant::now();
+        for _ in 0..100 {
+            black_box(m.clone());
+        }
+        let clone = start.elapsed().as_secs_f64() / 100.0;
+        let some = &names[..count.min(1000)];
+        let entries: Vec<_> = some.iter().map(|name| batch(&m, name)).collect();
+        let start = Instant::now();
+        assert!(m.judge_all(&entries).iter().all(Result::is_ok));
+        let judge = start.elapsed().as_secs_f64();
+        let bytes = record(&m, entries);
+        let start = Instant::now();
+        fold(&mut m, &bytes);
+        let large = start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        let snapshot = m.snapshot().expect("folded").1.len();
+        println!(
+            "{count:9} {:9.1} {:10.2} {:20.1} {:15.1} {:13.1} ({snapshot} bytes)",
+            seconds / rounds as f64 * 1e6,
+            clone * 1e6,
+            judge * 1e3,
+            large * 1e3,
+            start.elapsed().as_secs_f64() * 1e3,
+        );
+    }
+}

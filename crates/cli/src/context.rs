@@ -62,8 +62,8 @@ impl Context {
 /// Folds the stream at the store's root to its head, without writing anything.
 pub(crate) async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
     let options = LogOptions {
-        seed: rand::random(),
         write_snapshots: false,
+        ..LogOptions::new(rand::random())
     };
     Ok(Log::open(store, &options).await?)
 }

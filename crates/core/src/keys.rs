@@ -2,6 +2,8 @@
 //! listings sort, but nothing relies on the order of a LIST.
 
 use crate::ids::{AttemptNo, Epoch, JobName, Nonce, ProducerName, Seq, Step, Version};
+use crate::intent::Announced;
+use crate::limits::NUMBER_MAX;
 
 /// The stream's identity and parameters.
 pub const STREAM: &str = "stream.json";
@@ -15,6 +17,19 @@ pub const INTENTS: &str = "intents/";
 pub const JOBS: &str = "jobs/";
 /// The log. Never listed, never deleted from.
 pub const LOG: &str = "log/";
+
+/// What requests are counted by: the first name of every key, without its ending.
+pub const CLASSES: [&str; 9] = [
+    "log",
+    "data",
+    "intents",
+    "snapshots",
+    "index",
+    "jobs",
+    "stream",
+    "repairs",
+    "probe",
+];
 
 /// The record of version `v`.
 pub fn log(v: Version) -> String {
@@ -46,6 +61,38 @@ pub fn segment(segment: u64) -> String {
 /// An announced entry.
 pub fn intent(producer: &ProducerName, epoch: Epoch, first: Seq, last: Seq) -> String {
     format!("intents/{producer}/{epoch}/{first}-{last}.json")
+}
+
+/// An announced opening; two instances may want the same epoch.
+pub fn intent_opened(producer: &ProducerName, epoch: Epoch, nonce: Nonce) -> String {
+    format!("intents/{producer}/{epoch}/opened-{nonce}.json")
+}
+
+/// An announced finish.
+pub fn intent_finished(producer: &ProducerName, epoch: Epoch, final_seq: Seq) -> String {
+    format!("intents/{producer}/{epoch}/finished-{final_seq}.json")
+}
+
+/// What an intent's key says.
+pub fn parse_intent(key: &str) -> Option<(ProducerName, Epoch, Announced)> {
+    let mut segments = key.strip_prefix(INTENTS)?.split('/');
+    let (producer, epoch, name) = (segments.next()?, segments.next()?, segments.next()?);
+    let (left, right) = name.strip_suffix(".json")?.split_once('-')?;
+    if segments.next().is_some() {
+        return None;
+    }
+    let what = match left {
+        "opened" => Announced::Opened,
+        "finished" => Announced::Finished(number(right)?),
+        first => Announced::Batch(number(first)?, number(right)?),
+    };
+    Some((producer.parse().ok()?, number(epoch)?, what))
+}
+
+/// A number as this crate writes it.
+fn number(digits: &str) -> Option<u64> {
+    let number: u64 = digits.parse().ok()?;
+    (number < NUMBER_MAX && number.to_string() == digits).then_some(number)
 }
 
 /// The folder that all objects of one opening of a producer lie in.

@@ -8,6 +8,7 @@ pub mod crc;
 pub mod cursor;
 pub mod error;
 pub mod ids;
+pub mod intent;
 pub mod json;
 pub mod keys;
 pub mod limits;

@@ -1,5 +1,7 @@
 //! One try to append a record at the next version.
 
+use std::sync::Arc;
+
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::{Entry, Folded, Hints, Record, Writer};
 use bytes::Bytes;
@@ -40,6 +42,16 @@ impl Log {
         for verdict in self.manifest.judge_all(&entries) {
             verdict.map_err(LogError::Void)?;
         }
+        self.put_record(writer, Hints::default(), entries).await
+    }
+
+    /// The same for entries that were judged together by the current manifest.
+    pub(crate) async fn put_record(
+        &mut self,
+        writer: &Writer,
+        hints: Hints,
+        entries: Vec<Entry>,
+    ) -> Result<Append, LogError> {
         let version = self.manifest.next_version();
         let record = Record {
             format: 1,
@@ -50,13 +62,15 @@ impl Log {
             writer: writer.clone(),
             hints: Hints {
                 snapshot: self.snapshots.newest,
-                ..Hints::default()
+                ..hints
             },
             entries,
         };
         let bytes = Bytes::from(record.to_json());
         let key = batchweave_core::keys::log(version);
-        match resolve::put(self.store.as_ref(), &key, bytes.clone()).await? {
+        let store = Arc::clone(&self.store);
+        let clock = Arc::clone(&self.clock);
+        match resolve::put(store.as_ref(), clock.as_ref(), &key, bytes.clone()).await? {
             Resolved::Ours => {
                 let folded = self.fold(&bytes).await?;
                 self.snapshot_if_due(true).await;

@@ -8,6 +8,7 @@ use batchweave_store::Store;
 use bytes::Bytes;
 
 use crate::LogError;
+use crate::clock::TokioClock;
 use crate::resolve::{self, Resolved};
 
 /// What `create` found.
@@ -44,7 +45,8 @@ pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Cre
         });
     }
     let bytes = Bytes::from(wanted.to_json());
-    match resolve::put(store.as_ref(), keys::STREAM, bytes).await? {
+    let clock = TokioClock::shared();
+    match resolve::put(store.as_ref(), clock.as_ref(), keys::STREAM, bytes).await? {
         Resolved::Ours => Ok(Creation::Created(wanted.clone())),
         Resolved::Theirs(bytes) => compare(store.as_ref(), &bytes, wanted),
     }

@@ -1,30 +1,17 @@
 //! The commit task: takes finished uploads in order, asks the policy when to commit, and groups
-//! what is ready into one entry. It runs on a task of its own that nobody cancels (pitfall P8).
+//! what is ready into entries. It runs on a task of its own that nobody cancels (pitfall P8).
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use batchweave_core::commit::{Action, Event, Policy};
-use batchweave_core::cursor::Cursor;
+use batchweave_core::commit::{Event, Policy};
 use batchweave_core::ids::{Epoch, Seq, Step, Version};
-use batchweave_core::limits::{ENTRY_BYTES_MAX, ENTRY_TGBS_MAX};
-use batchweave_core::tgb::TgbRecord;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use crate::LogError;
-use crate::producer::{Commit, Producer};
-
-/// What becomes visible together: all TGBs of one object (or of the objects of one TGB), durable
-/// in the store, and the cursor after them.
-#[derive(Debug, Clone)]
-pub struct CommitItem {
-    /// The TGBs in order of sequence.
-    pub tgbs: Vec<TgbRecord>,
-    /// The cursor after the last of them.
-    pub cursor: Cursor,
-}
+use crate::committer::{Committer, Stop};
+use crate::producer::Producer;
+use crate::wants::CommitItem;
 
 /// How the commit task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,13 +44,21 @@ pub struct Committed {
     pub records: u64,
     /// Versions lost to others.
     pub lost: u64,
+    /// Entries announced.
+    pub announced: u64,
+    /// Entries of others in records won.
+    pub combined: u64,
+    /// Objects under `intents/` that were none.
+    pub refused_intents: u64,
+    /// Whether this producer combines for others at present.
+    pub leading: bool,
     /// The next sequence number.
     pub next_seq: Seq,
     /// The last version won.
     pub version: Option<Version>,
-    /// The head after it.
+    /// The head when the last of ours was seen to be visible.
     pub next_step: Step,
-    /// Latency of the last commit, from ready to visible.
+    /// Latency of the last commit, from ready to known to be visible.
     pub latency: Duration,
 }
 
@@ -126,11 +121,9 @@ impl CommitQueue {
 }
 
 struct Driver<P> {
-    producer: Producer,
+    committer: Committer,
     policy: P,
-    options: DriverOptions,
-    items: VecDeque<(CommitItem, Instant)>,
-    began: Instant,
+    queue: usize,
     finish: bool,
     closed: bool,
     progress: watch::Sender<Committed>,
@@ -146,11 +139,9 @@ impl Producer {
         };
         let (progress, watcher) = watch::channel(start);
         let driver = Driver {
-            producer: self,
+            committer: self.into_committer(options.tgbs_per_entry),
             policy,
-            options,
-            items: VecDeque::new(),
-            began: Instant::now(),
+            queue: options.queue.max(1),
             finish: false,
             closed: false,
             progress,
@@ -168,142 +159,93 @@ impl<P: Policy> Driver<P> {
         mut self,
         mut receive: mpsc::Receiver<Message>,
     ) -> Result<(CommitEnd, Producer), LogError> {
-        let mut wait: Option<Instant> = None;
+        let clock = self.committer.clock();
+        let mut wait: Option<Duration> = None;
         loop {
-            if self.items.is_empty() && self.closed {
-                return self.end().await;
+            if self.closed && self.committer.wants.is_empty() {
+                return Ok(self.end(None).await);
             }
+            let until = wait.map(|time| clock.now() + time);
             let timer = async {
                 match wait {
-                    Some(at) => tokio::time::sleep_until(at).await,
+                    Some(time) => clock.sleep(time).await,
                     None => std::future::pending().await,
                 }
             };
-            let room = self.items.len() < self.options.queue && !self.closed;
+            let room = self.committer.wants.len() < self.queue && !self.closed;
             let event = tokio::select! {
                 biased;
                 message = receive.recv(), if room => self.take(message),
                 () = timer => Some(Event::Timer),
             };
-            if let Some(event) = event {
-                match self.advance(event).await? {
-                    Next::Wait(at) => wait = at,
-                    Next::End(end) => return Ok((end, self.producer)),
-                }
+            while self.committer.wants.len() < self.queue
+                && let Ok(message) = receive.try_recv()
+            {
+                self.take(Some(message));
             }
+            let Some(event) = event else {
+                // The queue was closed: the wait goes on.
+                wait = until.map(|until| until.saturating_sub(clock.now()));
+                continue;
+            };
+            match self.committer.advance(&mut self.policy, event).await? {
+                Ok(next) => wait = next,
+                Err(stop) => return Ok(self.end(Some(stop)).await),
+            }
+            self.report();
         }
     }
 
     fn take(&mut self, message: Option<Message>) -> Option<Event> {
+        let now = self.committer.clock().now();
         match message {
-            Some(Message::Item(item)) => self.items.push_back((item, Instant::now())),
-            Some(Message::Finish) => self.finish = true,
-            None => self.closed = true,
-        }
-        (!self.items.is_empty()).then_some(Event::Ready)
-    }
-
-    /// Asks the policy and acts until it wants to wait.
-    async fn advance(&mut self, first: Event) -> Result<Next, LogError> {
-        let mut event = first;
-        loop {
-            match self.policy.step(self.began.elapsed(), event) {
-                Action::Idle if self.items.is_empty() => return Ok(Next::Wait(None)),
-                Action::Idle => event = Event::Ready,
-                Action::Wait(time) => return Ok(Next::Wait(Some(Instant::now() + time))),
-                Action::Put { .. } => match self.put().await? {
-                    Ok(next) => event = next,
-                    Err(end) => return Ok(Next::End(end)),
-                },
+            Some(Message::Item(item)) => self.committer.wants.item(item, now),
+            Some(Message::Finish) => {
+                self.finish = true;
+                self.committer.wants.finish(now);
+            }
+            None => {
+                self.closed = true;
+                return None;
             }
         }
+        Some(Event::Ready)
     }
 
-    /// One try with the longest prefix of the queue that fits an entry.
-    async fn put(&mut self) -> Result<Result<Event, CommitEnd>, LogError> {
-        let count = self.prefix();
-        let Some((last, _)) = self.items.get(count.saturating_sub(1)) else {
-            return Ok(Ok(Event::Won));
+    fn report(&self) {
+        let committer = &self.committer;
+        let done = committer.done;
+        let next_seq = committer.next_seq();
+        let committed = Committed {
+            records: done.records,
+            lost: done.lost,
+            announced: done.announced,
+            combined: done.combined,
+            refused_intents: committer.refused_intents(),
+            leading: committer.is_leading(),
+            next_seq,
+            version: done.version,
+            next_step: done.next_step,
+            latency: done.latency,
         };
-        let cursor = last.cursor.clone();
-        let tgbs = self
-            .items
-            .iter()
-            .take(count)
-            .flat_map(|(i, _)| i.tgbs.clone())
-            .collect();
-        match self.producer.try_commit(tgbs, cursor).await? {
-            Commit::Committed { version, next_step } => {
-                let ready = self.items.front().map_or(self.began, |(_, ready)| *ready);
-                self.items.drain(..count);
-                let next_seq = self.producer.next_seq();
-                self.progress.send_modify(|p| {
-                    p.records += 1;
-                    p.version = Some(version);
-                    p.next_seq = next_seq;
-                    p.next_step = next_step;
-                    p.latency = ready.elapsed();
-                });
-                Ok(Ok(Event::Won))
-            }
-            Commit::Lost => {
-                self.progress.send_modify(|p| p.lost += 1);
-                Ok(Ok(Event::Lost { foreign: 1 }))
-            }
-            Commit::Fenced { by, instance } => Ok(Err(CommitEnd::Fenced { by, instance })),
-            Commit::Sealed => Ok(Err(CommitEnd::Sealed)),
-        }
+        self.progress.send_if_modified(|before| {
+            let changed = *before != committed;
+            *before = committed;
+            changed
+        });
     }
 
-    /// How many items fit one entry; at least one, for an item that is too large must be refused
-    /// aloud.
-    fn prefix(&self) -> usize {
-        let most = self.options.tgbs_per_entry.clamp(1, ENTRY_TGBS_MAX);
-        let (mut tgbs, mut bytes) = (0, 0);
-        let mut count = 0;
-        for (item, _) in &self.items {
-            tgbs += item.tgbs.len();
-            bytes += serde_json::to_vec(&item.tgbs).map_or(ENTRY_BYTES_MAX, |b| b.len());
-            // A cursor and the entry's own fields take the rest.
-            if count > 0 && (tgbs > most || bytes > ENTRY_BYTES_MAX / 2) {
-                break;
-            }
-            count += 1;
-        }
-        count
-    }
-
-    async fn end(mut self) -> Result<(CommitEnd, Producer), LogError> {
-        let mut event = Event::Ready;
-        while self.finish {
-            match self.policy.step(self.began.elapsed(), event) {
-                Action::Idle => event = Event::Ready,
-                Action::Wait(time) => {
-                    tokio::time::sleep(time).await;
-                    event = Event::Timer;
-                }
-                Action::Put { .. } => match self.producer.try_finish().await? {
-                    Commit::Committed { .. } => break,
-                    Commit::Lost => event = Event::Lost { foreign: 1 },
-                    Commit::Fenced { by, instance } => {
-                        return Ok((CommitEnd::Fenced { by, instance }, self.producer));
-                    }
-                    Commit::Sealed => return Ok((CommitEnd::Sealed, self.producer)),
-                },
-            }
-        }
-        self.producer.log_mut().settle_snapshots().await;
-        let next_seq = self.producer.next_seq();
-        let end = if self.finish {
-            CommitEnd::Finished { tgbs: next_seq }
-        } else {
-            CommitEnd::Drained { next_seq }
+    async fn end(mut self, stop: Option<Stop>) -> (CommitEnd, Producer) {
+        self.committer.end().await;
+        self.report();
+        let next_seq = self.committer.next_seq();
+        let end = match stop {
+            Some(Stop::Fenced { by, instance }) => CommitEnd::Fenced { by, instance },
+            Some(Stop::Sealed) => CommitEnd::Sealed,
+            Some(Stop::Finished { tgbs }) => CommitEnd::Finished { tgbs },
+            None if self.finish => CommitEnd::Finished { tgbs: next_seq },
+            None => CommitEnd::Drained { next_seq },
         };
-        Ok((end, self.producer))
+        (end, Producer::from_committer(self.committer))
     }
-}
-
-enum Next {
-    Wait(Option<Instant>),
-    End(CommitEnd),
 }

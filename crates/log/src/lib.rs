@@ -8,9 +8,12 @@
 
 mod admin;
 mod append;
+mod clock;
+mod committer;
 mod create;
 mod driver;
 mod error;
+mod intents;
 mod locate;
 mod log;
 mod open;
@@ -22,11 +25,14 @@ mod tail;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod wants;
 
 pub use append::Append;
+pub use clock::{Clock, TokioClock};
 pub use create::{Creation, create};
-pub use driver::{CommitEnd, CommitItem, CommitQueue, Committed, DriverOptions};
+pub use driver::{CommitEnd, CommitQueue, Committed, DriverOptions};
 pub use error::LogError;
 pub use locate::Located;
 pub use log::{Log, LogOptions};
 pub use producer::{Commit, Producer, ProducerOpening};
+pub use wants::CommitItem;

@@ -102,8 +102,8 @@ impl Log {
         let stream_json = self.store.get(keys::STREAM).await?;
         let manifest = Manifest::new(self.manifest.stream().clone(), &stream_json);
         let options = crate::LogOptions {
-            seed: [0; 32],
             write_snapshots: false,
+            ..crate::LogOptions::new([0; 32])
         };
         let mut scratch = Self::new(Arc::clone(&self.store), manifest, &options);
         scratch.window = CATCH_UP_WINDOW;

@@ -10,6 +10,8 @@ use batchweave_store::Store;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::clock::{Clock, TokioClock};
+
 /// How to open a log.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
@@ -18,6 +20,19 @@ pub struct LogOptions {
     pub seed: [u8; 32],
     /// Whether to write snapshots and index segments when they are due. Needs put permission.
     pub write_snapshots: bool,
+    /// What everything that waits asks for the time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl LogOptions {
+    /// Writes snapshots, by the runtime's clock.
+    pub fn new(seed: [u8; 32]) -> Self {
+        Self {
+            seed,
+            write_snapshots: true,
+            clock: TokioClock::shared(),
+        }
+    }
 }
 
 /// The log of one stream, folded up to some version.
@@ -28,6 +43,7 @@ pub struct Log {
     pub(crate) rng: StdRng,
     pub(crate) snapshots: Snapshots,
     pub(crate) window: u64,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// What is known of snapshots and of the segments that they imply.
@@ -58,6 +74,7 @@ impl Log {
                 ..Snapshots::default()
             },
             window: 1,
+            clock: Arc::clone(&options.clock),
         }
     }
 

@@ -1,12 +1,16 @@
 //! A producer's hold on the log: its epoch, fenced by whoever opens the name after it.
 
+use std::time::Duration;
+
+use batchweave_core::commit::{Event, Plain, Policy};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
-use batchweave_core::manifest::entry::{Batch, Finished, Opened};
+use batchweave_core::manifest::entry::{Batch, Finished};
 use batchweave_core::manifest::{Entry, Void, Writer};
 use batchweave_core::tgb::TgbRecord;
 
 use crate::append::Append;
+use crate::committer::{Committer, Stop};
 use crate::{Log, LogError};
 
 /// What opening a producer found.
@@ -47,6 +51,9 @@ pub enum Commit {
     Sealed,
 }
 
+/// Of S3 Standard; only the first jitter depends on it.
+const PUT_LATENCY: Duration = Duration::from_millis(30);
+
 /// An open producer.
 #[derive(Debug)]
 pub struct Producer {
@@ -61,48 +68,67 @@ impl Producer {
     /// Opens `name` in a new epoch, fencing every older instance. `instance` tells people which
     /// process this is (host and pid).
     pub async fn open(
-        mut log: Log,
+        log: Log,
         name: ProducerName,
         instance: &str,
     ) -> Result<ProducerOpening, LogError> {
+        let mut log = log;
+        let seed = log.random();
+        let mut policy = Plain::new(Duration::ZERO, PUT_LATENCY, seed);
+        Self::open_with(log, name, instance, &mut policy).await
+    }
+
+    /// The same by a policy of choice: one that announces can be opened by others' records.
+    pub async fn open_with(
+        mut log: Log,
+        name: ProducerName,
+        instance: &str,
+        policy: &mut dyn Policy,
+    ) -> Result<ProducerOpening, LogError> {
+        let m = log.manifest();
+        if let Some(done) = m.producer(&name).filter(|p| p.finished) {
+            let tgbs = done.next_seq;
+            return Ok(ProducerOpening::Finished { tgbs });
+        }
+        if m.sealed() {
+            return Ok(ProducerOpening::Sealed);
+        }
         let nonce = log.new_nonce();
+        let mut committer = Committer::new(log, name, nonce, 0, 1);
+        let clock = committer.clock();
+        committer.wants.open(instance, clock.now());
+        let mut event = Event::Ready;
+        while !committer.wants.is_empty() {
+            match committer.advance(policy, event).await? {
+                Ok(Some(time)) => clock.sleep(time).await,
+                // A policy that idles over something ready is asked again.
+                Ok(None) => {}
+                Err(Stop::Finished { tgbs }) => return Ok(ProducerOpening::Finished { tgbs }),
+                Err(Stop::Sealed) => return Ok(ProducerOpening::Sealed),
+                // Fenced in the moment of opening: the newer instance has it.
+                Err(Stop::Fenced { .. }) => break,
+            }
+            event = Event::Timer;
+        }
+        let producer = Self::from_committer(committer);
+        Ok(ProducerOpening::Opened(Box::new(producer)))
+    }
+
+    pub(crate) fn into_committer(self, tgbs_per_entry: usize) -> Committer {
+        Committer::new(self.log, self.name, self.nonce, self.epoch, tgbs_per_entry)
+    }
+
+    pub(crate) fn from_committer(committer: Committer) -> Self {
         let writer = Writer {
-            name: name.to_string(),
-            epoch: 0,
+            name: committer.name.to_string(),
+            epoch: committer.epoch,
         };
-        loop {
-            let m = log.manifest();
-            let state = m.producer(&name);
-            if let Some(done) = state.filter(|p| p.finished) {
-                return Ok(ProducerOpening::Finished {
-                    tgbs: done.next_seq,
-                });
-            }
-            if m.sealed() {
-                return Ok(ProducerOpening::Sealed);
-            }
-            let epoch = state.map_or(0, |p| p.epoch) + 1;
-            let opened = Opened {
-                producer: name.clone(),
-                instance: instance.to_owned(),
-                nonce,
-                epoch,
-            };
-            if let Append::Won { .. } = log.append(&writer, vec![Entry::Opened(opened)]).await? {
-                let writer = Writer {
-                    name: name.to_string(),
-                    epoch,
-                };
-                let opened = Self {
-                    log,
-                    name,
-                    epoch,
-                    nonce,
-                    writer,
-                };
-                return Ok(ProducerOpening::Opened(Box::new(opened)));
-            }
-            log.catch_up().await?;
+        Self {
+            log: committer.log,
+            name: committer.name,
+            epoch: committer.epoch,
+            nonce: committer.nonce,
+            writer,
         }
     }
 

@@ -2,11 +2,11 @@
 //! the object itself says who won: the same bytes mean us. No object: the same bytes are put at the
 //! same key again, until the answer is definite (pitfalls P2, P3, P4).
 
-use std::time::Duration;
-
 use batchweave_store::{Create, Effect, ErrorKind, Store, StoreError};
 use bytes::Bytes;
 use tracing::warn;
+
+use crate::clock::{Clock, Pause};
 
 /// Who has the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,16 +17,18 @@ pub(crate) enum Resolved {
     Theirs(Bytes),
 }
 
-/// First pause after a failed try; doubles up to `PAUSE_MAX`.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Tries of a request that surely did not happen (refused connections, 503) before giving up.
 const DID_NOT_TRIES: u32 = 12;
 
 /// Puts `body` at `key` and finds out who has it. Fails only when the put surely did not happen;
 /// while the outcome is unknown it goes on asking.
-pub(crate) async fn put(store: &dyn Store, key: &str, body: Bytes) -> Result<Resolved, StoreError> {
-    let mut pause = PAUSE_MIN;
+pub(crate) async fn put(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    key: &str,
+    body: Bytes,
+) -> Result<Resolved, StoreError> {
+    let mut pause = Pause::new();
     let mut in_doubt = false;
     let mut tries = 0;
     loop {
@@ -47,32 +49,32 @@ pub(crate) async fn put(store: &dyn Store, key: &str, body: Bytes) -> Result<Res
             }
         }
         let asked = if error.is_none() || in_doubt {
-            read(store, key).await?
+            read(store, clock, key).await?
         } else {
             None
         };
         match asked {
             Some(bytes) if bytes == body => return Ok(Resolved::Ours),
             Some(bytes) => return Ok(Resolved::Theirs(bytes)),
-            None => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
+            None => pause.wait(clock).await,
         }
     }
 }
 
 /// The object, or `None` when it is absent; asks until one of the two is certain.
-async fn read(store: &dyn Store, key: &str) -> Result<Option<Bytes>, StoreError> {
-    let mut pause = PAUSE_MIN;
+async fn read(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    key: &str,
+) -> Result<Option<Bytes>, StoreError> {
+    let mut pause = Pause::new();
     loop {
         match store.get(key).await {
             Ok(bytes) => return Ok(Some(bytes)),
             Err(e) if e.kind == ErrorKind::NotFound => return Ok(None),
             Err(e) if e.kind.is_transient() => {
                 warn!(key, error = %e, "reading back a record failed: trying again");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                pause.wait(clock).await;
             }
             Err(e) => return Err(e),
         }

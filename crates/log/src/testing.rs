@@ -157,10 +157,7 @@ pub(crate) fn config(producers: &[&str]) -> StreamConfig {
 }
 
 pub(crate) fn options(seed: u8) -> LogOptions {
-    LogOptions {
-        seed: [seed; 32],
-        write_snapshots: true,
-    }
+    LogOptions::new([seed; 32])
 }
 
 pub(crate) async fn opened(store: &Arc<dyn Store>, name: &str, seed: u8) -> Producer {

@@ -25,9 +25,9 @@ pub(crate) fn draw(seed: u64, each: u32, producers: usize, ranks: usize) -> Vec<
     let mut rng = StdRng::seed_from_u64(seed);
     let mut kills = Vec::new();
     for _ in 0..each {
-        // Producers run ahead and are gone early: they are hit in their first half.
+        // Producers run ahead and are gone early: they are hit in their first third.
         let victims = [
-            (Victim::Producer(rng.random_range(0..producers)), 0.02..0.5),
+            (Victim::Producer(rng.random_range(0..producers)), 0.02..0.35),
             (Victim::Consumer, 0.05..0.9),
             (Victim::Rank(rng.random_range(0..ranks)), 0.05..0.9),
         ];

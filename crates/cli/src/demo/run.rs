@@ -169,7 +169,12 @@ impl<'a> Demo<'a> {
         let kill = self.kills.remove(index);
         tokio::time::sleep(Duration::from_millis(kill.delay_ms)).await;
         let target = match kill.victim {
-            Victim::Producer(n) => &mut self.producers[n],
+            Victim::Producer(n) => {
+                // The drawn one may have finished already, on a fast machine: then the other.
+                let alive = self.producers.iter_mut().position(|p| p.ended().is_none());
+                let drawn_ended = self.producers[n].ended().is_some();
+                &mut self.producers[alive.filter(|_| drawn_ended).unwrap_or(n)]
+            }
             Victim::Consumer => {
                 self.counters.read(self.admin).await;
                 self.counters.end_life();
@@ -305,8 +310,8 @@ async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoErro
         .await
         .map_err(|e| failed(&e))?;
     let options = LogOptions {
-        seed: rand::random(),
         write_snapshots: false,
+        ..LogOptions::new(rand::random())
     };
     loop {
         match Log::open(Arc::clone(&store), &options).await {

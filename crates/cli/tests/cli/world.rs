@@ -94,10 +94,7 @@ impl World {
     }
 
     pub(crate) async fn log(&self) -> Log {
-        let options = LogOptions {
-            seed: rand::random(),
-            write_snapshots: true,
-        };
+        let options = LogOptions::new(rand::random());
         Log::open(self.store().await, &options).await.unwrap()
     }
 

@@ -68,8 +68,8 @@ impl Stream {
         let config = config(slices);
         create(&shared, &config).await.unwrap();
         let options = LogOptions {
-            seed: [3; 32],
             write_snapshots: false,
+            ..LogOptions::new([3; 32])
         };
         let log = Log::open(shared, &options).await.unwrap();
         let opening = Producer::open(log, "p".parse().unwrap(), "test")

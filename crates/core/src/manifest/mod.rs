@@ -21,7 +21,7 @@ pub mod state;
 pub mod void;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

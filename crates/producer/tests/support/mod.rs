@@ -107,8 +107,8 @@ impl World {
 
     async fn log(&self) -> Option<Log> {
         let options = LogOptions {
-            seed: rand::random(),
             write_snapshots: false,
+            ..LogOptions::new(rand::random())
         };
         Log::open(self.store.clone(), &options).await.ok()
     }

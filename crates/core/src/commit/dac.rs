@@ -1,0 +1,464 @@
+//! Decentralized adaptive commit: direct when it is quiet, announce when it is not, combine when
+//! leading. Nobody talks to anybody; what a producer knows is what the store shows. The algorithm is
+//! our own, chosen by simulation (docs/performance.md, docs/adr/0006-dac.md).
+//!
+//! Invariants:
+//! - it never waits for ever while something is ready: every wait has an end;
+//! - a leader, an intent, a hint or a clock that lies costs requests and time, nothing else;
+//! - it is alone only after two wins without a foreign record, and then a commit is one put.
+
+mod activity;
+mod link;
+
+use std::time::Duration;
+
+use self::activity::Activity;
+use self::link::Link;
+use super::random::Random;
+use super::{Action, Event, Policy, Queue, SeenRecord};
+
+/// How a producer commits. The rest are constants, below.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DacOptions {
+    /// The one knob: how long a TGB may take from ready to visible. Zero: as fast as the store
+    /// allows. One second instead of a tenth halves the requests of a busy stream.
+    pub target: Duration,
+    /// Feeds the jitter; must differ between producers.
+    pub seed: u64,
+}
+
+/// Versions lost since the oldest item was ready at which a producer stops racing.
+const HOT: u32 = 5;
+/// Every so many versions a producer that races looks for intents nobody took.
+const SWEEP_EVERY: u64 = 16;
+/// Rounds with little to combine after which a leader steps down.
+const LIGHT_ROUNDS: u32 = 10;
+/// Records of leaders that passed over an announced entry before its owner commits it itself.
+const PASSED_MAX: u32 = 4;
+/// Own wins without a foreign record after which a producer takes itself to be alone.
+const ALONE_AFTER: u32 = 2;
+/// Candidates that sweep at a time when many could.
+const SWEEPERS: u32 = 4;
+/// Intents a second, of all producers.
+const INTENTS_PER_SECOND: u32 = 1000;
+/// Reads of new records a second, of all producers.
+const FOLLOWS_PER_SECOND: u32 = 4000;
+/// Bounds of the pace that follows from the put latency.
+const PACE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// What is under way; its answer is the next event but `Ready` and `Timer`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    Look,
+    Announce { then_sweep: bool },
+    Sweep,
+    LookBeforePut { others: usize },
+    Put { leads: bool },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Leader {
+    writer: u64,
+    /// When its last record was seen.
+    seen: Duration,
+    /// Time between its records.
+    gap: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Leading {
+    next_round: Duration,
+    light: u32,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Dac {
+    options: DacOptions,
+    random: Random,
+    link: Link,
+    activity: Activity,
+    doing: Doing,
+    began: Duration,
+    leader: Option<Leader>,
+    leading: Option<Leading>,
+    /// Own wins in a row without a foreign record.
+    streak: u32,
+    lost: u32,
+    hot: bool,
+    versions: u64,
+    /// Foreign records in the last catch-up.
+    behind: u64,
+    not_before: Duration,
+    look_at: Duration,
+    announced_at: Option<Duration>,
+    /// When it is this producer's turn to sweep, if nobody else has.
+    candidate_at: Option<Duration>,
+    passed: u32,
+    oldest: Duration,
+}
+
+impl Dac {
+    /// A producer that knows nothing yet.
+    pub fn new(options: DacOptions) -> Self {
+        Self {
+            options,
+            random: Random::new(options.seed),
+            link: Link::new(),
+            activity: Activity::default(),
+            doing: Doing::Nothing,
+            began: Duration::ZERO,
+            leader: None,
+            leading: None,
+            streak: 0,
+            lost: 0,
+            hot: false,
+            versions: u64::from(Random::new(!options.seed).draw()),
+            behind: 0,
+            not_before: Duration::ZERO,
+            look_at: Duration::ZERO,
+            announced_at: None,
+            candidate_at: None,
+            passed: 0,
+            oldest: Duration::ZERO,
+        }
+    }
+
+    /// Whether this producer combines for others at present.
+    pub fn is_leading(&self) -> bool {
+        self.leading.is_some()
+    }
+
+    fn active(&self) -> u32 {
+        self.activity.count() as u32
+    }
+
+    fn own_pace(&self) -> Duration {
+        // About 100 ms for S3 Standard.
+        (self.link.put() * 14 / 5).clamp(PACE.0, PACE.1)
+    }
+
+    /// Time from one round of a leader to the next.
+    fn pace(&self) -> Duration {
+        let readers = Duration::from_secs(1) * self.active() / FOLLOWS_PER_SECOND;
+        self.own_pace().max(self.options.target).max(readers)
+    }
+
+    /// What the target leaves for collecting.
+    fn collect(&self) -> Duration {
+        self.options.target.saturating_sub(self.own_pace())
+    }
+
+    /// Time between announcements.
+    fn linger(&self) -> Duration {
+        let intents = Duration::from_secs(1) * self.active() / INTENTS_PER_SECOND;
+        intents.max(self.collect())
+    }
+
+    fn is_fresh(&self, now: Duration) -> bool {
+        self.leader.is_some_and(|leader| {
+            let patience = self.link.patience() + self.pace().max(leader.gap);
+            now.saturating_sub(leader.seen) < patience
+        })
+    }
+
+    /// When to look whether a leader has taken what was announced.
+    fn next_look(&mut self, now: Duration) -> Duration {
+        let gap = self.leader.map_or(self.pace(), |leader| leader.gap);
+        now + self.random.around(gap * 3 / 2 + self.link.put())
+    }
+
+    fn wait(&mut self, now: Duration, until: Duration) -> Action {
+        self.doing = Doing::Nothing;
+        Action::Wait(until.saturating_sub(now).max(Duration::from_millis(1)))
+    }
+
+    fn act(&mut self, now: Duration, doing: Doing, action: Action) -> Action {
+        self.doing = doing;
+        self.began = now;
+        action
+    }
+
+    fn look(&mut self, now: Duration, doing: Doing) -> Action {
+        let expected = match self.leader {
+            Some(leader) => {
+                let gap = leader.gap.max(Duration::from_millis(1));
+                let elapsed = now.saturating_sub(leader.seen);
+                (elapsed.as_micros() / gap.as_micros()) as u64 + 1
+            }
+            None => self.behind + 1,
+        };
+        self.act(now, doing, Action::CatchUp(expected.clamp(1, 32)))
+    }
+
+    /// Something is ready or a wait is over.
+    fn decide(&mut self, now: Duration, queue: Queue) -> Action {
+        if self.leading.is_some() {
+            return self.round(now);
+        }
+        if queue.ready == 0 {
+            (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, 0);
+            self.doing = Doing::Nothing;
+            return Action::Idle;
+        }
+        let fresh = self.is_fresh(now);
+        if now < self.not_before && !fresh {
+            return self.wait(now, self.not_before);
+        }
+        if fresh {
+            return self.follow(now, queue);
+        }
+        let collected = queue.oldest + self.collect();
+        if now < collected && queue.announced == 0 {
+            return self.wait(now, collected);
+        }
+        if self.streak >= ALONE_AFTER && queue.announced == 0 {
+            return self.put(now, queue, 0);
+        }
+        self.look(now, Doing::Look)
+    }
+
+    /// A leader is at work: announce, and look now and then whether it has taken our entries.
+    fn follow(&mut self, now: Duration, queue: Queue) -> Action {
+        let mut until = None;
+        if queue.announced < queue.ready {
+            let due = self.announced_at.map_or(now, |at| at + self.linger());
+            if now >= due {
+                let doing = Doing::Announce { then_sweep: false };
+                return self.act(now, doing, Action::Announce);
+            }
+            until = Some(due);
+        }
+        if queue.announced > 0 {
+            if now >= self.look_at {
+                return self.look(now, Doing::Look);
+            }
+            until = Some(until.map_or(self.look_at, |due| due.min(self.look_at)));
+        }
+        self.wait(now, until.unwrap_or(self.look_at))
+    }
+
+    /// The head is folded and something of ours is still not in it.
+    fn looked(&mut self, now: Duration, queue: Queue) -> Action {
+        if queue.ready == 0 || self.leading.is_some() {
+            return self.decide(now, queue);
+        }
+        if self.is_fresh(now) {
+            self.candidate_at = None;
+            if queue.announced > 0 && self.passed >= PASSED_MAX {
+                return self.act(now, Doing::Sweep, Action::List);
+            }
+            self.look_at = self.next_look(now);
+            return self.follow(now, queue);
+        }
+        if self.leader.take().is_some() {
+            // All who wait for a dead leader would sweep at once: spread them.
+            self.hot = true;
+            self.stand(now, self.active());
+        }
+        self.hot |= self.lost >= HOT;
+        match self.candidate_at {
+            Some(turn) if now < turn => {
+                let look = self.next_look(now);
+                self.wait(now, turn.min(look))
+            }
+            _ => self.race(now, queue),
+        }
+    }
+
+    /// Draws when it is our turn to sweep among so many who might.
+    fn stand(&mut self, now: Duration, rivals: u32) {
+        let spread = self.link.sweep() * rivals / SWEEPERS;
+        self.candidate_at = Some(now + self.random.part(spread));
+    }
+
+    /// Nobody leads: put, with a look at the intents when there may be some.
+    fn race(&mut self, now: Duration, queue: Queue) -> Action {
+        if self.hot && queue.announced < queue.ready {
+            let doing = Doing::Announce { then_sweep: true };
+            return self.act(now, doing, Action::Announce);
+        }
+        if self.hot || queue.announced > 0 || self.versions.is_multiple_of(SWEEP_EVERY) {
+            return self.act(now, Doing::Sweep, Action::List);
+        }
+        self.put(now, queue, 0)
+    }
+
+    fn put(&mut self, now: Duration, queue: Queue, others: usize) -> Action {
+        if queue.ready == 0 {
+            return self.decide(now, queue);
+        }
+        let leads = (self.hot || others >= 2) && self.link.may_lead();
+        self.put_record(now, leads, others > 0)
+    }
+
+    fn put_record(&mut self, now: Duration, leads: bool, combine: bool) -> Action {
+        let put_ms = Some(self.link.put_ms());
+        let action = Action::Put {
+            leads,
+            combine,
+            put_ms,
+        };
+        self.act(now, Doing::Put { leads }, action)
+    }
+
+    /// A leader's round.
+    fn round(&mut self, now: Duration) -> Action {
+        let pace = self.pace();
+        match &mut self.leading {
+            Some(leading) if now >= leading.next_round => {
+                leading.next_round = now + pace;
+                self.act(now, Doing::Sweep, Action::List)
+            }
+            Some(leading) => {
+                let next = leading.next_round;
+                self.wait(now, next)
+            }
+            None => Action::Idle,
+        }
+    }
+
+    fn listed(&mut self, now: Duration, queue: Queue, others: usize) -> Action {
+        if others == 0 {
+            return self.gathered(now, queue, 0);
+        }
+        // The list tells how many are in the same place: most of them hold back.
+        let many = others as u32 > 2 * SWEEPERS;
+        if self.leading.is_none() && self.candidate_at.is_none() && many {
+            let proceed = self.random.draw() < 1024 * SWEEPERS / others as u32;
+            if !proceed {
+                self.stand(now, others as u32);
+                let look = self.next_look(now);
+                let turn = self.candidate_at.unwrap_or(look);
+                return self.wait(now, turn.min(look));
+            }
+        }
+        self.act(now, Doing::Sweep, Action::Gather)
+    }
+
+    fn gathered(&mut self, now: Duration, queue: Queue, others: usize) -> Action {
+        let Some(leading) = &mut self.leading else {
+            return self.look(now, Doing::LookBeforePut { others });
+        };
+        leading.light = if others < 2 { leading.light + 1 } else { 0 };
+        let leads = leading.light < LIGHT_ROUNDS;
+        if queue.ready + others > 0 {
+            return self.put_record(now, leads, others > 0);
+        }
+        if !leads {
+            self.leading = None;
+        }
+        self.decide(now, queue)
+    }
+
+    fn won(&mut self, now: Duration, queue: Queue, leads: bool) -> Action {
+        self.link.put_took(now.saturating_sub(self.began));
+        self.streak += 1;
+        self.versions += 1;
+        (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, 0);
+        let pace = self.pace();
+        if leads {
+            self.leader = None;
+            self.leading.get_or_insert(Leading {
+                next_round: now + pace,
+                light: 0,
+            });
+        } else {
+            self.leading = None;
+        }
+        self.decide(now, queue)
+    }
+
+    fn lost(&mut self, now: Duration, queue: Queue, record: &SeenRecord) -> Action {
+        self.note(now, std::slice::from_ref(record));
+        self.leading = None;
+        self.lost += 1;
+        let most = self.link.put() / 2 * (2_u32.pow(self.lost.min(3)) - 1);
+        self.not_before = now + self.random.part(most);
+        self.decide(now, queue)
+    }
+
+    /// Learns from what others have written.
+    fn note(&mut self, now: Duration, records: &[SeenRecord]) {
+        let period = Duration::from_secs(1).max(self.linger() * 2);
+        let mut led = 0;
+        for record in records {
+            self.streak = 0;
+            self.versions += 1;
+            self.link.report(record);
+            self.activity.note(now, record, period);
+            if record.leads {
+                led += 1;
+            }
+        }
+        self.passed += led;
+        let pace = self.pace();
+        match (records.iter().rev().find(|r| r.leads), records.last()) {
+            (Some(record), _) => {
+                let known = self.leader.filter(|leader| leader.writer == record.writer);
+                let gap = known.map_or(pace, |leader| {
+                    let sample = now.saturating_sub(leader.seen) / led.max(1);
+                    (leader.gap * 3 + sample) / 4
+                });
+                self.leader = Some(Leader {
+                    writer: record.writer,
+                    seen: now,
+                    gap,
+                });
+            }
+            (None, _) => {}
+        }
+        let stepped_down = |leader: &Leader| {
+            let last = records.iter().rev().find(|r| r.writer == leader.writer);
+            last.is_some_and(|record| !record.leads)
+        };
+        self.leader = self.leader.filter(|leader| !stepped_down(leader));
+    }
+}
+
+impl Policy for Dac {
+    fn step(&mut self, now: Duration, queue: Queue, event: Event) -> Action {
+        let took = now.saturating_sub(self.began);
+        if queue.oldest != self.oldest {
+            // Another item is the oldest: nobody has passed it over yet.
+            (self.oldest, self.passed) = (queue.oldest, 0);
+        }
+        match (event, self.doing) {
+            (Event::CaughtUp(records), doing) => {
+                self.link.get_took(took);
+                self.behind = records.len() as u64;
+                self.note(now, &records);
+                match doing {
+                    Doing::LookBeforePut { others } => self.put(now, queue, others),
+                    _ => self.looked(now, queue),
+                }
+            }
+            (Event::Announced(stored), doing) => {
+                if stored {
+                    self.link.put_took(took);
+                }
+                self.announced_at = Some(now);
+                self.look_at = self.next_look(now);
+                match doing {
+                    Doing::Announce { then_sweep: true } => {
+                        self.act(now, Doing::Sweep, Action::List)
+                    }
+                    _ => self.decide(now, queue),
+                }
+            }
+            (Event::Listed(others), _) => {
+                self.link.list_took(took);
+                self.listed(now, queue, others)
+            }
+            (Event::Gathered(others), _) => self.gathered(now, queue, others),
+            (Event::Won(_), Doing::Put { leads }) => self.won(now, queue, leads),
+            (Event::Won(_), _) => self.won(now, queue, false),
+            (Event::Lost(record), _) => self.lost(now, queue, &record),
+            (Event::Ready | Event::Timer, _) => self.decide(now, queue),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+//! DAC step by step: what it asks for, given what it is told.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+struct Script {
+    dac: Dac,
+    now: Duration,
+    queue: Queue,
+}
+
+impl Script {
+    fn new(seed: u64) -> Self {
+        let options = DacOptions {
+            target: Duration::ZERO,
+            seed,
+        };
+        Self {
+            dac: Dac::new(options),
+            now: Duration::ZERO,
+            queue: Queue::default(),
+        }
+    }
+
+    fn ready(&mut self, items: usize) -> Action {
+        if self.queue.ready == 0 {
+            self.queue.oldest = self.now;
+        }
+        self.queue.ready += items;
+        self.tell(Event::Ready)
+    }
+
+    fn tell(&mut self, event: Event) -> Action {
+        self.dac.step(self.now, self.queue, event)
+    }
+
+    fn after(&mut self, time: Duration, event: Event) -> Action {
+        self.now += time;
+        self.tell(event)
+    }
+
+    fn won(&mut self, others: usize) -> Action {
+        self.queue = Queue::default();
+        self.after(30 * MS, Event::Won(others))
+    }
+}
+
+fn record(writer: u64, leads: bool) -> SeenRecord {
+    SeenRecord {
+        writer,
+        leads,
+        put_ms: Some(30),
+        producers: vec![writer],
+    }
+}
+
+fn puts(action: Action) -> Option<(bool, bool)> {
+    match action {
+        Action::Put { leads, combine, .. } => Some((leads, combine)),
+        _ => None,
+    }
+}
+
+/// A producer that has lost often enough to stop racing; the answer to its last loss.
+fn hot(script: &mut Script) {
+    script.dac.versions = 1;
+    script.ready(1);
+    script.tell(Event::CaughtUp(vec![]));
+    for writer in 0..u64::from(HOT) {
+        script.after(30 * MS, Event::Lost(record(writer, false)));
+        script.after(500 * MS, Event::Timer);
+    }
+}
+
+#[test]
+fn alone_a_commit_is_one_put() {
+    let mut s = Script::new(1);
+    s.dac.versions = 1;
+    for round in 0..5 {
+        let first = s.ready(1);
+        let action = match first {
+            Action::CatchUp(_) => {
+                assert!(round < ALONE_AFTER, "a reader when alone");
+                s.after(15 * MS, Event::CaughtUp(vec![]))
+            }
+            other => other,
+        };
+        assert_eq!(puts(action), Some((false, false)), "round {round}");
+        assert_eq!(s.won(0), Action::Idle);
+    }
+    s.ready(1);
+    s.after(30 * MS, Event::Lost(record(9, false)));
+    let action = s.after(200 * MS, Event::Timer);
+    assert!(
+        matches!(action, Action::CatchUp(_)),
+        "no longer alone: {action:?}"
+    );
+}
+
+#[test]
+fn a_fresh_leader_is_told_and_not_raced() {
+    let mut s = Script::new(2);
+    s.ready(1);
+    let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
+    assert_eq!(action, Action::Announce);
+    s.queue.announced = 1;
+    let Action::Wait(look) = s.after(30 * MS, Event::Announced(true)) else {
+        panic!("waits for the leader");
+    };
+    assert!(look > 100 * MS && look < 400 * MS, "{look:?}");
+    s.queue.ready = 2;
+    s.now += 10 * MS;
+    assert_eq!(
+        s.tell(Event::Ready),
+        Action::Announce,
+        "what is new is added"
+    );
+    s.queue.announced = 2;
+    s.after(30 * MS, Event::Announced(true));
+    let action = s.after(300 * MS, Event::Timer);
+    assert!(matches!(action, Action::CatchUp(_)), "{action:?}");
+    s.queue = Queue::default();
+    let taken = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
+    assert_eq!(taken, Action::Idle);
+}
+
+#[test]
+fn losers_announce_sweep_and_lead() {
+    let mut s = Script::new(3);
+    hot(&mut s);
+    assert_eq!(s.after(15 * MS, Event::CaughtUp(vec![])), Action::Announce);
+    s.queue.announced = 1;
+    assert_eq!(s.after(30 * MS, Event::Announced(true)), Action::List);
+    assert_eq!(s.after(40 * MS, Event::Listed(3)), Action::Gather);
+    let action = s.after(15 * MS, Event::Gathered(3));
+    assert!(matches!(action, Action::CatchUp(_)), "{action:?}");
+    let action = s.after(15 * MS, Event::CaughtUp(vec![]));
+    assert_eq!(puts(action), Some((true, true)));
+    assert!(matches!(s.won(3), Action::Wait(_)));
+    assert!(s.dac.is_leading());
+}
+
+#[test]
+fn a_leader_steps_down_when_little_comes_and_when_it_loses() {
+    let mut s = Script::new(4);
+    s.dac.leading = Some(Leading {
+        next_round: Duration::ZERO,
+        light: 0,
+    });
+    for round in 1..=LIGHT_ROUNDS {
+        s.queue = Queue::default();
+        s.ready(1);
+        s.now += Duration::from_secs(1);
+        assert_eq!(s.tell(Event::Timer), Action::List, "round {round}");
+        let (leads, _) = puts(s.tell(Event::Listed(0))).unwrap();
+        assert_eq!(leads, round < LIGHT_ROUNDS, "round {round}");
+        s.won(0);
+    }
+    assert!(!s.dac.is_leading());
+    s.dac.leading = Some(Leading {
+        next_round: Duration::ZERO,
+        light: 0,
+    });
+    s.ready(1);
+    s.tell(Event::Timer);
+    s.tell(Event::Listed(0));
+    s.tell(Event::Lost(record(8, true)));
+    assert!(!s.dac.is_leading(), "somebody took over");
+}
+
+#[test]
+fn a_dead_leader_is_replaced_in_bounded_time() {
+    for seed in 0..100 {
+        let mut s = Script::new(seed);
+        s.ready(1);
+        s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
+        s.queue.announced = 1;
+        let mut action = s.after(30 * MS, Event::Announced(true));
+        let mut requests = 0;
+        while !matches!(action, Action::List) {
+            action = match action {
+                Action::Wait(time) => s.after(time, Event::Timer),
+                Action::CatchUp(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
+                other => panic!("seed {seed}: {other:?}"),
+            };
+            requests += 1;
+            assert!(
+                requests < 40 && s.now < Duration::from_secs(3),
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn of_many_candidates_few_sweep() {
+    let sweeps = (0..400)
+        .filter(|&seed| {
+            let mut s = Script::new(seed);
+            hot(&mut s);
+            s.after(15 * MS, Event::CaughtUp(vec![]));
+            s.queue.announced = 1;
+            s.after(30 * MS, Event::Announced(true));
+            s.after(40 * MS, Event::Listed(400)) == Action::Gather
+        })
+        .count();
+    assert!((1..=12).contains(&sweeps), "{sweeps} of 400");
+}
+
+#[test]
+fn one_who_is_passed_over_commits_itself() {
+    let mut s = Script::new(6);
+    s.ready(1);
+    s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
+    s.queue.announced = 1;
+    s.after(30 * MS, Event::Announced(true));
+    let records = vec![record(5, true); PASSED_MAX as usize];
+    s.after(400 * MS, Event::Timer);
+    assert_eq!(s.after(15 * MS, Event::CaughtUp(records)), Action::List);
+    let action = s.after(40 * MS, Event::Listed(0));
+    assert!(matches!(action, Action::CatchUp(_)));
+    let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
+    assert!(puts(action).is_some());
+}
+
+#[test]
+fn a_slow_producer_does_not_lead() {
+    let mut s = Script::new(7);
+    for _ in 0..40 {
+        s.dac.link.put_took(300 * MS);
+    }
+    hot(&mut s);
+    s.after(15 * MS, Event::CaughtUp(vec![]));
+    s.queue.announced = 1;
+    s.after(300 * MS, Event::Announced(true));
+    s.after(400 * MS, Event::Listed(3));
+    s.after(150 * MS, Event::Gathered(3));
+    let action = s.after(150 * MS, Event::CaughtUp(vec![]));
+    assert_eq!(puts(action), Some((false, true)));
+}
+
+#[test]
+fn a_target_collects_before_a_commit() {
+    let mut s = Script::new(8);
+    s.dac.options.target = Duration::from_secs(1);
+    let Action::Wait(time) = s.ready(1) else {
+        panic!("collects first");
+    };
+    assert!(
+        time > 500 * MS && time <= Duration::from_secs(1),
+        "{time:?}"
+    );
+    assert!(matches!(s.after(time, Event::Timer), Action::CatchUp(_)));
+}

@@ -1,0 +1,30 @@
+//! Jitter from a seed: SplitMix64 (Steele, Lea, Flood 2014).
+
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Uniform in 0..1024.
+    pub(super) fn draw(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) % 1024) as u32
+    }
+
+    /// A random part of `most`.
+    pub(super) fn part(&mut self, most: Duration) -> Duration {
+        most * self.draw() / 1024
+    }
+
+    /// `mean` give or take a quarter.
+    pub(super) fn around(&mut self, mean: Duration) -> Duration {
+        mean * (768 + self.draw() / 2) / 1024
+    }
+}

@@ -1,0 +1,154 @@
+//! Intents: entries that are ready, announced so that whoever commits next can take them along.
+//! Hints only: what stands here is judged like any entry, and nothing relies on its being there.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::FormatError;
+use crate::ids::{Epoch, ProducerName, Seq, StreamId};
+use crate::limits::{ENTRY_BYTES_MAX, INTENT_BYTES_MAX, INTENTS_PER_ROUND};
+use crate::manifest::{Entry, Manifest};
+use crate::{json, keys};
+
+const _: () = assert!(INTENT_BYTES_MAX > ENTRY_BYTES_MAX);
+
+/// What an intent's key says of its entry.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Announced {
+    /// The producer wants to be opened.
+    Opened,
+    /// TGBs from the first to the last sequence number.
+    Batch(Seq, Seq),
+    /// The producer has no more than so many TGBs.
+    Finished(Seq),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    format: u32,
+    stream: StreamId,
+    entry: Entry,
+}
+
+/// Key and bytes of the intent for `entry`; `None` for entries that nobody announces.
+pub fn encode(stream: StreamId, entry: &Entry) -> Option<(String, Vec<u8>)> {
+    let key = key_of(entry)?;
+    let stored = Stored {
+        format: 1,
+        stream,
+        entry: entry.clone(),
+    };
+    Some((key, json::compact(&stored)))
+}
+
+/// The entry in the intent at `key`; refused when it is not what the key says.
+pub fn decode(key: &str, bytes: &[u8], stream: StreamId) -> Result<Entry, FormatError> {
+    let stored: Stored = json::parse(bytes, key, INTENT_BYTES_MAX)?;
+    if stored.stream != stream {
+        let other = format!("belongs to stream {}", stored.stream);
+        return Err(FormatError::rule(key, other));
+    }
+    if key_of(&stored.entry).as_deref() != Some(key) {
+        return Err(FormatError::rule(
+            key,
+            "holds another entry than its key says",
+        ));
+    }
+    Ok(stored.entry)
+}
+
+fn key_of(entry: &Entry) -> Option<String> {
+    match entry {
+        Entry::Opened(e) => Some(keys::intent_opened(&e.producer, e.epoch, e.nonce)),
+        Entry::Batch(e) => Some(keys::intent(&e.producer, e.epoch, e.first_seq, e.last_seq)),
+        Entry::Finished(e) => Some(keys::intent_finished(&e.producer, e.epoch, e.final_seq)),
+        _ => None,
+    }
+}
+
+/// What a list of intents is worth by one state.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Extend what is committed, in the order in which they must be judged.
+    pub wanted: Vec<String>,
+    /// Can never be valid again, or are no intents at all.
+    pub dead: Vec<String>,
+}
+
+/// Chooses among listed intents (key and size) those that extend what is committed, without
+/// those of `own`. `start` rotates where the choice begins, so that a full record is not always full
+/// of the same producers' entries.
+pub fn select(
+    manifest: &Manifest,
+    listed: &[(String, u64)],
+    own: &ProducerName,
+    start: u64,
+) -> Selection {
+    let mut by_producer: BTreeMap<ProducerName, Vec<(Announced, &String)>> = BTreeMap::new();
+    let mut selection = Selection::default();
+    for (key, size) in listed {
+        match keys::parse_intent(key).filter(|_| *size <= INTENT_BYTES_MAX as u64) {
+            Some((producer, ..)) if producer == *own => {}
+            Some((producer, epoch, what)) if is_dead(manifest, &producer, epoch, &what) => {
+                selection.dead.push(key.clone());
+            }
+            Some((producer, _, what)) => {
+                by_producer.entry(producer).or_default().push((what, key));
+            }
+            None => selection.dead.push(key.clone()),
+        }
+    }
+    let skip = (start % by_producer.len().max(1) as u64) as usize;
+    let rotated = by_producer
+        .iter()
+        .skip(skip)
+        .chain(by_producer.iter().take(skip));
+    for (producer, announced) in rotated {
+        let next = manifest.producer(producer).map_or(0, |p| p.next_seq);
+        chain(next, announced, &mut selection.wanted);
+        if selection.wanted.len() >= INTENTS_PER_ROUND {
+            selection.wanted.truncate(INTENTS_PER_ROUND);
+            break;
+        }
+    }
+    selection
+}
+
+fn is_dead(manifest: &Manifest, producer: &ProducerName, epoch: Epoch, what: &Announced) -> bool {
+    let state = manifest.producer(producer);
+    let current = state.map_or(0, |p| p.epoch);
+    if state.is_some_and(|p| p.finished) {
+        return true;
+    }
+    match what {
+        Announced::Opened => epoch != current + 1,
+        Announced::Batch(_, last) => epoch != current || state.is_none_or(|p| *last < p.next_seq),
+        Announced::Finished(_) => epoch != current,
+    }
+}
+
+/// The longest chain of intents from `next` on, then what else the producer has announced.
+fn chain(next: Seq, announced: &[(Announced, &String)], wanted: &mut Vec<String>) {
+    let mut next = next;
+    let longest = |next: Seq| {
+        let starts = announced.iter().filter_map(|(what, key)| match what {
+            Announced::Batch(first, last) if *first == next && *last >= next => Some((*last, *key)),
+            _ => None,
+        });
+        starts.max()
+    };
+    while let Some((last, key)) = longest(next) {
+        wanted.push(key.clone());
+        next = last.saturating_add(1);
+    }
+    for (what, key) in announced {
+        if matches!(what, Announced::Opened) || *what == Announced::Finished(next) {
+            wanted.push((*key).clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

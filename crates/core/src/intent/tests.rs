@@ -1,0 +1,125 @@
+//! Intents: what is chosen, in which order, and what is refused.
+
+use super::*;
+use crate::ids::Nonce;
+use crate::limits::NUMBER_MAX;
+use crate::manifest::testing::{Bench, name};
+use crate::stream::Order;
+
+/// Two open producers, the second with TGBs 0 and 1 committed.
+fn bench() -> Bench {
+    let mut b = Bench::new(Order::Arrival, &[]);
+    b.fold(vec![b.opened("p0"), b.opened("p1")]);
+    b.commit("p1", 2);
+    b
+}
+
+fn listed(entries: &[&str]) -> Vec<(String, u64)> {
+    entries
+        .iter()
+        .map(|k| (format!("intents/{k}.json"), 500))
+        .collect()
+}
+
+fn chosen(b: &Bench, entries: &[&str]) -> (Vec<String>, Vec<String>) {
+    let selection = select(&b.m, &listed(entries), &name("me"), 0);
+    let short = |keys: Vec<String>| {
+        let strip = |k: &String| k["intents/".len()..k.len() - ".json".len()].to_owned();
+        keys.iter().map(strip).collect::<Vec<_>>()
+    };
+    (short(selection.wanted), short(selection.dead))
+}
+
+#[test]
+fn an_intent_is_read_back_and_bound_to_its_key() {
+    let b = bench();
+    let stream = b.m.stream_id();
+    for entry in [
+        Entry::Batch(b.batch("p0", 2)),
+        b.opened("p0"),
+        b.finish("p1"),
+    ] {
+        let (key, bytes) = encode(stream, &entry).unwrap();
+        assert!(keys::parse_intent(&key).is_some(), "{key}");
+        assert_eq!(decode(&key, &bytes, stream).unwrap(), entry);
+        let elsewhere = key.replace("intents/p", "intents/q");
+        assert!(decode(&elsewhere, &bytes, stream).is_err(), "another key");
+        let other = StreamId::from_random([9; 16]);
+        assert!(decode(&key, &bytes, other).is_err(), "another stream");
+        for cut in 0..bytes.len() - 1 {
+            assert!(decode(&key, &bytes[..cut], stream).is_err(), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn only_what_extends_a_committed_prefix_is_wanted_in_order() {
+    let b = bench();
+    let (wanted, dead) = chosen(
+        &b,
+        &[
+            "p1/1/4-4",
+            "p1/1/2-3",
+            "p0/1/0-0",
+            "p0/1/0-2",
+            "p0/1/5-6",
+            "p1/1/finished-5",
+        ],
+    );
+    assert_eq!(
+        wanted,
+        ["p0/1/0-2", "p1/1/2-3", "p1/1/4-4", "p1/1/finished-5"]
+    );
+    assert!(
+        dead.is_empty(),
+        "what comes later may still be needed: {dead:?}"
+    );
+}
+
+#[test]
+fn what_can_never_be_valid_is_dead() {
+    let b = bench();
+    let odd = [
+        "p1/1/0-1",
+        "p1/0/2-3",
+        "p9/1/0-0",
+        "p0/1/opened-00",
+        "p0/1/x-1",
+        "p0/01/0-0",
+        "p0/1/0-0/y",
+        "",
+        "P0/1/0-0",
+    ];
+    let (wanted, dead) = chosen(&b, &odd);
+    assert!(wanted.is_empty(), "{wanted:?}");
+    assert_eq!(dead.len(), odd.len());
+    let huge = [(
+        "intents/p0/1/0-0.json".to_owned(),
+        INTENT_BYTES_MAX as u64 + 1,
+    )];
+    assert_eq!(select(&b.m, &huge, &name("me"), 0).dead.len(), 1);
+    let far = format!("p0/1/0-{NUMBER_MAX}");
+    assert_eq!(chosen(&b, &[&far]).1.len(), 1);
+}
+
+#[test]
+fn openings_are_wanted_for_the_next_epoch() {
+    let b = bench();
+    let nonce = Nonce([4; 8]);
+    let keys = [
+        format!("new/1/opened-{nonce}"),
+        format!("p0/2/opened-{nonce}"),
+    ];
+    let (wanted, dead) = chosen(&b, &[&keys[0], &keys[1], "p0/3/opened-00"]);
+    assert_eq!(wanted, keys);
+    assert_eq!(dead, ["p0/3/opened-00"]);
+}
+
+#[test]
+fn the_choice_begins_elsewhere_each_round_and_leaves_out_our_own() {
+    let b = bench();
+    let listed = listed(&["p0/1/0-0", "p1/1/2-2"]);
+    let first = |start| select(&b.m, &listed, &name("me"), start).wanted.remove(0);
+    assert_ne!(first(0), first(1));
+    assert_eq!(select(&b.m, &listed, &name("p0"), 0).wanted.len(), 1);
+}

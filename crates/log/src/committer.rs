@@ -1,0 +1,346 @@
+//! Turns the actions of a policy into requests, and what came of them into events.
+//!
+//! Invariants:
+//! - a record is put only with entries that were judged valid by the state it follows;
+//! - what was announced is put again by its owner with the same items, so whichever lands first makes
+//!   the other void, never double.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::commit::{Action, Event, Policy, Queue, SeenRecord, tag};
+use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
+use batchweave_core::limits::RECORD_BYTES_MAX;
+use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
+use tracing::warn;
+
+use crate::append::Append;
+use crate::clock::{Clock, Pause};
+use crate::intents::Intents;
+use crate::wants::Wants;
+use crate::{Log, LogError};
+
+/// Why an instance can commit no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Fenced { by: Epoch, instance: String },
+    Sealed,
+    Finished { tgbs: Seq },
+}
+
+/// What the committer has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) records: u64,
+    pub(crate) lost: u64,
+    pub(crate) announced: u64,
+    pub(crate) combined: u64,
+    pub(crate) version: Option<Version>,
+    pub(crate) next_step: Step,
+    pub(crate) latency: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Committer {
+    pub(crate) log: Log,
+    pub(crate) name: ProducerName,
+    pub(crate) nonce: Nonce,
+    /// 0 until the producer is open.
+    pub(crate) epoch: Epoch,
+    pub(crate) wants: Wants,
+    pub(crate) done: Done,
+    intents: Intents,
+    announced: usize,
+    /// The epoch in the announced opening.
+    opening: Epoch,
+    leading: bool,
+}
+
+/// Space in a record for what is not an entry.
+const RECORD_ROOM: usize = RECORD_BYTES_MAX - (4 << 10);
+/// Failures of the store in a row before a catch-up gives up.
+const TRIES_MAX: u32 = 20;
+
+impl Committer {
+    pub(crate) fn new(
+        log: Log,
+        name: ProducerName,
+        nonce: Nonce,
+        epoch: Epoch,
+        tgbs_per_entry: usize,
+    ) -> Self {
+        let intents = Intents::new(Arc::clone(&log.store), log.manifest.stream_id());
+        let next_seq = log.manifest.producer(&name).map_or(0, |p| p.next_seq);
+        Self {
+            wants: Wants::new(name.clone(), nonce, next_seq, tgbs_per_entry),
+            log,
+            name,
+            nonce,
+            epoch,
+            done: Done::default(),
+            intents,
+            announced: 0,
+            opening: 0,
+            leading: false,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.log.clock)
+    }
+
+    pub(crate) fn next_seq(&self) -> Seq {
+        let state = self.log.manifest.producer(&self.name);
+        state.map_or(0, |p| p.next_seq)
+    }
+
+    /// Whether the last record said that this producer goes on combining.
+    pub(crate) fn is_leading(&self) -> bool {
+        self.leading
+    }
+
+    pub(crate) fn refused_intents(&self) -> u64 {
+        self.intents.refused()
+    }
+
+    /// Asks the policy and acts until it wants to wait; the time is how long.
+    pub(crate) async fn advance(
+        &mut self,
+        policy: &mut dyn Policy,
+        first: Event,
+    ) -> Result<Result<Option<Duration>, Stop>, LogError> {
+        let mut event = first;
+        loop {
+            let now = self.log.clock.now();
+            let queue = Queue {
+                ready: self.wants.len(),
+                announced: self.announced,
+                oldest: self.wants.oldest().unwrap_or(now),
+            };
+            let acted = match policy.step(now, queue, event) {
+                Action::Idle => return Ok(Ok(None)),
+                Action::Wait(time) => return Ok(Ok(Some(time))),
+                Action::CatchUp(expected) => self.catch_up(expected).await?,
+                Action::Announce => Ok(self.announce().await),
+                Action::List => {
+                    let start = self.log.random();
+                    let listed = self.intents.list(&self.log.manifest, &self.name, start);
+                    Ok(Event::Listed(listed.await))
+                }
+                Action::Gather => Ok(Event::Gathered(self.intents.gather().await)),
+                Action::Put {
+                    leads,
+                    combine,
+                    put_ms,
+                } => self.put(leads, combine, put_ms).await?,
+            };
+            match acted {
+                Ok(next) => event = next,
+                Err(stop) => return Ok(Err(stop)),
+            }
+        }
+    }
+
+    async fn catch_up(&mut self, expected: u64) -> Result<Result<Event, Stop>, LogError> {
+        let (mut pause, mut tries) = (Pause::new(), 0);
+        let mut seen = Vec::new();
+        loop {
+            // A window that ends before the head is followed by others, so one try is enough to
+            // know what it has folded.
+            self.log.window = expected;
+            match self.log.catch_up_window().await {
+                Ok((folded, at_head)) => {
+                    seen.extend(folded.iter().filter_map(seen_record));
+                    if at_head {
+                        break;
+                    }
+                    tries = 0;
+                }
+                Err(LogError::Store(e)) if e.kind.is_transient() && tries < TRIES_MAX => {
+                    tries += 1;
+                    warn!(error = %e, tries, "the log could not be read: trying again");
+                    pause.wait(self.log.clock.as_ref()).await;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(self.settle().map(|()| Event::CaughtUp(seen)))
+    }
+
+    /// Drops what is committed, and tells whether this instance may go on.
+    fn settle(&mut self) -> Result<(), Stop> {
+        let manifest = &self.log.manifest;
+        let state = manifest.producer(&self.name);
+        let oldest = self.wants.oldest();
+        let settled = self.wants.settle(state);
+        self.announced = self.announced.saturating_sub(settled);
+        if let (1.., Some(oldest)) = (settled, oldest) {
+            self.done.latency = self.log.clock.now().saturating_sub(oldest);
+            self.done.next_step = manifest.next_step();
+        }
+        let ours = state.filter(|p| p.nonce == self.nonce);
+        if let Some(open) = ours {
+            self.epoch = open.epoch;
+        }
+        let current = state.map_or(0, |p| p.epoch);
+        if self.epoch == 0 && self.opening != 0 && self.opening <= current {
+            // Somebody else has the epoch that was announced.
+            (self.announced, self.opening) = (0, 0);
+        }
+        let next_seq = state.map_or(0, |p| p.next_seq);
+        let finished = state.is_some_and(|p| p.finished);
+        self.intents.forget_own(|entry| match entry {
+            Entry::Opened(e) => e.epoch <= current,
+            Entry::Batch(e) => e.epoch < current || e.last_seq < next_seq,
+            _ => finished,
+        });
+        self.stopped()
+    }
+
+    fn stopped(&self) -> Result<(), Stop> {
+        let manifest = &self.log.manifest;
+        match manifest.producer(&self.name) {
+            Some(p) if self.epoch == 0 && p.finished => {
+                return Err(Stop::Finished { tgbs: p.next_seq });
+            }
+            Some(p) if self.epoch != 0 && p.epoch > self.epoch => {
+                let instance = p.instance.clone();
+                return Err(Stop::Fenced {
+                    by: p.epoch,
+                    instance,
+                });
+            }
+            Some(p) if self.epoch != 0 && p.retired => {
+                let instance = "retired by a person".to_owned();
+                return Err(Stop::Fenced {
+                    by: p.epoch,
+                    instance,
+                });
+            }
+            _ => {}
+        }
+        if manifest.sealed() && self.wants.is_stopped_by_seal() {
+            return Err(Stop::Sealed);
+        }
+        Ok(())
+    }
+
+    /// The epoch of our entries: ours, or the one that we want.
+    fn entry_epoch(&self) -> Epoch {
+        let current = self.log.manifest.producer(&self.name).map_or(0, |p| p.epoch);
+        if self.epoch == 0 { current + 1 } else { self.epoch }
+    }
+
+    async fn announce(&mut self) -> Event {
+        let epoch = self.entry_epoch();
+        let entries = self.wants.entries(&self.log.manifest, epoch, self.announced);
+        for (entry, wants) in entries {
+            if matches!(entry, Entry::Opened(_)) {
+                self.opening = epoch;
+            }
+            if !self.intents.announce(entry).await {
+                return Event::Announced(false);
+            }
+            self.announced += wants;
+            self.done.announced += 1;
+        }
+        Event::Announced(true)
+    }
+
+    /// One try with what is ready, and what others have announced.
+    async fn put(
+        &mut self,
+        leads: bool,
+        combine: bool,
+        put_ms: Option<u32>,
+    ) -> Result<Result<Event, Stop>, LogError> {
+        let gathered = self.intents.take();
+        let own = self.wants.entries(&self.log.manifest, self.entry_epoch(), 0);
+        let mut candidates: Vec<_> = own.into_iter().map(|(entry, _)| entry).collect();
+        let own = candidates.len();
+        if combine {
+            candidates.extend(gathered);
+        }
+        let (entries, others) = self.choose(candidates, own)?;
+        if entries.is_empty() {
+            return Ok(Ok(Event::Gathered(0)));
+        }
+        let writer = Writer {
+            name: self.name.to_string(),
+            epoch: self.epoch,
+        };
+        let hints = Hints {
+            leads,
+            put_ms,
+            ..Hints::default()
+        };
+        let event = match self.log.put_record(&writer, hints, entries).await? {
+            Append::Won { version, .. } => {
+                self.done.records += 1;
+                self.done.combined += others as u64;
+                self.done.version = Some(version);
+                self.leading = leads;
+                Event::Won(others)
+            }
+            Append::Lost { folded, .. } => {
+                self.done.lost += 1;
+                self.leading = false;
+                Event::Lost(seen_record(&folded).unwrap_or_else(nobody))
+            }
+        };
+        Ok(self.settle().map(|()| event))
+    }
+
+    /// The candidates that are valid one after the other and fit a record; how many of them are
+    /// others'. Our own are valid, or something is wrong that nobody planned.
+    fn choose(&self, candidates: Vec<Entry>, own: usize) -> Result<(Vec<Entry>, usize), LogError> {
+        let mut bytes = 0;
+        let fitting = |entry: &Entry| {
+            bytes += serde_json::to_vec(entry).map_or(RECORD_BYTES_MAX, |b| b.len() + 1);
+            bytes <= RECORD_ROOM
+        };
+        let candidates: Vec<_> = candidates.into_iter().take_while(fitting).collect();
+        let verdicts = self.log.manifest.judge_all(&candidates);
+        let mut entries = Vec::with_capacity(candidates.len());
+        let mut others = 0;
+        for (at, (entry, verdict)) in candidates.into_iter().zip(verdicts).enumerate() {
+            match verdict {
+                Ok(Verdict::Applies) => {
+                    others += usize::from(at >= own);
+                    entries.push(entry);
+                }
+                Err(void) if at < own => return Err(LogError::Void(void)),
+                _ => {}
+            }
+        }
+        Ok((entries, others))
+    }
+
+    /// Leaves nothing running.
+    pub(crate) async fn end(&mut self) {
+        self.intents.settle().await;
+        self.log.settle_snapshots().await;
+    }
+}
+
+fn seen_record(folded: &Folded) -> Option<SeenRecord> {
+    let record = folded.record.as_ref()?;
+    let producers = record.entries.iter().filter_map(Entry::producer);
+    Some(SeenRecord {
+        writer: tag(&record.writer.name),
+        leads: record.hints.leads,
+        put_ms: record.hints.put_ms,
+        producers: producers.map(|(name, _)| tag(name.as_str())).collect(),
+    })
+}
+
+/// A record that says nothing: it was unreadable and repaired.
+fn nobody() -> SeenRecord {
+    SeenRecord {
+        writer: 0,
+        leads: false,
+        put_ms: None,
+        producers: Vec::new(),
+    }
+}

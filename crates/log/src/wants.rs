@@ -1,0 +1,217 @@
+//! What a producer wants in the log, in order, and the entries that say so.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
+use batchweave_core::limits::{ENTRY_BYTES_MAX, ENTRY_TGBS_MAX};
+use batchweave_core::manifest::entry::{Batch, Entry, Finished, Opened};
+use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::state::ProducerState;
+use batchweave_core::tgb::TgbRecord;
+
+/// What becomes visible together: all TGBs of one object (or of the objects of one TGB), durable
+/// in the store, and the cursor after them.
+#[derive(Debug, Clone)]
+pub struct CommitItem {
+    /// The TGBs in order of sequence.
+    pub tgbs: Vec<TgbRecord>,
+    /// The cursor after the last of them.
+    pub cursor: Cursor,
+}
+
+#[derive(Debug)]
+enum Want {
+    Open { instance: String },
+    Item {
+        item: CommitItem,
+        first: Seq,
+        bytes: usize,
+    },
+    Finish,
+}
+
+/// The queue of one instance of a producer.
+#[derive(Debug)]
+pub(crate) struct Wants {
+    name: ProducerName,
+    nonce: Nonce,
+    queue: VecDeque<(Want, Duration)>,
+    /// The first sequence number of the next item.
+    next_seq: Seq,
+    tgbs_per_entry: usize,
+}
+
+/// Entries of one producer in one record; more wait for the next.
+const ENTRIES_MAX: usize = 8;
+
+impl Wants {
+    pub(crate) fn new(
+        name: ProducerName,
+        nonce: Nonce,
+        next_seq: Seq,
+        tgbs_per_entry: usize,
+    ) -> Self {
+        Self {
+            name,
+            nonce,
+            queue: VecDeque::new(),
+            next_seq,
+            tgbs_per_entry: tgbs_per_entry.clamp(1, ENTRY_TGBS_MAX),
+        }
+    }
+
+    pub(crate) fn open(&mut self, instance: &str, at: Duration) {
+        let instance = instance.to_owned();
+        self.queue.push_back((Want::Open { instance }, at));
+    }
+
+    pub(crate) fn item(&mut self, item: CommitItem, at: Duration) {
+        // Unmeasurable counts as too large: the fold's own rule refuses it then, aloud.
+        let bytes = serde_json::to_vec(&item.tgbs).map_or(ENTRY_BYTES_MAX, |b| b.len());
+        let first = self.next_seq;
+        self.next_seq += item.tgbs.len() as u64;
+        self.queue.push_back((Want::Item { item, first, bytes }, at));
+    }
+
+    pub(crate) fn finish(&mut self, at: Duration) {
+        self.queue.push_back((Want::Finish, at));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Duration> {
+        self.queue.front().map(|(_, at)| *at)
+    }
+
+    /// Whether a seal stops what is wanted first: a finish is allowed under a seal.
+    pub(crate) fn is_stopped_by_seal(&self) -> bool {
+        !matches!(self.queue.front(), None | Some((Want::Finish, _)))
+    }
+
+    /// Drops what is committed by `state`; returns how many wants that were. Only this instance
+    /// writes under its nonce, so what moved there is what it wanted, whoever has put the record.
+    pub(crate) fn settle(&mut self, state: Option<&ProducerState>) -> usize {
+        let before = self.queue.len();
+        let Some(state) = state.filter(|p| p.nonce == self.nonce) else {
+            return 0;
+        };
+        while let Some((want, _)) = self.queue.front() {
+            let done = match want {
+                Want::Open { .. } => true,
+                Want::Item { item, first, .. } => first + item.tgbs.len() as u64 <= state.next_seq,
+                Want::Finish => state.finished,
+            };
+            if !done {
+                break;
+            }
+            self.queue.pop_front();
+        }
+        before - self.queue.len()
+    }
+
+    /// Entries for what is wanted after the first `skip` wants, each with the number of wants that
+    /// it covers. `epoch` is that of this instance, or the one it wants to open.
+    pub(crate) fn entries(
+        &self,
+        manifest: &Manifest,
+        epoch: Epoch,
+        skip: usize,
+    ) -> Vec<(Entry, usize)> {
+        let mut entries = Vec::new();
+        let mut at = skip;
+        while entries.len() < ENTRIES_MAX {
+            let Some((want, _)) = self.queue.get(at) else {
+                break;
+            };
+            let (entry, wants) = match want {
+                Want::Open { instance } => (self.opened(instance, epoch), 1),
+                Want::Item { .. } => self.batch(manifest, epoch, at),
+                Want::Finish => (self.finished(epoch), 1),
+            };
+            entries.push((entry, wants));
+            at += wants;
+        }
+        entries
+    }
+
+    fn opened(&self, instance: &str, epoch: Epoch) -> Entry {
+        Entry::Opened(Opened {
+            producer: self.name.clone(),
+            instance: instance.to_owned(),
+            nonce: self.nonce,
+            epoch,
+        })
+    }
+
+    fn finished(&self, epoch: Epoch) -> Entry {
+        Entry::Finished(Finished {
+            producer: self.name.clone(),
+            epoch,
+            final_seq: self.next_seq,
+        })
+    }
+
+    /// The longest run of items from `at` on that fits one entry; at least one, for an item that is
+    /// too large must be refused aloud.
+    fn batch(&self, manifest: &Manifest, epoch: Epoch, at: usize) -> (Entry, usize) {
+        let (mut tgbs, mut bytes, mut count) = (Vec::new(), 0, 0);
+        let mut cursor = Cursor::default();
+        let mut first_seq = 0;
+        for (want, _) in self.queue.range(at..) {
+            let Want::Item {
+                item,
+                first,
+                bytes: size,
+            } = want
+            else {
+                break;
+            };
+            if count == 0 {
+                first_seq = *first;
+            }
+            bytes += size;
+            // A cursor and the entry's own fields take the rest.
+            let full = tgbs.len() + item.tgbs.len() > self.tgbs_per_entry
+                || bytes > ENTRY_BYTES_MAX / 2
+                || manifest.mixture_at(&self.name, *first)
+                    != manifest.mixture_at(&self.name, first_seq);
+            if count > 0 && full {
+                break;
+            }
+            tgbs.extend(item.tgbs.iter().cloned());
+            cursor = item.cursor.clone();
+            count += 1;
+        }
+        let last_seq = (first_seq + tgbs.len() as u64).saturating_sub(1);
+        let entry = Batch {
+            producer: self.name.clone(),
+            epoch,
+            first_seq,
+            last_seq,
+            cursor_before: self.cursor_before(manifest, at).hash(),
+            cursor,
+            mixture: manifest.mixture_at(&self.name, first_seq),
+            first_step: None,
+            tgbs,
+        };
+        (Entry::Batch(entry), count.max(1))
+    }
+
+    fn cursor_before(&self, manifest: &Manifest, at: usize) -> Cursor {
+        match at.checked_sub(1).and_then(|before| self.queue.get(before)) {
+            Some((Want::Item { item, .. }, _)) => item.cursor.clone(),
+            _ => {
+                let state = manifest.producer(&self.name);
+                state.map(|p| p.cursor.clone()).unwrap_or_default()
+            }
+        }
+    }
+}

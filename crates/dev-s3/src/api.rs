@@ -15,12 +15,13 @@ use s3s::dto::{
     CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput, CreateBucketInput,
     CreateBucketOutput, CreateMultipartUploadInput, CreateMultipartUploadOutput, DeleteBucketInput,
     DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
-    DeleteObjectsOutput, GetBucketLocationInput, GetBucketLocationOutput, GetObjectInput,
-    GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput,
-    ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput,
-    ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output, ListPartsInput,
-    ListPartsOutput, PutObjectInput, PutObjectOutput, StreamingBlob, UploadPartInput,
-    UploadPartOutput,
+    DeleteObjectsOutput, GetBucketLifecycleConfigurationInput,
+    GetBucketLifecycleConfigurationOutput, GetBucketLocationInput, GetBucketLocationOutput,
+    GetBucketVersioningInput, GetBucketVersioningOutput, GetObjectInput, GetObjectOutput,
+    HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListBucketsInput,
+    ListBucketsOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput, ListObjectsInput,
+    ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output, ListPartsInput, ListPartsOutput,
+    PutObjectInput, PutObjectOutput, StreamingBlob, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3, S3Request, S3Response, S3Result, TrailingHeaders, s3_error};
 
@@ -137,6 +138,8 @@ operations! {
         head_bucket => answer_head_bucket: HeadBucketInput => HeadBucketOutput;
         delete_bucket => answer_delete_bucket: DeleteBucketInput => DeleteBucketOutput;
         get_bucket_location => answer_get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput;
+        get_bucket_versioning => answer_get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput;
+        get_bucket_lifecycle_configuration => answer_get_bucket_lifecycle: GetBucketLifecycleConfigurationInput => GetBucketLifecycleConfigurationOutput;
         head_object => answer_head_object: HeadObjectInput => HeadObjectOutput;
         delete_object => answer_delete_object: DeleteObjectInput => DeleteObjectOutput;
         delete_objects => answer_delete_objects: DeleteObjectsInput => DeleteObjectsOutput;

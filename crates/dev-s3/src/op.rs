@@ -93,7 +93,10 @@ pub(crate) fn classify<'a>(
     let op = match (method, key.is_empty()) {
         (&Method::POST, true) if has("delete") => Op::Delete,
         (&Method::GET, true) if has("uploads") => Op::Multipart,
-        (&Method::GET, true) if !bucket.is_empty() && !has("location") && !has("versioning") => {
+        (&Method::GET, true)
+            if !bucket.is_empty()
+                && !["location", "versioning", "lifecycle"].into_iter().any(has) =>
+        {
             Op::List
         }
         (_, true) => Op::Bucket,
@@ -138,6 +141,7 @@ mod tests {
             (Method::GET, "/b/", Some("list-type=2"), Op::List, ""),
             (Method::GET, "/b", Some("uploads"), Op::Multipart, ""),
             (Method::GET, "/b", Some("location"), Op::Bucket, ""),
+            (Method::GET, "/b", Some("lifecycle"), Op::Bucket, ""),
             (Method::GET, "/", None, Op::Bucket, ""),
             (Method::PUT, "/b", None, Op::Bucket, ""),
         ];

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-use crate::StoreError;
+use crate::{Inspect, StoreError};
 
 /// What a create-only put that was answered clearly has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,4 +80,9 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// Deletes the object; deleting an absent one succeeds.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;
+
+    /// What can be found out about this kind of store beyond the contract, for `batchweave doctor`.
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        None
+    }
 }

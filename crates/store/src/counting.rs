@@ -1,7 +1,12 @@
-//! Counts requests and bytes around any store: for metrics, requests per step, read amplification.
+//! Counts requests and bytes around any store: for metrics, requests per commit and per step, read
+//! amplification.
 //!
 //! A count is a call of the contract: retries, parts and resumed reads inside the S3 store are not
 //! counted apart. Bytes read are counted as they arrive, so a dropped stream counts what it got.
+//!
+//! Each call is counted under one operation and one class. The class is the first name of its key
+//! (`log/7.json` and the listing of `log/` are of class `log`, `stream.json` is of class `stream`);
+//! what is of none of the classes that were given is of class [`OTHER`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 
-use crate::{Chunks, Create, ListPage, ObjectMeta, Op, Store, StoreError};
+use crate::{Chunks, Create, Inspect, ListPage, ObjectMeta, Op, Store, StoreError};
 
 /// The operations that are counted, in order of their slots.
 const OPS: [Op; 7] = [
@@ -23,6 +28,9 @@ const OPS: [Op; 7] = [
     Op::List,
     Op::Delete,
 ];
+
+/// The class of keys that belong to no given class.
+pub const OTHER: &str = "other";
 
 /// Totals of one operation since the store was wrapped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,6 +58,19 @@ impl Counts {
         OPS.into_iter().zip(self.0)
     }
 
+    /// What was counted since `earlier`, of the same store.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self(std::array::from_fn(|at| {
+            let (now, then) = (self.0[at], earlier.0[at]);
+            OpCount {
+                requests: now.requests.saturating_sub(then.requests),
+                errors: now.errors.saturating_sub(then.errors),
+                bytes: now.bytes.saturating_sub(then.bytes),
+            }
+        }))
+    }
+
     /// Calls of all operations.
     pub fn requests(&self) -> u64 {
         self.0.iter().map(|count| count.requests).sum()
@@ -66,6 +87,21 @@ impl Counts {
     }
 }
 
+impl std::ops::Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(std::array::from_fn(|at| {
+            let (a, b) = (self.0[at], other.0[at]);
+            OpCount {
+                requests: a.requests + b.requests,
+                errors: a.errors + b.errors,
+                bytes: a.bytes + b.bytes,
+            }
+        }))
+    }
+}
+
 fn slot(op: Op) -> Option<usize> {
     OPS.iter().position(|counted| *counted == op)
 }
@@ -77,52 +113,84 @@ struct Cell {
     bytes: AtomicU64,
 }
 
+type Row = [Cell; OPS.len()];
+
 /// A store that counts.
 #[derive(Debug, Clone)]
 pub struct Counted {
     inner: Arc<dyn Store>,
-    cells: Arc<[Cell; OPS.len()]>,
+    classes: &'static [&'static str],
+    /// One row a class, and one more for what is of none.
+    rows: Arc<[Row]>,
 }
 
 impl Counted {
-    /// Wraps a store; clones share their counters.
+    /// Wraps a store; all keys are of one class. Clones share their counters.
     pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self::with_classes(inner, &[])
+    }
+
+    /// Wraps a store and tells `classes` of keys apart.
+    pub fn with_classes(inner: Arc<dyn Store>, classes: &'static [&'static str]) -> Self {
+        let rows = (0..=classes.len()).map(|_| Row::default()).collect();
         Self {
             inner,
-            cells: Arc::default(),
+            classes,
+            rows,
         }
     }
 
     /// The totals now.
     pub fn counts(&self) -> Counts {
-        Counts(std::array::from_fn(|at| {
-            let cell = &self.cells[at];
-            OpCount {
-                requests: cell.requests.load(Relaxed),
-                errors: cell.errors.load(Relaxed),
-                bytes: cell.bytes.load(Relaxed),
-            }
-        }))
+        self.by_class()
+            .into_iter()
+            .fold(Counts::default(), |sum, (_, counts)| sum + counts)
+    }
+
+    /// The totals of each class now, those of [`OTHER`] last.
+    pub fn by_class(&self) -> Vec<(&'static str, Counts)> {
+        let names = self.classes.iter().copied().chain([OTHER]);
+        names.zip(self.rows.iter().map(read)).collect()
+    }
+
+    fn row(&self, key: &str) -> usize {
+        let class = key.split(['/', '.']).next().unwrap_or_default();
+        let known = self.classes.iter().position(|known| *known == class);
+        known.unwrap_or(self.classes.len())
     }
 
     async fn count<T>(
         &self,
         op: Op,
+        key: &str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        self.add(op, |cell| &cell.requests, 1);
+        let row = self.row(key);
+        self.add(row, op, |cell| &cell.requests, 1);
         let result = call.await;
         if result.is_err() {
-            self.add(op, |cell| &cell.errors, 1);
+            self.add(row, op, |cell| &cell.errors, 1);
         }
         result
     }
 
-    fn add(&self, op: Op, field: impl Fn(&Cell) -> &AtomicU64, amount: u64) {
-        if let Some(at) = slot(op) {
-            field(&self.cells[at]).fetch_add(amount, Relaxed);
+    fn add(&self, row: usize, op: Op, field: impl Fn(&Cell) -> &AtomicU64, amount: u64) {
+        if let (Some(row), Some(at)) = (self.rows.get(row), slot(op)) {
+            field(&row[at]).fetch_add(amount, Relaxed);
         }
     }
+
+    fn add_bytes(&self, key: &str, op: Op, bytes: usize) {
+        self.add(self.row(key), op, |cell| &cell.bytes, bytes as u64);
+    }
+}
+
+fn read(row: &Row) -> Counts {
+    Counts(std::array::from_fn(|at| OpCount {
+        requests: row[at].requests.load(Relaxed),
+        errors: row[at].errors.load(Relaxed),
+        bytes: row[at].bytes.load(Relaxed),
+    }))
 }
 
 #[async_trait]
@@ -132,43 +200,49 @@ impl Store for Counted {
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.add(Op::Create, |cell| &cell.bytes, body.len() as u64);
-        self.count(Op::Create, self.inner.create(key, body)).await
+        self.add_bytes(key, Op::Create, body.len());
+        self.count(Op::Create, key, self.inner.create(key, body))
+            .await
     }
 
     async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.add(Op::Upload, |cell| &cell.bytes, body.len() as u64);
-        self.count(Op::Upload, self.inner.upload(key, body)).await
+        self.add_bytes(key, Op::Upload, body.len());
+        self.count(Op::Upload, key, self.inner.upload(key, body))
+            .await
     }
 
     async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        let body = self.count(Op::Get, self.inner.get(key)).await?;
-        self.add(Op::Get, |cell| &cell.bytes, body.len() as u64);
+        let body = self.count(Op::Get, key, self.inner.get(key)).await?;
+        self.add_bytes(key, Op::Get, body.len());
         Ok(body)
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        let chunks = self
-            .count(Op::GetRange, self.inner.get_range(key, range))
-            .await?;
-        let counted = self.clone();
+        let call = self.inner.get_range(key, range);
+        let chunks = self.count(Op::GetRange, key, call).await?;
+        let (counted, row) = (self.clone(), self.row(key));
         let watch = move |chunk: &Result<Bytes, StoreError>| match chunk {
-            Ok(chunk) => counted.add(Op::GetRange, |cell| &cell.bytes, chunk.len() as u64),
-            Err(_) => counted.add(Op::GetRange, |cell| &cell.errors, 1),
+            Ok(chunk) => counted.add(row, Op::GetRange, |cell| &cell.bytes, chunk.len() as u64),
+            Err(_) => counted.add(row, Op::GetRange, |cell| &cell.errors, 1),
         };
         Ok(chunks.inspect(watch).boxed())
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.count(Op::Head, self.inner.head(key)).await
+        self.count(Op::Head, key, self.inner.head(key)).await
     }
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.count(Op::List, self.inner.list(prefix, page)).await
+        self.count(Op::List, prefix, self.inner.list(prefix, page))
+            .await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.count(Op::Delete, self.inner.delete(key)).await
+        self.count(Op::Delete, key, self.inner.delete(key)).await
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        self.inner.inspect()
     }
 }
 
@@ -205,5 +279,31 @@ mod tests {
             ),
             (4, 8, 5)
         );
+    }
+
+    #[tokio::test]
+    async fn classes_are_told_apart_and_add_up() {
+        let store = Counted::with_classes(MemoryStore::new(), &["log", "stream"]);
+        for (key, body) in [
+            ("log/7.json", "12"),
+            ("stream.json", "345"),
+            ("logs/1", "6"),
+        ] {
+            let _ = store.create(key, body.into()).await.unwrap();
+        }
+        store.list("log/", None).await.unwrap();
+        store.list("", None).await.unwrap();
+        let before = store.counts();
+        store.get("log/7.json").await.unwrap();
+        store.get("log/8.json").await.unwrap_err();
+        let seen: Vec<_> = store
+            .by_class()
+            .into_iter()
+            .map(|(class, c)| (class, c.requests(), c.bytes_written(), c.bytes_read()))
+            .collect();
+        let expected = [("log", 4, 2, 2), ("stream", 1, 3, 0), (OTHER, 2, 1, 0)];
+        assert_eq!(seen, expected);
+        let since = store.counts().since(&before);
+        assert_eq!((since.requests(), since.of(Op::Get).errors), (2, 1));
     }
 }

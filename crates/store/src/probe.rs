@@ -1,10 +1,15 @@
 //! The start-up probe: refuses a store whose create-only put is not exclusive, and explains a
 //! missing permission before it can look like a missing object.
 
+mod completions;
+mod judge;
+
 use bytes::Bytes;
 use futures::future::join_all;
 
 use crate::{Create, Effect, ErrorKind, Op, Store, StoreError};
+pub use completions::probe_completions;
+use judge::{bodies, judge};
 
 const RACERS: usize = 16;
 /// A race in which nobody got an answer says nothing and is run again.
@@ -19,7 +24,7 @@ pub enum Access {
     Write,
 }
 
-/// What the long form has seen.
+/// What races have shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProbeReport {
     /// Races with exactly one winner.
@@ -87,79 +92,9 @@ async fn race(store: &dyn Store, key: &str) -> Result<usize, StoreError> {
 }
 
 async fn race_once(store: &dyn Store, key: &str) -> Result<usize, StoreError> {
-    let body = |racer: usize| Bytes::from(format!("racer {racer} of {key}\n"));
-    let answers = join_all((0..RACERS).map(|racer| store.create(key, body(racer)))).await;
-    let winners: Vec<usize> = (0..RACERS)
-        .filter(|at| matches!(answers[*at], Ok(Create::Created)))
-        .collect();
-    if winners.len() > 1 {
-        let why = format!(
-            "{} of {RACERS} concurrent creates of one key were told that they made it",
-            winners.len()
-        );
-        return Err(broken(store, key, &why));
-    }
-    let there = match store.get(key).await {
-        Err(error) if error.is_not_found() && winners.is_empty() => {
-            return Err(nobody(store, key, answers));
-        }
-        Err(error) if error.is_not_found() => {
-            return Err(broken(
-                store,
-                key,
-                "the object that was created is not there",
-            ));
-        }
-        there => there?,
-    };
-    // A winner whose answer was lost is as good as one who was told.
-    let may_own = |racer: usize| match &answers[racer] {
-        Ok(Create::Created) => true,
-        Ok(Create::Exists) => false,
-        Err(error) => winners.is_empty() && error.effect == Effect::Unknown,
-    };
-    if !(0..RACERS).any(|racer| may_own(racer) && body(racer) == there) {
-        return Err(broken(
-            store,
-            key,
-            "the object does not hold the bytes of the create that won",
-        ));
-    }
-    refuses_again(store, key, &there).await?;
-    Ok(answers.iter().filter(|answer| answer.is_err()).count())
-}
-
-/// One more create, after the race, is told "exists" and changes nothing.
-async fn refuses_again(store: &dyn Store, key: &str, there: &Bytes) -> Result<(), StoreError> {
-    let again = match store.create(key, Bytes::from_static(b"late\n")).await {
-        Err(error) if error.effect == Effect::Unknown => Create::Exists,
-        again => again?,
-    };
-    if again == Create::Created || store.get(key).await? != *there {
-        return Err(broken(
-            store,
-            key,
-            "a create of a key that exists replaced its object",
-        ));
-    }
-    Ok(())
-}
-
-/// Nobody won: the reason is the most telling of the racers' errors.
-fn nobody(store: &dyn Store, key: &str, answers: Vec<Result<Create, StoreError>>) -> StoreError {
-    let errors: Vec<StoreError> = answers.into_iter().filter_map(Result::err).collect();
-    if errors.len() < RACERS {
-        return broken(
-            store,
-            key,
-            "creates were told that the object exists, but nobody made it",
-        );
-    }
-    let lasting = errors.iter().position(|error| !error.kind.is_transient());
-    errors
-        .into_iter()
-        .nth(lasting.unwrap_or(0))
-        .unwrap_or_else(|| broken(store, key, "no answers"))
+    let bodies = bodies(key, RACERS);
+    let answers = join_all(bodies.iter().map(|body| store.create(key, body.clone()))).await;
+    judge(store, key, "creates", &bodies, answers).await
 }
 
 async fn ranged(store: &dyn Store, key: &str) -> Result<(), StoreError> {

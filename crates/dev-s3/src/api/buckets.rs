@@ -2,8 +2,10 @@
 
 use s3s::dto::{
     Bucket, BucketLocationConstraint, CreateBucketInput, CreateBucketOutput, DeleteBucketInput,
-    DeleteBucketOutput, GetBucketLocationInput, GetBucketLocationOutput, HeadBucketInput,
-    HeadBucketOutput, ListBucketsInput, ListBucketsOutput, Owner,
+    DeleteBucketOutput, GetBucketLifecycleConfigurationInput,
+    GetBucketLifecycleConfigurationOutput, GetBucketLocationInput, GetBucketLocationOutput,
+    GetBucketVersioningInput, GetBucketVersioningOutput, HeadBucketInput, HeadBucketOutput,
+    ListBucketsInput, ListBucketsOutput, Owner,
 };
 use s3s::{S3Request, S3Result, s3_error};
 
@@ -92,5 +94,26 @@ impl Api {
         Ok(GetBucketLocationOutput {
             location_constraint,
         })
+    }
+
+    /// Versions are not kept; a bucket that never had them answers without a status.
+    pub(super) fn answer_get_bucket_versioning(
+        &self,
+        request: S3Request<GetBucketVersioningInput>,
+    ) -> S3Result<GetBucketVersioningOutput> {
+        self.storage.bucket(&request.input.bucket)?;
+        Ok(GetBucketVersioningOutput::default())
+    }
+
+    /// There are no rules, which S3 answers with an error.
+    pub(super) fn answer_get_bucket_lifecycle(
+        &self,
+        request: S3Request<GetBucketLifecycleConfigurationInput>,
+    ) -> S3Result<GetBucketLifecycleConfigurationOutput> {
+        self.storage.bucket(&request.input.bucket)?;
+        Err(s3_error!(
+            NoSuchLifecycleConfiguration,
+            "The bucket has no lifecycle rules."
+        ))
     }
 }

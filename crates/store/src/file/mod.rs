@@ -6,6 +6,7 @@
 //! - Only files in the hidden folder are ever written to; final files are immutable.
 //! - `Created` is answered after the folder that names the file was synced.
 
+mod inspect;
 mod publish;
 mod walk;
 
@@ -20,7 +21,9 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 
-use crate::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError, key};
+use crate::{
+    Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, Store, StoreError, key,
+};
 
 /// Where files are written before they get their names; no key may begin with it.
 const HIDDEN: &str = ".batchweave-tmp";
@@ -265,6 +268,10 @@ impl Store for FileStore {
             }
         })
         .await
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
     }
 }
 

@@ -111,3 +111,18 @@ async fn a_file_in_the_way_of_a_folder_is_an_error() {
     assert_eq!(error.effect, Effect::DidNot, "{error}");
     assert!(store.get("a/b").await.unwrap_err().is_not_found());
 }
+
+#[tokio::test]
+async fn it_knows_where_files_may_be_made_and_tidies_folders() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileStore::open(dir.path(), false).await.unwrap();
+    let inspect = store.inspect().unwrap();
+    inspect.may_create("log/1").await.unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    let _ = store.create("a/b/c", "1".into()).await.unwrap();
+    inspect.tidy("a/b/").await.unwrap();
+    assert!(dir.path().join("a/b/c").exists());
+    store.delete("a/b/c").await.unwrap();
+    inspect.tidy("a/b/").await.unwrap();
+    assert!(!dir.path().join("a").exists() && dir.path().exists());
+}

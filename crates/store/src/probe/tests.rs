@@ -135,7 +135,7 @@ async fn stores_that_break_it_are_refused() {
     for (flaw, part) in [
         (Flaw::Overwrites, "16 of 16 concurrent creates"),
         (Flaw::TwoWinners, "2 of 16 concurrent creates"),
-        (Flaw::LosersBytes, "bytes of the create that won"),
+        (Flaw::LosersBytes, "bytes of the writer that won"),
     ] {
         let error = probe(&Flawed::new(flaw), 1).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Contract, "{flaw:?}: {error}");

@@ -39,6 +39,8 @@ const CUSTOM_REGION: &str = "us-east-1";
 pub(super) struct Clients {
     pub(super) commit: Client,
     pub(super) data: Client,
+    /// For messages.
+    pub(super) endpoint: String,
 }
 
 /// Why the clients can't be made.
@@ -63,6 +65,9 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
         return Err((ErrorKind::WrongRegion, detail.to_owned()));
     };
     tracing::debug!(?endpoint, custom, %region, "s3 store");
+    let named = endpoint
+        .clone()
+        .unwrap_or_else(|| format!("Amazon S3 in {region}"));
     let mut base = aws_sdk_s3::config::Builder::from(&sdk)
         .region(region)
         .force_path_style(custom)
@@ -95,6 +100,7 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
     Ok(Clients {
         commit: Client::from_conf(commit.build()),
         data: Client::from_conf(data.build()),
+        endpoint: named,
     })
 }
 

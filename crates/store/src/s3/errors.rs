@@ -129,7 +129,9 @@ fn unanswered<E: Failure>(error: &Sdk<E>) -> (ErrorKind, bool, String) {
     let text = chain(error);
     match error {
         SdkError::ConstructionFailure(_) => (ErrorKind::Other, true, text),
-        SdkError::DispatchFailure(_) if never_sent(error) => (ErrorKind::Unreachable, true, text),
+        SdkError::DispatchFailure(_) if never_sent(error) => {
+            (ErrorKind::Unreachable, true, innermost(error))
+        }
         SdkError::DispatchFailure(failure) if failure.is_user() => (ErrorKind::Other, false, text),
         // Timed out, or broken after the request went out.
         _ => (ErrorKind::Timeout, false, text),
@@ -165,6 +167,15 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
         next = error.source();
     }
     text
+}
+
+/// The first cause: why no connection was made.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    one_line(&last.to_string())
 }
 
 fn one_line(text: &str) -> String {

@@ -7,6 +7,7 @@
 
 mod config;
 mod errors;
+mod inspect;
 mod read;
 mod upload;
 
@@ -20,8 +21,8 @@ use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 
 use crate::{
-    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, OpenOptions, Store, StoreError,
-    key,
+    Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, OpenOptions, Store,
+    StoreError, key,
 };
 
 /// Objects in a bucket, below a prefix.
@@ -33,6 +34,8 @@ struct Inner {
     bucket: String,
     /// Empty, or ends in `/`.
     prefix: String,
+    /// For messages.
+    endpoint: String,
     /// Never retries: for `create`.
     commit: Client,
     /// Retries: for all else.
@@ -62,6 +65,7 @@ impl S3Store {
             } else {
                 format!("{prefix}/")
             },
+            endpoint: clients.endpoint,
             commit: clients.commit,
             data: clients.data,
         })))
@@ -84,7 +88,13 @@ impl S3Store {
 
     fn mapped<E: errors::Failure>(&self, op: Op, key: &str, error: &errors::Sdk<E>) -> StoreError {
         let fault = errors::classify(op, error);
-        self.error(op, key, fault.kind, fault.effect, fault.detail)
+        let detail = match fault.kind {
+            ErrorKind::Unreachable => {
+                format!("no connection to {}: {}", self.0.endpoint, fault.detail)
+            }
+            _ => fault.detail,
+        };
+        self.error(op, key, fault.kind, fault.effect, detail)
     }
 
     /// Objects of a page, as keys below the root; what is not ours (folder markers) is left out.
@@ -221,5 +231,9 @@ impl Store for S3Store {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
     }
 }

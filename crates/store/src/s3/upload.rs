@@ -125,7 +125,7 @@ async fn parts(
     Ok(parts)
 }
 
-async fn part(
+pub(super) async fn part(
     store: &S3Store,
     key: &str,
     id: &str,

@@ -4,6 +4,7 @@
 mod ambiguity;
 mod answers;
 mod bodies;
+mod inspect;
 mod script;
 
 use std::sync::Arc;

@@ -1,0 +1,41 @@
+//! What a folder tells of itself: whether files may be made in it, without making one.
+
+use std::fs;
+use std::path::Path;
+
+use async_trait::async_trait;
+use rustix::fs::{Access, access};
+
+use super::{FileStore, blocking};
+use crate::{Effect, Inspect, Op, StoreError};
+
+#[async_trait]
+impl Inspect for FileStore {
+    /// The nearest folder on the way to `key` that exists may be written to.
+    async fn may_create(&self, key: &str) -> Result<(), StoreError> {
+        self.run(Op::Create, key, |folder, key, path| {
+            let there = path.ancestors().skip(1).find(|above| above.exists());
+            let above = there.unwrap_or(&folder.path);
+            access(above, Access::WRITE_OK | Access::EXEC_OK)
+                .map_err(|errno| folder.io(Op::Create, key, &errno.into(), Effect::DidNot))
+        })
+        .await
+    }
+
+    /// Folders that are not empty stay.
+    async fn tidy(&self, prefix: &str) -> Result<(), StoreError> {
+        let (root, prefix) = (self.0.path.clone(), prefix.to_owned());
+        blocking(move || {
+            let mut folder = root.join(prefix.trim_end_matches('/'));
+            while folder != root && folder.starts_with(&root) && remove_empty(&folder) {
+                folder.pop();
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn remove_empty(folder: &Path) -> bool {
+    fs::remove_dir(folder).is_ok()
+}

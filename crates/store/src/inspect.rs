@@ -1,0 +1,98 @@
+//! What `batchweave doctor` finds out about a store beyond the contract: permissions, and the rules
+//! of an S3 bucket. Nothing here creates an object outside the key that it is given.
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{Create, StoreError};
+
+/// Questions that a kind of store can answer about itself.
+#[async_trait]
+pub trait Inspect: Send + Sync {
+    /// Whether these credentials may create an object under `key`. None is created.
+    async fn may_create(&self, key: &str) -> Result<(), StoreError>;
+
+    /// Removes what objects leave below `prefix` when they are deleted: empty folders, unfinished
+    /// multipart uploads.
+    async fn tidy(&self, prefix: &str) -> Result<(), StoreError>;
+
+    /// The bucket, where there is one.
+    fn bucket(&self) -> Option<&dyn Bucket> {
+        None
+    }
+}
+
+/// Questions about an S3 bucket.
+#[async_trait]
+pub trait Bucket: Send + Sync {
+    /// The endpoint, as a person would name it.
+    fn endpoint(&self) -> &str;
+
+    /// Whether overwritten and deleted objects are kept.
+    async fn versioning(&self) -> Result<Versioning, StoreError>;
+
+    /// The enabled lifecycle rules that can touch an object below the store's root.
+    async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError>;
+
+    /// The store's own time, to the second. `key` is read and should be absent.
+    async fn time(&self, key: &str) -> Result<SystemTime, StoreError>;
+
+    /// Whether a body whose checksum does not match the one sent along is refused. What is stored
+    /// all the same lies under `key`.
+    async fn refuses_wrong_checksum(&self, key: &str) -> Result<bool, StoreError>;
+
+    /// Uploads `body` as the only part of a multipart upload of `key`.
+    async fn begin_upload(&self, key: &str, body: Bytes) -> Result<PendingUpload, StoreError>;
+
+    /// Completes it, if the key is absent; one try.
+    async fn complete_upload(&self, upload: &PendingUpload) -> Result<Create, StoreError>;
+
+    /// Gives it up.
+    async fn abort_upload(&self, upload: &PendingUpload) -> Result<(), StoreError>;
+}
+
+/// A multipart upload that lacks only its completion.
+#[derive(Debug, Clone, Default)]
+pub struct PendingUpload {
+    /// Where the object will be.
+    pub key: String,
+    /// The store's name of the upload.
+    pub id: String,
+    pub(crate) e_tag: Option<String>,
+    pub(crate) crc32: Option<String>,
+}
+
+/// Whether a bucket keeps older versions of its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versioning {
+    /// Never was on.
+    Off,
+    /// A delete hides an object behind a marker.
+    On,
+    /// Was on, and what it kept is still there.
+    Suspended,
+}
+
+/// What a lifecycle rule does below the store's root.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LifecycleRule {
+    /// The rule's name.
+    pub id: String,
+    /// Relative to the root: empty for the whole root.
+    pub prefix: String,
+    /// It deletes objects of an age.
+    pub expires: bool,
+    /// It moves objects to this storage class.
+    pub moves_to: Option<String>,
+    /// It aborts unfinished multipart uploads after so many days.
+    pub aborts_uploads_days: Option<i32>,
+}
+
+impl LifecycleRule {
+    /// Whether it reaches objects whose keys begin with `prefix`.
+    pub fn reaches(&self, prefix: &str) -> bool {
+        prefix.starts_with(&self.prefix) || self.prefix.starts_with(prefix)
+    }
+}

@@ -1,0 +1,90 @@
+//! Judges a race of writers for one absent key: one won, its bytes are there, and they stay.
+
+use bytes::Bytes;
+
+use super::broken;
+use crate::{Create, Effect, Store, StoreError};
+
+/// What each of `racers` writes, told apart by its bytes.
+pub(super) fn bodies(key: &str, racers: usize) -> Vec<Bytes> {
+    let body = |racer| Bytes::from(format!("racer {racer} of {key}\n"));
+    (0..racers).map(body).collect()
+}
+
+/// Judges the `answers` of racers that wrote `bodies`; returns how many answers were unclear.
+pub(super) async fn judge(
+    store: &dyn Store,
+    key: &str,
+    what: &str,
+    bodies: &[Bytes],
+    answers: Vec<Result<Create, StoreError>>,
+) -> Result<usize, StoreError> {
+    let won = |answer: &&Result<Create, _>| matches!(answer, Ok(Create::Created));
+    let winners = answers.iter().filter(won).count();
+    if winners > 1 {
+        let why = format!(
+            "{winners} of {} concurrent {what} of one key were told that they made it",
+            answers.len()
+        );
+        return Err(broken(store, key, &why));
+    }
+    let there = match store.get(key).await {
+        Err(error) if error.is_not_found() && winners == 0 => {
+            return Err(nobody(store, key, what, answers));
+        }
+        Err(error) if error.is_not_found() => {
+            let why = "the object that was created is not there";
+            return Err(broken(store, key, why));
+        }
+        there => there?,
+    };
+    // A winner whose answer was lost is as good as one who was told.
+    let may_own = |answer: &Result<Create, StoreError>| match answer {
+        Ok(Create::Created) => true,
+        Ok(Create::Exists) => false,
+        Err(error) => winners == 0 && error.effect == Effect::Unknown,
+    };
+    let mut racers = answers.iter().zip(bodies);
+    if !racers.any(|(answer, body)| may_own(answer) && *body == there) {
+        let why = "the object does not hold the bytes of the writer that won";
+        return Err(broken(store, key, why));
+    }
+    refuses_again(store, key, &there).await?;
+    Ok(answers.iter().filter(|answer| answer.is_err()).count())
+}
+
+/// One more create, after the race, is told "exists" and changes nothing.
+async fn refuses_again(store: &dyn Store, key: &str, there: &Bytes) -> Result<(), StoreError> {
+    let again = match store.create(key, Bytes::from_static(b"late\n")).await {
+        Err(error) if error.effect == Effect::Unknown => Create::Exists,
+        again => again?,
+    };
+    if again == Create::Created || store.get(key).await? != *there {
+        return Err(broken(
+            store,
+            key,
+            "a create of a key that exists replaced its object",
+        ));
+    }
+    Ok(())
+}
+
+/// Nobody won: the reason is the most telling of the racers' errors.
+fn nobody(
+    store: &dyn Store,
+    key: &str,
+    what: &str,
+    answers: Vec<Result<Create, StoreError>>,
+) -> StoreError {
+    let racers = answers.len();
+    let errors: Vec<StoreError> = answers.into_iter().filter_map(Result::err).collect();
+    if errors.len() < racers {
+        let why = format!("{what} were told that the object exists, but nobody made it");
+        return broken(store, key, &why);
+    }
+    let lasting = errors.iter().position(|error| !error.kind.is_transient());
+    errors
+        .into_iter()
+        .nth(lasting.unwrap_or(0))
+        .unwrap_or_else(|| broken(store, key, "no answers"))
+}

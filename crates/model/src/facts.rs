@@ -1,0 +1,219 @@
+//! What the model needs to know of a manifest, in small numbers, and the properties of a log that
+//! can be checked once for each different log.
+//!
+//! The facts are kept beside the product's manifest and by other means (a list of all that ever
+//! applied), so that the two check each other.
+
+use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::{Folded, Manifest};
+
+use crate::config::Config;
+use crate::property::{Broken, Property};
+use crate::spec::{self, Object, Spec};
+
+/// Producers in a model at most.
+pub const PRODUCERS_MAX: usize = 3;
+
+/// A committed TGB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Whose.
+    pub producer: u8,
+    /// Which of its TGBs.
+    pub row: u8,
+    /// Where it lies.
+    pub object: Object,
+    /// Its step; none while it waits for its turn.
+    pub step: Option<u8>,
+}
+
+/// A producer in the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Name {
+    /// Its epoch; 0 before any.
+    pub epoch: u8,
+    /// The instance that opened it.
+    pub instance: u8,
+    /// The next sequence number.
+    pub next: u8,
+    /// It has no more.
+    pub finished: bool,
+}
+
+/// A log, in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Records in it.
+    pub length: u8,
+    /// All TGBs that ever applied, in the order of the log.
+    pub tgbs: Vec<Placed>,
+    /// The producers.
+    pub names: [Name; PRODUCERS_MAX],
+    /// The first step that nobody has.
+    pub next_step: u8,
+    /// The watermark.
+    pub watermark: u8,
+    /// A seal is in force.
+    pub sealed: bool,
+    /// The trainer and start of each attempt, in order.
+    pub attempts: Vec<(u8, u8)>,
+}
+
+impl Facts {
+    /// The facts after a record, and what it breaks.
+    pub fn after(
+        &self,
+        config: &Config,
+        manifest: &Manifest,
+        specs: &[Spec],
+        folded: &Folded,
+    ) -> (Self, Option<Broken>) {
+        let mut facts = self.clone();
+        facts.length += 1;
+        facts.next_step = manifest.next_step() as u8;
+        facts.watermark = manifest.watermark() as u8;
+        let mut broken = folded
+            .void
+            .as_ref()
+            .map(|void| Broken::new(Property::NoVoid, format!("the record is void: {void}")));
+        for (spec, verdict) in specs.iter().zip(&folded.entries) {
+            let found = match verdict {
+                Err(void) => Some(Broken::new(Property::NoVoid, format!("{spec}: {void}"))),
+                Ok(Verdict::Repeat) => None,
+                Ok(Verdict::Applies) => facts.apply(config, *spec),
+            };
+            broken = broken.or(found);
+        }
+        let steps = self.next_step..facts.next_step;
+        broken = broken.or(facts.place(config, folded, steps));
+        broken = broken.or(facts.agree(manifest));
+        (facts, broken)
+    }
+
+    /// One entry that applied.
+    fn apply(&mut self, config: &Config, spec: Spec) -> Option<Broken> {
+        match spec {
+            Spec::Opened {
+                producer,
+                instance,
+                epoch,
+            } => {
+                let name = &mut self.names[usize::from(producer)];
+                (name.epoch, name.instance) = (epoch, instance);
+                None
+            }
+            Spec::Batch { .. } => self.apply_batch(config, spec),
+            Spec::Finished { producer, .. } => {
+                self.names[usize::from(producer)].finished = true;
+                None
+            }
+            Spec::Sealed => {
+                self.sealed = true;
+                None
+            }
+            Spec::Unsealed => {
+                self.sealed = false;
+                None
+            }
+            Spec::Attempt { trainer, start, .. } => {
+                self.attempts.push((trainer, start));
+                None
+            }
+            Spec::JobOpened { .. } | Spec::Watermark { .. } => None,
+        }
+    }
+
+    fn apply_batch(&mut self, config: &Config, spec: Spec) -> Option<Broken> {
+        let Spec::Batch {
+            producer,
+            instance,
+            epoch,
+            start,
+            first,
+            last,
+        } = spec
+        else {
+            return None;
+        };
+        let name = &mut self.names[usize::from(producer)];
+        let broken = if name.epoch != epoch || name.instance != instance {
+            Some(Property::Fence)
+        } else if self.sealed {
+            Some(Property::Seal)
+        } else if name.next != first || name.finished {
+            Some(Property::ExactlyOnce)
+        } else {
+            None
+        };
+        name.next = last + 1;
+        for row in first..=last {
+            let (first, last) = config.cut().object(start, row);
+            self.tgbs.push(Placed {
+                producer,
+                row,
+                object: Object {
+                    producer,
+                    instance,
+                    epoch,
+                    first,
+                    last,
+                },
+                step: None,
+            });
+        }
+        broken.map(|property| Broken::new(property, format!("{spec} applied")))
+    }
+
+    /// Notes the steps that the fold gave, and that they are the next ones and the right ones.
+    fn place(
+        &mut self,
+        config: &Config,
+        folded: &Folded,
+        steps: std::ops::Range<u8>,
+    ) -> Option<Broken> {
+        let order = |detail| Some(Broken::new(Property::Order, detail));
+        let given: Vec<_> = folded.placed.iter().map(|entry| entry.step as u8).collect();
+        if !given.iter().copied().eq(steps) {
+            return order(format!("steps {given:?} were given"));
+        }
+        for entry in &folded.placed {
+            let (producer, row) = (spec::producer_index(&entry.producer), entry.seq as u8);
+            if entry.tgb.digest != spec::digest(producer, row) {
+                return order(format!("step {} has another TGB's digest", entry.step));
+            }
+            let found = self
+                .tgbs
+                .iter_mut()
+                .find(|tgb| tgb.producer == producer && tgb.row == row && tgb.step.is_none());
+            match found {
+                Some(tgb) => tgb.step = Some(entry.step as u8),
+                None => return order(format!("p{producer} seq {row} got a step twice")),
+            }
+            // All lanes have the same number of TGBs here, so the turns are plain.
+            let turn = entry.step as u8 % config.producers;
+            if config.lanes && turn != producer {
+                return order(format!("step {} went to p{producer}", entry.step));
+            }
+        }
+        None
+    }
+
+    /// The manifest says the same of producers and cursors as the list of what applied.
+    fn agree(&self, manifest: &Manifest) -> Option<Broken> {
+        for (index, name) in (0..).zip(&self.names).filter(|(_, name)| name.epoch > 0) {
+            let state = spec::producer(index).and_then(|name| manifest.producer(&name).cloned());
+            let same = state.is_some_and(|state| {
+                state.epoch == u64::from(name.epoch)
+                    && state.nonce == spec::nonce(name.instance)
+                    && state.next_seq == u64::from(name.next)
+                    && state.cursor == spec::cursor(name.next)
+                    && state.finished == name.finished
+            });
+            if !same {
+                let detail = format!("the manifest and what applied differ for p{index}");
+                return Some(Broken::new(Property::ExactlyOnce, detail));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,276 @@
+//! The system that the checker explores: configuration, tables, and the missing guard.
+
+use crate::action::{self, Action, Outcome};
+use crate::checker::{Rest, System};
+use crate::config::Config;
+use crate::guard::Guard;
+use crate::jobs;
+use crate::property::Broken;
+use crate::spec::Spec;
+use crate::state::{Phase, Process, Producer, Reclaimer, Role, Stage, State, Trainer};
+use crate::tables::{Draft, RecordNo, Tables};
+use crate::turn::Turn;
+
+/// A configuration with its tables.
+#[derive(Debug)]
+pub struct World {
+    tables: Tables,
+    without: Option<Guard>,
+}
+
+impl World {
+    /// Writers keep all guards but `without`.
+    pub fn new(config: Config, without: Option<Guard>) -> Self {
+        Self {
+            tables: Tables::new(config),
+            without,
+        }
+    }
+
+    /// How many different logs and records there were.
+    pub fn sizes(&self) -> (usize, usize) {
+        self.tables.sizes()
+    }
+
+    /// The log at the beginning: one record with what is open already.
+    fn set_up(&mut self) -> u32 {
+        let config = *self.tables.config();
+        let mut specs = Vec::new();
+        if config.attempts > 0 {
+            specs.push(Spec::JobOpened { keep: config.keep });
+        }
+        let opened = if config.opened { config.producers } else { 0 };
+        specs.extend((0..opened).map(|producer| Spec::Opened {
+            producer,
+            instance: 0,
+            epoch: 1,
+        }));
+        if specs.is_empty() {
+            return 0;
+        }
+        let entries = specs.into_iter().map(|spec| self.tables.entry(spec));
+        let draft = Draft {
+            entries: entries.collect(),
+            after: 0,
+            writer: u8::MAX,
+            salt: 0,
+        };
+        let record = self.tables.build(draft);
+        self.tables.fold(0, record)
+    }
+
+    fn processes(&self, head: u32) -> impl Iterator<Item = Process> {
+        let config = *self.tables.config();
+        let length = self.tables.facts(head).length;
+        let producers = (0..config.producers).flat_map(move |name| {
+            (0..config.instances).map(move |instance| {
+                let live = instance == 0 && config.opened;
+                Role::Producer(Producer {
+                    name,
+                    instance,
+                    stage: [Stage::Absent, Stage::Live][usize::from(live)],
+                    epoch: u8::from(live),
+                    announces: config.announces * u8::from(live),
+                    ..Producer::default()
+                })
+            })
+        });
+        let trainers = (0..config.attempts).map(|index| {
+            Role::Trainer(Trainer {
+                index,
+                ..Trainer::default()
+            })
+        });
+        let reclaimer = config
+            .reclaims
+            .then(|| Role::Reclaimer(Reclaimer::default()));
+        let sealer = (config.seals > 0).then_some(Role::Sealer { done: 0 });
+        producers
+            .chain(trainers)
+            .chain(reclaimer)
+            .chain(sealer)
+            .map(move |role| Process {
+                view: head,
+                read: length,
+                role,
+                ..Process::default()
+            })
+    }
+
+    fn record(&self, record: RecordNo) -> String {
+        let info = self.tables.record(record);
+        let entries: Vec<_> = info
+            .entries
+            .iter()
+            .map(|&entry| self.tables.spec(entry).to_string())
+            .collect();
+        format!("v{} [{}]", info.version, entries.join("; "))
+    }
+}
+
+impl System for World {
+    type State = State;
+    type Action = Action;
+
+    fn first(&mut self) -> State {
+        let config = *self.tables.config();
+        let head = self.set_up();
+        let mut state = State {
+            head,
+            faults: config.faults,
+            crashes: config.crashes,
+            ..State::default()
+        };
+        for process in self.processes(head) {
+            state.processes.push(process);
+        }
+        state
+    }
+
+    fn actions(&self, state: &State, into: &mut Vec<Action>) {
+        action::all(&self.tables, state, into);
+    }
+
+    fn next(&mut self, state: &State, action: Action) -> Option<(State, Option<Broken>)> {
+        let mut turn = Turn {
+            config: *self.tables.config(),
+            tables: &mut self.tables,
+            without: self.without,
+            state: *state,
+            broken: None,
+        };
+        turn.act(action)?;
+        Some((turn.state, turn.broken))
+    }
+
+    fn at_rest(&self, state: &State) -> Rest {
+        let config = self.tables.config();
+        let head = self.tables.facts(state.head);
+        let mut producers = state
+            .processes
+            .as_slice()
+            .iter()
+            .filter_map(Process::producer);
+        let names = &head.names[..usize::from(config.producers)];
+        if producers.any(|p| matches!(p.stage, Stage::Opening | Stage::Live)) {
+            Rest::Wanting
+        } else if names.iter().all(|name| name.next == config.tgbs) {
+            Rest::Complete
+        } else {
+            Rest::Stopped
+        }
+    }
+
+    fn describe(&self, state: &State, action: Action) -> String {
+        let who = |who: u8| name(state.processes.as_slice()[usize::from(who)].role);
+        let wanted = |who: u8| {
+            let process = state.processes.as_slice()[usize::from(who)];
+            self.record(process.record)
+        };
+        match action {
+            Action::Start(p) => format!("{} starts and opens the log", who(p)),
+            Action::Look(p) => format!("{} folds up to the head", who(p)),
+            Action::Open { who: p, announce } => {
+                let way = ["builds a record to open its name", "announces its opening"];
+                format!("{} {}", who(p), way[usize::from(announce)])
+            }
+            Action::Upload(p) => format!("{} uploads its next object", who(p)),
+            Action::Announce(p) => format!("{} announces what is uploaded", who(p)),
+            Action::Commit { who: p, how } => format!("{} builds a record ({how:?})", who(p)),
+            Action::Finish(p) => format!("{} builds a record to finish", who(p)),
+            Action::Send { who: p, outcome } => {
+                format!("{} puts {}: {}", who(p), wanted(p), answer(outcome))
+            }
+            Action::Read(p) => format!("{} reads the version of its {}", who(p), wanted(p)),
+            Action::Crash { who: p, leaves } => {
+                let left = ["", ", its put on the way"];
+                format!("{} dies{}", who(p), left[usize::from(leaves)])
+            }
+            Action::Land(record) => format!("the late put of {} arrives", self.record(record)),
+            Action::Attempt { who: p, start } => {
+                format!(
+                    "{} builds a record for an attempt from step {start}",
+                    who(p)
+                )
+            }
+            Action::Mark { who: p, step } => format!("{} completes a mark at {step}", who(p)),
+            Action::Seal(p) => format!("{} builds its next record", who(p)),
+            Action::Compute(p) => format!("{} reads marks, computes a watermark", who(p)),
+            Action::Pass(p) => format!("{} begins a pass", who(p)),
+            Action::Delete { who: p, object } => {
+                let object = self.tables.objects()[usize::from(object)];
+                format!("{} deletes {}", who(p), jobs::label(object))
+            }
+            Action::EndPass(p) => format!("{} ends its pass", who(p)),
+        }
+    }
+}
+
+fn name(role: Role) -> String {
+    match role {
+        Role::Dead => "a dead process".to_owned(),
+        Role::Producer(producer) => format!("p{}/{}", producer.name, producer.instance),
+        Role::Trainer(trainer) => format!("trainer {}", trainer.index),
+        Role::Reclaimer(_) => "the reclaimer".to_owned(),
+        Role::Sealer { .. } => "the sealer".to_owned(),
+    }
+}
+
+fn answer(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Created => "created",
+        Outcome::Exists => "412, another record is there",
+        Outcome::MetItself => "it happens, but the answer is 412",
+        Outcome::Lost => "it happens, the answer is lost",
+        Outcome::Dropped => "it does not happen, the answer is lost or 409",
+        Outcome::Late => "no answer, it is still on its way",
+    }
+}
+
+impl Turn<'_> {
+    fn act(&mut self, action: Action) -> Option<()> {
+        match action {
+            Action::Start(who) => self.start(who),
+            Action::Look(who) => self.catch_up(who).then_some(()),
+            Action::Open { who, announce } => self.open(who, announce),
+            Action::Upload(who) => self.upload(who),
+            Action::Announce(who) => self.announce(who),
+            Action::Commit { who, how } => self.commit(who, how),
+            Action::Finish(who) => self.finish(who),
+            Action::Send { who, outcome } => self.send(who, outcome),
+            Action::Read(who) => {
+                self.read(who);
+                Some(())
+            }
+            Action::Crash { who, leaves } => self.crash(who, leaves),
+            Action::Land(record) => {
+                self.state.flight.retain(|&put| put != record);
+                self.land(record);
+                Some(())
+            }
+            Action::Attempt { who, start } => self.attempt(who, start),
+            Action::Mark { who, step } => self.mark(who, step),
+            Action::Seal(who) => self.seal(who),
+            Action::Compute(who) => self.compute(who),
+            Action::Pass(who) => self.pass(who),
+            Action::Delete { who, object } => self.delete(who, object),
+            Action::EndPass(who) => {
+                self.end_pass(who);
+                Some(())
+            }
+        }
+    }
+
+    fn crash(&mut self, who: u8, leaves: bool) -> Option<()> {
+        let process = self.copy(who);
+        if leaves {
+            if process.phase != Phase::Put || self.state.flight.is_full() {
+                return None;
+            }
+            self.state.flight.insert(process.record);
+        }
+        self.state.crashes -= 1;
+        *self.process(who) = Process::default();
+        Some(())
+    }
+}

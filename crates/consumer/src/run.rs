@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_daemon::admin::{Admin, Health};
+use batchweave_daemon::admin::{self, Health};
 use batchweave_daemon::shutdown;
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::counting::Counted;
@@ -54,13 +54,15 @@ pub async fn run_on(
 
     // First of all the socket: a second daemon is told that it is one, not that a port is taken.
     let gate = Gate::open(&config.socket)?;
-    serve_admin(&config, registry, &health, &end).await?;
+    admin::start(config.admin.listen, registry, &health, &end)
+        .await
+        .map_err(RunError::Admin)?;
     let memory = Memory::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
     let first_segment = memory.segment()?;
     health.not_ready("opening the log");
     let options = LogOptions {
-        seed: rand::random(),
         write_snapshots: false,
+        ..LogOptions::new(rand::random())
     };
     let log = Log::open(Arc::new(counted.clone()), &options).await?;
 
@@ -103,24 +105,6 @@ pub async fn run_on(
     // A late drain is logged; ranks mark again after their reconnect.
     let _ = shutdown::drain("checkpoint marks", config.shutdown.deadline.0, tasks.wait()).await;
     tracing::info!("stopped");
-    Ok(())
-}
-
-async fn serve_admin(
-    config: &ConsumerConfig,
-    registry: Registry,
-    health: &Health,
-    end: &CancellationToken,
-) -> Result<(), RunError> {
-    let Some(address) = config.admin.listen.0 else {
-        return Ok(());
-    };
-    let admin = Admin::bind(address, registry, health.clone())
-        .await
-        .map_err(RunError::Admin)?;
-    let address = admin.address().map_err(RunError::Admin)?;
-    tracing::info!(%address, "admin endpoint: /metrics, /healthz, /readyz");
-    tokio::spawn(admin.serve(end.clone()));
     Ok(())
 }
 

@@ -22,6 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::Listen;
+
 const MAX_CONNECTIONS: usize = 16;
 const MAX_HEADERS: usize = 32;
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -59,6 +61,23 @@ impl Health {
     fn set(&self, ready: bool, text: String) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = (ready, text);
     }
+}
+
+/// Serves the endpoint until `end`, on the address that the configuration names, if any.
+pub async fn start(
+    listen: Listen,
+    registry: Registry,
+    health: &Health,
+    end: &CancellationToken,
+) -> io::Result<()> {
+    let Some(address) = listen.0 else {
+        return Ok(());
+    };
+    let admin = Admin::bind(address, registry, health.clone()).await?;
+    let address = admin.address()?;
+    tracing::info!(%address, "admin endpoint: /metrics, /healthz, /readyz");
+    tokio::spawn(admin.serve(end.clone()));
+    Ok(())
 }
 
 /// A bound endpoint that does not answer yet.

@@ -6,7 +6,10 @@
 pub mod admin;
 pub mod config;
 mod exit;
+pub mod metrics;
+mod program;
 pub mod shutdown;
 pub mod telemetry;
 
 pub use exit::Exit;
+pub use program::{Failure, Program};

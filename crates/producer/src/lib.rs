@@ -5,12 +5,13 @@
 //!   batches; `cursor` says where a restart goes on;
 //! - `reading`, `tokenizing`, `batching`, `upload` are the stages, joined in `pipeline`;
 //! - `run` starts and stops the daemon; `prepare` makes ready what the configuration asks for, `stream`
-//!   and `resume` check what it writes to and where it goes on.
+//!   and `resume` check what it writes to and where it goes on, `assemble` joins it all.
 //!
 //! Invariants: the same input and settings give the same batches, wherever they are cut by restarts;
 //! nothing is committed that is not durable; nothing is ever deleted.
 #![forbid(unsafe_code)]
 
+mod assemble;
 pub mod batching;
 pub mod config;
 pub mod cursor;

@@ -1,10 +1,11 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
+use batchweave_daemon::metrics::{Maker, Requests};
 use batchweave_log::Committed;
 use batchweave_store::counting::Counted;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
-use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{Gauge, IntCounter, IntGauge, Registry};
+
+const PREFIX: &str = "batchweave_producer";
 
 /// All metrics; registered once per daemon.
 #[derive(Debug)]
@@ -28,58 +29,42 @@ pub struct Metrics {
     latency: Gauge,
 }
 
-fn full(name: &str) -> String {
-    format!("batchweave_producer_{name}")
-}
-
 impl Metrics {
     /// Makes and registers them.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
-        fn add<C: Collector + Clone + 'static>(
-            registry: &Registry,
-            made: prometheus::Result<C>,
-        ) -> prometheus::Result<C> {
-            let collector = made?;
-            registry.register(Box::new(collector.clone()))?;
-            Ok(collector)
-        }
-        let counter = |name, help| add(registry, IntCounter::new(full(name), help));
-        let gauge = |name, help| add(registry, IntGauge::new(full(name), help));
+        let m = Maker::new(registry, PREFIX);
         Ok(Self {
-            documents: counter(
+            documents: m.counter(
                 "documents_total",
                 "Documents tokenized since the start of this process.",
             )?,
-            bad_documents: counter(
+            bad_documents: m.counter(
                 "bad_documents_total",
                 "Bad documents left out; each is in the log with its place.",
             )?,
-            text_bytes: counter(
+            text_bytes: m.counter(
                 "text_bytes_total",
                 "Bytes of the tokenized documents' texts.",
             )?,
-            tokens: counter("tokens_total", "Tokens of documents, end tokens included.")?,
-            objects: counter("objects_total", "Data objects uploaded.")?,
-            object_bytes: counter("object_bytes_total", "Bytes of the uploaded data objects.")?,
-            commits: counter("commits_total", "Log records that this process won.")?,
-            lost: counter(
+            tokens: m.counter("tokens_total", "Tokens of documents, end tokens included.")?,
+            objects: m.counter("objects_total", "Data objects uploaded.")?,
+            object_bytes: m.counter("object_bytes_total", "Bytes of the uploaded data objects.")?,
+            commits: m.counter("commits_total", "Log records that this process won.")?,
+            lost: m.counter(
                 "lost_commits_total",
                 "Versions of the log that another writer took first.",
             )?,
-            batches: gauge(
+            batches: m.gauge(
                 "batches",
                 "Batches of this producer in the stream, over all its epochs.",
             )?,
-            head: gauge(
+            head: m.gauge(
                 "head_step",
                 "First step of the stream that is not committed yet, as of the last commit.",
             )?,
-            latency: add(
-                registry,
-                Gauge::new(
-                    full("commit_latency_seconds"),
-                    "Last commit: from durable to visible.",
-                ),
+            latency: m.seconds_gauge(
+                "commit_latency_seconds",
+                "Last commit: from durable to visible.",
             )?,
         })
     }
@@ -95,42 +80,16 @@ impl Metrics {
     }
 }
 
-/// Requests to the store, read from its counters when metrics are gathered.
-struct StoreMetrics {
-    counted: Counted,
-    families: [IntCounterVec; 3],
-}
-
 /// Registers the counters of a store.
 pub fn register_store(registry: &Registry, counted: Counted) -> prometheus::Result<()> {
-    let family = |name: &str, help: &str| IntCounterVec::new(Opts::new(full(name), help), &["op"]);
-    let families = [
-        family("store_requests_total", "Requests to the store, by kind.")?,
-        family(
-            "store_errors_total",
-            "Failed requests, by kind; a 404 at the head of the log is one.",
-        )?,
-        family(
-            "store_bytes_total",
-            "Bytes to and from the store, by kind of request.",
-        )?,
-    ];
-    registry.register(Box::new(StoreMetrics { counted, families }))
-}
-
-impl Collector for StoreMetrics {
-    fn desc(&self) -> Vec<&Desc> {
-        self.families.iter().flat_map(Collector::desc).collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        for (op, count) in self.counted.counts().iter() {
-            let values = [count.requests, count.errors, count.bytes];
-            for (family, value) in self.families.iter().zip(values) {
-                let counter = family.with_label_values(&[op.name()]);
-                counter.inc_by(value.saturating_sub(counter.get()));
-            }
-        }
-        self.families.iter().flat_map(Collector::collect).collect()
-    }
+    Maker::new(registry, PREFIX).store(move || {
+        let counts = counted.counts();
+        let now = counts.iter().map(|(op, count)| Requests {
+            op: op.name(),
+            requests: count.requests,
+            errors: count.errors,
+            bytes: count.bytes,
+        });
+        now.collect()
+    })
 }

@@ -4,34 +4,25 @@
 use std::sync::Arc;
 
 use batchweave_core::commit::Plain;
-use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Hash, ProducerName, Seq};
+use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::manifest::Manifest;
-use batchweave_daemon::admin::{Admin, Health};
+use batchweave_daemon::admin::{self, Health};
 use batchweave_log::{CommitEnd, DriverOptions, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
 use futures::FutureExt;
 use prometheus::Registry;
-use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::batching::BatchingOptions;
+use crate::assemble::{Parts, pipeline};
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::metrics::{Metrics, register_store};
-use crate::packing::{Point, Shape};
-use crate::pipeline::Pipeline;
+use crate::packing::Point;
 use crate::prepare::{list_inputs, load_tokenizer, pad_token, settings};
-use crate::reading::Reading;
-use crate::sources::{InputList, ReadOptions, Share};
-use crate::tokenizer::Tokenizer;
-use crate::tokenizing::Tokenizing;
-use crate::upload::Uploader;
+use crate::sources::InputList;
 use crate::{resume, stream};
 
-/// Batches in one object at most: their log entry must stay small.
-const GROUP_BATCHES_MAX: usize = 64;
 /// About one put to S3, for the first back-off after a lost commit.
 const PUT_LATENCY: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -82,25 +73,47 @@ pub async fn run_on(
     let end = CancellationToken::new();
     // However this function is left, nothing that it started stays.
     let _end = end.clone().drop_guard();
-    serve_admin(&config, registry, &health, &end).await?;
+    admin::start(config.admin.listen, registry, &health, &end)
+        .await
+        .map_err(RunError::Admin)?;
+    match open(Arc::new(counted), &config, &health).await? {
+        Opening::Over(outcome) => Ok(outcome),
+        Opening::Opened(opened) => {
+            health.ready("producing");
+            produce(*opened, &config, &stop, metrics).await
+        }
+    }
+}
 
-    let store: Arc<dyn Store> = Arc::new(counted);
+/// A producer in its new epoch, and where it goes on.
+struct Opened {
+    producer: Producer,
+    parts: Parts,
+}
+
+enum Opening {
+    Opened(Box<Opened>),
+    /// There is nothing to do.
+    Over(Outcome),
+}
+
+async fn open(
+    store: Arc<dyn Store>,
+    config: &ProducerConfig,
+    health: &Health,
+) -> Result<Opening, RunError> {
     batchweave_store::probe(store.as_ref(), rand::random()).await?;
-    let tokenizer = load_tokenizer(&config).await?;
-    let settings = settings(&config, tokenizer.as_ref());
-    let pad = pad_token(&config, tokenizer.as_ref())?;
-    stream::open(&store, &config, tokenizer.as_ref()).await?;
-    let log_options = LogOptions {
-        seed: rand::random(),
-        write_snapshots: true,
-    };
-    let log = Log::open(store.clone(), &log_options).await?;
+    let tokenizer = load_tokenizer(config).await?;
+    let settings = settings(config, tokenizer.as_ref());
+    let pad = pad_token(config, tokenizer.as_ref())?;
+    stream::open(&store, config, tokenizer.as_ref()).await?;
+    let log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
     let name: ProducerName = config.producer.name.parse().map_err(RunError::task)?;
     if let Some(batches) = finished(log.manifest(), &name) {
-        return Ok(Outcome::Finished { batches });
+        return Ok(Opening::Over(Outcome::Finished { batches }));
     }
     health.not_ready("listing the input");
-    let inputs = Arc::new(list_inputs(&config).await?);
+    let inputs = Arc::new(list_inputs(config).await?);
     let resume = resume::Resume {
         store: &store,
         producer: &name,
@@ -111,15 +124,14 @@ pub async fn run_on(
     resume.check(&cursor.unwrap_or_default()).await?;
     let producer = match Producer::open(log, name.clone(), &instance()).await? {
         ProducerOpening::Opened(producer) => *producer,
-        ProducerOpening::Finished { tgbs } => return Ok(Outcome::Finished { batches: tgbs }),
-        ProducerOpening::Sealed => return Ok(Outcome::Sealed),
+        ProducerOpening::Finished { tgbs } => {
+            return Ok(Opening::Over(Outcome::Finished { batches: tgbs }));
+        }
+        ProducerOpening::Sealed => return Ok(Opening::Over(Outcome::Sealed)),
     };
-    let cursor: Cursor = producer.cursor();
-    let from = resume.check(&cursor).await?;
+    let from = resume.check(&producer.cursor()).await?;
     let hash = resume.pin().await?;
     announce(&producer, from, &inputs);
-    health.ready("producing");
-
     let parts = Parts {
         store,
         tokenizer,
@@ -128,15 +140,28 @@ pub async fn run_on(
         hash,
         from,
         pad,
-        metrics: metrics.clone(),
     };
-    let pipeline = pipeline(&config, &producer, parts);
-    let policy = Plain::new(config.commit.linger.0, PUT_LATENCY, rand::random());
+    Ok(Opening::Opened(Box::new(Opened { producer, parts })))
+}
+
+/// When to commit.
+fn policy(config: &ProducerConfig) -> Plain {
+    Plain::new(config.commit.linger.0, PUT_LATENCY, rand::random())
+}
+
+/// From the input to the log, until one of them ends or `stop` is cancelled.
+async fn produce(
+    Opened { producer, parts }: Opened,
+    config: &ProducerConfig,
+    stop: &CancellationToken,
+    metrics: Arc<Metrics>,
+) -> Result<Outcome, RunError> {
+    let pipeline = pipeline(config, &producer, parts, metrics.clone());
     let driver = DriverOptions {
         tgbs_per_entry: config.commit.max_batches,
         ..DriverOptions::default()
     };
-    let queue = producer.spawn(policy, driver);
+    let queue = producer.spawn(policy(config), driver);
     let mut progress = queue.progress();
     let watched = metrics.clone();
     tokio::spawn(async move {
@@ -146,10 +171,10 @@ pub async fn run_on(
     });
     let last = queue.progress();
     let work = pipeline.run(queue, stop.clone());
-    let ended = with_deadline(work, &stop, config.shutdown.deadline.0).await;
+    let ended = with_deadline(work, stop, config.shutdown.deadline.0).await;
     metrics.committed(&last.borrow());
     match ended {
-        Some(ended) => outcome(ended?, &config),
+        Some(ended) => outcome(ended?, config),
         None => Ok(Outcome::Stopped {
             batches: last.borrow().next_seq,
         }),
@@ -210,114 +235,8 @@ fn announce(producer: &Producer, from: Point, inputs: &InputList) {
     );
 }
 
-async fn serve_admin(
-    config: &ProducerConfig,
-    registry: Registry,
-    health: &Health,
-    end: &CancellationToken,
-) -> Result<(), RunError> {
-    let Some(address) = config.admin.listen.0 else {
-        return Ok(());
-    };
-    let admin = Admin::bind(address, registry, health.clone())
-        .await
-        .map_err(RunError::Admin)?;
-    let address = admin.address().map_err(RunError::Admin)?;
-    tracing::info!(%address, "admin endpoint: /metrics, /healthz, /readyz");
-    tokio::spawn(admin.serve(end.clone()));
-    Ok(())
-}
-
 /// Which process this is, for people.
 fn instance() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}:{}", host.trim(), std::process::id())
-}
-
-struct Parts {
-    store: Arc<dyn Store>,
-    tokenizer: Arc<dyn Tokenizer>,
-    inputs: Arc<InputList>,
-    settings: Map<String, Value>,
-    hash: Hash,
-    from: Point,
-    pad: Option<u32>,
-    metrics: Arc<Metrics>,
-}
-
-fn pipeline(config: &ProducerConfig, producer: &Producer, parts: Parts) -> Pipeline {
-    let Parts {
-        store,
-        tokenizer,
-        inputs,
-        settings,
-        hash,
-        from,
-        pad,
-        metrics,
-    } = parts;
-    let identity = tokenizer.identity();
-    let shape = Shape {
-        slices: config.stream.slices,
-        rows_per_slice: config.stream.rows_per_slice,
-        seq_len: config.stream.seq_len,
-    };
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = if config.tokenizer.threads == 0 {
-        cores
-    } else {
-        config.tokenizer.threads
-    };
-    let object_bytes = config.packing.object_bytes.bytes();
-    let options = ReadOptions {
-        format: config.source.format,
-        column: config.source.column.clone(),
-        max_document_bytes: config.source.max_document_bytes.bytes(),
-        share: Share {
-            index: config.producer.index,
-            of: config.producer.of,
-        },
-    };
-    Pipeline {
-        reading: Reading {
-            inputs: inputs.clone(),
-            options,
-            from,
-            passes: config.source.epochs,
-        },
-        batching: BatchingOptions {
-            shape,
-            end_token: identity.end_token,
-            id_bound: identity.id_bound,
-            next_seq: producer.next_seq(),
-            from,
-            inputs: hash,
-            settings,
-            endless: config.source.epochs == 0,
-            on_bad_document: config.source.on_bad_document,
-            object_bytes,
-            group_batches: config.commit.max_batches.min(GROUP_BATCHES_MAX),
-        },
-        tokenizing: Tokenizing {
-            tokenizer,
-            inputs,
-            format: config.source.format,
-            field: config.source.field.clone(),
-        },
-        threads,
-        pad,
-        linger: config.commit.linger.0,
-        uploader: Arc::new(Uploader {
-            store,
-            stream: producer.log().manifest().stream_id(),
-            producer: producer.name().clone(),
-            epoch: producer.epoch(),
-            nonce: producer.nonce(),
-            object_bytes,
-            give_up_after: config.upload.give_up_after.0,
-            metrics: metrics.clone(),
-        }),
-        uploads: config.upload.concurrency,
-        metrics,
-    }
 }

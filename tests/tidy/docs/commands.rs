@@ -38,12 +38,7 @@ impl Programs {
         });
         let verbs: BTreeMap<_, _> = verbs.collect();
         assert!(verbs.len() > 5, "the verbs were not found");
-        let daemon = |name: &'static str| {
-            (
-                name,
-                options(&source(&format!("crates/{}/src/main.rs", &name[11..]))),
-            )
-        };
+        let daemon = |name: &'static str| (name, options(&source("crates/daemon/src/program.rs")));
         Self {
             global: options(&args),
             verbs,

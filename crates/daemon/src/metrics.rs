@@ -1,0 +1,159 @@
+//! Making and registering a daemon's metrics under its prefix, and the counters of a store's
+//! requests, which both daemons show in the same way.
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    CounterVec, Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result,
+};
+
+/// Makes metrics and registers each.
+#[derive(Debug, Clone, Copy)]
+pub struct Maker<'a> {
+    registry: &'a Registry,
+    prefix: &'static str,
+}
+
+impl<'a> Maker<'a> {
+    /// Names begin with `prefix` and an underscore.
+    pub fn new(registry: &'a Registry, prefix: &'static str) -> Self {
+        Self { registry, prefix }
+    }
+
+    fn opts(&self, name: &str, help: &str) -> Opts {
+        Opts::new(format!("{}_{name}", self.prefix), help)
+    }
+
+    fn add<C: Collector + Clone + 'static>(&self, made: Result<C>) -> Result<C> {
+        let collector = made?;
+        self.registry.register(Box::new(collector.clone()))?;
+        Ok(collector)
+    }
+
+    /// A counter of whole things.
+    pub fn counter(&self, name: &str, help: &str) -> Result<IntCounter> {
+        self.add(IntCounter::with_opts(self.opts(name, help)))
+    }
+
+    /// The same, by label.
+    pub fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec> {
+        self.add(IntCounterVec::new(self.opts(name, help), labels))
+    }
+
+    /// A counter of seconds, by label.
+    pub fn seconds(&self, name: &str, help: &str, labels: &[&str]) -> Result<CounterVec> {
+        self.add(CounterVec::new(self.opts(name, help), labels))
+    }
+
+    /// A gauge of whole things.
+    pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge> {
+        self.add(IntGauge::with_opts(self.opts(name, help)))
+    }
+
+    /// The same, by label.
+    pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
+        self.add(IntGaugeVec::new(self.opts(name, help), labels))
+    }
+
+    /// A gauge of seconds.
+    pub fn seconds_gauge(&self, name: &str, help: &str) -> Result<Gauge> {
+        self.add(Gauge::with_opts(self.opts(name, help)))
+    }
+
+    /// Counters of a store's requests; `sample` is called when metrics are gathered.
+    pub fn store(&self, sample: impl Fn() -> Vec<Requests> + Send + Sync + 'static) -> Result<()> {
+        let family = |name, help| IntCounterVec::new(self.opts(name, help), &["op"]);
+        let families = [
+            family("store_requests_total", "Requests to the store, by kind.")?,
+            family(
+                "store_errors_total",
+                "Failed requests, by kind; that an object is not there is an answer, no failure.",
+            )?,
+            family(
+                "store_bytes_total",
+                "Bytes to and from the store, by kind of request.",
+            )?,
+        ];
+        let sample = Box::new(sample);
+        self.registry.register(Box::new(Store { sample, families }))
+    }
+}
+
+/// Totals of one kind of request since the start of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requests {
+    /// The kind.
+    pub op: &'static str,
+    /// Requests made.
+    pub requests: u64,
+    /// Those that failed.
+    pub errors: u64,
+    /// Bytes sent or received.
+    pub bytes: u64,
+}
+
+struct Store {
+    sample: Box<dyn Fn() -> Vec<Requests> + Send + Sync>,
+    families: [IntCounterVec; 3],
+}
+
+impl Collector for Store {
+    fn desc(&self) -> Vec<&Desc> {
+        self.families.iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        for now in (self.sample)() {
+            let values = [now.requests, now.errors, now.bytes];
+            for (family, value) in self.families.iter().zip(values) {
+                let counter = family.with_label_values(&[now.op]);
+                counter.inc_by(value.saturating_sub(counter.get()));
+            }
+        }
+        self.families.iter().flat_map(Collector::collect).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn store_counters_show_what_the_sample_says() {
+        let registry = Registry::new();
+        let made = Arc::new(AtomicU64::new(3));
+        let read = Arc::clone(&made);
+        let sample = move || {
+            let requests = read.load(Relaxed);
+            vec![Requests {
+                op: "get",
+                requests,
+                errors: 1,
+                bytes: 70,
+            }]
+        };
+        let maker = Maker::new(&registry, "test");
+        maker.store(sample).unwrap();
+        maker.gauge("g", "A gauge.").unwrap().set(5);
+        let text = || {
+            let families = registry.gather();
+            prometheus::TextEncoder::new()
+                .encode_to_string(&families)
+                .unwrap()
+        };
+        assert!(text().contains("test_store_requests_total{op=\"get\"} 3\n"));
+        made.store(5, Relaxed);
+        for line in [
+            "test_store_requests_total{op=\"get\"} 5\n",
+            "test_store_errors_total{op=\"get\"} 1\n",
+            "test_store_bytes_total{op=\"get\"} 70\n",
+            "test_g 5\n",
+        ] {
+            assert!(text().contains(line), "{line} in {}", text());
+        }
+        assert!(maker.gauge("g", "Twice.").is_err());
+    }
+}

@@ -1,0 +1,148 @@
+//! What a daemon's `main` does around its work: command line, configuration, logs, runtime,
+//! signals, and the exit code at the end.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+
+use clap::{Args as _, FromArgMatches};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::telemetry::LogConfig;
+use crate::{Exit, config, shutdown, telemetry};
+
+/// What all daemons take on their command lines.
+#[derive(Debug, clap::Args)]
+struct Args {
+    /// Configuration file; the shipped one in config/ lists every key.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check the configuration and exit.
+    #[arg(long)]
+    check: bool,
+}
+
+/// A daemon's own words.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// Of the executable.
+    pub name: &'static str,
+    /// Of the package.
+    pub version: &'static str,
+    /// One sentence or two.
+    pub about: &'static str,
+    /// For the end of the help text.
+    pub exit_codes: &'static str,
+}
+
+/// Work that failed: its words, and the exit code that goes with them.
+#[derive(Debug)]
+pub struct Failure {
+    text: String,
+    exit: Exit,
+}
+
+impl Failure {
+    /// From an error and its code.
+    pub fn new(why: impl Display, exit: Exit) -> Self {
+        Self {
+            text: why.to_string(),
+            exit,
+        }
+    }
+}
+
+impl Program {
+    /// Runs `serve` with the configuration and a token that the first signal cancels.
+    pub fn main<C: Config, F: Future<Output = Result<(), Failure>>>(
+        self,
+        log: impl FnOnce(&C) -> &LogConfig,
+        serve: impl FnOnce(C, CancellationToken) -> F,
+    ) -> Exit {
+        let args = match self.parse(std::env::args_os()) {
+            Ok(args) => args,
+            Err(why) => {
+                let asked = !why.use_stderr();
+                // Nothing to do about a closed terminal.
+                let _ = why.print();
+                return if asked { Exit::Ok } else { Exit::Config };
+            }
+        };
+        match run(&args, log, serve) {
+            Ok(()) => Exit::Ok,
+            Err(failure) => {
+                eprintln!("{}: {}", self.name, failure.text);
+                failure.exit
+            }
+        }
+    }
+
+    fn parse(self, words: impl Iterator<Item = std::ffi::OsString>) -> Result<Args, clap::Error> {
+        // The words about the arguments would replace those about the daemon: hence last.
+        let command = Args::augment_args(clap::Command::new(self.name))
+            .version(self.version)
+            .about(self.about)
+            .after_help(self.exit_codes);
+        let matches = command.try_get_matches_from(words)?;
+        Args::from_arg_matches(&matches)
+    }
+}
+
+fn run<C: Config, F: Future<Output = Result<(), Failure>>>(
+    args: &Args,
+    log: impl FnOnce(&C) -> &LogConfig,
+    serve: impl FnOnce(C, CancellationToken) -> F,
+) -> Result<(), Failure> {
+    let config: C = config::load(&args.config).map_err(|why| Failure::new(why, Exit::Config))?;
+    if args.check {
+        println!("{}: ok", args.config.display());
+        return Ok(());
+    }
+    telemetry::init(log(&config));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|why| Failure::new(format!("no runtime: {why}"), Exit::Failure))?;
+    let ended = runtime.block_on(async {
+        let stop = shutdown::on_signals()
+            .map_err(|why| Failure::new(format!("no signal handlers: {why}"), Exit::Failure))?;
+        serve(config, stop).await
+    });
+    // What still works on a thread has nowhere to put its results.
+    runtime.shutdown_background();
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: Program = Program {
+        name: "batchweave-test",
+        version: "1.2.3",
+        about: "Tests.",
+        exit_codes: "Exit codes: 0",
+    };
+
+    fn parse(words: &[&str]) -> Result<Args, clap::Error> {
+        let words = ["batchweave-test"].iter().chain(words);
+        PROGRAM.parse(words.map(std::ffi::OsString::from))
+    }
+
+    #[test]
+    fn the_command_line() {
+        let args = parse(&["--config", "a.toml", "--check"]).unwrap();
+        assert!(args.check && args.config.ends_with("a.toml"));
+        assert!(parse(&[]).unwrap_err().use_stderr());
+        assert!(
+            parse(&["--config", "a", "--chek"])
+                .unwrap_err()
+                .use_stderr()
+        );
+        let help = parse(&["--help"]).unwrap_err();
+        assert!(!help.use_stderr());
+        for part in ["Tests.", "--config <FILE>", "--check", "Exit codes: 0"] {
+            assert!(help.to_string().contains(part), "{part} in {help}");
+        }
+    }
+}

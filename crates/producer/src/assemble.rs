@@ -1,0 +1,124 @@
+//! From what was made ready to the stages that work on it.
+
+use std::sync::Arc;
+
+use batchweave_core::ids::Hash;
+use batchweave_log::Producer;
+use batchweave_store::Store;
+use serde_json::{Map, Value};
+
+use crate::batching::BatchingOptions;
+use crate::config::ProducerConfig;
+use crate::metrics::Metrics;
+use crate::packing::{Point, Shape};
+use crate::pipeline::Pipeline;
+use crate::reading::Reading;
+use crate::sources::{InputList, ReadOptions, Share};
+use crate::tokenizer::Tokenizer;
+use crate::tokenizing::Tokenizing;
+use crate::upload::Uploader;
+
+/// Batches in one object at most: their log entry must stay small.
+const GROUP_BATCHES_MAX: usize = 64;
+
+/// What was made ready before the producer was opened, and where it goes on.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) inputs: Arc<InputList>,
+    pub(crate) settings: Map<String, Value>,
+    pub(crate) hash: Hash,
+    pub(crate) from: Point,
+    pub(crate) pad: Option<u32>,
+}
+
+/// The stages of `producer`, as configured.
+pub(crate) fn pipeline(
+    config: &ProducerConfig,
+    producer: &Producer,
+    parts: Parts,
+    metrics: Arc<Metrics>,
+) -> Pipeline {
+    let Parts {
+        store,
+        tokenizer,
+        inputs,
+        settings,
+        hash,
+        from,
+        pad,
+    } = parts;
+    let identity = tokenizer.identity();
+    let object_bytes = config.packing.object_bytes.bytes();
+    let batching = BatchingOptions {
+        shape: shape(config),
+        end_token: identity.end_token,
+        id_bound: identity.id_bound,
+        next_seq: producer.next_seq(),
+        from,
+        inputs: hash,
+        settings,
+        endless: config.source.epochs == 0,
+        on_bad_document: config.source.on_bad_document,
+        object_bytes,
+        group_batches: config.commit.max_batches.min(GROUP_BATCHES_MAX),
+    };
+    let uploader = Uploader {
+        store,
+        stream: producer.log().manifest().stream_id(),
+        producer: producer.name().clone(),
+        epoch: producer.epoch(),
+        nonce: producer.nonce(),
+        object_bytes,
+        give_up_after: config.upload.give_up_after.0,
+        metrics: metrics.clone(),
+    };
+    Pipeline {
+        reading: Reading {
+            inputs: inputs.clone(),
+            options: reading(config),
+            from,
+            passes: config.source.epochs,
+        },
+        batching,
+        tokenizing: Tokenizing {
+            tokenizer,
+            inputs,
+            format: config.source.format,
+            field: config.source.field.clone(),
+        },
+        threads: threads(config),
+        pad,
+        linger: config.commit.linger.0,
+        uploader: Arc::new(uploader),
+        uploads: config.upload.concurrency,
+        metrics,
+    }
+}
+
+fn shape(config: &ProducerConfig) -> Shape {
+    Shape {
+        slices: config.stream.slices,
+        rows_per_slice: config.stream.rows_per_slice,
+        seq_len: config.stream.seq_len,
+    }
+}
+
+fn reading(config: &ProducerConfig) -> ReadOptions {
+    ReadOptions {
+        format: config.source.format,
+        column: config.source.column.clone(),
+        max_document_bytes: config.source.max_document_bytes.bytes(),
+        share: Share {
+            index: config.producer.index,
+            of: config.producer.of,
+        },
+    }
+}
+
+fn threads(config: &ProducerConfig) -> usize {
+    match config.tokenizer.threads {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    }
+}

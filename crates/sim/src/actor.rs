@@ -1,0 +1,182 @@
+//! One process of the simulated world: it can be slow, freeze (all that it waits for comes late)
+//! or die at any request (nothing that it waits for comes ever). What it has sent goes on.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use batchweave_log::Clock;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::clock::Skew;
+use crate::draw::Draw;
+use crate::time::{Timeline, UNIT};
+
+/// The points of a request at which a process can die.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Moment {
+    /// Before it is sent.
+    Before,
+    /// When it is on its way.
+    Sent,
+    /// When its answer has come, before anything is done with it.
+    Answered,
+}
+
+/// How an actor differs from others.
+#[derive(Debug, Clone)]
+pub struct Nature {
+    /// How many times slower than others its requests are.
+    pub slow: f64,
+    /// Its clock.
+    pub skew: Skew,
+    /// It dies at this request, counted from 1.
+    pub dies: Option<(u64, Moment)>,
+}
+
+impl Default for Nature {
+    fn default() -> Self {
+        Self {
+            slow: 1.0,
+            skew: Skew::default(),
+            dies: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    dead: bool,
+    frozen_until: Duration,
+    requests: u64,
+    draw: Draw,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Actor {
+    /// Its number in the trace.
+    pub id: u32,
+    /// Its name for people.
+    pub name: String,
+    /// What it is like.
+    pub nature: Nature,
+    time: Timeline,
+    state: Mutex<State>,
+    died: Notify,
+}
+
+impl Actor {
+    pub(crate) fn new(id: u32, name: String, nature: Nature, time: Timeline, draw: Draw) -> Self {
+        Self {
+            id,
+            name,
+            nature,
+            time,
+            state: Mutex::new(State {
+                dead: false,
+                frozen_until: Duration::ZERO,
+                requests: 0,
+                draw,
+            }),
+            died: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Freezes it until `until`.
+    pub fn freeze(&self, until: Duration) {
+        let mut state = self.state();
+        state.frozen_until = state.frozen_until.max(until);
+    }
+
+    /// Kills it.
+    pub fn kill(&self) {
+        self.state().dead = true;
+        self.died.notify_one();
+    }
+
+    /// Whether it is dead.
+    pub fn is_dead(&self) -> bool {
+        self.state().dead
+    }
+
+    /// Waits for its death.
+    pub async fn died(&self) {
+        self.died.notified().await;
+    }
+
+    pub(crate) fn draw<T>(&self, with: impl FnOnce(&mut Draw) -> T) -> T {
+        with(&mut self.state().draw)
+    }
+
+    /// Every wait of the process ends here: late if it is frozen, never if it is dead.
+    pub(crate) async fn awake(&self) {
+        loop {
+            let until = {
+                let state = self.state();
+                (!state.dead).then_some(state.frozen_until)
+            };
+            match until {
+                None => std::future::pending().await,
+                Some(until) if until <= self.time.now() => return,
+                Some(until) => self.time.sleep_until(until).await,
+            }
+        }
+    }
+
+    /// Counts a request; its number within the actor.
+    pub(crate) fn count(&self) -> u64 {
+        let mut state = self.state();
+        state.requests += 1;
+        state.requests
+    }
+
+    /// Dies if this is the moment; then waits to be awake.
+    pub(crate) async fn pass(&self, request: u64, moment: Moment) {
+        if self.nature.dies == Some((request, moment)) && !self.is_dead() {
+            self.kill();
+        }
+        self.awake().await;
+    }
+
+    /// What its clock shows.
+    pub fn now(&self) -> Duration {
+        self.nature.skew.shows(self.time.now())
+    }
+
+    /// Waits by its own clock.
+    pub async fn sleep(&self, time: Duration) {
+        if !time.is_zero() {
+            // At least one unit, or rounding could keep somebody from ever getting there.
+            let at = self.nature.skew.reaches(self.now() + time);
+            let at = at.max(self.time.now() + UNIT);
+            self.time.sleep_until(at).await;
+        }
+        self.awake().await;
+    }
+
+    /// Its clock as the log takes it.
+    pub fn clock(self: &Arc<Self>) -> Arc<dyn Clock> {
+        Arc::new(ActorClock(Arc::clone(self)))
+    }
+}
+
+#[derive(Debug)]
+struct ActorClock(Arc<Actor>);
+
+impl Clock for ActorClock {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        let actor = Arc::clone(&self.0);
+        async move { actor.sleep(time).await }.boxed()
+    }
+}

@@ -1,0 +1,82 @@
+//! The product's own fold, from the beginning: nothing in the log may be void, and everything that
+//! was stored beside the log must be what the fold gives, byte for byte.
+
+use std::collections::BTreeMap;
+
+use batchweave_core::ids::Version;
+use batchweave_core::keys;
+use batchweave_core::manifest::{Folded, Manifest};
+
+use super::Violation;
+use super::oracle::Log;
+use crate::store::Landed;
+use crate::world::Evidence;
+
+pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
+    let mut snapshots: BTreeMap<Version, Vec<&Landed>> = BTreeMap::new();
+    let mut segments: BTreeMap<&str, Vec<&Landed>> = BTreeMap::new();
+    for landed in &evidence.landed {
+        if let Some(version) = keys::snapshot_version(&landed.key) {
+            snapshots.entry(version).or_default().push(landed);
+        } else if landed.key.starts_with("index/") {
+            segments.entry(&landed.key).or_default().push(landed);
+        }
+    }
+    let mut manifest = Manifest::new(evidence.stream.clone(), &evidence.stream_json);
+    for (version, body) in (0..).zip(&log.records) {
+        let folded = match manifest.fold(body) {
+            Ok(folded) => folded,
+            Err(e) => {
+                found.push(Violation::new("void", Some(version), e.to_string()));
+                return;
+            }
+        };
+        nothing_void(version, &folded, found);
+        for segment in &folded.segments {
+            let key = keys::segment(segment.segment);
+            let stored = segments.remove(key.as_str()).unwrap_or_default();
+            same("segment", version, &stored, &segment.to_json(), found);
+        }
+        if let Some(stored) = snapshots.remove(&version) {
+            let bytes = manifest.snapshot().map_or(Vec::new(), |(_, bytes)| bytes);
+            same("snapshot", version, &stored, &bytes, found);
+        }
+    }
+    let early = snapshots.into_values().chain(segments.into_values());
+    for landed in early.flatten() {
+        let text = format!("{} is ahead of the log", landed.key);
+        found.push(Violation::new("snapshot", None, text).by(landed.actor, landed.at));
+    }
+    if manifest.next_step() != log.steps.len() as u64 {
+        let text = format!(
+            "the fold gives {} steps, the rules {}",
+            manifest.next_step(),
+            log.steps.len()
+        );
+        found.push(Violation::new("order", None, text));
+    }
+}
+
+fn nothing_void(version: Version, folded: &Folded, found: &mut Vec<Violation>) {
+    let record = folded.void.iter().map(ToString::to_string);
+    let entries = folded.entries.iter().filter_map(|verdict| {
+        let void = verdict.as_ref().err()?;
+        Some(void.to_string())
+    });
+    for reason in record.chain(entries) {
+        found.push(Violation::new("void", Some(version), reason));
+    }
+}
+
+fn same(
+    check: &'static str,
+    version: Version,
+    stored: &[&Landed],
+    bytes: &[u8],
+    found: &mut Vec<Violation>,
+) {
+    for landed in stored.iter().filter(|l| l.body != bytes) {
+        let text = format!("{} differs from a fold from the beginning", landed.key);
+        found.push(Violation::new(check, Some(version), text).by(landed.actor, landed.at));
+    }
+}

@@ -1,0 +1,65 @@
+//! What must hold after every run, checked on the evidence alone.
+//!
+//! - `oracle`: the log read with a second, independent set of rules: every TGB once, in its
+//!   producer's order, cursors continuous, nothing of a fenced epoch, whole objects only, nothing
+//!   committed before it was uploaded, everything acknowledged is there, no gap;
+//! - `writers`: nobody put v + 1 without having read all up to v; only the same bytes went to the
+//!   same version;
+//! - `folds`: no correct writer wrote a void entry or record; snapshots and segments are byte for
+//!   byte what a fold from the beginning gives;
+//! - `readers`: every reader saw a prefix, and in the end everything.
+
+mod folds;
+mod oracle;
+mod readers;
+mod writers;
+
+use std::time::Duration;
+
+use batchweave_core::ids::Version;
+
+use crate::world::Evidence;
+
+/// Something that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which check found it.
+    pub check: &'static str,
+    /// Who did it; 0: nobody in particular.
+    pub actor: u32,
+    /// At which version.
+    pub version: Option<Version>,
+    /// When, if known.
+    pub at: Option<Duration>,
+    /// In words.
+    pub text: String,
+}
+
+impl Violation {
+    fn new(check: &'static str, version: Option<Version>, text: impl Into<String>) -> Self {
+        Self {
+            check,
+            actor: 0,
+            version,
+            at: None,
+            text: text.into(),
+        }
+    }
+
+    /// The same, done by an actor at a time.
+    fn by(mut self, actor: u32, at: Duration) -> Self {
+        self.actor = actor;
+        self.at = Some(at);
+        self
+    }
+}
+
+/// All violations in a run; empty when it is as it must be.
+pub fn check(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = evidence.found.clone();
+    let log = oracle::check(evidence, &mut found);
+    writers::check(evidence, &mut found);
+    folds::check(evidence, &log, &mut found);
+    readers::check(evidence, &log, &mut found);
+    found
+}

@@ -1,0 +1,251 @@
+//! The log read by rules written a second time, from docs/protocol.md and not from the fold.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
+use batchweave_core::keys;
+use batchweave_core::manifest::entry::{Batch, Opened};
+use batchweave_core::manifest::{Entry, Record};
+use batchweave_core::stream::Order;
+use bytes::Bytes;
+
+use super::Violation;
+use crate::store::Landed;
+use crate::world::Evidence;
+use crate::world::producer::{cursor, digest};
+use crate::world::run::name;
+
+/// A committed TGB.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tgb {
+    pub(super) producer: ProducerName,
+    pub(super) seq: Seq,
+    pub(super) epoch: Epoch,
+    pub(super) version: Version,
+}
+
+/// What the log says.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// The bytes of its records.
+    pub(super) records: Vec<Bytes>,
+    /// The TGBs in the order of their steps.
+    pub(super) steps: Vec<Tgb>,
+}
+
+#[derive(Debug, Default)]
+struct Producer {
+    epoch: Epoch,
+    nonce: Option<Nonce>,
+    next: Seq,
+    finished: bool,
+    /// Committed, without a step so far.
+    waiting: VecDeque<Tgb>,
+}
+
+struct Oracle<'a> {
+    evidence: &'a Evidence,
+    found: &'a mut Vec<Violation>,
+    landed: BTreeMap<&'a str, &'a Landed>,
+    producers: BTreeMap<ProducerName, Producer>,
+    sealed: bool,
+    turn: usize,
+    version: Version,
+    at: Duration,
+    actor: u32,
+    log: Log,
+}
+
+pub(super) fn check(evidence: &Evidence, found: &mut Vec<Violation>) -> Log {
+    let landed = evidence.landed.iter().map(|l| (l.key.as_ref(), l));
+    let mut oracle = Oracle {
+        landed: landed.collect(),
+        evidence,
+        found,
+        producers: BTreeMap::new(),
+        sealed: false,
+        turn: 0,
+        version: 0,
+        at: Duration::ZERO,
+        actor: 0,
+        log: Log::default(),
+    };
+    oracle.read();
+    oracle.at_the_end();
+    oracle.log
+}
+
+impl Oracle<'_> {
+    fn wrong(&mut self, check: &'static str, text: String) {
+        let found = Violation::new(check, Some(self.version), text).by(self.actor, self.at);
+        self.found.push(found);
+    }
+
+    fn read(&mut self) {
+        let mut prev = Hash::of(&self.evidence.stream_json);
+        while let Some(body) = self.evidence.objects.get(keys::log(self.version).as_str()) {
+            if let Some(landed) = self.landed.get(keys::log(self.version).as_str()) {
+                (self.at, self.actor) = (landed.at, landed.actor);
+            }
+            match Record::from_json(body, self.version) {
+                Ok(record) => {
+                    let same = record.stream == self.evidence.stream.stream_id;
+                    if record.version != self.version || !same || record.prev != prev {
+                        self.wrong("chain", "the record does not continue the log".into());
+                    }
+                    for entry in &record.entries {
+                        self.entry(entry);
+                    }
+                }
+                Err(e) => self.wrong("chain", e.to_string()),
+            }
+            prev = Hash::of(body);
+            self.log.records.push(body.clone());
+            self.version += 1;
+        }
+        let records = self.evidence.objects.keys();
+        let records = records.filter(|k| k.starts_with(keys::LOG)).count() as u64;
+        if records != self.version {
+            let text = format!("{records} records, but none at {}", self.version);
+            self.wrong("gap", text);
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Opened(e) => self.opened(e),
+            Entry::Batch(e) => self.batch(e),
+            Entry::Finished(e) => {
+                let state = self.producers.entry(e.producer.clone()).or_default();
+                let (epoch, next) = (state.epoch, state.next);
+                state.finished = true;
+                if e.epoch != epoch {
+                    let text = format!("{} finishes in epoch {}, not {epoch}", e.producer, e.epoch);
+                    self.wrong("fence", text);
+                }
+                if e.final_seq != next {
+                    let text = format!("{} finishes at {}, not {next}", e.producer, e.final_seq);
+                    self.wrong("exactly-once", text);
+                }
+            }
+            Entry::Sealed(_) => self.sealed = true,
+            other => self.wrong("void", format!("nobody was to write {}", other.kind())),
+        }
+        self.place();
+    }
+
+    fn opened(&mut self, e: &Opened) {
+        let state = self.producers.entry(e.producer.clone()).or_default();
+        let (before, finished) = (state.epoch, state.finished);
+        state.epoch = e.epoch;
+        state.nonce = Some(e.nonce);
+        if e.epoch != before + 1 || finished {
+            let text = format!("{} opens epoch {} after {before}", e.producer, e.epoch);
+            self.wrong("fence", text);
+        }
+    }
+
+    fn batch(&mut self, e: &Batch) {
+        let state = self.producers.entry(e.producer.clone()).or_default();
+        let (epoch, next, nonce, finished) = (state.epoch, state.next, state.nonce, state.finished);
+        state.next = state.next.max(e.last_seq + 1);
+        let who = format!("{} {}..={}", e.producer, e.first_seq, e.last_seq);
+        if e.epoch != epoch || finished || self.sealed {
+            let text = format!(
+                "{who} of epoch {} came when epoch {epoch} was in force (finished {finished}, sealed {})",
+                e.epoch, self.sealed
+            );
+            self.wrong("fence", text);
+        }
+        if e.first_seq < next {
+            self.wrong("exactly-once", format!("{who} again: {next} is next"));
+        } else if e.first_seq > next {
+            self.wrong("producer-order", format!("{who} too early: {next} is next"));
+        }
+        if e.cursor_before != cursor(e.first_seq).hash() || e.cursor != cursor(e.last_seq + 1) {
+            self.wrong("cursor", format!("{who} has other cursors than the input"));
+        }
+        for (seq, tgb) in (e.first_seq..).zip(&e.tgbs) {
+            if tgb.digest != digest(&e.producer, seq) {
+                self.wrong(
+                    "exactly-once",
+                    format!("{} {seq} is another TGB", e.producer),
+                );
+            }
+            for part in &tgb.parts {
+                self.object(e, &part.key, nonce);
+            }
+            let (producer, epoch, version) = (e.producer.clone(), e.epoch, self.version);
+            let tgb = Tgb {
+                producer,
+                seq,
+                epoch,
+                version,
+            };
+            let state = self.producers.entry(e.producer.clone()).or_default();
+            state.waiting.push_back(tgb);
+        }
+    }
+
+    fn object(&mut self, e: &Batch, key: &str, nonce: Option<Nonce>) {
+        let folder = nonce.map(|n| keys::data_folder(&e.producer, e.epoch, n));
+        let range = folder
+            .and_then(|f| key.strip_prefix(f.as_str()).and_then(keys::data_seqs))
+            .unwrap_or((0, u64::MAX));
+        let whole = range.0 >= e.first_seq && range.1 <= e.last_seq;
+        if !whole {
+            self.wrong("whole-objects", format!("{key} is committed in part"));
+        }
+        match self.landed.get(key) {
+            Some(landed) if landed.at <= self.at => {}
+            _ => self.wrong(
+                "uploaded",
+                format!("{key} was committed before it was there"),
+            ),
+        }
+    }
+
+    /// Gives steps: in the order of the log, or in turns.
+    fn place(&mut self) {
+        if self.evidence.stream.order == Order::Arrival {
+            for state in self.producers.values_mut() {
+                self.log.steps.extend(state.waiting.drain(..));
+            }
+            return;
+        }
+        let lanes = &self.evidence.stream.producers;
+        let mut passed = 0;
+        while passed < lanes.len() && !self.sealed {
+            let Some(state) = self.producers.get_mut(&lanes[self.turn]) else {
+                return;
+            };
+            match state.waiting.pop_front() {
+                Some(tgb) => {
+                    self.log.steps.push(tgb);
+                    passed = 0;
+                }
+                None if state.finished => passed += 1,
+                None => return,
+            }
+            self.turn = (self.turn + 1) % lanes.len();
+        }
+    }
+
+    fn at_the_end(&mut self) {
+        for plan in &self.evidence.plan.producers {
+            let producer = name(plan.number);
+            let state = self.producers.get(&producer);
+            let (next, finished) = state.map_or((0, false), |p| (p.next, p.finished));
+            if !self.sealed && (next != plan.tgbs || !finished) {
+                let text = format!("{producer} ended at {next} of {} TGBs", plan.tgbs);
+                self.wrong("exactly-once", text);
+            }
+            let told = self.evidence.acknowledged.get(&plan.number);
+            if let Some(&told) = told.filter(|&&told| told > next) {
+                let text = format!("{producer} was told of {told} TGBs, the log holds {next}");
+                self.wrong("acknowledged", text);
+            }
+        }
+    }
+}

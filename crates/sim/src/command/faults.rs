@@ -1,0 +1,102 @@
+//! `batchweave-sim faults`: runs the worlds of a range of seeds.
+
+use std::io::{self, Write};
+use std::ops::Range;
+
+use clap::Args;
+
+use crate::check::{Violation, check};
+use crate::shrink::shrink;
+use crate::story;
+use crate::world::{Evidence, Plan, run as run_world};
+
+/// What to run.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The seeds A..B, B not included; or one seed.
+    #[arg(long, default_value = "0..300", value_parser = seeds)]
+    seeds: Range<u64>,
+    /// One JSON object a seed, instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Stop at the first seed that fails, without making it smaller.
+    #[arg(long)]
+    no_shrink: bool,
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let number = |t: &str| t.parse::<u64>().map_err(|e| format!("{t:?}: {e}"));
+    match text.split_once("..") {
+        Some((from, to)) => Ok(number(from)?..number(to)?),
+        None => number(text).map(|seed| seed..seed + 1),
+    }
+}
+
+/// Runs the world of one seed.
+pub fn one(seed: u64) -> io::Result<(Evidence, Vec<Violation>)> {
+    let evidence = run_world(&Plan::draw(seed))?;
+    let violations = check(&evidence);
+    Ok((evidence, violations))
+}
+
+/// The story of a failing seed, made as small as can be.
+pub fn explain(evidence: Evidence, violations: Vec<Violation>) -> io::Result<String> {
+    let seed = evidence.plan.seed;
+    let smallest = shrink(evidence, violations)?;
+    let story = story::tell(&smallest.evidence, &smallest.violations);
+    let plan = serde_json::to_string(&smallest.evidence.plan).unwrap_or_default();
+    Ok(format!(
+        "seed {seed} fails; the smallest world found in {} runs:\n{plan}\n{story}",
+        smallest.runs
+    ))
+}
+
+/// Runs all seeds; false when one failed.
+pub fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
+    let (mut failed, mut requests) = (0, 0);
+    for seed in arguments.seeds.clone() {
+        let (evidence, violations) = one(seed)?;
+        requests += evidence.requests;
+        if arguments.json {
+            writeln!(out, "{}", json(&evidence, &violations))?;
+        }
+        if violations.is_empty() {
+            continue;
+        }
+        failed += 1;
+        if arguments.no_shrink {
+            writeln!(
+                out,
+                "seed {seed} fails\n{}",
+                story::tell(&evidence, &violations)
+            )?;
+        } else if !arguments.json {
+            writeln!(out, "{}", explain(evidence, violations)?)?;
+        }
+    }
+    if !arguments.json {
+        let worlds = arguments.seeds.end.saturating_sub(arguments.seeds.start);
+        writeln!(
+            out,
+            "{worlds} worlds, {requests} requests: {failed} broke a rule"
+        )?;
+    }
+    Ok(failed == 0)
+}
+
+fn json(evidence: &Evidence, violations: &[Violation]) -> serde_json::Value {
+    let broken: Vec<_> = violations
+        .iter()
+        .map(|v| serde_json::json!({ "check": v.check, "version": v.version, "text": v.text }))
+        .collect();
+    serde_json::json!({
+        "seed": evidence.plan.seed,
+        "hash": format!("{:016x}", evidence.hash),
+        "producers": evidence.plan.producers.len(),
+        "processes": evidence.actors.len(),
+        "records": evidence.landed.iter().filter(|l| l.key.starts_with("log/")).count(),
+        "requests": evidence.requests,
+        "virtual_seconds": evidence.lasted.as_secs_f64(),
+        "broken": broken,
+    })
+}

@@ -1,0 +1,36 @@
+//! The command line of `batchweave-sim`.
+
+pub mod faults;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Deterministic simulation of the commit protocol.
+#[derive(Debug, Parser)]
+#[command(name = "batchweave-sim", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Worlds full of faults, one a seed; checks that nothing is lost, doubled or reordered.
+    Faults(faults::Arguments),
+}
+
+/// Runs the program; exit code 0: all is well, 1: a rule was broken, 70: it could not run.
+pub fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Faults(arguments) => faults::run(&arguments, &mut std::io::stdout().lock()),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(e) => {
+            eprintln!("batchweave-sim: {e}");
+            ExitCode::from(70)
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The store as one actor sees it: the contract of `batchweave-store`.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use batchweave_store::{
+    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
+};
+use bytes::Bytes;
+use futures::StreamExt;
+
+use crate::actor::{Actor, Moment};
+use crate::fate::Reply;
+use crate::store::{ROOT, Request, SimStore};
+use crate::trace::Answer;
+
+/// The store in the hands of one actor.
+#[derive(Debug)]
+struct Handle {
+    store: Arc<SimStore>,
+    actor: Arc<Actor>,
+}
+
+impl SimStore {
+    /// The store as `actor` sees it.
+    pub fn handle(self: &Arc<Self>, actor: &Arc<Actor>) -> Arc<dyn Store> {
+        Arc::new(Handle {
+            store: Arc::clone(self),
+            actor: Arc::clone(actor),
+        })
+    }
+}
+
+impl Handle {
+    /// Sends a request; its number within the actor, for the moment of a crash.
+    async fn send(&self, op: Op, key: &str, body: &Bytes) -> (u64, Request) {
+        let number = self.actor.count();
+        self.actor.pass(number, Moment::Before).await;
+        (number, self.store.send(&self.actor, op, key, body))
+    }
+
+    /// Waits for the answer; `None` when it is as it was.
+    async fn answer(&self, number: u64, request: &Request) -> Option<Reply> {
+        self.actor.pass(number, Moment::Sent).await;
+        self.store
+            .time
+            .sleep_until(request.sent + request.fate.answer)
+            .await;
+        self.actor.pass(number, Moment::Answered).await;
+        (request.fate.reply != Reply::True).then_some(request.fate.reply)
+    }
+
+    fn fail(&self, request: &Request, kind: ErrorKind, effect: Effect, text: &str) -> StoreError {
+        let answer = Answer::Failed(kind, effect);
+        self.store.answered(&self.actor, request, answer);
+        SimStore::error(request, kind, effect, text)
+    }
+
+    async fn write(&self, op: Op, key: &str, body: Bytes) -> Result<Option<Bytes>, StoreError> {
+        let (number, request) = self.send(op, key, &body).await;
+        let request = Arc::new(request);
+        let (tell, told) = tokio::sync::oneshot::channel();
+        if let Some(after) = request.fate.effect {
+            let (store, actor) = (Arc::clone(&self.store), Arc::clone(&self.actor));
+            let (request, body) = (Arc::clone(&request), body.clone());
+            tokio::spawn(async move {
+                store.time.sleep_until(request.sent + after).await;
+                let there = match op {
+                    Op::Delete => {
+                        store.remove(&actor, &request);
+                        None
+                    }
+                    _ => store.land(&actor, &request, &body),
+                };
+                // Nobody may be listening any more.
+                let _ = tell.send(there);
+            });
+        }
+        match self.answer(number, &request).await {
+            None => {
+                let there = told.await.unwrap_or_default();
+                let answer = match (&there, op) {
+                    (_, Op::Delete) => Answer::Deleted,
+                    (None, _) => Answer::Created,
+                    (Some(_), _) => Answer::Exists,
+                };
+                self.store.answered(&self.actor, &request, answer);
+                Ok(there)
+            }
+            Some(Reply::Fail(kind, effect, text)) => Err(self.fail(&request, kind, effect, text)),
+            Some(_) => {
+                self.store.answered(&self.actor, &request, Answer::Exists);
+                Ok(Some(body))
+            }
+        }
+    }
+
+    async fn read<T>(
+        &self,
+        op: Op,
+        key: &str,
+        look: impl FnOnce(&SimStore) -> Option<T> + Send,
+        tell: impl FnOnce(&T) -> Answer + Send,
+    ) -> Result<T, StoreError>
+    where
+        T: Send,
+    {
+        let (number, request) = self.send(op, key, &Bytes::new()).await;
+        let found = match request.fate.effect {
+            Some(after) => {
+                self.store.time.sleep_until(request.sent + after).await;
+                look(&self.store)
+            }
+            None => None,
+        };
+        if let Some(Reply::Fail(kind, effect, text)) = self.answer(number, &request).await {
+            return Err(self.fail(&request, kind, effect, text));
+        }
+        let answer = found.as_ref().map_or(Answer::Missing, tell);
+        self.store.answered(&self.actor, &request, answer);
+        found.ok_or_else(|| {
+            let (kind, effect) = (ErrorKind::NotFound, Effect::DidNot);
+            SimStore::error(&request, kind, effect, "no such object")
+        })
+    }
+}
+
+#[async_trait]
+impl Store for Handle {
+    fn root(&self) -> &str {
+        ROOT
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        match self.write(Op::Create, key, body).await? {
+            None => Ok(Create::Created),
+            Some(_) => Ok(Create::Exists),
+        }
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        let size = body.len();
+        match self.write(Op::Upload, key, body).await? {
+            Some(there) if there.len() != size => Ok(Create::Exists),
+            _ => Ok(Create::Created),
+        }
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        self.read(Op::Get, key, |store| store.find(key), |_| Answer::Found)
+            .await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        let object = self
+            .read(
+                Op::GetRange,
+                key,
+                |store| store.find(key),
+                |_| Answer::Found,
+            )
+            .await?;
+        if range.start > range.end || range.end > object.len() as u64 {
+            let (kind, effect) = (ErrorKind::Range, Effect::DidNot);
+            let location = format!("{ROOT}/{key}");
+            let text = "the range lies beyond the object";
+            return Err(StoreError::new(Op::GetRange, location, kind, effect, text));
+        }
+        let body = object.slice(range.start as usize..range.end as usize);
+        Ok(futures::stream::iter([Ok(body)]).boxed())
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        let look = |store: &SimStore| store.find(key);
+        let object = self.read(Op::Head, key, look, |_| Answer::Found).await?;
+        Ok(ObjectMeta {
+            key: key.to_owned(),
+            size: object.len() as u64,
+        })
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        let actor = &self.actor;
+        self.read(
+            Op::List,
+            prefix,
+            |store| Some(store.list(actor, prefix, page.as_deref())),
+            |page| Answer::Listed(page.objects.len() as u32),
+        )
+        .await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.write(Op::Delete, key, Bytes::new()).await.map(|_| ())
+    }
+}

@@ -1,0 +1,105 @@
+//! Makes a failing plan smaller: leaves out crashes, freezes, faults, readers, producers and TGBs
+//! one by one for as long as it still breaks the same rule.
+
+use crate::check::{Violation, check};
+use crate::world::{Evidence, Plan, run};
+
+/// Runs spent on shrinking at most.
+const RUNS_MAX: usize = 400;
+
+/// The smallest plan found, its evidence and its violations.
+#[derive(Debug)]
+pub struct Smallest {
+    /// What was run.
+    pub evidence: Evidence,
+    /// What it broke.
+    pub violations: Vec<Violation>,
+    /// Runs that it took to find.
+    pub runs: usize,
+}
+
+/// Shrinks `plan`, which fails.
+pub fn shrink(evidence: Evidence, violations: Vec<Violation>) -> std::io::Result<Smallest> {
+    let rule = violations.first().map_or("", |v| v.check);
+    let mut best = Smallest {
+        evidence,
+        violations,
+        runs: 0,
+    };
+    'again: loop {
+        for smaller in candidates(&best.evidence.plan) {
+            if best.runs >= RUNS_MAX {
+                return Ok(best);
+            }
+            best.runs += 1;
+            let evidence = run(&smaller)?;
+            let violations = check(&evidence);
+            if violations.iter().any(|v| v.check == rule) {
+                (best.evidence, best.violations) = (evidence, violations);
+                continue 'again;
+            }
+        }
+        return Ok(best);
+    }
+}
+
+/// Plans that are smaller by one piece, large pieces first.
+fn candidates(plan: &Plan) -> Vec<Plan> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Plan)| {
+        let mut smaller = plan.clone();
+        change(&mut smaller);
+        if smaller != *plan {
+            all.push(smaller);
+        }
+    };
+    for i in 0..plan.producers.len() {
+        if plan.producers.len() > 1 {
+            with(&|p| {
+                p.producers.remove(i);
+            });
+        }
+    }
+    with(&|p| p.readers.clear());
+    with(&|p| p.freezes.clear());
+    with(&|p| p.crashes.clear());
+    with(&|p| p.sealed_at = None);
+    for i in 0..plan.freezes.len() {
+        with(&|p| {
+            p.freezes.remove(i);
+        });
+    }
+    for i in 0..plan.crashes.len() {
+        with(&|p| {
+            p.crashes.remove(i);
+        });
+    }
+    for i in 0..plan.readers.len() {
+        with(&|p| {
+            p.readers.remove(i);
+        });
+    }
+    fewer_faults(&mut with);
+    for i in 0..plan.producers.len() {
+        with(&|p| p.producers[i].tgbs = p.producers[i].tgbs.div_ceil(2));
+        with(&|p| p.producers[i].tgbs = (p.producers[i].tgbs - 1).max(1));
+        with(&|p| p.producers[i].shared = 1);
+        with(&|p| p.producers[i].slow = 1.0);
+        with(&|p| p.producers[i].skew = crate::clock::Skew::default());
+    }
+    all
+}
+
+fn fewer_faults(with: &mut dyn FnMut(&dyn Fn(&mut Plan))) {
+    with(&|p| p.rates = crate::fate::Rates::default());
+    with(&|p| p.rates.lost_answer = 0);
+    with(&|p| p.rates.lost_request = 0);
+    with(&|p| p.rates.late = 0);
+    with(&|p| p.rates.reset = 0);
+    with(&|p| p.rates.conflict = 0);
+    with(&|p| p.rates.throttled = 0);
+    with(&|p| p.rates.server = 0);
+    with(&|p| p.rates.refused = 0);
+    with(&|p| p.rates.own_412 = 0);
+    with(&|p| p.rates.read = 0);
+}

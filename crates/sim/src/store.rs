@@ -1,0 +1,296 @@
+//! The simulated object store. A write takes effect at a random instant between request and
+//! answer, on a task of its own: whoever sent it may be frozen, dead, or tired of waiting by then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
+use bytes::Bytes;
+
+use crate::actor::{Actor, Nature};
+use crate::draw::Draw;
+use crate::fate::{self, Fate, Rates};
+use crate::profile::Profile;
+use crate::throttle::Throttle;
+use crate::time::Timeline;
+use crate::trace::{Answer, Event, Trace, What, fnv};
+
+/// The root in messages.
+pub(crate) const ROOT: &str = "sim://store";
+
+/// Keys in one page of a listing.
+const PAGE_KEYS: usize = 1000;
+
+/// How a store behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Feeds everything that is random.
+    pub seed: u64,
+    /// Latencies.
+    pub profile: Profile,
+    /// Faults.
+    pub rates: Rates,
+    /// No faults from then on.
+    pub calm_at: Duration,
+    /// Whether to keep every event, or only count them and their hash.
+    pub keep_events: bool,
+}
+
+/// An object at the moment it came to be.
+#[derive(Debug, Clone)]
+pub struct Landed {
+    /// When.
+    pub at: Duration,
+    /// Who had sent it.
+    pub actor: u32,
+    /// Its key.
+    pub key: Arc<str>,
+    /// Its bytes.
+    pub body: Bytes,
+}
+
+/// Requests by operation and top-level prefix.
+pub type Counts = BTreeMap<(&'static str, String), u64>;
+
+struct Inner {
+    objects: BTreeMap<Arc<str>, Bytes>,
+    landed: Vec<Landed>,
+    trace: Trace,
+    throttle: Throttle,
+    requests: u64,
+    counts: Counts,
+    actors: Vec<String>,
+}
+
+/// The store, the recorder of all that happens in it, and the maker of actors.
+pub struct SimStore {
+    pub(crate) time: Timeline,
+    settings: Settings,
+    inner: Mutex<Inner>,
+}
+
+impl fmt::Debug for SimStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimStore({} objects)", self.inner().objects.len())
+    }
+}
+
+/// A request on its way.
+pub(crate) struct Request {
+    pub(crate) id: u64,
+    pub(crate) op: Op,
+    pub(crate) key: Arc<str>,
+    pub(crate) fate: Fate,
+    pub(crate) sent: Duration,
+}
+
+impl SimStore {
+    /// An empty store.
+    pub fn new(time: Timeline, settings: Settings) -> Arc<Self> {
+        let inner = Inner {
+            objects: BTreeMap::new(),
+            landed: Vec::new(),
+            trace: Trace::new(settings.keep_events),
+            throttle: Throttle::default(),
+            requests: 0,
+            counts: Counts::new(),
+            actors: Vec::new(),
+        };
+        Arc::new(Self {
+            time,
+            settings,
+            inner: Mutex::new(inner),
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new actor.
+    pub fn actor(&self, name: &str, nature: Nature) -> Arc<Actor> {
+        let id = {
+            let mut inner = self.inner();
+            inner.actors.push(name.to_owned());
+            inner.actors.len() as u32
+        };
+        // By name, not by number: an actor draws the same when another is taken out of the world.
+        let draw = Draw::new(self.settings.seed, name, 0);
+        Arc::new(Actor::new(id, name.to_owned(), nature, self.time, draw))
+    }
+
+    /// Puts an object there before the world begins.
+    pub fn put_now(&self, key: &str, body: Bytes) {
+        self.inner().objects.insert(key.into(), body);
+    }
+
+    /// Objects by key, as they are now.
+    pub fn objects(&self) -> BTreeMap<Arc<str>, Bytes> {
+        self.inner().objects.clone()
+    }
+
+    /// Every object that ever came to be, in order.
+    pub fn landed(&self) -> Vec<Landed> {
+        self.inner().landed.clone()
+    }
+
+    /// The run's fingerprint so far.
+    pub fn hash(&self) -> u64 {
+        self.inner().trace.hash()
+    }
+
+    /// Requests so far.
+    pub fn requests(&self) -> u64 {
+        self.inner().requests
+    }
+
+    /// Requests so far by operation and prefix.
+    pub fn counts(&self) -> Counts {
+        self.inner().counts.clone()
+    }
+
+    /// The events kept, and the names of the actors; actor n is name n - 1.
+    pub fn take_events(&self) -> (Vec<Event>, Vec<String>) {
+        let mut inner = self.inner();
+        (inner.trace.take(), inner.actors.clone())
+    }
+
+    /// Records something that is no request.
+    pub fn note(&self, actor: &Actor, text: impl Into<String>) {
+        self.record(actor, 0, Op::Open, &Arc::from(""), What::Note(text.into()));
+    }
+
+    pub(crate) fn record(&self, actor: &Actor, request: u64, op: Op, key: &Arc<str>, what: What) {
+        let event = Event {
+            at: self.time.now(),
+            actor: actor.id,
+            request,
+            op,
+            key: Arc::clone(key),
+            what,
+        };
+        self.inner().trace.push(event);
+    }
+
+    /// A request leaves: it is counted, recorded and gets its fate.
+    pub(crate) fn send(&self, actor: &Actor, op: Op, key: &str, body: &Bytes) -> Request {
+        let now = self.time.now();
+        let calm = now >= self.settings.calm_at;
+        let rates = if calm {
+            Rates::default()
+        } else {
+            self.settings.rates
+        };
+        let mut fate = actor.draw(|draw| {
+            let latency = self.settings.profile.draw(op, draw);
+            fate::draw(op, latency.mul_f64(actor.nature.slow), &rates, draw)
+        });
+        let key: Arc<str> = key.into();
+        let id = {
+            let mut inner = self.inner();
+            inner.requests += 1;
+            let prefix = key.split('/').next().unwrap_or_default().to_owned();
+            *inner.counts.entry((op.name(), prefix)).or_default() += 1;
+            if !inner.throttle.admits(op, &key, now) {
+                let effect = match op {
+                    Op::Create | Op::Upload | Op::Delete => Effect::Unknown,
+                    _ => Effect::DidNot,
+                };
+                fate.effect = None;
+                fate.reply = fate::Reply::Fail(ErrorKind::Throttled, effect, "HTTP 503 SlowDown");
+            }
+            inner.requests
+        };
+        let bytes = body.len() as u32;
+        let print = fnv(body);
+        self.record(actor, id, op, &key, What::Sent { print, bytes });
+        Request {
+            id,
+            op,
+            key,
+            fate,
+            sent: now,
+        }
+    }
+
+    /// A put takes effect: what was there before, if anything.
+    pub(crate) fn land(&self, actor: &Actor, request: &Request, body: &Bytes) -> Option<Bytes> {
+        let there = {
+            let mut inner = self.inner();
+            let there = inner.objects.get(&request.key).cloned();
+            if there.is_none() {
+                inner.objects.insert(Arc::clone(&request.key), body.clone());
+                inner.landed.push(Landed {
+                    at: self.time.now(),
+                    actor: actor.id,
+                    key: Arc::clone(&request.key),
+                    body: body.clone(),
+                });
+            }
+            there
+        };
+        let created = there.is_none();
+        let what = What::Landed { created };
+        self.record(actor, request.id, request.op, &request.key, what);
+        there
+    }
+
+    pub(crate) fn remove(&self, actor: &Actor, request: &Request) {
+        let created = self.inner().objects.remove(&request.key).is_some();
+        let what = What::Landed { created };
+        self.record(actor, request.id, request.op, &request.key, what);
+    }
+
+    pub(crate) fn find(&self, key: &str) -> Option<Bytes> {
+        self.inner().objects.get(key).cloned()
+    }
+
+    /// One page of keys and sizes below `prefix`, shuffled: no order is promised.
+    pub(crate) fn list(&self, actor: &Actor, prefix: &str, page: Option<&str>) -> ListPage {
+        let after = match page {
+            Some(last) => Bound::Excluded(last),
+            None => Bound::Included(prefix),
+        };
+        let inner = self.inner();
+        let mut found = inner
+            .objects
+            .range::<str, _>((after, Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(key, body)| ObjectMeta {
+                key: key.to_string(),
+                size: body.len() as u64,
+            });
+        let mut objects: Vec<_> = found.by_ref().take(PAGE_KEYS).collect();
+        let more = found.next().is_some();
+        let next = objects.last().filter(|_| more).map(|last| last.key.clone());
+        actor.draw(|draw| {
+            for i in (1..objects.len()).rev() {
+                objects.swap(i, draw.range(0..i as u64 + 1) as usize);
+            }
+        });
+        ListPage { objects, next }
+    }
+
+    pub(crate) fn answered(&self, actor: &Actor, request: &Request, answer: Answer) {
+        self.record(
+            actor,
+            request.id,
+            request.op,
+            &request.key,
+            What::Answered(answer),
+        );
+    }
+
+    pub(crate) fn error(
+        request: &Request,
+        kind: ErrorKind,
+        effect: Effect,
+        text: &str,
+    ) -> StoreError {
+        let location = format!("{ROOT}/{}", request.key);
+        StoreError::new(request.op, location, kind, effect, text)
+    }
+}

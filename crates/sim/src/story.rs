@@ -1,0 +1,108 @@
+//! A failing run in words: what must not be, and the requests that led there.
+
+use std::fmt::Write;
+
+use batchweave_core::keys;
+use batchweave_store::{Effect, Op};
+
+use crate::check::Violation;
+use crate::trace::{Answer, Event, What};
+use crate::world::Evidence;
+
+/// Events told at most.
+const EVENTS_MAX: usize = 60;
+
+/// The story of a run that broke a rule.
+pub fn tell(evidence: &Evidence, violations: &[Violation]) -> String {
+    let mut story = String::new();
+    for v in violations.iter().take(5) {
+        let who = name(evidence, v.actor);
+        let place = v
+            .version
+            .map_or(String::new(), |v| format!(" at version {v}"));
+        let _ = writeln!(story, "{}{place}, {who}: {}", v.check, v.text);
+    }
+    if violations.len() > 5 {
+        let _ = writeln!(story, "... and {} more", violations.len() - 5);
+    }
+    let Some(first) = violations.first() else {
+        return story;
+    };
+    let upto = first.at.unwrap_or(evidence.lasted);
+    let told: Vec<_> = evidence
+        .events
+        .iter()
+        .take_while(|e| e.at <= upto)
+        .filter(|e| is_telling(e))
+        .collect();
+    let skipped = told.len().saturating_sub(EVENTS_MAX);
+    let _ = writeln!(story, "what led there ({skipped} earlier events left out):");
+    for event in &told[skipped..] {
+        let _ = writeln!(story, "{}", line(evidence, event));
+    }
+    story
+}
+
+/// Requests on the log and on intents, and what befell the actors.
+fn is_telling(event: &Event) -> bool {
+    let key = event.key.as_ref();
+    let of_the_log = key.starts_with(keys::LOG) || key.starts_with(keys::INTENTS);
+    let missing = event.what == What::Answered(Answer::Missing);
+    let read_sent = event.op != Op::Create && matches!(event.what, What::Sent { .. });
+    matches!(event.what, What::Note(_)) || (of_the_log && !missing && !read_sent)
+}
+
+fn name(evidence: &Evidence, actor: u32) -> &str {
+    let index = actor.checked_sub(1).map(|i| i as usize);
+    index
+        .and_then(|i| evidence.actors.get(i))
+        .map_or("nobody in particular", String::as_str)
+}
+
+/// Keys without their padding.
+fn short(key: &str) -> String {
+    match key
+        .strip_prefix(keys::LOG)
+        .and_then(|k| k.strip_suffix(".json"))
+    {
+        Some(digits) => format!(
+            "log/{}",
+            digits.trim_start_matches('0').parse().unwrap_or(0_u64)
+        ),
+        None => key.to_owned(),
+    }
+}
+
+fn line(evidence: &Evidence, event: &Event) -> String {
+    let key = short(&event.key);
+    let (op, request) = (event.op.name(), event.request);
+    let words = match &event.what {
+        What::Note(text) => text.clone(),
+        What::Sent { print, bytes } => {
+            format!(
+                "sends {op} {key} ({bytes} bytes, {:04x}), request {request}",
+                print % 0xffff
+            )
+        }
+        What::Landed { created: true } => format!("request {request} takes effect: {op} {key}"),
+        What::Landed { created: false } => {
+            format!("request {request} arrives too late: {key} is taken")
+        }
+        What::Answered(answer) => format!("{op} {key} is answered: {}", said(*answer)),
+    };
+    let at = event.at.as_secs_f64();
+    format!("  {at:10.3} s  {:8} {words}", name(evidence, event.actor))
+}
+
+fn said(answer: Answer) -> String {
+    match answer {
+        Answer::Created => "created".into(),
+        Answer::Exists => "exists already".into(),
+        Answer::Found => "here it is".into(),
+        Answer::Missing => "not there".into(),
+        Answer::Listed(n) => format!("{n} keys"),
+        Answer::Deleted => "deleted".into(),
+        Answer::Failed(kind, Effect::DidNot) => format!("failed ({kind:?}), surely"),
+        Answer::Failed(kind, Effect::Unknown) => format!("failed ({kind:?}), perhaps"),
+    }
+}

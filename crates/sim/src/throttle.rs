@@ -1,0 +1,77 @@
+//! What a store allows per second and top-level prefix: 3,500 writes and listings, 5,500 reads.
+//! A token bucket each; one second's worth may be used at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use batchweave_store::Op;
+
+/// PUT, COPY, POST, DELETE and LIST a second.
+const WRITES_PER_SECOND: f64 = 3500.0;
+/// GET and HEAD a second.
+const READS_PER_SECOND: f64 = 5500.0;
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    tokens: f64,
+    at: Duration,
+}
+
+/// All buckets of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle {
+    buckets: BTreeMap<(String, bool), Bucket>,
+}
+
+impl Throttle {
+    /// Takes a token for a request; false: answer 503.
+    pub(crate) fn admits(&mut self, op: Op, key: &str, now: Duration) -> bool {
+        let reads = matches!(op, Op::Get | Op::GetRange | Op::Head);
+        let rate = if reads {
+            READS_PER_SECOND
+        } else {
+            WRITES_PER_SECOND
+        };
+        let prefix = key.split('/').next().unwrap_or_default();
+        let full = Bucket {
+            tokens: rate,
+            at: now,
+        };
+        let bucket = self
+            .buckets
+            .entry((prefix.to_owned(), reads))
+            .or_insert(full);
+        let since = now.saturating_sub(bucket.at).as_secs_f64();
+        bucket.tokens = (bucket.tokens + since * rate).min(rate);
+        bucket.at = now;
+        let admitted = bucket.tokens >= 1.0;
+        if admitted {
+            bucket.tokens -= 1.0;
+        }
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_takes_its_rate_and_no_more() {
+        let mut throttle = Throttle::default();
+        let mut admitted = 0;
+        for ms in 0..10_000 {
+            for _ in 0..5 {
+                let now = Duration::from_millis(ms);
+                admitted += u32::from(throttle.admits(Op::Create, "log/1", now));
+            }
+        }
+        let expected = WRITES_PER_SECOND * 11.0;
+        assert!(
+            (f64::from(admitted) / expected - 1.0).abs() < 0.01,
+            "{admitted}"
+        );
+        assert!(throttle.admits(Op::Create, "intents/a", Duration::from_secs(10)));
+        assert!(throttle.admits(Op::Get, "log/1", Duration::from_secs(10)));
+    }
+}

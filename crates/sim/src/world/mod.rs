@@ -1,0 +1,11 @@
+//! A simulated world: producers, readers, a store, and what befalls them; run to the end of all
+//! input. `plan` says what, `run` does it, `producer` and `reader` are the programs.
+
+pub mod plan;
+pub(crate) mod producer;
+mod reader;
+pub(crate) mod run;
+mod supervisor;
+
+pub use plan::Plan;
+pub use run::{Evidence, Read, run};

@@ -1,0 +1,200 @@
+//! A producer process: opens the log and its epoch, makes objects at its own speed, uploads them
+//! and hands them to the real commit task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq};
+use batchweave_core::keys;
+use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_log::{
+    CommitEnd, CommitItem, CommitQueue, DriverOptions, Log, LogError, LogOptions, Producer,
+    ProducerOpening,
+};
+use batchweave_store::Store;
+use bytes::Bytes;
+
+use super::plan::ProducerPlan;
+use super::run::Shared;
+use crate::actor::Actor;
+use crate::draw::Draw;
+use crate::policy::AnyPolicy;
+
+/// Slices per TGB in every simulated stream.
+pub(super) const SLICES: u32 = 2;
+
+/// How a process ended, other than by dying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// All input is committed, or the stream is sealed.
+    Done(&'static str),
+    /// A newer process has the name.
+    Fenced,
+    /// The store failed for too long; another process will go on.
+    Failed(String),
+}
+
+/// The digest of TGB `seq`: a function of the input alone.
+pub(crate) fn digest(name: &ProducerName, seq: Seq) -> Digest {
+    Digest(Hash::of(format!("{name}/{seq}").as_bytes()).0)
+}
+
+/// The cursor before TGB `seq`.
+pub(crate) fn cursor(seq: Seq) -> Cursor {
+    match seq {
+        0 => Cursor::default(),
+        row => Cursor(serde_json::json!({ "row": row })),
+    }
+}
+
+/// The TGBs `first..first + count` in one object.
+pub(super) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Vec<TgbRecord> {
+    let tgb = |i: u64| TgbRecord {
+        rows: u64::from(SLICES),
+        tokens: u64::from(SLICES) * 8,
+        digest: digest(name, first + i),
+        parts: vec![Part {
+            key: key.to_owned(),
+            offset: i * 512,
+            length: 512,
+            first_slice: 0,
+            slices: SLICES,
+            frame_bytes: Some(256),
+            index: None,
+        }],
+        provenance: None,
+    };
+    (0..count).map(tgb).collect()
+}
+
+/// One process of a producer.
+pub(super) struct Process {
+    pub(super) shared: Arc<Shared>,
+    pub(super) plan: ProducerPlan,
+    pub(super) name: ProducerName,
+    pub(super) actor: Arc<Actor>,
+    pub(super) store: Arc<dyn Store>,
+}
+
+impl Process {
+    pub(super) async fn run(self) -> End {
+        match self.opened().await {
+            Ok(Ok(producer)) => match self.produce(*producer).await {
+                Ok(end) => end,
+                Err(e) => self.failed(e),
+            },
+            Ok(Err(end)) => end,
+            Err(e) => self.failed(e),
+        }
+    }
+
+    /// Store failures are part of the world; anything else is a finding.
+    fn failed(&self, error: LogError) -> End {
+        if !matches!(error, LogError::Store(_)) {
+            let text = format!("{} stopped: {error}", self.actor.name);
+            self.shared.found("writer-error", self.actor.id, text);
+        }
+        End::Failed(error.to_string())
+    }
+
+    async fn opened(&self) -> Result<Result<Box<Producer>, End>, LogError> {
+        let options = LogOptions {
+            seed: self.actor.draw(Draw::seed),
+            write_snapshots: true,
+            clock: self.actor.clock(),
+        };
+        let log = Log::open(Arc::clone(&self.store), &options).await?;
+        let opening =
+            Producer::open_with(log, self.name.clone(), &self.actor.name, &mut self.policy())
+                .await?;
+        Ok(match opening {
+            ProducerOpening::Opened(producer) => Ok(producer),
+            ProducerOpening::Finished { tgbs } if tgbs == self.plan.tgbs => {
+                Err(End::Done("finished before"))
+            }
+            ProducerOpening::Finished { tgbs } => {
+                let text = format!(
+                    "{} finished with {tgbs} of {} TGBs",
+                    self.name, self.plan.tgbs
+                );
+                self.shared.found("exactly-once", self.actor.id, text);
+                Err(End::Done("finished before"))
+            }
+            ProducerOpening::Sealed => Err(End::Done("sealed before")),
+        })
+    }
+
+    fn policy(&self) -> AnyPolicy {
+        let seed = self.actor.draw(|d| d.range(0..u64::MAX));
+        AnyPolicy::new(self.plan.policy, seed)
+    }
+
+    async fn produce(&self, producer: Producer) -> Result<End, LogError> {
+        let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
+        self.shared.store.note(
+            &self.actor,
+            format!("opened epoch {epoch}, goes on from TGB {seq}"),
+        );
+        if producer.cursor() != cursor(seq) {
+            let text = format!(
+                "{} at TGB {seq} has the cursor {:?}",
+                self.name,
+                producer.cursor()
+            );
+            self.shared.found("cursor", self.actor.id, text);
+        }
+        let options = DriverOptions {
+            queue: 8,
+            tgbs_per_entry: self.plan.per_entry,
+        };
+        let queue = producer.spawn(self.policy(), options);
+        while seq < self.plan.tgbs {
+            let pause = self.actor.draw(Draw::exponential);
+            self.actor.sleep(self.plan.every.mul_f64(pause)).await;
+            let count = self.actor.draw(|d| d.range(1..self.plan.shared + 1));
+            let count = count.min(self.plan.tgbs - seq);
+            let Some(item) = self.item(epoch, nonce, seq, count).await else {
+                return Ok(End::Failed("an upload failed for too long".to_owned()));
+            };
+            if !queue.submit(item).await {
+                break;
+            }
+            seq += count;
+            self.acknowledged(&queue);
+        }
+        let progress = queue.progress();
+        let (end, producer) = queue.close(true).await?;
+        self.shared
+            .acknowledged(self.plan.number, progress.borrow().next_seq);
+        drop(producer);
+        Ok(match end {
+            CommitEnd::Finished { .. } | CommitEnd::Drained { .. } => End::Done("finished"),
+            CommitEnd::Sealed => End::Done("sealed"),
+            CommitEnd::Fenced { .. } => End::Fenced,
+        })
+    }
+
+    fn acknowledged(&self, queue: &CommitQueue) {
+        let next = queue.progress().borrow().next_seq;
+        self.shared.acknowledged(self.plan.number, next);
+    }
+
+    /// Uploads an object, as often as it takes.
+    async fn item(&self, epoch: Epoch, nonce: Nonce, first: Seq, count: u64) -> Option<CommitItem> {
+        let random = self.actor.draw(|d| d.range(0..u64::MAX));
+        let seqs = (first, first + count - 1);
+        let key = keys::data(&self.name, epoch, nonce, seqs, random, 0);
+        let body = Bytes::from(vec![0; 16]);
+        for _ in 0..20 {
+            if self.store.upload(&key, body.clone()).await.is_ok() {
+                return Some(CommitItem {
+                    tgbs: tgbs(&self.name, &key, first, count),
+                    cursor: cursor(first + count),
+                });
+            }
+            self.actor.sleep(Duration::from_millis(100)).await;
+        }
+        None
+    }
+}

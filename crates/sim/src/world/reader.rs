@@ -1,0 +1,74 @@
+//! A reader process: follows the log and finds every step, in order, once; after a failure of the
+//! store it opens the log again and goes on from where it was.
+
+use std::sync::Arc;
+
+use batchweave_log::{Located, Log, LogError, LogOptions};
+use batchweave_store::Store;
+
+use super::plan::ReaderPlan;
+use super::run::{Read, Shared};
+use crate::actor::Actor;
+use crate::draw::Draw;
+
+pub(super) struct Reader {
+    pub(super) shared: Arc<Shared>,
+    pub(super) plan: ReaderPlan,
+    pub(super) actor: Arc<Actor>,
+    pub(super) store: Arc<dyn Store>,
+}
+
+impl Reader {
+    /// Reads to the end of the stream, or to what is there when all producers are done.
+    pub(super) async fn run(self) -> Vec<Read> {
+        self.actor.sleep(self.plan.starts).await;
+        let mut reads = Vec::new();
+        while let Err(error) = self.follow(&mut reads).await {
+            if !matches!(error, LogError::Store(_)) {
+                let text = format!("{} stopped: {error}", self.actor.name);
+                self.shared.found("reader-error", self.actor.id, text);
+                break;
+            }
+            self.actor.sleep(self.plan.every).await;
+        }
+        reads
+    }
+
+    async fn follow(&self, reads: &mut Vec<Read>) -> Result<(), LogError> {
+        let options = LogOptions {
+            seed: self.actor.draw(Draw::seed),
+            write_snapshots: self.plan.writes,
+            clock: self.actor.clock(),
+        };
+        let mut log = Log::open(Arc::clone(&self.store), &options).await?;
+        loop {
+            let done = self.shared.done();
+            log.catch_up().await?;
+            loop {
+                match log.locate(reads.len() as u64).await? {
+                    Located::At(step) => reads.push(Read {
+                        producer: step.producer.clone(),
+                        seq: step.seq,
+                        epoch: step.epoch,
+                        version: step.version,
+                        digest: step.tgb.digest,
+                        head: log.manifest().next_version(),
+                    }),
+                    Located::NotYet => break,
+                    // Lanes and a seal: a stream can end while producers still learn of it.
+                    Located::Ended { .. } => return Ok(()),
+                    Located::Reclaimed { watermark } => {
+                        let text = format!("watermark {watermark} although nobody reclaims");
+                        self.shared.found("prefix", self.actor.id, text);
+                        return Ok(());
+                    }
+                }
+            }
+            if done {
+                log.settle_snapshots().await;
+                return Ok(());
+            }
+            self.actor.sleep(self.plan.every).await;
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Runs a plan and brings home the evidence for the checks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use batchweave_core::ids::{Epoch, Hash, ProducerName, Seq, StreamId, Version};
+use batchweave_core::keys;
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::Sealed;
+use batchweave_core::stream::{StreamConfig, TokenizerId};
+use batchweave_core::tgb::Digest;
+use batchweave_log::{Log, LogError, LogOptions};
+use bytes::Bytes;
+
+use super::plan::Plan;
+use super::producer::SLICES;
+use super::reader::Reader;
+use super::supervisor::supervise;
+use crate::actor::Nature;
+use crate::check::Violation;
+use crate::profile::Profile;
+use crate::store::{Landed, Settings, SimStore};
+use crate::time::{Timeline, run as run_time};
+use crate::trace::Event;
+
+/// A world that has not ended by then never will.
+const HORIZON: Duration = Duration::from_secs(24 * 3600);
+
+/// One step as a reader saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// Whose TGB.
+    pub producer: ProducerName,
+    /// Which.
+    pub seq: Seq,
+    /// Committed in which epoch.
+    pub epoch: Epoch,
+    /// By which record.
+    pub version: Version,
+    /// What is in it.
+    pub digest: Digest,
+    /// How far the reader had folded.
+    pub head: Version,
+}
+
+/// What a run leaves behind.
+#[derive(Debug)]
+pub struct Evidence {
+    /// What was to happen.
+    pub plan: Plan,
+    /// The stream.
+    pub stream: StreamConfig,
+    /// Its bytes.
+    pub stream_json: Bytes,
+    /// The store at the end.
+    pub objects: BTreeMap<Arc<str>, Bytes>,
+    /// All objects that ever were, in order.
+    pub landed: Vec<Landed>,
+    /// All that happened.
+    pub events: Vec<Event>,
+    /// Names of the actors; actor n is name n - 1.
+    pub actors: Vec<String>,
+    /// What each reader saw.
+    pub reads: Vec<Vec<Read>>,
+    /// The next sequence that each producer's process was told of, by number of the producer.
+    pub acknowledged: BTreeMap<u32, Seq>,
+    /// What the actors found themselves.
+    pub found: Vec<Violation>,
+    /// Fingerprint of the run.
+    pub hash: u64,
+    /// Requests made.
+    pub requests: u64,
+    /// The time it took, virtually.
+    pub lasted: Duration,
+}
+
+/// What all actors of a world share.
+pub(super) struct Shared {
+    pub(super) plan: Plan,
+    pub(super) store: Arc<SimStore>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    done: bool,
+    acknowledged: BTreeMap<u32, Seq>,
+    found: Vec<Violation>,
+}
+
+impl Shared {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn found(&self, check: &'static str, actor: u32, text: String) {
+        let found = Violation {
+            check,
+            actor,
+            version: None,
+            at: Some(self.store.time.now()),
+            text,
+        };
+        self.state().found.push(found);
+    }
+
+    pub(super) fn acknowledged(&self, producer: u32, next: Seq) {
+        let mut state = self.state();
+        let known = state.acknowledged.entry(producer).or_default();
+        *known = next.max(*known);
+    }
+
+    pub(super) fn done(&self) -> bool {
+        self.state().done
+    }
+}
+
+/// The name of producer `number`.
+pub(crate) fn name(number: u32) -> ProducerName {
+    // A letter and digits are a valid name.
+    match format!("p{number}").parse() {
+        Ok(name) => name,
+        Err(e) => unreachable!("{e}"),
+    }
+}
+
+/// The stream of a plan.
+pub(crate) fn stream(plan: &Plan) -> StreamConfig {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&plan.seed.to_le_bytes());
+    let producers = plan.producers.iter().map(|p| name(p.number));
+    StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random(id),
+        slices: SLICES,
+        order: plan.order,
+        producers: producers.filter(|_| plan.named).collect(),
+        tokenizer: TokenizerId {
+            name: "bytes".into(),
+            fingerprint: Hash::of(b"bytes"),
+        },
+        seq_len: 8,
+        rows_per_slice: 1,
+        created: "2026-01-01T00:00:00Z".into(),
+    }
+}
+
+/// Runs the plan to its end.
+pub fn run(plan: &Plan) -> std::io::Result<Evidence> {
+    run_time(|time| world(plan.clone(), time))
+}
+
+async fn world(plan: Plan, time: Timeline) -> Evidence {
+    let settings = Settings {
+        seed: plan.seed,
+        profile: Profile::named(&plan.profile).unwrap_or(Profile::STANDARD),
+        rates: plan.rates,
+        calm_at: plan.calm_at,
+        keep_events: true,
+    };
+    let stream = stream(&plan);
+    let stream_json = Bytes::from(stream.to_json());
+    let store = SimStore::new(time, settings);
+    store.put_now(keys::STREAM, stream_json.clone());
+    let shared = Arc::new(Shared {
+        plan: plan.clone(),
+        store: Arc::clone(&store),
+        state: Mutex::default(),
+    });
+    let reads = tokio::select! {
+        biased;
+        reads = everybody(Arc::clone(&shared)) => reads,
+        () = time.sleep_until(HORIZON) => {
+            shared.found("stuck", 0, format!("not at its end after {HORIZON:?}"));
+            Vec::new()
+        }
+    };
+    let (events, actors) = store.take_events();
+    let mut state = shared.state();
+    Evidence {
+        stream,
+        stream_json,
+        objects: store.objects(),
+        landed: store.landed(),
+        events,
+        actors,
+        reads,
+        acknowledged: std::mem::take(&mut state.acknowledged),
+        found: std::mem::take(&mut state.found),
+        hash: store.hash(),
+        requests: store.requests(),
+        lasted: time.now(),
+        plan,
+    }
+}
+
+async fn everybody(shared: Arc<Shared>) -> Vec<Vec<Read>> {
+    let plan = &shared.plan;
+    let producers: Vec<_> = plan
+        .producers
+        .iter()
+        .map(|p| tokio::spawn(supervise(Arc::clone(&shared), p.clone())))
+        .collect();
+    let readers: Vec<_> = plan
+        .readers
+        .iter()
+        .map(|r| {
+            let actor = shared
+                .store
+                .actor(&format!("r{}", r.number), Nature::default());
+            let reader = Reader {
+                shared: Arc::clone(&shared),
+                plan: r.clone(),
+                store: shared.store.handle(&actor),
+                actor,
+            };
+            tokio::spawn(reader.run())
+        })
+        .collect();
+    if let Some(at) = plan.sealed_at {
+        seal(&shared, at).await;
+    }
+    for producer in producers {
+        if let Err(e) = producer.await {
+            shared.found("panic", 0, e.to_string());
+        }
+    }
+    shared.state().done = true;
+    let mut reads = Vec::new();
+    for reader in readers {
+        match reader.await {
+            Ok(read) => reads.push(read),
+            Err(e) => shared.found("panic", 0, e.to_string()),
+        }
+    }
+    reads
+}
+
+/// A person seals the stream, trying again until it is done.
+async fn seal(shared: &Shared, at: Duration) {
+    let actor = shared.store.actor("person", Nature::default());
+    let store = shared.store.handle(&actor);
+    shared.store.time.sleep_until(at).await;
+    let seed = actor.draw(crate::draw::Draw::seed);
+    let options = LogOptions {
+        seed,
+        write_snapshots: false,
+        clock: actor.clock(),
+    };
+    let mut request = None;
+    loop {
+        let sealed: Result<_, LogError> = async {
+            let mut log = Log::open(Arc::clone(&store), &options).await?;
+            let request = *request.get_or_insert_with(|| log.new_request());
+            let entry = Entry::Sealed(Sealed {
+                request,
+                reason: "enough".into(),
+            });
+            log.commit_entry("person", |_| entry.clone()).await
+        }
+        .await;
+        match sealed {
+            Ok(_) => return shared.store.note(&actor, "sealed the stream"),
+            Err(LogError::Store(_)) => actor.sleep(Duration::from_secs(1)).await,
+            Err(e) => return shared.found("writer-error", actor.id, format!("seal: {e}")),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Keeps one producer running, as a service manager would: starts another process when one has
+//! died or failed, and one beside a frozen one when the plan says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::plan::{Freeze, ProducerPlan};
+use super::producer::{End, Process};
+use super::run::Shared;
+use crate::actor::{Actor, Nature};
+
+/// Processes of one producer at most: more means that something never settles.
+const PROCESSES_MAX: u32 = 2000;
+
+enum Report {
+    Ended(Arc<Actor>, End),
+    Died(Arc<Actor>),
+    TakeOver,
+}
+
+pub(super) struct Supervisor {
+    shared: Arc<Shared>,
+    plan: ProducerPlan,
+    started: u32,
+    live: u32,
+    newest: Option<Arc<Actor>>,
+    send: mpsc::UnboundedSender<Report>,
+}
+
+/// Runs a producer to the end of its input.
+pub(super) async fn supervise(shared: Arc<Shared>, plan: ProducerPlan) {
+    let (send, mut receive) = mpsc::unbounded_channel();
+    let mut freezes: Vec<_> = shared
+        .plan
+        .freezes
+        .iter()
+        .filter(|f| f.producer == plan.number)
+        .cloned()
+        .collect();
+    freezes.sort_by_key(|f| f.at);
+    freezes.reverse();
+    let mut supervisor = Supervisor {
+        shared,
+        plan,
+        started: 0,
+        live: 0,
+        newest: None,
+        send,
+    };
+    supervisor.start();
+    let mut done = false;
+    while supervisor.live > 0 {
+        let next_freeze = freezes.last().map(|f| f.at);
+        let time = supervisor.shared.store.time;
+        let freeze = async {
+            match next_freeze {
+                Some(at) => time.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            report = receive.recv() => match report {
+                Some(report) => supervisor.heard(report, &mut done).await,
+                None => break,
+            },
+            () = freeze => supervisor.freeze(freezes.pop(), done),
+        }
+    }
+}
+
+impl Supervisor {
+    fn start(&mut self) {
+        if self.started >= PROCESSES_MAX {
+            let text = format!(
+                "{PROCESSES_MAX} processes of p{} came to nothing",
+                self.plan.number
+            );
+            self.shared.found("stuck", 0, text);
+            return;
+        }
+        let process = self.started;
+        self.started += 1;
+        self.live += 1;
+        let dies = self.shared.plan.crashes.iter();
+        let dies = dies
+            .filter(|c| (c.producer, c.process) == (self.plan.number, process))
+            .map(|c| (c.request, c.moment));
+        let nature = Nature {
+            slow: self.plan.slow,
+            skew: self.plan.skew.clone(),
+            dies: dies.min_by_key(|d| d.0),
+        };
+        let name = format!("p{}#{process}", self.plan.number);
+        let actor = self.shared.store.actor(&name, nature);
+        self.newest = Some(Arc::clone(&actor));
+        let process = Process {
+            shared: Arc::clone(&self.shared),
+            plan: self.plan.clone(),
+            name: super::run::name(self.plan.number),
+            store: self.shared.store.handle(&actor),
+            actor: Arc::clone(&actor),
+        };
+        let send = self.send.clone();
+        tokio::spawn(async move {
+            let report = tokio::select! {
+                biased;
+                () = actor.died() => Report::Died(Arc::clone(&actor)),
+                end = process.run() => Report::Ended(Arc::clone(&actor), end),
+            };
+            // The supervisor is gone only when the world has ended.
+            let _ = send.send(report);
+        });
+    }
+
+    async fn heard(&mut self, report: Report, done: &mut bool) {
+        let note = |actor: &Actor, text: &str| self.shared.store.note(actor, text);
+        match report {
+            Report::TakeOver => {
+                if !*done {
+                    self.start();
+                }
+                return;
+            }
+            Report::Died(actor) => note(&actor, "died"),
+            Report::Ended(actor, End::Done(how)) => {
+                note(&actor, how);
+                *done = true;
+            }
+            Report::Ended(actor, End::Fenced) => note(&actor, "was fenced"),
+            Report::Ended(actor, End::Failed(why)) => note(&actor, &format!("failed: {why}")),
+        }
+        self.live -= 1;
+        if self.live == 0 && !*done {
+            self.shared
+                .store
+                .time
+                .sleep(Duration::from_millis(500))
+                .await;
+            self.start();
+        }
+    }
+
+    fn freeze(&mut self, freeze: Option<Freeze>, done: bool) {
+        let (Some(freeze), Some(actor), false) = (freeze, &self.newest, done) else {
+            return;
+        };
+        let time = self.shared.store.time;
+        actor.freeze(time.now() + freeze.lasts);
+        let text = format!("freezes for {:.1} s", freeze.lasts.as_secs_f64());
+        self.shared.store.note(actor, text);
+        if let Some(after) = freeze.taken_over {
+            let send = self.send.clone();
+            tokio::spawn(async move {
+                time.sleep(after).await;
+                let _ = send.send(Report::TakeOver);
+            });
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Worlds full of faults: 300 seeds always, 10,000 among the tests that take long; the same seed
+//! gives the same run, here and in another process.
+#![forbid(unsafe_code)]
+
+use std::process::Command;
+use std::thread;
+
+use batchweave_sim::command::faults::{explain, one};
+
+/// Runs the seeds on two threads; each world has a runtime of its own.
+fn seeds_are_clean(from: u64, to: u64) {
+    let shard = |odd: u64| {
+        thread::spawn(move || {
+            for seed in (from..to).filter(|seed| seed % 2 == odd) {
+                let (evidence, violations) = one(seed).unwrap();
+                if !violations.is_empty() {
+                    return Some(explain(evidence, violations).unwrap());
+                }
+            }
+            None
+        })
+    };
+    let shards = [shard(0), shard(1)];
+    for story in shards.into_iter().filter_map(|s| s.join().unwrap()) {
+        panic!("{story}");
+    }
+}
+
+#[test]
+fn three_hundred_worlds() {
+    seeds_are_clean(0, 300);
+}
+
+#[test]
+#[ignore = "takes minutes; make test-long runs it"]
+fn ten_thousand_worlds() {
+    seeds_are_clean(300, 10_300);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in [1, 17, 42, 99] {
+        let (first, _) = one(seed).unwrap();
+        let (second, _) = one(seed).unwrap();
+        assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert_eq!(first.events.len(), second.events.len(), "seed {seed}");
+        let (other, _) = one(seed + 1000).unwrap();
+        assert_ne!(first.hash, other.hash, "seed {seed}");
+    }
+}
+
+#[test]
+fn another_process_gives_the_same_run() {
+    let run = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_batchweave-sim"))
+            .args(["faults", "--seeds", "3..9", "--json"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let first = run();
+    assert_eq!(first, run());
+    let (here, _) = one(3).unwrap();
+    let hash = format!("{:016x}", here.hash);
+    assert!(
+        first.lines().next().unwrap().contains(&hash),
+        "{hash}: {first}"
+    );
+}
+
+/// The worlds are worth something: the faults that they are made of do happen.
+#[test]
+fn the_worlds_hold_what_they_should() {
+    let (mut crashes, mut fenced, mut snapshots, mut segments, mut intents) = (0, 0, 0, 0, 0);
+    let (mut late, mut combined) = (0, 0);
+    for seed in 0..100 {
+        let (evidence, _) = one(seed).unwrap();
+        for event in &evidence.events {
+            if let batchweave_sim::trace::What::Note(text) = &event.what {
+                crashes += usize::from(text == "died");
+                fenced += usize::from(text == "was fenced");
+            }
+        }
+        for landed in &evidence.landed {
+            snapshots += usize::from(landed.key.starts_with("snapshots/"));
+            segments += usize::from(landed.key.starts_with("index/"));
+            intents += usize::from(landed.key.starts_with("intents/"));
+            if landed.key.starts_with("log/") {
+                let record: serde_json::Value = serde_json::from_slice(&landed.body).unwrap();
+                combined += usize::from(record["entries"].as_array().unwrap().len() > 1);
+            }
+        }
+        late += late_landings(&evidence.events);
+    }
+    let seen = [
+        crashes, fenced, snapshots, segments, intents, late, combined,
+    ];
+    println!(
+        "crashes, fenced, snapshots, segments, intents, late puts, combining records: {seen:?}"
+    );
+    assert!(seen.iter().all(|&n| n > 0), "{seen:?}");
+}
+
+/// Puts that took effect after their answer, or after their sender was gone.
+fn late_landings(events: &[batchweave_sim::trace::Event]) -> usize {
+    use batchweave_sim::trace::What;
+    let mut answered = std::collections::BTreeSet::new();
+    let mut late = 0;
+    for event in events {
+        match event.what {
+            What::Answered(_) => {
+                answered.insert(event.request);
+            }
+            What::Landed { created: true } => {
+                late += usize::from(answered.contains(&event.request))
+            }
+            _ => {}
+        }
+    }
+    late
+}

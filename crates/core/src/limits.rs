@@ -43,6 +43,8 @@ pub const TGB_TOKENS_MAX: u64 = 1 << 48;
 pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
 /// Numbers in records stay below this, so that sums don't wrap and JSON readers keep them exact.
 pub const NUMBER_MAX: u64 = 1 << 53;
+/// From this version on nobody opens or commits: what is left is for finishing and sealing.
+pub const VERSION_LAST: u64 = NUMBER_MAX - (1 << 20);
 /// Positions of a mesh's axes.
 pub const MESH_RANKS_MAX: u64 = 1 << 20;
 /// Reason texts in administrative entries.

@@ -58,8 +58,8 @@ pub struct Folded {
     pub placed: Vec<Arc<StepEntry>>,
     /// Segments that became full.
     pub segments: Vec<Segment>,
-    /// The record, when readable.
-    pub record: Option<Record>,
+    /// The record, when readable; shared, since a copy of this is to be cheap.
+    pub record: Option<Arc<Record>>,
 }
 
 impl Manifest {
@@ -109,7 +109,6 @@ impl Manifest {
             None
         };
         self.prev = Hash::of(bytes);
-        self.next_version += 1;
         let mut folded = Folded {
             void,
             ..Folded::default()
@@ -129,7 +128,8 @@ impl Manifest {
             let record = self.prev;
             folded.segments = self.keep_open(&folded.placed, Filled { version, record });
         }
-        folded.record = Some(record);
+        self.next_version += 1;
+        folded.record = Some(Arc::new(record));
         folded
     }
 

@@ -6,7 +6,8 @@
 //! - I4 under `lanes` the turn names a lane, and that lane has nothing waiting (unless sealed);
 //! - I5 open producers have an epoch of at least 1 and lie before the head of the log;
 //! - I6 attempts of a job are numbered 0, 1, 2, ... and opened in the order of the log;
-//! - I7 what is kept about names and turns is what producers and waiting TGBs give.
+//! - I7 versions and steps, waiting ones included, stay below the numeric limit;
+//! - I8 what is kept about names and turns is what producers and waiting TGBs give.
 //!
 //! A fold checks them for what its record touched; all the rest is as it was after the fold before.
 //! Whatever comes from elsewhere (a snapshot) is checked as a whole; so are all folds of tests.
@@ -18,6 +19,7 @@ use super::fold::Folded;
 use super::lanes::{Lanes, Queue};
 use super::state::{JobState, Manifest, ProducerState};
 use crate::ids::{JobName, ProducerName, Step};
+use crate::limits::NUMBER_MAX;
 use crate::stream::Order;
 
 /// The first invariant that is broken, in words.
@@ -68,7 +70,7 @@ pub(super) fn check_touched(m: &Manifest, folded: &Folded, first: Step) -> Resul
     Ok(())
 }
 
-/// I1 from step `from` on, and I2.
+/// I1 from step `from` on, I2 and I7.
 fn check_open(m: &Manifest, from: Step) -> Result<(), String> {
     let first = m.first_open_step();
     let steps = (from..m.next_step).all(|step| m.open_step(step).is_some_and(|s| s.step == step));
@@ -76,6 +78,9 @@ fn check_open(m: &Manifest, from: Step) -> Result<(), String> {
         return Err(
             "I1: the open segment does not reach from its first step to the head".to_owned(),
         );
+    }
+    if m.next_version > NUMBER_MAX || m.next_step.saturating_add(m.waiting() as u64) > NUMBER_MAX {
+        return Err("I7: its numbers are above the limit".to_owned());
     }
     if m.watermark > m.next_step {
         return Err(format!(
@@ -156,5 +161,5 @@ fn check_lanes(m: &Manifest) -> Result<(), String> {
     if given == m.lanes {
         return Ok(());
     }
-    Err("I7: what is kept about turns does not follow from the producers".to_owned())
+    Err("I8: what is kept about turns does not follow from the producers".to_owned())
 }

@@ -5,7 +5,7 @@ use super::state::{Manifest, ProducerState};
 use super::void::Void;
 use super::{judge_admin, judge_batch};
 use crate::ids::{Epoch, ProducerName};
-use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REASON_BYTES_MAX};
+use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REASON_BYTES_MAX, VERSION_LAST};
 
 /// What a valid entry does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,9 @@ impl Manifest {
             return Ok(Verdict::Repeat);
         }
         match entry {
+            Entry::Opened(_) | Entry::Batch(_) if self.next_version >= VERSION_LAST => {
+                Err(Void::VersionsUsedUp)
+            }
             Entry::Opened(e) => self.judge_opened(e),
             Entry::Batch(e) => judge_batch::judge(self, e),
             Entry::Finished(e) => self.judge_finished(e),

@@ -36,6 +36,7 @@ pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
             tgbs,
         });
     }
+    number((m.next_step + m.waiting() as u64).saturating_add(tgbs as u64))?;
     if e.cursor_before != state.cursor.hash() {
         return Err(Void::WrongCursor(e.producer.clone()));
     }

@@ -10,7 +10,9 @@ use crate::ids::{AttemptId, Hash};
 use crate::stream::Order;
 
 mod admin;
+mod bounds;
 mod golden;
+mod lanes;
 mod rejections;
 
 #[test]

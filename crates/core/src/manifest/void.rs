@@ -25,6 +25,11 @@ pub enum Void {
     Finished(ProducerName),
     #[error("the stream is sealed")]
     Sealed,
+    #[error(
+        "the version numbers are nearly used up: the last ones are kept for finishing and sealing; \
+         go on in a new stream"
+    )]
+    VersionsUsedUp,
     #[error("sequence {found} of producer {producer} is not the next one, {next}")]
     WrongSeq {
         producer: ProducerName,

@@ -13,10 +13,9 @@ use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
 use batchweave_core::limits::RECORD_BYTES_MAX;
 use batchweave_core::manifest::judge::Verdict;
 use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
-use tracing::warn;
 
 use crate::append::Append;
-use crate::clock::{Clock, Pause};
+use crate::clock::Clock;
 use crate::intents::Intents;
 use crate::wants::Wants;
 use crate::{Log, LogError};
@@ -27,6 +26,15 @@ pub(crate) enum Stop {
     Fenced { by: Epoch, instance: String },
     Sealed,
     Finished { tgbs: Seq },
+}
+
+/// What comes after an action.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Ask again after this time, or when more is ready.
+    Wait(Option<Duration>),
+    /// Ask again at once with this.
+    Event(Event),
 }
 
 /// What the committer has done so far.
@@ -59,8 +67,6 @@ pub(crate) struct Committer {
 
 /// Space in a record for what is not an entry.
 const RECORD_ROOM: usize = RECORD_BYTES_MAX - (4 << 10);
-/// Failures of the store in a row before a catch-up gives up.
-const TRIES_MAX: u32 = 20;
 
 impl Committer {
     pub(crate) fn new(
@@ -70,7 +76,7 @@ impl Committer {
         epoch: Epoch,
         tgbs_per_entry: usize,
     ) -> Self {
-        let intents = Intents::new(Arc::clone(&log.store), log.manifest.stream_id());
+        let intents = Intents::new(Arc::clone(&log.raw), log.manifest.stream_id());
         let next_seq = log.manifest.producer(&name).map_or(0, |p| p.next_seq);
         Self {
             wants: Wants::new(name.clone(), nonce, next_seq, tgbs_per_entry),
@@ -104,68 +110,50 @@ impl Committer {
         self.intents.refused()
     }
 
-    /// Asks the policy and acts until it wants to wait; the time is how long.
+    /// Asks the policy for its next action and carries it out.
     pub(crate) async fn advance(
         &mut self,
         policy: &mut dyn Policy,
-        first: Event,
-    ) -> Result<Result<Option<Duration>, Stop>, LogError> {
-        let mut event = first;
-        loop {
-            let now = self.log.clock.now();
-            let queue = Queue {
-                ready: self.wants.len(),
-                announced: self.announced,
-                oldest: self.wants.oldest().unwrap_or(now),
-            };
-            let acted = match policy.step(now, queue, event) {
-                Action::Idle => return Ok(Ok(None)),
-                Action::Wait(time) => return Ok(Ok(Some(time))),
-                Action::CatchUp(expected) => self.catch_up(expected).await?,
-                Action::Announce => Ok(self.announce().await),
-                Action::List => {
-                    let start = self.log.random();
-                    let listed = self.intents.list(&self.log.manifest, &self.name, start);
-                    Ok(Event::Listed(listed.await))
-                }
-                Action::Gather => Ok(Event::Gathered(self.intents.gather().await)),
-                Action::Put {
-                    leads,
-                    combine,
-                    put_ms,
-                } => self.put(leads, combine, put_ms).await?,
-            };
-            match acted {
-                Ok(next) => event = next,
-                Err(stop) => return Ok(Err(stop)),
+        event: Event,
+    ) -> Result<Result<Next, Stop>, LogError> {
+        let now = self.log.clock.now();
+        let queue = Queue {
+            ready: self.wants.len(),
+            announced: self.announced,
+            oldest: self.wants.oldest().unwrap_or(now),
+        };
+        let acted = match policy.step(now, queue, event) {
+            Action::Idle => return Ok(Ok(Next::Wait(None))),
+            Action::Wait(time) => return Ok(Ok(Next::Wait(Some(time)))),
+            Action::CatchUp(expected) => self.catch_up(expected).await?,
+            Action::Announce => Ok(self.announce().await),
+            Action::List => {
+                let start = self.log.random();
+                let listed = self.intents.list(&self.log.manifest, &self.name, start);
+                Ok(Event::Listed(listed.await))
             }
-        }
+            Action::Gather => Ok(Event::Gathered(self.intents.gather().await)),
+            Action::Put {
+                leads,
+                combine,
+                put_ms,
+            } => self.put(leads, combine, put_ms).await?,
+        };
+        Ok(acted.map(Next::Event))
     }
 
     async fn catch_up(&mut self, expected: u64) -> Result<Result<Event, Stop>, LogError> {
-        let (mut pause, mut tries) = (Pause::new(), 0);
         let mut seen = Vec::new();
+        self.log.window = expected;
         loop {
-            // A window that ends before the head is followed by others, so one try is enough to
-            // know what it has folded.
-            self.log.window = expected;
-            match self.log.catch_up_window().await {
-                Ok((folded, at_head)) => {
-                    seen.extend(folded.iter().filter_map(seen_record));
-                    if at_head {
-                        break;
-                    }
-                    tries = 0;
-                }
-                Err(LogError::Store(e)) if e.kind.is_transient() && tries < TRIES_MAX => {
-                    tries += 1;
-                    warn!(error = %e, tries, "the log could not be read: trying again");
-                    pause.wait(self.log.clock.as_ref()).await;
-                }
-                Err(e) => return Err(e),
+            let (folded, at_head) = self.log.catch_up_window().await?;
+            seen.extend(folded.iter().filter_map(seen_record));
+            let settled = self.settle();
+            // Who has nothing left to commit need not know the head.
+            if at_head || settled.is_err() || self.wants.is_empty() {
+                return Ok(settled.map(|()| Event::CaughtUp(seen)));
             }
         }
-        Ok(self.settle().map(|()| Event::CaughtUp(seen)))
     }
 
     /// Drops what is committed, and tells whether this instance may go on.
@@ -228,13 +216,23 @@ impl Committer {
 
     /// The epoch of our entries: ours, or the one that we want.
     fn entry_epoch(&self) -> Epoch {
-        let current = self.log.manifest.producer(&self.name).map_or(0, |p| p.epoch);
-        if self.epoch == 0 { current + 1 } else { self.epoch }
+        let current = self
+            .log
+            .manifest
+            .producer(&self.name)
+            .map_or(0, |p| p.epoch);
+        if self.epoch == 0 {
+            current + 1
+        } else {
+            self.epoch
+        }
     }
 
     async fn announce(&mut self) -> Event {
         let epoch = self.entry_epoch();
-        let entries = self.wants.entries(&self.log.manifest, epoch, self.announced);
+        let entries = self
+            .wants
+            .entries(&self.log.manifest, epoch, self.announced);
         for (entry, wants) in entries {
             if matches!(entry, Entry::Opened(_)) {
                 self.opening = epoch;
@@ -256,7 +254,9 @@ impl Committer {
         put_ms: Option<u32>,
     ) -> Result<Result<Event, Stop>, LogError> {
         let gathered = self.intents.take();
-        let own = self.wants.entries(&self.log.manifest, self.entry_epoch(), 0);
+        let own = self
+            .wants
+            .entries(&self.log.manifest, self.entry_epoch(), 0);
         let mut candidates: Vec<_> = own.into_iter().map(|(entry, _)| entry).collect();
         let own = candidates.len();
         if combine {

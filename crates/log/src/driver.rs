@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use batchweave_core::commit::{Event, Policy};
 use batchweave_core::ids::{Epoch, Seq, Step, Version};
+use futures::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::LogError;
-use crate::committer::{Committer, Stop};
+use crate::committer::{Committer, Next, Stop};
 use crate::producer::Producer;
 use crate::wants::CommitItem;
 
@@ -159,57 +160,68 @@ impl<P: Policy> Driver<P> {
         mut self,
         mut receive: mpsc::Receiver<Message>,
     ) -> Result<(CommitEnd, Producer), LogError> {
-        let clock = self.committer.clock();
-        let mut wait: Option<Duration> = None;
+        let mut next = Next::Wait(None);
         loop {
             if self.closed && self.committer.wants.is_empty() {
                 return Ok(self.end(None).await);
             }
-            let until = wait.map(|time| clock.now() + time);
-            let timer = async {
-                match wait {
-                    Some(time) => clock.sleep(time).await,
-                    None => std::future::pending().await,
-                }
+            let event = match next {
+                Next::Wait(time) => self.wait(&mut receive, time).await,
+                Next::Event(event) => event,
             };
-            let room = self.committer.wants.len() < self.queue && !self.closed;
-            let event = tokio::select! {
-                biased;
-                message = receive.recv(), if room => self.take(message),
-                () = timer => Some(Event::Timer),
-            };
-            while self.committer.wants.len() < self.queue
+            // What has become ready meanwhile goes along.
+            while !self.is_full()
                 && let Ok(message) = receive.try_recv()
             {
-                self.take(Some(message));
+                self.take(message);
             }
-            let Some(event) = event else {
-                // The queue was closed: the wait goes on.
-                wait = until.map(|until| until.saturating_sub(clock.now()));
-                continue;
-            };
-            match self.committer.advance(&mut self.policy, event).await? {
-                Ok(next) => wait = next,
+            next = match self.committer.advance(&mut self.policy, event).await? {
+                Ok(next) => next,
                 Err(stop) => return Ok(self.end(Some(stop)).await),
-            }
+            };
             self.report();
         }
     }
 
-    fn take(&mut self, message: Option<Message>) -> Option<Event> {
+    fn is_full(&self) -> bool {
+        self.committer.wants.len() >= self.queue
+    }
+
+    /// Waits for more to commit, or for so long.
+    async fn wait(
+        &mut self,
+        receive: &mut mpsc::Receiver<Message>,
+        time: Option<Duration>,
+    ) -> Event {
+        let timer = match time {
+            Some(time) => self.committer.clock().sleep(time),
+            None => std::future::pending().boxed(),
+        };
+        tokio::select! {
+            biased;
+            message = receive.recv(), if !self.is_full() && !self.closed => match message {
+                Some(message) => {
+                    self.take(message);
+                    Event::Ready
+                }
+                None => {
+                    self.closed = true;
+                    Event::Timer
+                }
+            },
+            () = timer => Event::Timer,
+        }
+    }
+
+    fn take(&mut self, message: Message) {
         let now = self.committer.clock().now();
         match message {
-            Some(Message::Item(item)) => self.committer.wants.item(item, now),
-            Some(Message::Finish) => {
+            Message::Item(item) => self.committer.wants.item(item, now),
+            Message::Finish => {
                 self.finish = true;
                 self.committer.wants.finish(now);
             }
-            None => {
-                self.closed = true;
-                return None;
-            }
         }
-        Some(Event::Ready)
     }
 
     fn report(&self) {

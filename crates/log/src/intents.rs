@@ -103,7 +103,12 @@ impl Intents {
     }
 
     /// Lists intents; returns how many of others extend what is committed.
-    pub(crate) async fn list(&mut self, manifest: &Manifest, own: &ProducerName, start: u64) -> usize {
+    pub(crate) async fn list(
+        &mut self,
+        manifest: &Manifest,
+        own: &ProducerName,
+        start: u64,
+    ) -> usize {
         let mut listed = Vec::new();
         for _ in 0..PAGES_MAX {
             let page = match self.store.list(keys::INTENTS, self.page.take()).await {
@@ -142,7 +147,10 @@ impl Intents {
             let read = store.get(&key).await;
             (key, read)
         });
-        let read: Vec<_> = futures::stream::iter(reads).buffered(READS_MAX).collect().await;
+        let read: Vec<_> = futures::stream::iter(reads)
+            .buffered(READS_MAX)
+            .collect()
+            .await;
         self.gathered.clear();
         for (key, read) in read {
             match read.map(|bytes| intent::decode(&key, &bytes, self.stream)) {

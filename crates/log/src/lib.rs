@@ -8,17 +8,21 @@
 
 mod admin;
 mod append;
+mod chain;
 mod clock;
 mod committer;
 mod create;
 mod driver;
 mod error;
+mod folder;
 mod intents;
 mod locate;
 mod log;
 mod open;
+mod patient;
 mod producer;
 mod resolve;
+mod snapshot_job;
 mod snapshots;
 mod tail;
 #[cfg(test)]
@@ -26,12 +30,14 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod wants;
+mod window;
 
 pub use append::Append;
 pub use clock::{Clock, TokioClock};
 pub use create::{Creation, create};
 pub use driver::{CommitEnd, CommitQueue, Committed, DriverOptions};
 pub use error::LogError;
+pub use folder::Folder;
 pub use locate::Located;
 pub use log::{Log, LogOptions};
 pub use producer::{Commit, Producer, ProducerOpening};

@@ -1,16 +1,16 @@
 //! An open log: the folded state and how far it reaches.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use batchweave_core::ids::{CommitId, Nonce, RequestId};
-use batchweave_core::manifest::record::SnapshotHint;
-use batchweave_core::manifest::{Manifest, Segment};
+use batchweave_core::manifest::Manifest;
 use batchweave_store::Store;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::clock::{Clock, TokioClock};
+use crate::folder::Folder;
+use crate::snapshots::Snapshots;
 
 /// How to open a log.
 #[derive(Debug, Clone)]
@@ -22,6 +22,8 @@ pub struct LogOptions {
     pub write_snapshots: bool,
     /// What everything that waits asks for the time.
     pub clock: Arc<dyn Clock>,
+    /// Folds in place of the manifest itself; for simulations.
+    pub folder: Option<Arc<dyn Folder>>,
 }
 
 impl LogOptions {
@@ -31,6 +33,7 @@ impl LogOptions {
             seed,
             write_snapshots: true,
             clock: TokioClock::shared(),
+            folder: None,
         }
     }
 }
@@ -38,43 +41,32 @@ impl LogOptions {
 /// The log of one stream, folded up to some version.
 #[derive(Debug)]
 pub struct Log {
+    /// Tries reads again.
     pub(crate) store: Arc<dyn Store>,
+    /// Does not.
+    pub(crate) raw: Arc<dyn Store>,
     pub(crate) manifest: Manifest,
     pub(crate) rng: StdRng,
     pub(crate) snapshots: Snapshots,
     pub(crate) window: u64,
     pub(crate) clock: Arc<dyn Clock>,
-}
-
-/// What is known of snapshots and of the segments that they imply.
-#[derive(Debug, Default)]
-pub(crate) struct Snapshots {
-    pub(crate) write: bool,
-    /// Newest snapshot read or written.
-    pub(crate) newest: Option<SnapshotHint>,
-    pub(crate) newest_bytes: u64,
-    /// Bytes of records since.
-    pub(crate) record_bytes: u64,
-    /// Segments that became full since, not known to be stored.
-    pub(crate) unstored: VecDeque<Arc<Segment>>,
-    /// Segments that were read lately.
-    pub(crate) cache: VecDeque<Arc<Segment>>,
-    /// The write under way.
-    pub(crate) writing: Option<tokio::task::JoinHandle<Option<(SnapshotHint, u64)>>>,
+    pub(crate) folder: Option<Arc<dyn Folder>>,
+    /// Looks in a row at a next version that was not there.
+    pub(crate) idle_looks: u32,
 }
 
 impl Log {
     pub(crate) fn new(store: Arc<dyn Store>, manifest: Manifest, options: &LogOptions) -> Self {
         Self {
+            raw: Arc::clone(&store),
             store,
             manifest,
             rng: StdRng::from_seed(options.seed),
-            snapshots: Snapshots {
-                write: options.write_snapshots,
-                ..Snapshots::default()
-            },
+            snapshots: Snapshots::new(options.write_snapshots),
             window: 1,
             clock: Arc::clone(&options.clock),
+            folder: options.folder.clone(),
+            idle_looks: 0,
         }
     }
 
@@ -85,7 +77,7 @@ impl Log {
 
     /// The store below.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+        &self.raw
     }
 
     /// A new request id for an administrative entry.

@@ -10,7 +10,7 @@ use batchweave_core::manifest::{Entry, Void, Writer};
 use batchweave_core::tgb::TgbRecord;
 
 use crate::append::Append;
-use crate::committer::{Committer, Stop};
+use crate::committer::{Committer, Next, Stop};
 use crate::{Log, LogError};
 
 /// What opening a producer found.
@@ -100,9 +100,11 @@ impl Producer {
         let mut event = Event::Ready;
         while !committer.wants.is_empty() {
             match committer.advance(policy, event).await? {
-                Ok(Some(time)) => clock.sleep(time).await,
-                // A policy that idles over something ready is asked again.
-                Ok(None) => {}
+                Ok(Next::Event(next)) => {
+                    event = next;
+                    continue;
+                }
+                Ok(Next::Wait(time)) => clock.sleep(time.unwrap_or(PUT_LATENCY)).await,
                 Err(Stop::Finished { tgbs }) => return Ok(ProducerOpening::Finished { tgbs }),
                 Err(Stop::Sealed) => return Ok(ProducerOpening::Sealed),
                 // Fenced in the moment of opening: the newer instance has it.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
 use batchweave_core::limits::{ENTRY_BYTES_MAX, ENTRY_TGBS_MAX};
-use batchweave_core::manifest::entry::{Batch, Entry, Finished, Opened};
 use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::entry::{Batch, Entry, Finished, Opened};
 use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::tgb::TgbRecord;
 
@@ -23,7 +23,9 @@ pub struct CommitItem {
 
 #[derive(Debug)]
 enum Want {
-    Open { instance: String },
+    Open {
+        instance: String,
+    },
     Item {
         item: CommitItem,
         first: Seq,
@@ -72,7 +74,8 @@ impl Wants {
         let bytes = serde_json::to_vec(&item.tgbs).map_or(ENTRY_BYTES_MAX, |b| b.len());
         let first = self.next_seq;
         self.next_seq += item.tgbs.len() as u64;
-        self.queue.push_back((Want::Item { item, first, bytes }, at));
+        self.queue
+            .push_back((Want::Item { item, first, bytes }, at));
     }
 
     pub(crate) fn finish(&mut self, at: Duration) {

@@ -95,7 +95,9 @@ pub struct Dac {
     announced_at: Option<Duration>,
     /// When it is this producer's turn to sweep, if nobody else has.
     candidate_at: Option<Duration>,
-    passed: u32,
+    /// Leaders' records seen since the first look after the oldest item was announced; those of
+    /// the first look itself may be older than the intent.
+    passed: Option<u32>,
     oldest: Duration,
 }
 
@@ -120,7 +122,7 @@ impl Dac {
             look_at: Duration::ZERO,
             announced_at: None,
             candidate_at: None,
-            passed: 0,
+            passed: None,
             oldest: Duration::ZERO,
         }
     }
@@ -198,7 +200,7 @@ impl Dac {
             return self.round(now);
         }
         if queue.ready == 0 {
-            (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, 0);
+            (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, None);
             self.doing = Doing::Nothing;
             return Action::Idle;
         }
@@ -246,7 +248,7 @@ impl Dac {
         }
         if self.is_fresh(now) {
             self.candidate_at = None;
-            if queue.announced > 0 && self.passed >= PASSED_MAX {
+            if queue.announced > 0 && *self.passed.get_or_insert(0) >= PASSED_MAX {
                 return self.act(now, Doing::Sweep, Action::List);
             }
             self.look_at = self.next_look(now);
@@ -356,7 +358,7 @@ impl Dac {
         self.link.put_took(now.saturating_sub(self.began));
         self.streak += 1;
         self.versions += 1;
-        (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, 0);
+        (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, None);
         let pace = self.pace();
         if leads {
             self.leader = None;
@@ -372,7 +374,11 @@ impl Dac {
 
     fn lost(&mut self, now: Duration, queue: Queue, record: &SeenRecord) -> Action {
         self.note(now, std::slice::from_ref(record));
-        self.leading = None;
+        match &mut self.leading {
+            // Somebody raced, nobody took over: the round is repeated.
+            Some(leading) if !record.leads => leading.next_round = now,
+            _ => self.leading = None,
+        }
         self.lost += 1;
         let most = self.link.put() / 2 * (2_u32.pow(self.lost.min(3)) - 1);
         self.not_before = now + self.random.part(most);
@@ -392,7 +398,7 @@ impl Dac {
                 led += 1;
             }
         }
-        self.passed += led;
+        self.passed = self.passed.map(|passed| passed + led);
         let pace = self.pace();
         match (records.iter().rev().find(|r| r.leads), records.last()) {
             (Some(record), _) => {
@@ -422,7 +428,7 @@ impl Policy for Dac {
         let took = now.saturating_sub(self.began);
         if queue.oldest != self.oldest {
             // Another item is the oldest: nobody has passed it over yet.
-            (self.oldest, self.passed) = (queue.oldest, 0);
+            (self.oldest, self.passed) = (queue.oldest, None);
         }
         match (event, self.doing) {
             (Event::CaughtUp(records), doing) => {

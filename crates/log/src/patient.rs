@@ -1,0 +1,86 @@
+//! A store whose reads are tried again after failures that pass: a throttled or lost read says
+//! nothing about the log. Writes go through as they are: what became of them is for `resolve`.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use batchweave_store::{Chunks, Create, Inspect, ListPage, ObjectMeta, Store, StoreError};
+use bytes::Bytes;
+use tracing::warn;
+
+use crate::clock::{Clock, Pause};
+
+/// Failures in a row of one read before its caller is told: about a minute and a half.
+const TRIES_MAX: u32 = 20;
+
+#[derive(Debug)]
+pub(crate) struct Patient {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Patient {
+    pub(crate) fn around(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
+        Arc::new(Self { store, clock })
+    }
+
+    async fn retry<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        read: impl Fn() -> F,
+    ) -> Result<T, StoreError> {
+        let (mut pause, mut tries) = (Pause::new(), 1);
+        loop {
+            match read().await {
+                Err(e) if e.kind.is_transient() && tries < TRIES_MAX => {
+                    if tries % 5 == 0 {
+                        warn!(error = %e, tries, "a read failed: trying again");
+                    }
+                    tries += 1;
+                    pause.wait(self.clock.as_ref()).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Patient {
+    fn root(&self) -> &str {
+        self.store.root()
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.store.create(key, body).await
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.store.upload(key, body).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        self.retry(|| self.store.get(key)).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        self.retry(|| self.store.get_range(key, range.clone()))
+            .await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.retry(|| self.store.head(key)).await
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        self.retry(|| self.store.list(prefix, page.clone())).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.store.delete(key).await
+    }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        self.store.inspect()
+    }
+}

@@ -140,7 +140,7 @@ impl Line {
             last: last.step,
         });
         let void = folded.void.map(|reason| reason.to_string());
-        let Some(record) = folded.record else {
+        let Some(record) = folded.record.map(std::sync::Arc::unwrap_or_clone) else {
             return Self {
                 version,
                 commit: None,

@@ -90,7 +90,12 @@ impl Log {
     /// Folds the bytes of the next version, with a look at `repairs/` when they can't be read.
     pub(crate) async fn fold(&mut self, bytes: &Bytes) -> Result<Folded, LogError> {
         let version = self.manifest.next_version();
-        let folded = match self.manifest.fold(bytes) {
+        let manifest = &mut self.manifest;
+        let result = match &self.folder {
+            Some(folder) => folder.fold(manifest, bytes),
+            None => manifest.fold(bytes),
+        };
+        let folded = match result {
             Ok(folded) => folded,
             Err(unreadable @ FoldError::Unreadable { .. }) => {
                 if !self.repaired(version, bytes).await? {

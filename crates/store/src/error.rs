@@ -40,8 +40,10 @@ pub enum ErrorKind {
     NotFound,
     /// The bucket or root folder does not exist.
     NoBucket,
-    /// Credentials lack a permission, or are missing or wrong.
+    /// Credentials lack a permission, or are missing or out of date.
     Denied,
+    /// The store does not know the access key, or the secret key is not the one that belongs to it.
+    WrongKeys,
     /// The bucket lives in another region.
     WrongRegion,
     /// The clock of this machine is off, so signatures are refused.
@@ -100,6 +102,7 @@ impl ErrorKind {
                 "check the credentials and their permissions (a missing key answers 403 instead of 404 \
                  when s3:ListBucket is not granted)"
             }
+            Self::WrongKeys => "check the access key and the secret key",
             Self::WrongRegion => "set the bucket's region in AWS_REGION or in the profile",
             Self::ClockSkew => "set this machine's clock (chrony or systemd-timesyncd)",
             Self::Unreachable => "check the endpoint, DNS, route and proxy",

@@ -264,7 +264,10 @@ impl Store for FileStore {
                 Err(e) if kind_of(&e) != ErrorKind::NotFound || !folder.path.is_dir() => {
                     Err(folder.io(Op::Delete, key, &e, Effect::DidNot))
                 }
-                _ => Ok(()),
+                _ => {
+                    publish::prune(&folder.path, path);
+                    Ok(())
+                }
             }
         })
         .await

@@ -13,8 +13,8 @@ use crate::{Create, Effect};
 
 /// Left behind by a process that died while it wrote; no write takes this long.
 const STALE_AFTER: Duration = Duration::from_hours(24);
-/// A folder may be removed by hand between its creation and the link into it.
-const LINK_TRIES: usize = 3;
+/// A folder may be removed, by a deletion or by hand, between its creation and the link into it.
+const LINK_TRIES: usize = 16;
 
 /// A failed publication and whether the final name may exist all the same.
 pub(super) struct Failure {
@@ -71,8 +71,11 @@ impl Draft {
         loop {
             match self.link_once(target) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && tries > 0 => {
-                    create_folders(parent)?;
                     tries -= 1;
+                    match create_folders(parent) {
+                        Err(e) if e.kind() == io::ErrorKind::NotFound && tries > 0 => {}
+                        made => made?,
+                    }
                 }
                 result => return result,
             }
@@ -150,6 +153,17 @@ pub(super) fn create_folders(path: &Path) -> io::Result<()> {
 
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Removes the folders between `root` and a deleted file that are empty now. The system refuses to
+/// remove one that is not, so a file that comes meanwhile is safe; its creator makes the folder anew.
+pub(super) fn prune(root: &Path, deleted: &Path) {
+    let above = deleted.ancestors().skip(1);
+    for folder in above.take_while(|folder| *folder != root && folder.starts_with(root)) {
+        if fs::remove_dir(folder).is_err() {
+            return;
+        }
+    }
 }
 
 /// Removes what dead processes left in the hidden folder; best effort, since readers may not write.

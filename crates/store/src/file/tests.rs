@@ -126,3 +126,44 @@ async fn it_knows_where_files_may_be_made_and_tidies_folders() {
     inspect.tidy("a/b/").await.unwrap();
     assert!(!dir.path().join("a").exists() && dir.path().exists());
 }
+
+#[tokio::test]
+async fn a_deletion_leaves_no_empty_folders() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    for key in ["a/b/c/x", "a/b/y"] {
+        let _ = store.create(key, Bytes::new()).await.unwrap();
+    }
+    store.delete("a/b/c/x").await.unwrap();
+    assert!(!dir.path().join("a/b/c").exists());
+    assert!(dir.path().join("a/b/y").exists());
+    store.delete("a/b/y").await.unwrap();
+    store.delete("a/b/y").await.unwrap();
+    assert!(!dir.path().join("a").exists());
+    assert!(dir.path().exists(), "the root stays");
+}
+
+/// Deletions take folders away from under creations, which must not notice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn deletions_and_creations_in_one_folder_do_not_disturb_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    let tasks: Vec<_> = (0..4)
+        .map(|task| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for round in 0..100 {
+                    let key = format!("a/b/{task}-{round}");
+                    let made = store.create(&key, Bytes::from_static(b"v")).await;
+                    assert_eq!(made.unwrap(), Create::Created);
+                    assert_eq!(store.get(&key).await.unwrap(), "v");
+                    store.delete(&key).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(!dir.path().join("a").exists());
+}

@@ -86,6 +86,7 @@ fn kind_of(op: Op, status: u16, code: &str) -> ErrorKind {
             | "AuthorizationHeaderMalformed"
             | "IllegalLocationConstraintException",
         ) => ErrorKind::WrongRegion,
+        (_, "SignatureDoesNotMatch" | "InvalidAccessKeyId") => ErrorKind::WrongKeys,
         (_, "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired") | (401 | 403, _) => {
             ErrorKind::Denied
         }
@@ -206,6 +207,7 @@ mod tests {
         }
         for (status, code) in [
             (403, "AccessDenied"),
+            (403, "SignatureDoesNotMatch"),
             (404, "NoSuchBucket"),
             (400, "InvalidArgument"),
             (400, "ExpiredToken"),

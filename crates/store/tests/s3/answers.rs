@@ -45,6 +45,12 @@ async fn creates() {
         ),
         (
             "403 Forbidden",
+            "InvalidAccessKeyId",
+            ErrorKind::WrongKeys,
+            Effect::DidNot,
+        ),
+        (
+            "403 Forbidden",
             "RequestTimeTooSkewed",
             ErrorKind::ClockSkew,
             Effect::DidNot,
@@ -107,6 +113,10 @@ async fn creates() {
             assert!(text.contains(part), "no {part:?} in: {text}");
         }
         assert_eq!(requests, 1, "{code}: a create was repeated");
+        assert!(text.ends_with(kind.remedy()), "no remedy in: {text}");
+        if kind == ErrorKind::ClockSkew {
+            assert!(text.contains("set this machine's clock"), "{text}");
+        }
     }
 }
 
@@ -180,7 +190,9 @@ async fn no_connection_means_it_did_not_happen() {
             (ErrorKind::Unreachable, Effect::DidNot),
             "{error}"
         );
-        assert!(error.to_string().contains("check the endpoint"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("check the endpoint"), "{text}");
+        assert!(text.contains(endpoint), "which endpoint? {text}");
     }
 }
 
@@ -235,9 +247,15 @@ async fn endpoints_and_keys_that_can_not_work_are_named() {
     let error = wrong.create("k", Bytes::new()).await.unwrap_err();
     assert_eq!(
         (error.kind, error.effect),
-        (ErrorKind::Denied, Effect::DidNot),
+        (ErrorKind::WrongKeys, Effect::DidNot),
         "{error}"
     );
+    let text = error.to_string();
+    assert!(
+        text.contains("check the access key and the secret key"),
+        "{text}"
+    );
+    assert!(!text.contains("ListBucket"), "{text}");
     let keys = AccessKeys {
         id: "id".to_owned(),
         secret: "hidden".to_owned(),

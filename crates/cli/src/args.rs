@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
-use crate::{doctor, init, log, seal, show, status};
+use crate::{doctor, init, log, plan, seal, show, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,6 +74,8 @@ pub(crate) enum Verb {
     Seal(seal::SealArgs),
     /// Check that a store and a stream are fit for use, and say what to do where they are not
     Doctor(doctor::DoctorArgs),
+    /// Work out latency, requests and cost of a stream before it is built
+    Plan(plan::PlanArgs),
     /// Run an S3 server for tests, demos and laptops
     DevS3(DevS3Args),
     /// Show the whole system at work on text of this machine, with crashes and a proof

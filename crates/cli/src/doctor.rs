@@ -1,27 +1,39 @@
 //! `batchweave doctor`: is this store fit for a stream, and is the stream there sound? One line a
-//! check, with what to do where it is not ok.
+//! finding, with what to do beneath where something is to be done.
+//!
+//! Invariants:
+//! - Objects are made below `probe/<random>/` only, and all are deleted again, also after Ctrl-C.
+//! - Nothing is ever written below `log/`: what may be done there is asked in ways that make no
+//!   object, and no key that a stream uses is ever deleted.
+
+mod access;
+mod contract;
+mod finding;
+mod latency;
+mod permissions;
+mod render;
+mod rules;
+mod stream;
 
 use std::sync::Arc;
 
-use batchweave_core::keys;
-use batchweave_core::limits::SNAPSHOT_VERSIONS_MAX;
 use batchweave_daemon::Exit;
-use batchweave_log::{Log, LogError};
-use batchweave_store::{Access, Create, ErrorKind, Store, StoreError};
+use batchweave_store::{Bucket, Store, StoreError, Versioning};
 use serde::Serialize;
 
 use crate::context::{self, Context};
 use crate::error::CliError;
-use crate::output::{Style, count};
+use finding::{Finding, Group, Level};
+use latency::Latency;
 
 const EXAMPLES: &str = "\
 Examples:
   batchweave doctor --store s3://bucket/stream
   batchweave doctor --store s3://bucket/stream --read-only    with a consumer's permissions
-  batchweave doctor --rounds 100 --json
+  batchweave doctor --rounds 100 --samples 500 --json
 
-It writes to `probe/` below the root only, and deletes that again. The exit code is that of the
-first check that failed; warnings leave it at 0.";
+It may be run before `init` and on a live stream: it makes objects below `probe/` only, and deletes
+them again. The exit code is that of the first check that failed; warnings leave it at 0.";
 
 /// Arguments of `batchweave doctor`.
 #[derive(Debug, clap::Args)]
@@ -33,302 +45,175 @@ pub(crate) struct DoctorArgs {
     /// Races of 16 concurrent creates on one key
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Verdict {
-    Ok,
-    Warn,
-    Fail,
-}
-
-/// One line.
-#[derive(Debug, Serialize)]
-struct Check {
-    name: &'static str,
-    verdict: Verdict,
-    detail: String,
-    #[serde(skip)]
-    exit: Exit,
+    /// Requests of each kind whose latency is measured; 0 measures none
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    samples: usize,
 }
 
 #[derive(Debug, Serialize)]
 struct Report {
     root: String,
     ok: bool,
-    checks: Vec<Check>,
+    checks: Vec<Finding>,
+    latency: Vec<Latency>,
+}
+
+/// The store under examination.
+struct Patient<'a> {
+    store: &'a Arc<dyn Store>,
+    args: &'a DoctorArgs,
+    random: u64,
+}
+
+impl Patient<'_> {
+    fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    fn bucket(&self) -> Option<&dyn Bucket> {
+        self.store.inspect()?.bucket()
+    }
+
+    /// A throw-away key of this run.
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.folder())
+    }
+
+    fn folder(&self) -> String {
+        format!("probe/{:016x}/", self.random)
+    }
 }
 
 pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut checks = Vec::new();
-    let mut root = context.url()?;
+    let mut report = Report {
+        root: context.url()?,
+        ok: true,
+        checks: Vec::new(),
+        latency: Vec::new(),
+    };
+    let mut interrupted = false;
+    context.out.part(|style| style.bold(&report.root))?;
     match context.store(false).await {
         Ok(store) => {
-            root = store.root().to_owned();
-            checks.push(Check::ok("store", format!("{root} opened")));
-            check_store(args, store.as_ref(), &mut checks).await;
-            if !checks.iter().any(|c| c.verdict == Verdict::Fail) {
-                check_stream(&store, &mut checks).await;
-            }
-            checks.extend(unseen(&root));
+            let random = rand::random();
+            let patient = Patient {
+                store: &store,
+                args,
+                random,
+            };
+            interrupted = examine_and_clean(&patient, context, &mut report).await?;
         }
-        Err(e @ CliError::Usage(_)) => return Err(e),
-        Err(e) => checks.push(Check::failed("store", &e)),
+        Err(CliError::Store(e)) => show(context, &mut report, vec![access::refused(&e)])?,
+        Err(e) => return Err(e),
     }
-    let failed = checks.iter().find(|c| c.verdict == Verdict::Fail);
+    let failed = report.checks.iter().find(|c| c.verdict == Level::Fail);
     let exit = failed.map_or(Exit::Ok, |c| c.exit);
-    let report = Report {
-        root,
-        ok: failed.is_none(),
-        checks,
-    };
-    context.out.report(&report, render)?;
+    report.ok = failed.is_none() && !interrupted;
+    if interrupted {
+        return Err(CliError::Absent(
+            "interrupted; what was made below probe/ is deleted again".to_owned(),
+        ));
+    }
+    context.out.report(&report, |report, style| {
+        format!("\n{}", render::verdict(&report.checks, style))
+    })?;
     Ok(exit)
 }
 
-async fn check_store(args: &DoctorArgs, store: &dyn Store, checks: &mut Vec<Check>) {
-    let random: u64 = rand::random();
-    let read = batchweave_store::probe_read(store, random).await;
-    let reads = read.is_ok();
-    checks.push(Check::of(
-        "get",
-        read.map(|()| "a missing key is reported as missing".to_owned()),
-    ));
-    if !reads {
-        // Whatever stands in the way of the simplest request stands in the way of the others.
-        return;
+/// Says whether it was interrupted.
+async fn examine_and_clean(
+    patient: &Patient<'_>,
+    context: &Context,
+    report: &mut Report,
+) -> Result<bool, CliError> {
+    let outcome = tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => None,
+        done = examine(patient, context, report) => Some(done),
+    };
+    if !patient.args.read_only
+        && let Some(left) = clean(patient).await
+    {
+        show(context, report, vec![left])?;
     }
-    let listed = context::list(store, keys::SNAPSHOTS).await;
-    checks.push(Check::of(
-        "list",
-        listed.map(|_| "keys can be listed".to_owned()),
-    ));
-    if store.root().starts_with("s3://") {
-        checks.push(Check::ok(
-            "clock",
-            "the store accepts what this clock signs",
-        ));
-    }
-    if args.read_only {
-        checks.push(Check::warn("create", "not checked (--read-only)"));
-        return;
-    }
-    let created = create(store, random).await;
-    let writes = created.is_ok();
-    checks.push(Check::of(
-        "create",
-        created.map(|()| "an object was made and read back".to_owned()),
-    ));
-    if writes {
-        checks.push(delete(store, random).await);
-        checks.push(exclusive(store, random, args.rounds).await);
-    }
+    outcome.transpose().map(|done| done.is_none())
 }
 
-fn probe_key(random: u64) -> String {
-    format!("probe/{random:016x}/doctor")
-}
-
-async fn create(store: &dyn Store, random: u64) -> Result<(), StoreError> {
-    let key = probe_key(random);
-    let body = "made by `batchweave doctor`; may be deleted\n";
-    let created = store.create(&key, body.into()).await?;
-    let found = store.get(&key).await?;
-    if created == Create::Created && found == body {
+async fn examine(
+    patient: &Patient<'_>,
+    context: &Context,
+    report: &mut Report,
+) -> Result<(), CliError> {
+    let access = access::check(patient).await;
+    // Whatever stands in the way of the simplest request stands in the way of the others.
+    let barred = access.iter().any(|c| c.verdict == Level::Fail);
+    show(context, report, access)?;
+    if barred {
         return Ok(());
     }
-    let location = format!("{}/{key}", store.root());
-    let detail = "the object read back is not the one that was created";
-    Err(StoreError::new(
-        batchweave_store::Op::Create,
-        location,
-        ErrorKind::Contract,
-        batchweave_store::Effect::Unknown,
-        detail,
-    ))
+    show(context, report, contract::check(patient).await)?;
+    let versioning = versioning(patient).await;
+    let permissions = permissions::check(patient, versioning.as_ref()).await;
+    show(context, report, permissions)?;
+    if let (Some(bucket), Some(versioning)) = (patient.bucket(), versioning) {
+        show(context, report, rules::check(bucket, versioning).await)?;
+    }
+    let (latency, finding) = latency::measure(patient).await;
+    if let Some(finding) = finding {
+        let table = render::latency(&latency, context.out.style);
+        report.latency = latency;
+        show(context, report, vec![finding])?;
+        context.out.part(|_| table)?;
+    }
+    show(context, report, stream::check(patient.store).await)
 }
 
-/// Producers can do without: only reclamation needs it.
-async fn delete(store: &dyn Store, random: u64) -> Check {
-    match store.delete(&probe_key(random)).await {
-        Ok(()) => Check::ok("delete", "the object was deleted again"),
-        Err(e) => Check::warn(
-            "delete",
-            format!("{e}; reclamation and snapshot pruning need it"),
-        ),
+async fn versioning(patient: &Patient<'_>) -> Option<Result<Versioning, StoreError>> {
+    match patient.bucket() {
+        Some(bucket) => Some(bucket.versioning().await),
+        None => None,
     }
 }
 
-async fn exclusive(store: &dyn Store, random: u64, rounds: usize) -> Check {
-    let name = "exclusive create";
-    match batchweave_store::probe_long(store, random, rounds, Access::Write).await {
-        Ok(seen) if seen.unclear_answers > 0 => {
-            let unclear = count(seen.unclear_answers as u64, "loser");
-            let rounds = count(seen.rounds as u64, "race");
-            Check::ok(
-                name,
-                format!("one winner in each of {rounds}; {unclear} got no clear answer"),
-            )
-        }
-        Ok(seen) => {
-            let rounds = count(seen.rounds as u64, "race");
-            Check::ok(
-                name,
-                format!("exactly one winner in each of {rounds} of 16"),
-            )
-        }
-        Err(e) => Check::of(name, Err(e)),
+/// Prints the findings of one group, and keeps them for the report.
+fn show(context: &Context, report: &mut Report, findings: Vec<Finding>) -> Result<(), CliError> {
+    if !findings.is_empty() {
+        context
+            .out
+            .part(|style| format!("\n{}", render::group(&findings, style)))?;
     }
+    report.checks.extend(findings);
+    Ok(())
 }
 
-async fn check_stream(store: &Arc<dyn Store>, checks: &mut Vec<Check>) {
-    let log = match context::open_log(Arc::clone(store)).await {
-        Ok(log) => log,
-        Err(CliError::Log(LogError::NoStream { .. })) => {
-            checks.push(no_stream(store.as_ref()).await);
-            return;
-        }
-        Err(e) => return checks.push(Check::failed("stream", &e)),
-    };
-    let m = log.manifest();
-    let (records, steps) = (
-        count(m.next_version(), "record"),
-        count(m.next_step(), "step"),
-    );
-    checks.push(Check::ok(
-        "stream",
-        format!("{}: {records}, {steps}, no gap", m.stream_id()),
-    ));
-    let void = m.void_entries() + m.void_records();
-    if void > 0 {
-        let detail = format!(
-            "{void} void: a writer is faulty, nothing is lost; `batchweave log --from 0` shows which"
-        );
-        checks.push(Check::warn("entries", detail));
-    }
-    checks.push(snapshots(&log).await);
-}
-
-/// An empty root is ready for a stream; one that holds something else is not.
-async fn no_stream(store: &dyn Store) -> Check {
-    let stranger = match store.list("", None).await {
-        Ok(page) => page
-            .objects
-            .into_iter()
-            .find(|o| !o.key.starts_with("probe/")),
-        Err(e) => return Check::of("stream", Err(e)),
-    };
-    match stranger {
-        None => Check::warn(
-            "stream",
-            "none yet: the root is empty; `batchweave init` or a producer makes one",
-        ),
-        Some(object) => {
-            let root = store.root().to_owned();
-            let error = LogError::RootInUse {
-                root,
-                example: object.key,
-            };
-            Check::failed("stream", &error.into())
+/// Deletes whatever this run has made; says what it could not.
+async fn clean(patient: &Patient<'_>) -> Option<Finding> {
+    let (store, folder) = (patient.store(), patient.folder());
+    // A store that can't be listed has been reported already.
+    let listed = context::list(store, &folder).await.ok()?;
+    let mut left = 0;
+    let mut why = None;
+    for object in listed {
+        if let Err(error) = store.delete(&object.key).await {
+            left += 1;
+            why = Some(error);
         }
     }
+    if let Some(inspect) = store.inspect()
+        && let Err(error) = inspect.tidy(&folder).await
+    {
+        tracing::debug!(%error, "tidying up after the examination");
+    }
+    why.map(|error| {
+        let objects = crate::output::count(left, "object");
+        Finding::warn(
+            Group::Contract,
+            "left behind",
+            format!("{objects} below {folder}: {}", error.detail),
+            format!("delete {folder}; with s3:DeleteObject on probe/* nothing stays"),
+        )
+    })
 }
 
-/// Without a snapshot everybody who opens the stream reads its whole log.
-async fn snapshots(log: &Log) -> Check {
-    let name = "snapshots";
-    let listed = match context::list(log.store().as_ref(), keys::SNAPSHOTS).await {
-        Ok(listed) => listed,
-        Err(e) => return Check::of(name, Err(e)),
-    };
-    let newest = listed
-        .iter()
-        .filter_map(|o| keys::snapshot_version(&o.key))
-        .max();
-    let behind = log.manifest().next_version()
-        - newest
-            .map_or(0, |v| v + 1)
-            .min(log.manifest().next_version());
-    let behind_text = count(behind, "record");
-    match newest {
-        _ if behind > 4 * SNAPSHOT_VERSIONS_MAX => Check::warn(
-            name,
-            format!(
-                "{behind_text} since the newest: opening is slow; do producers have s3:PutObject on snapshots/?"
-            ),
-        ),
-        Some(version) => Check::ok(
-            name,
-            format!("newest at version {version}, {behind_text} since"),
-        ),
-        None => Check::ok(name, format!("none yet, {behind_text}")),
-    }
-}
-
-/// What no request of ours can find out.
-fn unseen(root: &str) -> Option<Check> {
-    let bucket = root.strip_prefix("s3://")?.split('/').next()?;
-    Some(Check::warn(
-        "bucket rules",
-        format!(
-            "not checked: no lifecycle rule may expire log/ or stream.json, and with versioning their \
-             deletion must be denied; see `aws s3api get-bucket-lifecycle-configuration --bucket {bucket}` \
-             and `get-bucket-versioning`"
-        ),
-    ))
-}
-
-impl Check {
-    fn ok(name: &'static str, detail: impl Into<String>) -> Self {
-        Self {
-            name,
-            verdict: Verdict::Ok,
-            detail: detail.into(),
-            exit: Exit::Ok,
-        }
-    }
-
-    fn warn(name: &'static str, detail: impl Into<String>) -> Self {
-        Self {
-            name,
-            verdict: Verdict::Warn,
-            detail: detail.into(),
-            exit: Exit::Ok,
-        }
-    }
-
-    fn failed(name: &'static str, error: &CliError) -> Self {
-        Self {
-            name,
-            verdict: Verdict::Fail,
-            detail: error.to_string(),
-            exit: error.exit(),
-        }
-    }
-
-    fn of(name: &'static str, outcome: Result<String, StoreError>) -> Self {
-        match outcome {
-            Ok(detail) => Self::ok(name, detail),
-            Err(e) => Self::failed(name, &e.into()),
-        }
-    }
-}
-
-fn render(report: &Report, style: Style) -> String {
-    let width = report
-        .checks
-        .iter()
-        .map(|c| c.name.len())
-        .max()
-        .unwrap_or(0);
-    let line = |check: &Check| {
-        let verdict = match check.verdict {
-            Verdict::Ok => style.green("ok  "),
-            Verdict::Warn => style.yellow("warn"),
-            Verdict::Fail => style.red("FAIL"),
-        };
-        format!("{verdict}  {:width$}  {}\n", check.name, check.detail)
-    };
-    report.checks.iter().map(line).collect()
-}
+#[cfg(test)]
+mod tests;

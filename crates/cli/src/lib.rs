@@ -9,7 +9,6 @@
 
 mod args;
 mod as_of;
-mod clock;
 mod context;
 mod demo;
 mod describe;
@@ -20,6 +19,7 @@ mod frames;
 mod init;
 mod log;
 mod output;
+mod plan;
 mod seal;
 mod show;
 mod status;
@@ -64,6 +64,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Show(args) => show::run(&args, &context).await,
         Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Doctor(args) => doctor::run(&args, &context).await,
+        Verb::Plan(args) => plan::run(&args, &context),
         Verb::DevS3(args) => dev_s3::run(args, &context).await,
         Verb::Demo(args) => Box::pin(demo::run(args, &context)).await,
         Verb::DemoRank(args) => Ok(demo::rank::run(&args)?),

@@ -39,6 +39,14 @@ impl Output {
         Self::line(text(report, self.style).trim_end())
     }
 
+    /// Prints a part of a text as soon as it is known; with JSON, nothing.
+    pub(crate) fn part(self, text: impl FnOnce(Style) -> String) -> Result<(), CliError> {
+        if self.json {
+            return Ok(());
+        }
+        Self::line(text(self.style).trim_end())
+    }
+
     /// At once, so that a follower in a pipe sees it.
     fn line(line: &str) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();

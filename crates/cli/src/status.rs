@@ -1,5 +1,7 @@
 //! `batchweave status`: where a stream stands, from the folded log.
 
+mod commits;
+
 use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
@@ -13,6 +15,7 @@ use crate::as_of::AsOf;
 use crate::context::{self, Context};
 use crate::error::CliError;
 use crate::output::{Style, bytes, count, fields, range, table};
+use commits::Commits;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,6 +38,7 @@ struct Report {
     root: String,
     stream: StreamConfig,
     head: Head,
+    commits: Commits,
     watermark: Step,
     /// The step that ends the stream, once that is decided.
     end: Option<Step>,
@@ -99,7 +103,8 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
         )));
     }
     let snapshots = snapshots(log.store().as_ref()).await?;
-    let report = gather(log.store().root(), log.manifest(), snapshots);
+    let commits = commits::newest(log.store().as_ref(), next).await?;
+    let report = gather(log.store().root(), log.manifest(), snapshots, commits);
     context.out.report(&report, render)?;
     Ok(Exit::Ok)
 }
@@ -116,7 +121,7 @@ async fn snapshots(store: &dyn Store) -> Result<Vec<Snapshot>, CliError> {
     Ok(listed.into_iter().filter_map(snapshot).collect())
 }
 
-fn gather(root: &str, m: &Manifest, snapshots: Vec<Snapshot>) -> Report {
+fn gather(root: &str, m: &Manifest, snapshots: Vec<Snapshot>, commits: Commits) -> Report {
     let job = |(name, state): (&batchweave_core::ids::JobName, &JobState)| Job {
         name: name.to_string(),
         state: state.clone(),
@@ -128,6 +133,7 @@ fn gather(root: &str, m: &Manifest, snapshots: Vec<Snapshot>) -> Report {
             version: m.next_version().checked_sub(1),
             steps: m.next_step(),
         },
+        commits,
         watermark: m.watermark(),
         end: m.end(),
         sealed: m.sealed(),
@@ -178,6 +184,9 @@ pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static st
     let names: Vec<_> = stream.producers.iter().map(ProducerName::as_str).collect();
     let order = match (stream.order, names.is_empty()) {
         (Order::Arrival, true) => "arrival; any producer; ends with a seal".to_owned(),
+        (Order::Arrival, false) if names.len() == 1 => {
+            format!("arrival; ends when {} has finished", names[0])
+        }
         (Order::Arrival, false) => format!("arrival; ends when {} have finished", names.join(", ")),
         (Order::Lanes, _) => format!("lanes in turn: {}", names.join(", ")),
     };
@@ -238,6 +247,7 @@ fn rows(report: &Report, style: Style) -> Vec<(&'static str, String)> {
         held => format!(" ({held})"),
     };
     rows.push(("head", format!("{version}; {}{held}", count(steps, "step"))));
+    rows.push(("commits", report.commits.text()));
     rows.push((
         "watermark",
         match report.watermark {

@@ -104,7 +104,7 @@ async fn a_gap_and_an_unreadable_record_stop_everything() {
     }
     let doctor = world.run(&["doctor", "--rounds", "1"]);
     assert!(
-        doctor.code == 76 && doctor.out.contains("FAIL  stream"),
+        doctor.code == 76 && doctor.out.contains("FAIL  log"),
         "{doctor:?}"
     );
     fs::write(&middle, r#"{"format":2}"#).unwrap();

@@ -1,8 +1,9 @@
 //! `dev-s3` as a process, and the other verbs on its bucket.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use batchweave_store::{AccessKeys, OpenOptions};
 use serde_json::Value;
 
 use crate::world::{Ran, command};
@@ -34,6 +35,10 @@ impl Server {
     }
 
     fn run(&self, args: &[&str], secret: &str) -> Ran {
+        Ran::of(&mut self.command(args, secret))
+    }
+
+    fn command(&self, args: &[&str], secret: &str) -> Command {
         let text = |name: &str| self.ready[name].as_str().unwrap().to_owned();
         let mut command = command(args);
         command
@@ -42,7 +47,29 @@ impl Server {
             .env("AWS_SECRET_ACCESS_KEY", secret)
             .env("AWS_REGION", text("region"))
             .env("BATCHWEAVE_STORE", URL);
-        Ran::of(&mut command)
+        command
+    }
+
+    /// All that is in the bucket.
+    fn keys(&self) -> Vec<String> {
+        let text = |name: &str| self.ready[name].as_str().unwrap().to_owned();
+        let options = OpenOptions {
+            endpoint: Some(text("endpoint")),
+            region: Some(text("region")),
+            keys: Some(AccessKeys {
+                id: text("access_key"),
+                secret: text("secret_key"),
+            }),
+            ..OpenOptions::default()
+        };
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let store = batchweave_store::open("s3://streams", &options)
+                .await
+                .unwrap();
+            let page = store.list("", None).await.unwrap();
+            page.objects.into_iter().map(|object| object.key).collect()
+        })
     }
 
     fn secret(&self) -> &str {
@@ -77,28 +104,100 @@ fn a_bucket_serves_as_root() {
         .run(&["status"], server.secret())
         .prints(&["head       no commit yet; 0 steps\n"]);
     server
-        .run(&["doctor", "--rounds", "2"], server.secret())
+        .run(
+            &["doctor", "--rounds", "2", "--samples", "8"],
+            server.secret(),
+        )
         .prints(&[
             "ok    clock",
-            "ok    exclusive create  exactly one winner in each of 2 races of 16\n",
-            "warn  bucket rules",
-            "--bucket streams",
+            "ok    exclusive create  one winner in each of 2 races of 16 creates\n",
+            "ok    exclusive upload  one winner in each of 1 race of 8 multipart uploads\n",
+            "ok    checksums",
+            "ok    log/         put, get\n",
+            "ok    data/        put, get, list, delete\n",
+            "warn  log/ delete",
+            "-> deny s3:DeleteObject",
+            "ok    versioning  off",
+            "ok    lifecycle   no rule reaches this root\n",
+            "fit for use, with warnings",
         ]);
+    assert_eq!(server.keys(), ["one/stream.json"]);
 }
 
 #[test]
 fn missing_permissions_and_buckets_are_explained() {
     let server = Server::start();
     let denied = server.run(&["status"], "wrong");
-    denied.fails(69, &[URL, "check the credentials and their permissions"]);
+    denied.fails(69, &[URL, "check the access key and the secret key"]);
     let doctor = server.run(&["doctor"], "wrong");
     assert_eq!(doctor.code, 69, "{doctor:?}");
     assert!(
-        doctor.out.contains("FAIL  get") && doctor.out.contains("s3:ListBucket"),
+        doctor.out.contains("FAIL  credentials") && doctor.out.contains("-> check the access key"),
         "{doctor:?}"
     );
     let absent = server.run(&["status", "--store", "s3://absent/x"], server.secret());
     absent.fails(69, &["s3://absent/x", "create the bucket or folder"]);
+    let doctor = server.run(&["doctor", "--store", "s3://absent/x"], server.secret());
+    assert_eq!(doctor.code, 69, "{doctor:?}");
+    let lines: Vec<_> = doctor.out.lines().collect();
+    assert_eq!(lines.len(), 7, "{doctor:?}");
+    assert!(
+        lines[3].starts_with("  FAIL  bucket  s3://absent is not there: "),
+        "{doctor:?}"
+    );
+    assert!(lines[4].contains("-> create the bucket"), "{doctor:?}");
+    assert_eq!(lines[6], "not fit for use: 0 ok, 1 failed");
+}
+
+#[test]
+fn an_endpoint_that_nobody_listens_on_is_one_line() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    let mut doctor = command(&[
+        "doctor",
+        "--store",
+        "s3://nobody/x",
+        "--endpoint",
+        &endpoint,
+    ]);
+    doctor.env("AWS_ACCESS_KEY_ID", "id");
+    doctor.env("AWS_SECRET_ACCESS_KEY", "secret");
+    let ran = Ran::of(&mut doctor);
+    assert_eq!(ran.code, 69, "{ran:?}");
+    let line = ran.out.lines().nth(3).unwrap_or_default();
+    let expected = format!("  FAIL  endpoint  no connection to {endpoint}: Connection refused");
+    assert!(line.starts_with(&expected), "{ran:?}");
+    assert!(ran.out.contains("-> check the endpoint"), "{ran:?}");
+}
+
+#[test]
+fn an_interrupted_doctor_cleans_up() {
+    let server = Server::start();
+    let args = ["doctor", "--rounds", "1000000"];
+    let mut command = server.command(&args, server.secret());
+    let mut doctor = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while server.keys().is_empty() {
+        assert_eq!(doctor.try_wait().unwrap(), None, "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let interrupt = ["-INT", &doctor.id().to_string()].map(str::to_owned);
+    assert!(
+        std::process::Command::new("kill")
+            .args(interrupt)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = doctor.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("error: interrupted"), "{said}");
+    assert_eq!(server.keys(), Vec::<String>::new());
 }
 
 #[test]

@@ -1,0 +1,220 @@
+//! Does the store keep what streams rely on: exclusive creates, reads and listings that see what
+//! was written, exact ranges?
+
+use std::fmt::Write as _;
+
+use batchweave_store::{Access, Bucket, Create, ErrorKind, ProbeReport, Store, StoreError};
+use bytes::Bytes;
+use futures::TryStreamExt;
+
+use super::Patient;
+use super::finding::{Finding, Group};
+use crate::context;
+use crate::output::count;
+
+const GROUP: Group = Group::Contract;
+const VISIBILITY_ROUNDS: usize = 8;
+const RANGED_BYTES: usize = 256 * 1024;
+
+pub(super) async fn check(patient: &Patient<'_>) -> Vec<Finding> {
+    if patient.args.read_only {
+        return vec![Finding::unchecked(
+            GROUP,
+            "creates",
+            "needs to write (--read-only)",
+        )];
+    }
+    let (store, rounds) = (patient.store(), patient.args.rounds);
+    let mut findings = visibility(patient).await;
+    if findings.iter().any(|f| f.name == "create") {
+        return findings;
+    }
+    let races = batchweave_store::probe_long(store, patient.random, rounds, Access::Write).await;
+    findings.insert(0, raced("exclusive create", 16, "creates", races));
+    if let Some(bucket) = patient.bucket() {
+        let rounds = rounds.div_ceil(4);
+        let races = batchweave_store::probe_completions(store, bucket, patient.random, rounds);
+        findings.insert(
+            1,
+            raced("exclusive upload", 8, "multipart uploads", races.await),
+        );
+    }
+    findings.push(ranges(patient).await);
+    if let Some(bucket) = patient.bucket() {
+        findings.push(checksums(bucket, &patient.key("checksum")).await);
+    }
+    findings
+}
+
+fn raced(name: &str, racers: u32, what: &str, seen: Result<ProbeReport, StoreError>) -> Finding {
+    match seen {
+        Ok(seen) => {
+            let races = count(seen.rounds as u64, "race");
+            let mut detail = format!("one winner in each of {races} of {racers} {what}");
+            if seen.unclear_answers > 0 {
+                let unclear = count(seen.unclear_answers as u64, "loser");
+                let _ = write!(detail, "; {unclear} got no clear answer and have to read");
+            }
+            Finding::ok(GROUP, name, detail)
+        }
+        Err(error) => Finding::failed(GROUP, name, &error),
+    }
+}
+
+/// What one round of writing, reading, listing and deleting has seen.
+#[derive(Default)]
+struct Seen {
+    unread: usize,
+    unlisted: usize,
+    undeleted: usize,
+}
+
+async fn visibility(patient: &Patient<'_>) -> Vec<Finding> {
+    let mut seen = Seen::default();
+    for round in 0..VISIBILITY_ROUNDS {
+        let key = patient.key(&format!("visible-{round}"));
+        if let Err(error) = write_and_look(patient, &key, &mut seen).await {
+            let finding = Finding::failed(GROUP, "create", &error);
+            return vec![match error.kind {
+                ErrorKind::Denied => finding.with_remedy(
+                    "grant s3:PutObject on probe/* (and see the permissions that streams need); \
+                     consumers may check with --read-only",
+                ),
+                _ => finding,
+            }];
+        }
+        if let Err(error) = delete_and_look(patient, &key, &mut seen).await {
+            let remedy = "grant s3:DeleteObject on probe/*, intents/*, snapshots/* and data/*: \
+                          announcements, old snapshots and reclaimed data are deleted";
+            let detail = format!("refused: {}", error.detail);
+            return vec![
+                after_write("read after write", seen.unread),
+                after_write("list after write", seen.unlisted),
+                Finding::warn(GROUP, "delete", detail, remedy),
+            ];
+        }
+    }
+    vec![
+        after_write("read after write", seen.unread),
+        after_write("list after write", seen.unlisted),
+        match seen.undeleted {
+            0 => Finding::ok(
+                GROUP,
+                "delete",
+                "a deleted object is neither read nor listed",
+            ),
+            missed => {
+                let detail =
+                    format!("{missed} of {VISIBILITY_ROUNDS} deleted objects were still seen");
+                Finding::broken(GROUP, "delete", detail)
+            }
+        },
+    ]
+}
+
+fn after_write(name: &str, missed: usize) -> Finding {
+    if missed == 0 {
+        return Finding::ok(GROUP, name, "an object is seen as soon as it is made");
+    }
+    let detail = format!("{missed} of {VISIBILITY_ROUNDS} new objects were not seen at once");
+    Finding::broken(GROUP, name, detail)
+}
+
+async fn write_and_look(
+    patient: &Patient<'_>,
+    key: &str,
+    seen: &mut Seen,
+) -> Result<(), StoreError> {
+    let store = patient.store();
+    let body = Bytes::from_static(b"made by `batchweave doctor`; may be deleted\n");
+    let created = store.create(key, body.clone()).await?;
+    let read = match store.get(key).await {
+        Err(error) if error.is_not_found() => None,
+        read => Some(read?),
+    };
+    let size = match store.head(key).await {
+        Err(error) if error.is_not_found() => None,
+        head => Some(head?.size),
+    };
+    let whole = read.as_ref() == Some(&body) && size == Some(body.len() as u64);
+    seen.unread += usize::from(created == Create::Exists || !whole);
+    seen.unlisted += usize::from(!listed(patient, key).await?);
+    Ok(())
+}
+
+async fn delete_and_look(
+    patient: &Patient<'_>,
+    key: &str,
+    seen: &mut Seen,
+) -> Result<(), StoreError> {
+    patient.store().delete(key).await?;
+    let read = match patient.store().get(key).await {
+        Err(error) if error.is_not_found() => false,
+        read => read.map(|_| true)?,
+    };
+    seen.undeleted += usize::from(read || listed(patient, key).await?);
+    Ok(())
+}
+
+async fn listed(patient: &Patient<'_>, key: &str) -> Result<bool, StoreError> {
+    let listed = context::list(patient.store(), &patient.folder()).await?;
+    Ok(listed.iter().any(|object| object.key == key))
+}
+
+async fn ranges(patient: &Patient<'_>) -> Finding {
+    let name = "ranged read";
+    let key = patient.key("ranges");
+    let outcome = read_ranges(patient.store(), &key).await;
+    let _ = patient.store().delete(&key).await;
+    match outcome {
+        Ok(None) => Finding::ok(GROUP, name, "exact bytes; beyond the end is refused"),
+        Ok(Some(wrong)) => Finding::broken(GROUP, name, wrong),
+        Err(error) => Finding::failed(GROUP, name, &error),
+    }
+}
+
+/// What was wrong with a range, if anything.
+async fn read_ranges(store: &dyn Store, key: &str) -> Result<Option<String>, StoreError> {
+    let body: Bytes = (0..RANGED_BYTES).map(|at| (at % 251) as u8).collect();
+    let _ = store.upload(key, body.clone()).await?;
+    let end = RANGED_BYTES;
+    for (first, last) in [
+        (0, 1),
+        (0, end),
+        (end - 1, end),
+        (1000, 70_000),
+        (131_072, 131_073),
+    ] {
+        let chunks = store.get_range(key, first as u64..last as u64).await?;
+        let chunks: Vec<Bytes> = chunks.try_collect().await?;
+        if chunks.concat() != body[first..last] {
+            let why = format!("bytes {first}..{last} of {end} came back as others");
+            return Ok(Some(why));
+        }
+    }
+    let beyond = store.get_range(key, end as u64 - 1..end as u64 + 1).await;
+    match beyond.map(drop) {
+        Err(error) if error.kind == ErrorKind::Range => Ok(None),
+        Err(error) => Err(error),
+        Ok(()) => Ok(Some("a range beyond the end was not refused".to_owned())),
+    }
+}
+
+/// Damage is found without it, but later: frames carry checksums of their own.
+async fn checksums(bucket: &dyn Bucket, key: &str) -> Finding {
+    let name = "checksums";
+    match bucket.refuses_wrong_checksum(key).await {
+        Ok(true) => Finding::ok(
+            GROUP,
+            name,
+            "a body that does not match its CRC32C is refused",
+        ),
+        Ok(false) => {
+            let detail = "the store takes bodies that do not match the CRC32C sent along";
+            let remedy = "nothing has to be done: every frame carries a checksum of its own, but \
+                          damage on the way up is found only when it is read";
+            Finding::warn(GROUP, name, detail, remedy)
+        }
+        Err(error) => Finding::unchecked(GROUP, name, error.detail),
+    }
+}

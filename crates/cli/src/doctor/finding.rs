@@ -1,0 +1,120 @@
+//! One finding: what was looked at, what was seen, and what to do about it.
+
+use batchweave_daemon::Exit;
+use batchweave_store::{ErrorKind, StoreError};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// How a finding turned out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Level {
+    Ok,
+    Warn,
+    Fail,
+    NotChecked,
+}
+
+/// What findings are shown together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Group {
+    Access,
+    Contract,
+    Permissions,
+    Rules,
+    Latency,
+    Stream,
+}
+
+impl Group {
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::Contract => "contract of the store",
+            Self::Permissions => "permissions of these credentials",
+            Self::Rules => "rules of the bucket",
+            Self::Latency => "latency",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// One line.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Finding {
+    pub(super) group: Group,
+    pub(super) name: String,
+    pub(super) verdict: Level,
+    pub(super) detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) remedy: Option<String>,
+    #[serde(skip)]
+    pub(super) exit: Exit,
+}
+
+impl Finding {
+    fn new(group: Group, name: &str, verdict: Level, detail: impl Into<String>) -> Self {
+        Self {
+            group,
+            name: name.to_owned(),
+            verdict,
+            detail: detail.into(),
+            remedy: None,
+            exit: Exit::Ok,
+        }
+    }
+
+    pub(super) fn ok(group: Group, name: &str, detail: impl Into<String>) -> Self {
+        Self::new(group, name, Level::Ok, detail)
+    }
+
+    pub(super) fn unchecked(group: Group, name: &str, why: impl Into<String>) -> Self {
+        Self::new(group, name, Level::NotChecked, why)
+    }
+
+    pub(super) fn warn(
+        group: Group,
+        name: &str,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self::new(group, name, Level::Warn, detail).with_remedy(remedy)
+    }
+
+    pub(super) fn fail(
+        group: Group,
+        name: &str,
+        detail: impl Into<String>,
+        remedy: impl Into<String>,
+        exit: Exit,
+    ) -> Self {
+        let finding = Self::new(group, name, Level::Fail, detail).with_remedy(remedy);
+        Self { exit, ..finding }
+    }
+
+    /// A store that broke its promise in what it said or did.
+    pub(super) fn broken(group: Group, name: &str, detail: impl Into<String>) -> Self {
+        let remedy =
+            "streams need a store that keeps this promise: use another, or a newer version";
+        Self::fail(group, name, detail, remedy, Exit::StreamRefused)
+    }
+
+    /// A request that failed.
+    pub(super) fn failed(group: Group, name: &str, error: &StoreError) -> Self {
+        let exit = CliError::from(error.clone()).exit();
+        let detail = match error.kind {
+            ErrorKind::Unreachable | ErrorKind::NoBucket | ErrorKind::Contract => {
+                error.detail.clone()
+            }
+            _ => format!("{}: {}", error.op.name(), error.detail),
+        };
+        Self::fail(group, name, detail, error.kind.remedy(), exit)
+    }
+
+    pub(super) fn with_remedy(self, remedy: impl Into<String>) -> Self {
+        let remedy = Some(remedy.into()).filter(|text| !text.is_empty());
+        Self { remedy, ..self }
+    }
+}

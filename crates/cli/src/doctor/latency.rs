@@ -1,0 +1,211 @@
+//! How long requests of each kind take: percentiles of a handful, a few at a time.
+
+use std::time::{Duration, Instant};
+
+use batchweave_core::keys;
+use batchweave_store::{Op, Store, StoreError};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+
+use super::Patient;
+use super::finding::{Finding, Group};
+use crate::output::count;
+
+/// Requests in flight: enough to be quick, too few to queue anywhere.
+const AT_ONCE: usize = 4;
+/// About a log record.
+const RECORD_BYTES: usize = 2 * 1024;
+/// A slice or two.
+const DATA_BYTES: usize = 256 * 1024;
+const RANGE_BYTES: u64 = 64 * 1024;
+/// Commits beyond this are slower than any goal, and near the client's time-out.
+const CREATE_WARN_MS: f64 = 2000.0;
+
+/// Percentiles of one kind of request.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Latency {
+    pub(super) request: &'static str,
+    pub(super) samples: usize,
+    pub(super) failed: usize,
+    pub(super) p50_ms: f64,
+    pub(super) p90_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) max_ms: f64,
+}
+
+/// What a kind of request has shown.
+struct Sample {
+    op: Op,
+    times: Vec<Duration>,
+    failures: Vec<StoreError>,
+}
+
+pub(super) async fn measure(patient: &Patient<'_>) -> (Vec<Latency>, Option<Finding>) {
+    if patient.args.samples == 0 {
+        return (Vec::new(), None);
+    }
+    let kinds: &[Op] = if patient.args.read_only {
+        &[Op::Get, Op::Head, Op::List]
+    } else {
+        // Deletes come last: they take away what the others have made.
+        &[
+            Op::Create,
+            Op::Upload,
+            Op::Get,
+            Op::GetRange,
+            Op::Head,
+            Op::List,
+            Op::Delete,
+        ]
+    };
+    let mut samples = Vec::new();
+    for op in kinds {
+        samples.push(sample(patient, *op).await);
+    }
+    let rows: Vec<Latency> = samples.iter().filter_map(Sample::summary).collect();
+    let finding = judge(&samples, &rows);
+    (rows, Some(finding))
+}
+
+async fn sample(patient: &Patient<'_>, op: Op) -> Sample {
+    let calls = (0..patient.args.samples).map(|at| async move {
+        let begun = Instant::now();
+        let outcome = request(patient, op, at).await;
+        (begun.elapsed(), outcome)
+    });
+    let done: Vec<_> = stream::iter(calls)
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await;
+    let mut sample = Sample {
+        op,
+        times: Vec::new(),
+        failures: Vec::new(),
+    };
+    for (time, outcome) in done {
+        match outcome {
+            Ok(()) => sample.times.push(time),
+            Err(error) => sample.failures.push(error),
+        }
+    }
+    sample.times.sort();
+    sample
+}
+
+async fn request(patient: &Patient<'_>, op: Op, at: usize) -> Result<(), StoreError> {
+    let store = patient.store();
+    let (record, data) = (
+        patient.key(&format!("record-{at}")),
+        patient.key(&format!("data-{at}")),
+    );
+    // With --read-only there is nothing of ours: a key that may be missing does as well.
+    let record = if patient.args.read_only {
+        keys::STREAM.to_owned()
+    } else {
+        record
+    };
+    match op {
+        Op::Create => {
+            let body = Bytes::from(vec![b'r'; RECORD_BYTES]);
+            store.create(&record, body).await.map(|_| ())
+        }
+        Op::Upload => {
+            let body = Bytes::from(vec![b'd'; DATA_BYTES]);
+            store.upload(&data, body).await.map(|_| ())
+        }
+        Op::Get => found_or_not(store.get(&record).await.map(drop)),
+        Op::GetRange => ranged(store, &data).await,
+        Op::Head => found_or_not(store.head(&record).await.map(drop)),
+        Op::List => store.list(keys::SNAPSHOTS, None).await.map(drop),
+        Op::Delete => store.delete(&record).await,
+        Op::Open => Ok(()),
+    }
+}
+
+async fn ranged(store: &dyn Store, key: &str) -> Result<(), StoreError> {
+    let chunks = store.get_range(key, 0..RANGE_BYTES).await?;
+    chunks.try_for_each(|_| async { Ok(()) }).await
+}
+
+/// An answer is an answer.
+fn found_or_not(outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+impl Sample {
+    fn summary(&self) -> Option<Latency> {
+        let max = self.times.last()?;
+        Some(Latency {
+            request: self.op.name(),
+            samples: self.times.len(),
+            failed: self.failures.len(),
+            p50_ms: percentile(&self.times, 50),
+            p90_ms: percentile(&self.times, 90),
+            p99_ms: percentile(&self.times, 99),
+            max_ms: milliseconds(*max),
+        })
+    }
+}
+
+/// The nearest rank of sorted times.
+fn percentile(sorted: &[Duration], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().map_or(0.0, milliseconds)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+fn judge(samples: &[Sample], rows: &[Latency]) -> Finding {
+    let (group, name) = (Group::Latency, "requests");
+    let made: usize = samples
+        .iter()
+        .map(|s| s.times.len() + s.failures.len())
+        .sum();
+    let made = count(made as u64, "request");
+    let failures: Vec<_> = samples.iter().flat_map(|s| &s.failures).collect();
+    if let Some(first) = failures.first() {
+        let detail = format!(
+            "{} of {made} failed, {} for example: {}",
+            failures.len(),
+            first.op.name(),
+            first.detail
+        );
+        return Finding::warn(group, name, detail, first.kind.remedy());
+    }
+    let create = rows.iter().find(|row| row.request == Op::Create.name());
+    if let Some(slow) = create.filter(|row| row.p99_ms > CREATE_WARN_MS) {
+        let detail = format!(
+            "a create takes {:.0} ms in the worst of 100 cases",
+            slow.p99_ms
+        );
+        let remedy = "commits take as long: look at the network, the region and the store's load";
+        return Finding::warn(group, name, detail, remedy);
+    }
+    Finding::ok(
+        group,
+        name,
+        format!("{made}, {AT_ONCE} at a time, none failed"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let times: Vec<_> = (1..=50).map(Duration::from_millis).collect();
+        let of = |times, percent| format!("{:.3}", percentile(times, percent));
+        assert_eq!(of(&times, 50), "25.000");
+        assert_eq!(of(&times, 90), "45.000");
+        assert_eq!(of(&times, 99), "50.000");
+        assert_eq!(of(&times[..1], 50), "1.000");
+        assert_eq!(of(&[], 50), "0.000");
+    }
+}

@@ -1,0 +1,237 @@
+//! What these credentials may do, prefix by prefix, asked without making or deleting an object that
+//! anybody uses.
+//!
+//! - *put*: an S3 multipart upload is begun and given up, which takes the permission of a put and
+//!   never makes an object; of a folder the access rights are read.
+//! - *get*: a key that is not there is read.
+//! - *delete*: a key that is not there is deleted. On a bucket with versions that would leave a
+//!   delete marker, so below `log/` it is done only where versions are known to be off, and
+//!   `stream.json` is never deleted at all.
+
+use batchweave_store::{ErrorKind, Store, StoreError, Versioning};
+
+use super::Patient;
+use super::finding::{Finding, Group, Level};
+
+const GROUP: Group = Group::Permissions;
+
+/// What is asked of one prefix.
+struct Area {
+    name: &'static str,
+    /// Without it streams do not work; otherwise its lack is a warning.
+    put_needed: bool,
+    list: bool,
+    delete: bool,
+    /// Who needs it, for what.
+    why: &'static str,
+}
+
+const AREAS: [Area; 7] = [
+    Area {
+        name: "log/",
+        put_needed: true,
+        list: false,
+        delete: false,
+        why: "producers commit there, consumers read it",
+    },
+    Area {
+        name: "data/",
+        put_needed: true,
+        list: true,
+        delete: true,
+        why: "producers upload there, consumers read it, reclamation lists and deletes",
+    },
+    Area {
+        name: "intents/",
+        put_needed: false,
+        list: true,
+        delete: true,
+        why: "producers announce commits there when many commit at once",
+    },
+    Area {
+        name: "snapshots/",
+        put_needed: false,
+        list: true,
+        delete: true,
+        why: "whoever follows the log writes them, so that nobody reads it from its beginning",
+    },
+    Area {
+        name: "index/",
+        put_needed: false,
+        list: false,
+        delete: false,
+        why: "whoever follows the log writes it, so that old steps are found",
+    },
+    Area {
+        name: "jobs/",
+        put_needed: false,
+        list: true,
+        delete: true,
+        why: "consumers publish progress and checkpoint marks there",
+    },
+    Area {
+        name: "stream.json",
+        put_needed: false,
+        list: false,
+        delete: false,
+        why: "whoever makes the stream writes it, all read it",
+    },
+];
+
+/// One answer.
+enum Answer {
+    Allowed,
+    Refused(StoreError),
+    /// The question could not be asked, or nobody answered it.
+    Unclear(StoreError),
+}
+
+impl Answer {
+    fn of(outcome: Result<(), StoreError>) -> Self {
+        match outcome {
+            Ok(()) => Self::Allowed,
+            Err(error) if error.kind == ErrorKind::Denied => Self::Refused(error),
+            Err(error) => Self::Unclear(error),
+        }
+    }
+}
+
+pub(super) async fn check(
+    patient: &Patient<'_>,
+    versioning: Option<&Result<Versioning, StoreError>>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for area in &AREAS {
+        findings.push(area_of(patient, area).await);
+    }
+    if let (Some(versioning), false) = (versioning, patient.args.read_only) {
+        findings.push(log_deletes(patient, versioning).await);
+    }
+    findings
+}
+
+async fn area_of(patient: &Patient<'_>, area: &Area) -> Finding {
+    let (store, writes) = (patient.store(), !patient.args.read_only);
+    let key = unused_key(area.name, patient.random);
+    let mut asked: Vec<(&str, Answer)> = Vec::new();
+    if let (Some(inspect), true) = (store.inspect(), writes) {
+        asked.push(("put", Answer::of(inspect.may_create(&key).await)));
+    }
+    asked.push(("get", Answer::of(absent(store.get(&key).await.map(drop)))));
+    if area.list {
+        let listed = store.list(area.name, None).await;
+        asked.push(("list", Answer::of(listed.map(drop))));
+    }
+    if area.delete && writes {
+        asked.push(("delete", Answer::of(may_delete(store, &key).await)));
+    }
+    judge(area, patient.bucket().is_some(), asked)
+}
+
+/// A key that no stream uses. That of `stream.json` itself is read and asked for, never deleted.
+fn unused_key(area: &str, random: u64) -> String {
+    if area.ends_with('/') {
+        format!("{area}doctor-{random:016x}")
+    } else {
+        area.to_owned()
+    }
+}
+
+fn absent(outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// A file is deleted by whoever may write to its folder.
+async fn may_delete(store: &dyn Store, key: &str) -> Result<(), StoreError> {
+    match store.inspect() {
+        Some(inspect) if inspect.bucket().is_none() => inspect.may_create(key).await,
+        _ => store.delete(key).await,
+    }
+}
+
+fn judge(area: &Area, bucket: bool, asked: Vec<(&str, Answer)>) -> Finding {
+    let allowed: Vec<&str> = asked
+        .iter()
+        .filter(|(_, answer)| matches!(answer, Answer::Allowed))
+        .map(|(verb, _)| *verb)
+        .collect();
+    let allowed = allowed.join(", ");
+    let first = |refused: bool| {
+        asked.iter().find_map(|(verb, answer)| match answer {
+            Answer::Refused(error) if refused => Some((*verb, error)),
+            Answer::Unclear(error) if !refused => Some((*verb, error)),
+            _ => None,
+        })
+    };
+    let refused = first(true);
+    let Some((verb, error)) = refused.or_else(|| first(false)) else {
+        return Finding::ok(GROUP, area.name, allowed);
+    };
+    let rest = match allowed.as_str() {
+        "" => String::new(),
+        some => format!("; {some} allowed"),
+    };
+    if refused.is_none() {
+        let detail = format!("{verb} not answered: {}{rest}", error.detail);
+        return Finding::unchecked(GROUP, area.name, detail);
+    }
+    let detail = format!("{verb} refused: {}{rest}", error.detail);
+    let remedy = if bucket {
+        format!("grant {} on {}: {}", grant(verb), pattern(area), area.why)
+    } else {
+        format!("give this user access to {}: {}", area.name, area.why)
+    };
+    let finding = Finding::failed(GROUP, area.name, error);
+    let needed = verb == "get" || (verb == "put" && area.put_needed);
+    Finding {
+        verdict: if needed { Level::Fail } else { Level::Warn },
+        detail,
+        ..finding
+    }
+    .with_remedy(remedy)
+}
+
+fn grant(verb: &str) -> &'static str {
+    match verb {
+        "put" => "s3:PutObject",
+        "get" => "s3:GetObject",
+        "list" => "s3:ListBucket",
+        _ => "s3:DeleteObject",
+    }
+}
+
+fn pattern(area: &Area) -> String {
+    match area.name.strip_suffix('/') {
+        Some(folder) => format!("{folder}/*"),
+        None => area.name.to_owned(),
+    }
+}
+
+/// Records are never deleted: a version that is gone could be written a second time.
+async fn log_deletes(
+    patient: &Patient<'_>,
+    versioning: &Result<Versioning, StoreError>,
+) -> Finding {
+    let name = "log/ delete";
+    let remedy = "deny s3:DeleteObject and s3:DeleteObjectVersion on log/* and stream.json to \
+                  everybody: a deleted record could be written a second time";
+    if !matches!(versioning, Ok(Versioning::Off)) {
+        let why = "not tried: with versions it would leave a delete marker";
+        return Finding::unchecked(GROUP, name, why).with_remedy(remedy);
+    }
+    let key = unused_key("log/", patient.random);
+    match Answer::of(patient.store().delete(&key).await) {
+        Answer::Refused(_) => {
+            let detail = "refused, as it should be (stream.json is not tried)";
+            Finding::ok(GROUP, name, detail)
+        }
+        Answer::Allowed => {
+            let detail = "these credentials may delete records of the log; no stream needs that";
+            Finding::warn(GROUP, name, detail, remedy)
+        }
+        Answer::Unclear(error) => Finding::unchecked(GROUP, name, error.detail),
+    }
+}

@@ -1,0 +1,84 @@
+//! How findings look on a terminal: by groups, aligned, one line each, the remedy beneath.
+
+use std::fmt::Write as _;
+
+use super::finding::{Finding, Level};
+use super::latency::Latency;
+use crate::output::{Style, count, table};
+
+/// One group with its title.
+pub(super) fn group(findings: &[Finding], style: Style) -> String {
+    let title = findings.first().map_or("", |f| f.group.title());
+    let width = findings.iter().map(|f| f.name.len()).max().unwrap_or(0);
+    let mut text = format!("{}\n", style.bold(title));
+    for finding in findings {
+        let mark = mark(finding.verdict, style);
+        let _ = writeln!(
+            text,
+            "  {mark}  {:width$}  {}",
+            finding.name, finding.detail
+        );
+        if let Some(remedy) = &finding.remedy {
+            let _ = writeln!(text, "        {:width$}  -> {remedy}", "");
+        }
+    }
+    text.trim_end().to_owned()
+}
+
+fn mark(level: Level, style: Style) -> String {
+    match level {
+        Level::Ok => style.green("ok  "),
+        Level::Warn => style.yellow("warn"),
+        Level::Fail => style.red("FAIL"),
+        Level::NotChecked => "?   ".to_owned(),
+    }
+}
+
+/// The last line.
+pub(super) fn verdict(findings: &[Finding], style: Style) -> String {
+    let of = |level| findings.iter().filter(|f| f.verdict == level).count() as u64;
+    let (failed, warned) = (of(Level::Fail), of(Level::Warn));
+    let word = match (failed, warned) {
+        (0, 0) => style.green("fit for use"),
+        (0, _) => style.yellow("fit for use, with warnings"),
+        _ => style.red("not fit for use"),
+    };
+    let mut text = format!("{word}: {} ok", of(Level::Ok));
+    if warned > 0 {
+        let _ = write!(text, ", {}", count(warned, "warning"));
+    }
+    if failed > 0 {
+        let _ = write!(text, ", {failed} failed");
+    }
+    match of(Level::NotChecked) {
+        0 => text,
+        unchecked => format!("{text}, {unchecked} not checked (?)"),
+    }
+}
+
+/// The percentiles, under the group's line.
+pub(super) fn latency(rows: &[Latency], style: Style) -> String {
+    let cells = |row: &Latency| {
+        let times = [row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms].map(milliseconds);
+        [row.request.to_owned(), row.samples.to_string()]
+            .into_iter()
+            .chain(times)
+            .collect()
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let header = ["REQUEST", "SAMPLES", "P50 MS", "P90 MS", "P99 MS", "MAX MS"];
+    let table = table(style, &header, &rows);
+    let lines = table.lines().map(|line| format!("        {line}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Three digits that mean something.
+fn milliseconds(ms: f64) -> String {
+    if ms < 10.0 {
+        format!("{ms:.2}")
+    } else if ms < 100.0 {
+        format!("{ms:.1}")
+    } else {
+        format!("{ms:.0}")
+    }
+}

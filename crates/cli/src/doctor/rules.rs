@@ -1,0 +1,115 @@
+//! Rules of an S3 bucket that would hurt a stream: kept versions, expiry and archiving by age.
+
+use batchweave_daemon::Exit;
+use batchweave_store::{Bucket, ErrorKind, LifecycleRule, StoreError, Versioning};
+
+use super::finding::{Finding, Group};
+
+const GROUP: Group = Group::Rules;
+/// What must stay as long as the stream. Data is deleted by reclamation alone.
+const KEPT: [&str; 3] = ["log/", "stream.json", "data/"];
+/// What costs time or safety when it goes, but can be made again.
+const USEFUL: [&str; 3] = ["snapshots/", "index/", "jobs/"];
+/// Objects in these classes can't be read without being restored first.
+const ARCHIVES: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
+
+pub(super) async fn check(
+    bucket: &dyn Bucket,
+    versioning: Result<Versioning, StoreError>,
+) -> Vec<Finding> {
+    let mut findings = vec![versions(versioning)];
+    match bucket.lifecycle().await {
+        Ok(rules) => findings.extend(lifecycle(&rules)),
+        Err(error) => findings.push(unknown("lifecycle", "s3:GetLifecycleConfiguration", &error)),
+    }
+    findings
+}
+
+fn versions(versioning: Result<Versioning, StoreError>) -> Finding {
+    let name = "versioning";
+    let detail = match versioning {
+        Ok(Versioning::Off) => {
+            return Finding::ok(
+                GROUP,
+                name,
+                "off: what is reclaimed is gone and costs nothing",
+            );
+        }
+        Ok(Versioning::On) => "on: deleted objects are kept and paid for behind delete markers",
+        Ok(Versioning::Suspended) => "suspended: versions that were kept are still paid for",
+        Err(error) => return unknown(name, "s3:GetBucketVersioning", &error),
+    };
+    let remedy = "deny deletes on log/* and stream.json to everybody, and let a lifecycle rule \
+                  expire noncurrent versions below data/, intents/, snapshots/ and probe/";
+    Finding::warn(GROUP, name, detail, remedy)
+}
+
+/// Least-privilege roles may not read the bucket's configuration, and some stores do not have it.
+fn unknown(name: &str, permission: &str, error: &StoreError) -> Finding {
+    if error.kind == ErrorKind::Denied {
+        let why = format!("could not check: these credentials lack {permission}");
+        let remedy = "run doctor once with the credentials of who owns the bucket";
+        return Finding::unchecked(GROUP, name, why).with_remedy(remedy);
+    }
+    let why = format!("could not check: {}", error.detail);
+    Finding::unchecked(GROUP, name, why)
+}
+
+fn lifecycle(rules: &[LifecycleRule]) -> Vec<Finding> {
+    let name = "lifecycle";
+    let harm: Vec<Finding> = rules.iter().filter_map(harm).collect();
+    if !harm.is_empty() {
+        return harm;
+    }
+    let detail = match rules.len() {
+        0 => "no rule reaches this root".to_owned(),
+        _ => format!("{} reach this root, none harms it", rules.len()),
+    };
+    let fine = Finding::ok(GROUP, name, detail);
+    if rules.iter().any(|rule| rule.aborts_uploads_days.is_some()) {
+        return vec![fine];
+    }
+    let tip = "worth having: a rule that aborts unfinished multipart uploads after 7 days, since \
+               a producer that dies in one leaves parts that are paid for";
+    vec![fine.with_remedy(tip)]
+}
+
+/// The worst that a rule does.
+fn harm(rule: &LifecycleRule) -> Option<Finding> {
+    let name = format!("rule {}", rule.id);
+    let reached = |areas: &[&'static str]| areas.iter().copied().find(|area| rule.reaches(area));
+    let remedy = format!(
+        "limit rule {} to a prefix outside this root, or disable it",
+        rule.id
+    );
+    let archive = rule.moves_to.as_deref();
+    let archive = archive.filter(|class| ARCHIVES.contains(class));
+    match (reached(&KEPT), reached(&USEFUL)) {
+        (Some(area), _) if rule.expires => {
+            let detail = format!("deletes objects below {area} by age: the stream will break");
+            Some(Finding::fail(
+                GROUP,
+                &name,
+                detail,
+                remedy,
+                Exit::StreamRefused,
+            ))
+        }
+        (Some(area), _) if archive.is_some() => {
+            let class = archive.unwrap_or_default();
+            let detail = format!("moves {area} to {class}, where nothing can be read");
+            Some(Finding::fail(
+                GROUP,
+                &name,
+                detail,
+                remedy,
+                Exit::StreamRefused,
+            ))
+        }
+        (_, Some(area)) if rule.expires || archive.is_some() => {
+            let detail = format!("takes {area} away by age: opening gets slow, restarts unsafe");
+            Some(Finding::warn(GROUP, &name, detail, remedy))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,108 @@
+//! What the newest commits were made of: entries, TGBs and bytes a record, counted from the log's
+//! own objects. How many requests a commit cost is not in the log; the daemons' metrics count that.
+
+use std::fmt::Write as _;
+
+use batchweave_core::ids::Version;
+use batchweave_core::keys;
+use batchweave_core::manifest::{Entry, Record};
+use batchweave_store::{Store, StoreError};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+
+use crate::output::{bytes, count};
+
+/// Records that are looked at.
+const NEWEST: u64 = 256;
+const READS_AT_ONCE: usize = 32;
+
+/// Sums over the newest records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Commits {
+    records: u64,
+    entries: u64,
+    tgbs: u64,
+    /// Of the records themselves.
+    bytes: u64,
+    /// Of the TGBs that they name.
+    tgb_bytes: u64,
+}
+
+/// Reads the newest records below `next`.
+pub(super) async fn newest(store: &dyn Store, next: Version) -> Result<Commits, StoreError> {
+    let versions = next.saturating_sub(NEWEST)..next;
+    let reads = versions.map(|version| async move {
+        let body = store.get(&keys::log(version)).await?;
+        Ok((version, body))
+    });
+    stream::iter(reads)
+        .buffer_unordered(READS_AT_ONCE)
+        .try_fold(Commits::default(), |sum, (version, body)| async move {
+            Ok(sum.plus(version, &body))
+        })
+        .await
+}
+
+impl Commits {
+    /// A record that can't be read counts by its bytes; `log` says what is wrong with it.
+    fn plus(mut self, version: Version, body: &Bytes) -> Self {
+        self.records += 1;
+        self.bytes += body.len() as u64;
+        let entries = Record::from_json(body, version).map(|record| record.entries);
+        for entry in entries.unwrap_or_default() {
+            self.entries += 1;
+            if let Entry::Batch(batch) = entry {
+                self.tgbs += batch.tgbs.len() as u64;
+                let parts = batch.tgbs.iter().flat_map(|tgb| &tgb.parts);
+                self.tgb_bytes += parts.map(|part| part.length).sum::<u64>();
+            }
+        }
+        self
+    }
+
+    /// `newest 3 records: 1.3 entries and 34.5 TGBs a record, 311 B of log for 2.0 MiB of data a TGB`
+    pub(super) fn text(&self) -> String {
+        if self.records == 0 {
+            return "none".to_owned();
+        }
+        let per = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
+        let mut text = format!(
+            "newest {}: {:.1} entries and {:.1} TGBs a record",
+            count(self.records, "record"),
+            per(self.entries, self.records),
+            per(self.tgbs, self.records),
+        );
+        if self.tgbs > 0 {
+            let log = bytes(per(self.bytes, self.tgbs) as u64);
+            let data = bytes(per(self.tgb_bytes, self.tgbs) as u64);
+            let _ = write!(text, ", {log} of log for {data} of data a TGB");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_are_a_record_and_a_tgb() {
+        let seen = Commits {
+            records: 4,
+            entries: 5,
+            tgbs: 10,
+            bytes: 20_480,
+            tgb_bytes: 10 << 20,
+        };
+        let text = "newest 4 records: 1.2 entries and 2.5 TGBs a record, 2.0 KiB of log for 1.0 MiB of data a TGB";
+        assert_eq!(seen.text(), text);
+        assert_eq!(Commits::default().text(), "none");
+        let bad = Commits::default().plus(0, &Bytes::from_static(b"{"));
+        assert_eq!((bad.records, bad.entries, bad.bytes), (1, 0, 1));
+        assert_eq!(
+            bad.text(),
+            "newest 1 record: 0.0 entries and 0.0 TGBs a record"
+        );
+    }
+}

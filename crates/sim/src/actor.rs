@@ -1,6 +1,7 @@
 //! One process of the simulated world: it can be slow, freeze (all that it waits for comes late)
 //! or die at any request (nothing that it waits for comes ever). What it has sent goes on.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ struct State {
     frozen_until: Duration,
     requests: u64,
     draw: Draw,
+    /// Reads under way by prefix.
+    reads: BTreeMap<String, u32>,
 }
 
 /// A process.
@@ -80,6 +83,7 @@ impl Actor {
                 frozen_until: Duration::ZERO,
                 requests: 0,
                 draw,
+                reads: BTreeMap::new(),
             }),
             died: Notify::new(),
         }
@@ -127,6 +131,20 @@ impl Actor {
                 Some(until) if until <= self.time.now() => return,
                 Some(until) => self.time.sleep_until(until).await,
             }
+        }
+    }
+
+    /// A read goes out; true when another of the same prefix is under way.
+    pub(crate) fn begins_read(&self, prefix: &str) -> bool {
+        let mut state = self.state();
+        let reads = state.reads.entry(prefix.to_owned()).or_default();
+        *reads += 1;
+        *reads > 1
+    }
+
+    pub(crate) fn ends_read(&self, prefix: &str) {
+        if let Some(reads) = self.state().reads.get_mut(prefix) {
+            *reads = reads.saturating_sub(1);
         }
     }
 

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use batchweave_core::keys;
 use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 
@@ -24,6 +25,15 @@ pub(crate) const ROOT: &str = "sim://store";
 /// Keys in one page of a listing.
 const PAGE_KEYS: usize = 1000;
 
+/// How much of a run is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Every event and object.
+    All,
+    /// Log records, counts, and the hash over everything.
+    Records,
+}
+
 /// How a store behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -35,8 +45,8 @@ pub struct Settings {
     pub rates: Rates,
     /// No faults from then on.
     pub calm_at: Duration,
-    /// Whether to keep every event, or only count them and their hash.
-    pub keep_events: bool,
+    /// What to keep.
+    pub keep: Keep,
 }
 
 /// An object at the moment it came to be.
@@ -52,8 +62,18 @@ pub struct Landed {
     pub body: Bytes,
 }
 
+/// Requests of one kind: all, and with those that went out beside another of the same actor and
+/// kind counted as one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Every request.
+    pub http: u64,
+    /// A parallel window of reads counts once.
+    pub windows: u64,
+}
+
 /// Requests by operation and top-level prefix.
-pub type Counts = BTreeMap<(&'static str, String), u64>;
+pub type Counts = BTreeMap<(&'static str, String), Count>;
 
 struct Inner {
     objects: BTreeMap<Arc<str>, Bytes>,
@@ -93,7 +113,7 @@ impl SimStore {
         let inner = Inner {
             objects: BTreeMap::new(),
             landed: Vec::new(),
-            trace: Trace::new(settings.keep_events),
+            trace: Trace::new(settings.keep == Keep::All),
             throttle: Throttle::default(),
             requests: 0,
             counts: Counts::new(),
@@ -130,6 +150,11 @@ impl SimStore {
     /// Objects by key, as they are now.
     pub fn objects(&self) -> BTreeMap<Arc<str>, Bytes> {
         self.inner().objects.clone()
+    }
+
+    /// The newest object for which `pick` has an answer.
+    pub fn newest_landed<T>(&self, pick: impl FnMut(&Landed) -> Option<T>) -> Option<T> {
+        self.inner().landed.iter().rev().find_map(pick)
     }
 
     /// Every object that ever came to be, in order.
@@ -193,7 +218,10 @@ impl SimStore {
             let mut inner = self.inner();
             inner.requests += 1;
             let prefix = key.split('/').next().unwrap_or_default().to_owned();
-            *inner.counts.entry((op.name(), prefix)).or_default() += 1;
+            let beside = op == Op::Get && actor.begins_read(&prefix);
+            let count = inner.counts.entry((op.name(), prefix)).or_default();
+            count.http += 1;
+            count.windows += u64::from(!beside);
             if !inner.throttle.admits(op, &key, now) {
                 let effect = match op {
                     Op::Create | Op::Upload | Op::Delete => Effect::Unknown,
@@ -223,12 +251,14 @@ impl SimStore {
             let there = inner.objects.get(&request.key).cloned();
             if there.is_none() {
                 inner.objects.insert(Arc::clone(&request.key), body.clone());
-                inner.landed.push(Landed {
-                    at: self.time.now(),
-                    actor: actor.id,
-                    key: Arc::clone(&request.key),
-                    body: body.clone(),
-                });
+                if self.settings.keep == Keep::All || request.key.starts_with(keys::LOG) {
+                    inner.landed.push(Landed {
+                        at: self.time.now(),
+                        actor: actor.id,
+                        key: Arc::clone(&request.key),
+                        body: body.clone(),
+                    });
+                }
             }
             there
         };
@@ -275,6 +305,9 @@ impl SimStore {
     }
 
     pub(crate) fn answered(&self, actor: &Actor, request: &Request, answer: Answer) {
+        if request.op == Op::Get {
+            actor.ends_read(request.key.split('/').next().unwrap_or_default());
+        }
         self.record(
             actor,
             request.id,

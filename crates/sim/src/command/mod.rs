@@ -1,5 +1,6 @@
 //! The command line of `batchweave-sim`.
 
+pub mod commit;
 pub mod faults;
 
 use std::process::ExitCode;
@@ -18,12 +19,16 @@ struct Arguments {
 enum Command {
     /// Worlds full of faults, one a seed; checks that nothing is lost, doubled or reordered.
     Faults(faults::Arguments),
+    /// Many producers at a given rate: latencies, attempts and requests of the commits.
+    Commit(commit::Arguments),
 }
 
 /// Runs the program; exit code 0: all is well, 1: a rule was broken, 70: it could not run.
 pub fn main() -> ExitCode {
+    let out = &mut std::io::stdout().lock();
     let done = match Arguments::parse().command {
-        Command::Faults(arguments) => faults::run(&arguments, &mut std::io::stdout().lock()),
+        Command::Commit(arguments) => commit::run(&arguments, out),
+        Command::Faults(arguments) => faults::run(&arguments, out),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -22,7 +22,7 @@ use crate::draw::Draw;
 use crate::policy::AnyPolicy;
 
 /// Slices per TGB in every simulated stream.
-pub(super) const SLICES: u32 = 2;
+pub(crate) const SLICES: u32 = 2;
 
 /// How a process ended, other than by dying.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) fn cursor(seq: Seq) -> Cursor {
 }
 
 /// The TGBs `first..first + count` in one object.
-pub(super) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Vec<TgbRecord> {
+pub(crate) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Vec<TgbRecord> {
     let tgb = |i: u64| TgbRecord {
         rows: u64::from(SLICES),
         tokens: u64::from(SLICES) * 8,
@@ -103,6 +103,7 @@ impl Process {
             seed: self.actor.draw(Draw::seed),
             write_snapshots: true,
             clock: self.actor.clock(),
+            folder: None,
         };
         let log = Log::open(Arc::clone(&self.store), &options).await?;
         let opening =

@@ -39,6 +39,7 @@ impl Reader {
             seed: self.actor.draw(Draw::seed),
             write_snapshots: self.plan.writes,
             clock: self.actor.clock(),
+            folder: None,
         };
         let mut log = Log::open(Arc::clone(&self.store), &options).await?;
         loop {

@@ -8,7 +8,7 @@ use batchweave_core::ids::{Epoch, Hash, ProducerName, Seq, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Sealed;
-use batchweave_core::stream::{StreamConfig, TokenizerId};
+use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
 use batchweave_core::tgb::Digest;
 use batchweave_log::{Log, LogError, LogOptions};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use super::supervisor::supervise;
 use crate::actor::Nature;
 use crate::check::Violation;
 use crate::profile::Profile;
-use crate::store::{Landed, Settings, SimStore};
+use crate::store::{Keep, Landed, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
 use crate::trace::Event;
 
@@ -125,17 +125,16 @@ pub(crate) fn name(number: u32) -> ProducerName {
     }
 }
 
-/// The stream of a plan.
-pub(crate) fn stream(plan: &Plan) -> StreamConfig {
+/// The stream of a run.
+pub(crate) fn stream(seed: u64, order: Order, producers: Vec<ProducerName>) -> StreamConfig {
     let mut id = [0; 16];
-    id[..8].copy_from_slice(&plan.seed.to_le_bytes());
-    let producers = plan.producers.iter().map(|p| name(p.number));
+    id[..8].copy_from_slice(&seed.to_le_bytes());
     StreamConfig {
         format: 1,
         stream_id: StreamId::from_random(id),
         slices: SLICES,
-        order: plan.order,
-        producers: producers.filter(|_| plan.named).collect(),
+        order,
+        producers,
         tokenizer: TokenizerId {
             name: "bytes".into(),
             fingerprint: Hash::of(b"bytes"),
@@ -157,9 +156,11 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
         profile: Profile::named(&plan.profile).unwrap_or(Profile::STANDARD),
         rates: plan.rates,
         calm_at: plan.calm_at,
-        keep_events: true,
+        keep: Keep::All,
     };
-    let stream = stream(&plan);
+    let named = plan.producers.iter().filter(|_| plan.named);
+    let named = named.map(|p| name(p.number)).collect();
+    let stream = stream(plan.seed, plan.order, named);
     let stream_json = Bytes::from(stream.to_json());
     let store = SimStore::new(time, settings);
     store.put_now(keys::STREAM, stream_json.clone());
@@ -247,6 +248,7 @@ async fn seal(shared: &Shared, at: Duration) {
         seed,
         write_snapshots: false,
         clock: actor.clock(),
+        folder: None,
     };
     let mut request = None;
     loop {

@@ -1,0 +1,271 @@
+//! From what was recorded to the figures of the load table.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use batchweave_core::ids::Seq;
+use batchweave_core::manifest::{Entry, Record};
+use serde::Serialize;
+
+use super::run::LoadPlan;
+use crate::store::{Counts, Landed};
+
+/// One row of the load table.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    /// How many.
+    pub producers: u32,
+    /// The case.
+    pub scenario: String,
+    /// The store.
+    pub profile: &'static str,
+    /// How they commit.
+    pub policy: String,
+    /// Entries a second of each.
+    pub rate: f64,
+    /// Median time from ready to visible.
+    pub p50_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+    /// Record puts over records won.
+    pub attempts_per_commit: f64,
+    /// Requests over entries; a parallel window of reads counts once.
+    pub requests_per_entry: f64,
+    /// Every request over entries.
+    pub http_requests_per_entry: f64,
+    /// What became visible over what became ready.
+    pub visible_over_offered: f64,
+    /// Jain's fairness of what became visible over what became ready, by producer.
+    pub jain: f64,
+    /// The 99th percentile of the producer that has the highest.
+    pub worst_producer_p99_ms: f64,
+    /// Of the run.
+    pub seed: u64,
+    /// Seconds until everybody had opened; of a cold start.
+    pub opened_s: Option<f64>,
+    /// Records a second.
+    pub records_per_second: f64,
+    /// Entries that never became visible.
+    pub never_visible: u64,
+    /// Processes that failed, and what the first said.
+    pub failures: u64,
+    /// See above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Requests over entries by kind: `get log`, `create intents`, ...
+    pub requests: BTreeMap<String, f64>,
+    /// Fingerprint of the run.
+    pub hash: String,
+    /// Second by second.
+    pub timeline: Vec<Second>,
+}
+
+/// One second of a run.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Second {
+    /// TGBs that became ready.
+    pub offered: u64,
+    /// TGBs that became visible.
+    pub visible: u64,
+    /// Records.
+    pub records: u64,
+    /// Of those that became visible: median.
+    pub p50_ms: f64,
+    /// And 99th percentile.
+    pub p99_ms: f64,
+}
+
+/// What was recorded.
+pub(super) struct Measured<'a> {
+    pub(super) plan: &'a LoadPlan,
+    pub(super) counted: [Duration; 2],
+    pub(super) counts: [Counts; 2],
+    pub(super) landed: Vec<Landed>,
+    pub(super) ready: &'a [Vec<Duration>],
+    pub(super) hash: u64,
+    pub(super) failures: u64,
+    pub(super) failure: Option<String>,
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// The value that this part of the sorted values do not exceed.
+fn quantile(sorted: &[Duration], part: f64) -> f64 {
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted
+        .get(rank.saturating_sub(1))
+        .or(sorted.last())
+        .map_or(0.0, |d| ms(*d))
+}
+
+fn sorted(mut values: Vec<Duration>) -> Vec<Duration> {
+    values.sort_unstable();
+    values
+}
+
+/// The batch entries of a record as producer's number and sequence range.
+fn batches(record: &Record) -> impl Iterator<Item = (usize, Seq, Seq)> + '_ {
+    record.entries.iter().filter_map(|entry| match entry {
+        Entry::Batch(e) => {
+            let number = e.producer.as_str().strip_prefix('p')?.parse().ok()?;
+            Some((number, e.first_seq, e.last_seq))
+        }
+        _ => None,
+    })
+}
+
+impl Measured<'_> {
+    fn counts(&self, at: Duration) -> bool {
+        (self.counted[0]..self.counted[1]).contains(&at)
+    }
+
+    /// When each TGB became visible, by producer and sequence; and when records did.
+    fn visible(&self) -> (Vec<Vec<Duration>>, Vec<Duration>) {
+        let mut visible: Vec<Vec<Duration>> = vec![Vec::new(); self.ready.len()];
+        let mut records = Vec::new();
+        for landed in &self.landed {
+            let Ok(record) = serde_json::from_slice::<Record>(&landed.body) else {
+                continue;
+            };
+            records.push(landed.at);
+            for (number, first, last) in batches(&record) {
+                if let Some(times) = visible.get_mut(number)
+                    && times.len() as u64 == first
+                {
+                    times.resize(last as usize + 1, landed.at);
+                }
+            }
+        }
+        (visible, records)
+    }
+
+    /// Requests of the time that counts: by kind, with windows counted once, all.
+    fn requests(&self, entries: f64) -> (BTreeMap<String, f64>, f64, f64) {
+        let [before, after] = &self.counts;
+        let (mut kinds, mut windows, mut http) = (BTreeMap::new(), 0.0, 0.0);
+        for (kind, count) in after {
+            let base = before.get(kind).copied().unwrap_or_default();
+            let made = (count.http - base.http) as f64;
+            kinds.insert(format!("{} {}", kind.0, kind.1), made / entries);
+            http += made;
+            windows += (count.windows - base.windows) as f64;
+        }
+        (kinds, windows / entries, http / entries)
+    }
+
+    fn record_puts(&self) -> f64 {
+        let kind = ("create", "log".to_owned());
+        let at = |counts: &Counts| counts.get(&kind).map_or(0, |c| c.http);
+        (at(&self.counts[1]) - at(&self.counts[0])) as f64
+    }
+}
+
+impl Figures {
+    pub(super) fn from(m: &Measured<'_>) -> Self {
+        let (visible, records) = m.visible();
+        let (mut all, mut shares, mut worst, mut never) = (Vec::new(), Vec::new(), 0.0_f64, 0);
+        let (mut offered, mut seen) = (0_u64, 0_u64);
+        for (ready, visible) in m.ready.iter().zip(&visible) {
+            let in_time = ready.iter().filter(|t| m.counts(**t)).count();
+            let seen_in_time = visible.iter().filter(|t| m.counts(**t)).count();
+            offered += in_time as u64;
+            seen += seen_in_time as u64;
+            never += ready.len().saturating_sub(visible.len()) as u64;
+            let pairs = ready.iter().zip(visible).filter(|(r, _)| m.counts(**r));
+            let latencies = sorted(pairs.map(|(r, v)| v.saturating_sub(*r)).collect());
+            if in_time > 0 {
+                shares.push(seen_in_time as f64 / in_time as f64);
+                worst = worst.max(quantile(&latencies, 0.99));
+            }
+            all.extend(latencies);
+        }
+        let all = sorted(all);
+        let won = records.iter().filter(|t| m.counts(**t)).count() as f64;
+        let (requests, windows, http) = m.requests((seen as f64).max(1.0));
+        let seconds = (m.counted[1] - m.counted[0]).as_secs_f64();
+        Self {
+            producers: m.plan.producers(),
+            scenario: m.plan.scenario.to_string(),
+            profile: m.plan.profile.name,
+            policy: m.plan.policy.to_string(),
+            rate: m.plan.rate,
+            p50_ms: quantile(&all, 0.5),
+            p99_ms: quantile(&all, 0.99),
+            max_ms: quantile(&all, 1.0),
+            attempts_per_commit: m.record_puts() / won.max(1.0),
+            requests_per_entry: windows,
+            http_requests_per_entry: http,
+            visible_over_offered: seen as f64 / (offered as f64).max(1.0),
+            jain: jain(&shares),
+            worst_producer_p99_ms: worst,
+            seed: m.plan.seed,
+            opened_s: (seconds == 0.0).then(|| m.counted[0].as_secs_f64()),
+            records_per_second: if seconds > 0.0 { won / seconds } else { 0.0 },
+            never_visible: never,
+            failures: m.failures,
+            failure: m.failure.clone(),
+            requests,
+            hash: format!("{:016x}", m.hash),
+            timeline: timeline(m, &visible, &records),
+        }
+    }
+}
+
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|x| x * x).sum();
+    if squares == 0.0 {
+        return 0.0;
+    }
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+fn timeline(m: &Measured<'_>, visible: &[Vec<Duration>], records: &[Duration]) -> Vec<Second> {
+    let second = |at: Duration| {
+        let since = at.checked_sub(m.counted[0])?;
+        m.counts(at).then_some(since.as_secs() as usize)
+    };
+    let length = (m.counted[1] - m.counted[0]).as_secs() as usize;
+    let mut line = vec![Second::default(); length];
+    let mut latencies: Vec<Vec<Duration>> = vec![Vec::new(); length];
+    for (ready, visible) in m.ready.iter().zip(visible) {
+        for at in ready.iter().filter_map(|t| second(*t)) {
+            line[at].offered += 1;
+        }
+        for (r, v) in ready.iter().zip(visible) {
+            if let Some(at) = second(*v) {
+                line[at].visible += 1;
+                latencies[at].push(v.saturating_sub(*r));
+            }
+        }
+    }
+    for at in records.iter().filter_map(|t| second(*t)) {
+        line[at].records += 1;
+    }
+    for (second, latencies) in line.iter_mut().zip(latencies) {
+        let latencies = sorted(latencies);
+        second.p50_ms = quantile(&latencies, 0.5);
+        second.p99_ms = quantile(&latencies, 0.99);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_and_fairness() {
+        let times: Vec<_> = (1..=100).map(Duration::from_millis).collect();
+        assert!((quantile(&times, 0.5) - 50.0).abs() < 1e-9);
+        assert!((quantile(&times, 0.99) - 99.0).abs() < 1e-9);
+        assert!((quantile(&times, 1.0) - 100.0).abs() < 1e-9);
+        assert!(quantile(&[], 0.5).abs() < 1e-9);
+        assert!((jain(&[1.0; 8]) - 1.0).abs() < 1e-9);
+        assert!((jain(&[1.0, 0.0]) - 0.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,14 @@
+//! Load in virtual time: N producers with the real log code commit at given rates, undisturbed or
+//! not. Latency is counted from the moment a TGB is ready until the record that holds it is in the
+//! store.
+
+mod figures;
+mod memo;
+mod plot;
+mod producer;
+mod run;
+pub mod scenario;
+
+pub use figures::{Figures, Second};
+pub use plot::svg;
+pub use run::{LoadPlan, run};

@@ -1,0 +1,141 @@
+//! One producer of a load: it makes TGBs that are ready at once, at its rate, and hands them to
+//! the real commit task. When its process dies, another goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::keys;
+use batchweave_log::{
+    CommitEnd, CommitItem, DriverOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
+};
+
+use super::run::Shared;
+use super::scenario::Scenario;
+use crate::actor::{Actor, Nature};
+use crate::draw::Draw;
+use crate::policy::{AnyPolicy, PolicyKind};
+use crate::world::producer::{cursor, tgbs};
+use crate::world::run::name;
+
+/// A dead process is started again after this time.
+const RESTART: Duration = Duration::from_secs(1);
+
+/// Lives until the load is over and everything is committed.
+pub(super) async fn live(shared: Arc<Shared>, number: u32, starts: Duration) {
+    shared.store.time.sleep_until(starts).await;
+    let slow = shared.plan.scenario == Scenario::SlowProducers && number % 20 == 10;
+    for process in 0.. {
+        let nature = Nature {
+            slow: if slow { 10.0 } else { 1.0 },
+            ..Nature::default()
+        };
+        let actor = shared.store.actor(&format!("p{number}#{process}"), nature);
+        shared.set_newest(number, &actor);
+        let run = Process {
+            shared: &shared,
+            number,
+            actor: &actor,
+        };
+        let ended = tokio::select! {
+            biased;
+            () = actor.died() => false,
+            ended = run.run() => match ended {
+                Ok(ended) => ended,
+                Err(e) => {
+                    shared.failed(&e);
+                    false
+                }
+            },
+        };
+        if ended {
+            return;
+        }
+        shared.store.time.sleep(RESTART).await;
+    }
+}
+
+struct Process<'a> {
+    shared: &'a Arc<Shared>,
+    number: u32,
+    actor: &'a Arc<Actor>,
+}
+
+impl Process<'_> {
+    fn policy(&self, kind: PolicyKind) -> AnyPolicy {
+        let seed = self.actor.draw(|d| d.range(0..u64::MAX));
+        AnyPolicy::new(kind, seed)
+    }
+
+    /// True when there is nothing left to do.
+    async fn run(&self) -> Result<bool, LogError> {
+        let plan = &self.shared.plan;
+        let options = LogOptions {
+            seed: self.actor.draw(Draw::seed),
+            // A few that write snapshots are as good as thousands.
+            write_snapshots: self.number < 8,
+            clock: self.actor.clock(),
+            folder: Some(self.shared.memo()),
+        };
+        let store = self.shared.store.handle(self.actor);
+        let log = Log::open(store, &options).await?;
+        // How others open is not what is measured of them.
+        let opening = match plan.scenario {
+            Scenario::ColdStart => plan.policy,
+            _ => PolicyKind::Dac,
+        };
+        let mut policy = self.policy(opening);
+        let producer =
+            match Producer::open_with(log, name(self.number), &self.actor.name, &mut policy).await?
+            {
+                ProducerOpening::Opened(producer) => *producer,
+                ProducerOpening::Finished { .. } | ProducerOpening::Sealed => return Ok(true),
+            };
+        self.shared.opened(self.number);
+        self.produce(producer).await
+    }
+
+    async fn produce(&self, producer: Producer) -> Result<bool, LogError> {
+        let plan = &self.shared.plan;
+        let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
+        let begin = self.shared.begin().await;
+        let options = DriverOptions {
+            queue: 4096,
+            ..DriverOptions::default()
+        };
+        let queue = producer.spawn(self.policy(plan.policy), options);
+        let time = self.shared.store.time;
+        let gap = Duration::from_secs_f64(
+            1.0 / plan.scenario.rate(plan.rate, self.number, plan.producers()),
+        );
+        let start = begin.max(time.now());
+        let mut next = start + gap.mul_f64(self.actor.draw(Draw::unit));
+        loop {
+            let since = next.saturating_sub(begin);
+            let from = plan.scenario.active_from(self.number, since, plan.whole());
+            if from >= plan.whole() {
+                break;
+            }
+            if from > since {
+                next = begin + from + gap.mul_f64(self.actor.draw(Draw::unit));
+                continue;
+            }
+            time.sleep_until(next).await;
+            self.actor.awake().await;
+            self.shared.ready(self.number, seq);
+            let key = keys::data(&name(self.number), epoch, nonce, (seq, seq), 0, 0);
+            let item = CommitItem {
+                tgbs: tgbs(&name(self.number), &key, seq, 1),
+                cursor: cursor(seq + 1),
+            };
+            if !queue.submit(item).await {
+                break;
+            }
+            seq += 1;
+            // Between half and one and a half times the mean.
+            let gap = gap.mul_f64(0.5 + self.actor.draw(Draw::unit));
+            next = (next + gap).max(time.now());
+        }
+        let (end, _) = queue.close(false).await?;
+        Ok(!matches!(end, CommitEnd::Fenced { .. }))
+    }
+}

@@ -69,7 +69,8 @@ fn of_log(error: &LogError) -> Exit {
         LogError::Format(_)
         | LogError::Fold(_)
         | LogError::Gap { .. }
-        | LogError::BrokenChain { .. }
+        | LogError::Altered { .. }
+        | LogError::OtherRoot { .. }
         | LogError::NoSegment { .. } => Exit::Protocol,
         LogError::Void(_) | LogError::Stopped(_) => Exit::Failure,
     }

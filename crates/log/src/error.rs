@@ -1,7 +1,7 @@
 //! What can go wrong with a log. A lost race and a fence are not errors but outcomes.
 
 use batchweave_core::error::FormatError;
-use batchweave_core::ids::Version;
+use batchweave_core::ids::{Hash, StreamId, Version};
 use batchweave_core::manifest::{FoldError, Void};
 use batchweave_store::StoreError;
 
@@ -18,7 +18,9 @@ pub enum LogError {
     #[error(transparent)]
     Fold(#[from] FoldError),
     /// There is no stream at this root.
-    #[error("no stream at {root}: stream.json is missing; create it with `batchweave init`")]
+    #[error(
+        "no stream at {root}: stream.json is missing; create it with `batchweave init`, or start a producer"
+    )]
     NoStream {
         /// The store's root.
         root: String,
@@ -55,14 +57,30 @@ pub enum LogError {
         /// A version that exists.
         later: Version,
     },
-    /// The record after a snapshot does not continue it.
+    /// A record that was read has other bytes now.
     #[error(
-        "{key} does not continue the record before it (its prev differs): \
-         an object of the log was altered, or the root was made anew under a living writer"
+        "{key} was altered after it was written: it had hash {held} when it was read, and the record \
+         after it does not continue what is there now; restore the object from a backup or bucket \
+         version (nothing may be committed or read past it)"
     )]
-    BrokenChain {
+    Altered {
         /// The record.
         key: String,
+        /// The hash of the bytes that were folded.
+        held: Hash,
+    },
+    /// Another stream, or none, is where ours was.
+    #[error(
+        "{root} was removed or made anew while it was in use: it was stream {stream} and holds {now} \
+         now; start the programs again if that is meant (what was committed since is lost with it)"
+    )]
+    OtherRoot {
+        /// The store's root.
+        root: String,
+        /// The stream that we follow.
+        stream: StreamId,
+        /// What is there.
+        now: String,
     },
     /// An index segment is not there and the log does not reach that far.
     #[error("{key} is missing and could not be rebuilt from the log")]

@@ -28,6 +28,8 @@ mod tail;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
+mod testing_rounds;
+#[cfg(test)]
 mod tests;
 mod wants;
 mod window;

@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
-use batchweave_core::ids::Step;
+use batchweave_core::ids::{Hash, Step};
 use batchweave_core::keys;
-use batchweave_core::limits::{CATCH_UP_WINDOW, SEGMENT_STEPS};
+use batchweave_core::limits::{CATCH_UP_WINDOW, SEGMENT_STEPS, SNAPSHOTS_KEPT};
 use batchweave_core::manifest::{Manifest, Segment, StepEntry};
+use futures::future::join;
 use tracing::{info, warn};
 
-use crate::{Log, LogError};
+use crate::open::list_snapshots;
+use crate::snapshot_job::put_copy;
+use crate::{Log, LogError, window};
 
 /// Segments read lately that are kept.
 const CACHE_MAX: usize = 8;
@@ -34,8 +37,8 @@ pub enum Located {
 }
 
 impl Log {
-    /// Finds `step` in what is folded; reads at most one segment. Call `catch_up` to learn of newer
-    /// steps.
+    /// Finds `step` in what is folded; reads at most one segment and one record, in two rounds. Call
+    /// `catch_up` to learn of newer steps.
     pub async fn locate(&mut self, step: Step) -> Result<Located, LogError> {
         let m = &self.manifest;
         if step < m.watermark() {
@@ -70,19 +73,7 @@ impl Log {
         if let Some(segment) = known {
             return Ok(Arc::clone(segment));
         }
-        let key = keys::segment(number);
-        let stored = match self.store.get(&key).await {
-            Ok(bytes) => match Segment::from_json(&bytes, self.manifest.stream_id(), number) {
-                Ok(segment) => Some(segment),
-                Err(e) => {
-                    warn!(error = %e, "an unusable index segment is ignored");
-                    None
-                }
-            },
-            Err(e) if e.is_not_found() => None,
-            Err(e) => return Err(e.into()),
-        };
-        let segment = match stored {
+        let segment = match self.stored_segment(number).await? {
             Some(segment) => Arc::new(segment),
             None => Arc::new(self.rebuild(number).await?),
         };
@@ -93,31 +84,98 @@ impl Log {
         Ok(segment)
     }
 
-    /// Folds the log from its beginning until the segment is full. Slow and rare.
+    /// The segment as it is stored, if it is of this log: the record that filled it says so.
+    async fn stored_segment(&self, number: u64) -> Result<Option<Segment>, LogError> {
+        let key = keys::segment(number);
+        let bytes = match self.store.get(&key).await {
+            Ok(bytes) => bytes,
+            Err(e) if e.is_not_found() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let segment = match Segment::from_json(&bytes, self.manifest.stream_id(), number) {
+            Ok(segment) => segment,
+            Err(e) => {
+                warn!(error = %e, "an unusable index segment is ignored");
+                return Ok(None);
+            }
+        };
+        if let Some(filled) = segment.filled {
+            let record = if filled.version < self.manifest.next_version() {
+                window::get_record(self.store.as_ref(), filled.version).await?
+            } else {
+                None
+            };
+            if record.is_none_or(|bytes| Hash::of(&bytes) != filled.record) {
+                warn!(key, "an index segment is not of this log: ignored");
+                return Ok(None);
+            }
+        }
+        Ok(Some(segment))
+    }
+
+    /// Folds the log until the segment is full, from the newest snapshot before it or from the
+    /// beginning. Slow and rare. What is found on the way is stored for the others.
     async fn rebuild(&self, number: u64) -> Result<Segment, LogError> {
         info!(
             segment = number,
             "an index segment is missing: rebuilding it from the log"
         );
-        let stream_json = self.store.get(keys::STREAM).await?;
-        let manifest = Manifest::new(self.manifest.stream().clone(), &stream_json);
         let options = crate::LogOptions {
             write_snapshots: false,
+            clock: Arc::clone(&self.clock),
             ..crate::LogOptions::new([0; 32])
         };
+        let manifest = self.state_before(number).await?;
         let mut scratch = Self::new(Arc::clone(&self.store), manifest, &options);
-        scratch.window = CATCH_UP_WINDOW;
         loop {
+            scratch.window = CATCH_UP_WINDOW;
             let (folded, at_head) = Box::pin(scratch.catch_up_window()).await?;
-            let mut segments = folded.into_iter().flat_map(|f| f.segments);
-            if let Some(found) = segments.find(|s| s.segment == number) {
-                return Ok(found);
+            for segment in folded.into_iter().flat_map(|f| f.segments) {
+                if self.snapshots.write {
+                    self.restore(&segment).await;
+                }
+                if segment.segment == number {
+                    return Ok(segment);
+                }
             }
             if at_head {
                 return Err(LogError::NoSegment {
                     key: keys::segment(number),
                 });
             }
+        }
+    }
+
+    /// A state from which the fold comes past the whole of a segment.
+    async fn state_before(&self, number: u64) -> Result<Manifest, LogError> {
+        let store = self.store.as_ref();
+        let (stream_json, listed) = join(store.get(keys::STREAM), list_snapshots(store)).await;
+        let stream = Arc::new(self.manifest.stream().clone());
+        let mut versions = listed?;
+        versions.retain(|v| *v < self.manifest.next_version());
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        for version in versions.into_iter().take(SNAPSHOTS_KEPT) {
+            let Ok(bytes) = store.get(&keys::snapshot(version)).await else {
+                continue;
+            };
+            let Ok(manifest) = Manifest::from_snapshot(Arc::clone(&stream), &bytes, version) else {
+                continue;
+            };
+            let record = window::get_record(store, version).await?;
+            let ours = record.is_some_and(|bytes| Hash::of(&bytes) == manifest.prev());
+            if ours && manifest.next_step() / SEGMENT_STEPS <= number {
+                return Ok(manifest);
+            }
+        }
+        Ok(Manifest::new(stream.as_ref().clone(), &stream_json?))
+    }
+
+    /// Best effort: whoever can't write reads what it has computed.
+    async fn restore(&self, segment: &Segment) {
+        let key = keys::segment(segment.segment);
+        let bytes = segment.to_json().into();
+        if let Err(e) = put_copy(self.store.as_ref(), &key, bytes).await {
+            warn!(key, error = %e, "a rebuilt index segment could not be stored");
         }
     }
 }

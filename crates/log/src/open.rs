@@ -1,24 +1,36 @@
-//! Opening in rounds of parallel requests: {stream.json, LIST snapshots/}, {newest snapshot, its
-//! tail}, further windows. An unusable snapshot is skipped with a warning: the log is the truth.
+//! Opening in few rounds of parallel requests: {stream.json, LIST snapshots/}, {newest snapshot, the
+//! window of the log that begins with its record}, further windows. The record proves that the
+//! snapshot belongs to this log. An unusable snapshot is skipped with a warning: the log is the truth.
 
 use std::sync::Arc;
 
+use batchweave_core::error::FormatError;
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
-use batchweave_core::manifest::Manifest;
+use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
 use batchweave_core::manifest::record::SnapshotHint;
+use batchweave_core::manifest::{Manifest, Record};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::{Store, StoreError};
 use bytes::Bytes;
+use futures::future::{join, join_all, try_join};
 use tracing::warn;
 
-use crate::{Log, LogError, LogOptions};
+use crate::patient::Patient;
+use crate::{Log, LogError, LogOptions, window};
+
+/// Older snapshots looked at in one round when the newest can't be used, and such rounds.
+const OTHERS: usize = 16;
+const OTHERS_ROUNDS: usize = 3;
+/// Listings again after the newest snapshot was removed while we asked for it.
+const LISTINGS: usize = 3;
 
 impl Log {
     /// Opens the stream at the store's root and folds to its head.
     pub async fn open(store: Arc<dyn Store>, options: &LogOptions) -> Result<Self, LogError> {
-        let (stream, listed) =
-            futures::future::join(store.get(keys::STREAM), list_snapshots(store.as_ref())).await;
+        let raw = store;
+        let store = Patient::around(Arc::clone(&raw), Arc::clone(&options.clock));
+        let (stream, listed) = join(store.get(keys::STREAM), list_snapshots(store.as_ref())).await;
         let stream_json = match stream {
             Ok(bytes) => bytes,
             Err(e) if e.is_not_found() => {
@@ -28,63 +40,197 @@ impl Log {
             }
             Err(e) => return Err(e.into()),
         };
-        let stream = StreamConfig::from_json(&stream_json, keys::STREAM)?;
-        let mut log = Self::from_snapshots(store, stream, &stream_json, listed?, options).await?;
-        log.window = batchweave_core::limits::CATCH_UP_WINDOW / 8;
-        log.catch_up().await?;
-        Ok(log)
-    }
-
-    async fn from_snapshots(
-        store: Arc<dyn Store>,
-        stream: StreamConfig,
-        stream_json: &[u8],
-        mut versions: Vec<Version>,
-        options: &LogOptions,
-    ) -> Result<Self, LogError> {
-        let shared = Arc::new(stream.clone());
-        versions.sort_unstable();
-        while let Some(version) = versions.pop() {
-            let bytes = match store.get(&keys::snapshot(version)).await {
-                Ok(bytes) => bytes,
-                Err(e) if e.is_not_found() => continue,
-                Err(e) => return Err(e.into()),
-            };
-            match Manifest::from_snapshot(Arc::clone(&shared), &bytes, version) {
-                Ok(manifest) if matches_log(store.as_ref(), &manifest, version).await? => {
-                    let hint = SnapshotHint {
-                        version,
-                        hash: Hash::of(&bytes),
-                    };
-                    let mut log = Self::new(store, manifest, options);
-                    log.snapshots.newest = Some(hint);
-                    log.snapshots.newest_bytes = bytes.len() as u64;
-                    return Ok(log);
-                }
-                Ok(_) => warn!(version, "a snapshot does not match the log: ignored"),
-                Err(e) => warn!(version, error = %e, "an unusable snapshot is ignored"),
-            }
+        let stream = Arc::new(StreamConfig::from_json(&stream_json, keys::STREAM)?);
+        let search = Search {
+            store: store.as_ref(),
+            stream: &stream,
+            unusable: Vec::new(),
+        };
+        let (start, unusable) = search.run(listed?).await?;
+        let start = match start {
+            Some(start) => start,
+            None => Start::beginning(store.as_ref(), &stream, &stream_json).await?,
+        };
+        let mut log = Self::new(store, start.manifest, options);
+        if let Some((hint, bytes)) = start.snapshot {
+            log.snapshots.note_read(hint, bytes);
         }
-        Ok(Self::new(
-            store,
-            Manifest::new(stream, stream_json),
-            options,
-        ))
+        log.snapshots.unusable = unusable;
+        let (_, at_head) = log.fold_window(start.tail, start.window).await?;
+        log.raw = raw;
+        log.window = CATCH_UP_WINDOW;
+        if !at_head {
+            log.catch_up().await?;
+        }
+        log.window = 1;
+        Ok(log)
     }
 }
 
-/// A snapshot names the hash of the record that it was taken after; one read proves that it belongs
-/// to this log and is not ahead of it.
-async fn matches_log(
-    store: &dyn Store,
-    manifest: &Manifest,
-    version: Version,
-) -> Result<bool, StoreError> {
-    match store.get(&keys::log(version)).await {
-        Ok(record) => Ok(Hash::of(&record) == manifest.prev()),
-        Err(e) if e.is_not_found() => Ok(false),
-        Err(e) => Err(e),
+/// Where the fold begins.
+struct Start {
+    manifest: Manifest,
+    snapshot: Option<(SnapshotHint, u64)>,
+    /// Records that were read with it, of so many versions that were asked for.
+    tail: Vec<Bytes>,
+    window: u64,
+}
+
+impl Start {
+    async fn beginning(
+        store: &dyn Store,
+        stream: &StreamConfig,
+        stream_json: &[u8],
+    ) -> Result<Self, LogError> {
+        Ok(Self {
+            manifest: Manifest::new(stream.clone(), stream_json),
+            snapshot: None,
+            tail: window::read(store, 0, CATCH_UP_WINDOW).await?,
+            window: CATCH_UP_WINDOW,
+        })
     }
+}
+
+/// The search for the newest snapshot that can be used.
+struct Search<'s> {
+    store: &'s dyn Store,
+    stream: &'s Arc<StreamConfig>,
+    unusable: Vec<Version>,
+}
+
+/// What one snapshot was found to be.
+enum Found {
+    Good(Box<Start>),
+    /// Removed since it was listed: there are newer ones.
+    Gone,
+    Unusable,
+}
+
+impl Search<'_> {
+    async fn run(
+        mut self,
+        mut versions: Vec<Version>,
+    ) -> Result<(Option<Start>, Vec<Version>), LogError> {
+        for _ in 0..LISTINGS {
+            versions.sort_unstable_by(|a, b| b.cmp(a));
+            let Some(&newest) = versions.first() else {
+                return Ok((None, self.unusable));
+            };
+            match self.try_start(newest, CATCH_UP_WINDOW).await? {
+                Found::Good(start) => return Ok((Some(*start), self.unusable)),
+                Found::Unusable => break,
+                Found::Gone => versions = list_snapshots(self.store).await?,
+            }
+        }
+        let others: Vec<_> = versions.iter().skip(1).copied().collect();
+        for some in others.chunks(OTHERS).take(OTHERS_ROUNDS) {
+            let tried = join_all(some.iter().map(|v| self.look(*v, 0))).await;
+            let mut good = None;
+            for (version, found) in some.iter().zip(tried) {
+                match self.judge(*version, found?)? {
+                    Found::Good(start) if good.is_none() => good = Some(*start),
+                    _ => {}
+                }
+            }
+            if good.is_some() {
+                return Ok((good, self.unusable));
+            }
+        }
+        Ok((None, self.unusable))
+    }
+
+    async fn try_start(&mut self, version: Version, more: u64) -> Result<Found, LogError> {
+        let looked = self.look(version, more).await?;
+        self.judge(version, looked)
+    }
+
+    /// The snapshot, and from its own record on `more` + 1 records.
+    async fn look(
+        &self,
+        version: Version,
+        more: u64,
+    ) -> Result<(Option<Bytes>, Vec<Bytes>, u64), LogError> {
+        let snapshot = async {
+            match self.store.get(&keys::snapshot(version)).await {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(e) if e.is_not_found() => Ok(None),
+                Err(e) => Err(LogError::from(e)),
+            }
+        };
+        let records = window::read(self.store, version, more + 1);
+        let (snapshot, records) = try_join(snapshot, records).await?;
+        Ok((snapshot, records, more))
+    }
+
+    fn judge(
+        &mut self,
+        version: Version,
+        (snapshot, mut records, window): (Option<Bytes>, Vec<Bytes>, u64),
+    ) -> Result<Found, LogError> {
+        let Some(bytes) = snapshot else {
+            return Ok(Found::Gone);
+        };
+        let manifest = match Manifest::from_snapshot(Arc::clone(self.stream), &bytes, version) {
+            Ok(manifest) => manifest,
+            Err(e) => {
+                warn!(version, error = %e, "an unusable snapshot is ignored");
+                // Another build's is not ours to remove.
+                if !matches!(e, FormatError::UnknownFormat { .. }) {
+                    self.unusable.push(version);
+                }
+                return Ok(Found::Unusable);
+            }
+        };
+        let hint = SnapshotHint {
+            version,
+            hash: Hash::of(&bytes),
+        };
+        let tail = records.split_off(records.len().min(1));
+        if let Some(reason) = contradiction(&manifest, hint, records.first(), &tail)? {
+            warn!(version, reason, "a snapshot is not of this log: ignored");
+            self.unusable.push(version);
+            return Ok(Found::Unusable);
+        }
+        Ok(Found::Good(Box::new(Start {
+            manifest,
+            snapshot: Some((hint, bytes.len() as u64)),
+            tail,
+            window,
+        })))
+    }
+}
+
+/// What in the log speaks against a snapshot. When snapshot and next record agree on another hash
+/// of the record between them, it is that record which is wrong.
+fn contradiction(
+    manifest: &Manifest,
+    hint: SnapshotHint,
+    record: Option<&Bytes>,
+    tail: &[Bytes],
+) -> Result<Option<&'static str>, LogError> {
+    let later = (manifest.next_version()..).zip(tail);
+    let mut later = later
+        .filter_map(|(version, bytes)| Record::from_json(bytes, version).ok())
+        .filter(|record| record.stream == manifest.stream_id());
+    let Some(record) = record else {
+        return Ok(Some("the log has no such version"));
+    };
+    if Hash::of(record) != manifest.prev() {
+        return match later.next() {
+            Some(next) if next.prev == manifest.prev() => Err(LogError::Altered {
+                key: keys::log(hint.version),
+                held: manifest.prev(),
+            }),
+            _ => Ok(Some("its record is another one, or was altered since")),
+        };
+    }
+    let names_another = |record: Record| {
+        let named = record.hints.snapshot;
+        named.is_some_and(|named| named.version == hint.version && named.hash != hint.hash)
+    };
+    Ok(later
+        .any(names_another)
+        .then_some("a later record names another hash for it"))
 }
 
 pub(crate) async fn list_snapshots(store: &dyn Store) -> Result<Vec<Version>, StoreError> {
@@ -95,23 +241,12 @@ pub(crate) async fn list_snapshots(store: &dyn Store) -> Result<Vec<Version>, St
             listed
                 .objects
                 .iter()
-                .filter_map(|o| keys::snapshot_version(&o.key)),
+                .filter_map(|o| keys::snapshot_version(&o.key))
+                .filter(|version| *version < NUMBER_MAX),
         );
         page = listed.next;
         if page.is_none() {
             return Ok(versions);
         }
-    }
-}
-
-/// Reads a record, `None` when it is not there.
-pub(crate) async fn get_record(
-    store: &dyn Store,
-    version: Version,
-) -> Result<Option<Bytes>, StoreError> {
-    match store.get(&keys::log(version)).await {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.is_not_found() => Ok(None),
-        Err(e) => Err(e),
     }
 }

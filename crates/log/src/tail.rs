@@ -6,16 +6,14 @@ use batchweave_core::keys;
 use batchweave_core::limits::CATCH_UP_WINDOW;
 use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::void::RecordVoid;
-use batchweave_core::manifest::{FoldError, Folded};
+use batchweave_core::manifest::{FoldError, Folded, Manifest};
 use bytes::Bytes;
-use futures::StreamExt;
 use tracing::warn;
 
-use crate::open::get_record;
-use crate::{Log, LogError};
+use crate::{Log, LogError, chain, window};
 
-/// GETs under way at once while catching up.
-const CATCH_UP_CONCURRENCY: usize = 32;
+/// Looks in a row at a version that is not there, after which the root itself is looked at.
+const IDLE_LOOKS_MAX: u32 = 128;
 
 impl Log {
     /// Folds all records up to the head; returns what they did, in order. Costs one GET (a 404)
@@ -36,60 +34,47 @@ impl Log {
     pub async fn catch_up_window(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
         let first = self.manifest.next_version();
         let window = self.window.clamp(1, CATCH_UP_WINDOW);
-        let found = self.fetch(first, window).await?;
+        let found = window::read(self.store.as_ref(), first, window).await?;
+        self.fold_window(found, window).await
+    }
+
+    /// Folds what a window of `window` versions held; the flag says whether it reached the head.
+    pub(crate) async fn fold_window(
+        &mut self,
+        found: Vec<Bytes>,
+        window: u64,
+    ) -> Result<(Vec<Folded>, bool), LogError> {
         let full = found.len() as u64 == window;
         self.window = if full {
             (window * 4).min(CATCH_UP_WINDOW)
         } else {
             1
         };
+        self.look(found.is_empty()).await?;
         let mut folded = Vec::with_capacity(found.len());
         for bytes in found {
             folded.push(self.fold(&bytes).await?);
         }
+        self.snapshot_behind(full).await;
         Ok((folded, !full))
     }
 
-    /// The records from `first` on, as far as they are there without a gap.
-    async fn fetch(&self, first: Version, window: u64) -> Result<Vec<Bytes>, LogError> {
-        let store = &self.store;
-        let gets = (first..first + window).map(|v| get_record(store.as_ref(), v));
-        let records: Vec<_> = futures::stream::iter(gets)
-            .buffered(CATCH_UP_CONCURRENCY)
-            .collect::<Vec<_>>()
-            .await
-            .into_iter()
-            .collect::<Result<_, _>>()?;
-        let mut found = Vec::new();
-        let mut missing = None;
-        for (version, record) in (first..).zip(records) {
-            match (record, missing) {
-                (Some(bytes), None) => found.push(bytes),
-                (None, None) => missing = Some(version),
-                (Some(_), Some(hole)) => {
-                    // Written while the window was read? Then it is there now.
-                    match get_record(store.as_ref(), hole).await? {
-                        Some(_) => break,
-                        None => return Err(self.gap(hole, version)),
-                    }
-                }
-                (None, Some(_)) => {}
-            }
+    /// A root that was made anew would let us look at a version that never comes.
+    async fn look(&mut self, idle: bool) -> Result<(), LogError> {
+        self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
+        if self.idle_looks.is_multiple_of(IDLE_LOOKS_MAX) && idle {
+            chain::check_root(self.store.as_ref(), self.manifest.stream_id()).await?;
         }
-        Ok(found)
-    }
-
-    fn gap(&self, hole: Version, later: Version) -> LogError {
-        LogError::Gap {
-            root: self.store.root().to_owned(),
-            key: keys::log(hole),
-            later,
-        }
+        Ok(())
     }
 
     /// Folds the bytes of the next version, with a look at `repairs/` when they can't be read.
     pub(crate) async fn fold(&mut self, bytes: &Bytes) -> Result<Folded, LogError> {
         let version = self.manifest.next_version();
+        if let Some(lost) = &self.snapshots.lost {
+            return Err(lost.clone());
+        }
+        let before = self.manifest.clone();
         let manifest = &mut self.manifest;
         let result = match &self.folder {
             Some(folder) => folder.fold(manifest, bytes),
@@ -107,8 +92,30 @@ impl Log {
             Err(e) => return Err(e.into()),
         };
         report(version, &folded);
-        self.note_folded(bytes.len() as u64, &folded);
+        if let Err(e) = self.explain(version, &before, &folded).await {
+            self.manifest = before;
+            return Err(e);
+        }
+        self.note_folded(version, bytes.len() as u64, &folded);
         Ok(folded)
+    }
+
+    /// Looks closer when a record can't be by a correct writer of this log.
+    async fn explain(
+        &self,
+        version: Version,
+        before: &Manifest,
+        folded: &Folded,
+    ) -> Result<(), LogError> {
+        let (store, stream) = (self.store.as_ref(), before.stream_id());
+        match folded.void {
+            Some(RecordVoid::BrokenChain) => {
+                chain::check_root(store, stream).await?;
+                chain::explain(store, version, before.prev()).await
+            }
+            Some(RecordVoid::OtherStream(_)) => chain::check_root(store, stream).await,
+            _ => Ok(()),
+        }
     }
 
     async fn repaired(&self, version: Version, bytes: &[u8]) -> Result<bool, LogError> {

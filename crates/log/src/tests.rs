@@ -15,6 +15,11 @@ use batchweave_store::memory::MemoryStore;
 use crate::testing::*;
 use crate::*;
 
+mod copies;
+mod opening;
+mod roots;
+mod turns;
+
 async fn stream(producers: &[&str]) -> Arc<dyn Store> {
     let store: Arc<dyn Store> = MemoryStore::new();
     let created = create(&store, &config(producers)).await.unwrap();
@@ -234,7 +239,7 @@ async fn snapshots_carry_an_opening_and_segments_carry_old_steps() {
         "snapshot and tail equal the fold"
     );
     let gets = *scripted.gets.lock().unwrap();
-    assert!(gets < 200, "{gets} GETs: the snapshot was not used");
+    assert!(gets < 300, "{gets} GETs: the snapshot was not used");
     assert_eq!(steps(&store).await.len(), 3000);
     store.delete(&keys::segment(0)).await.unwrap();
     assert_eq!(

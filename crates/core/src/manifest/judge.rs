@@ -25,6 +25,7 @@ impl Manifest {
             return Ok(Verdict::Repeat);
         }
         match entry {
+            _ if self.next_version >= NUMBER_MAX => Err(Void::VersionsUsedUp),
             Entry::Opened(_) | Entry::Batch(_) if self.next_version >= VERSION_LAST => {
                 Err(Void::VersionsUsedUp)
             }

@@ -90,6 +90,15 @@ fn there_is_no_record_at_the_last_number() {
     let mut early = Bench::new(Order::Arrival, &[]);
     early.one(early.opened("p0")).unwrap();
     let mut b = at(&early, NUMBER_MAX - 1, 0).unwrap();
+    let seal = Entry::Sealed(Sealed {
+        request: request(1),
+        reason: String::new(),
+    });
+    assert_eq!(
+        b.m.judge(&seal),
+        Err(Void::VersionsUsedUp),
+        "no writer puts one"
+    );
     let (record, before) = (b.record(Vec::new()).to_json(), b.m.clone());
     assert_eq!(
         b.m.fold(&record),

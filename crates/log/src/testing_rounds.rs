@@ -1,0 +1,99 @@
+//! A store for tests that takes time: in virtual time the number of sequential rounds of requests
+//! is the time that passed.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use batchweave_store::{Chunks, Create, ListPage, ObjectMeta, Store, StoreError};
+use bytes::Bytes;
+use tokio::time::Instant;
+
+/// Each request takes this long.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// See the file's header. Needs a runtime whose time is paused.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    inner: Arc<dyn Store>,
+    asked: Mutex<Vec<String>>,
+    /// Removed when it is first asked for, as by somebody who prunes.
+    pub(crate) vanishing: Mutex<Vec<String>>,
+    start: Mutex<Instant>,
+}
+
+impl Rounds {
+    pub(crate) fn new(inner: &Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            asked: Mutex::default(),
+            vanishing: Mutex::default(),
+            start: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Sequential rounds, and the keys asked for, since the last call.
+    pub(crate) fn take(&self) -> (u128, Vec<String>) {
+        let mut start = self.start.lock().unwrap();
+        let rounds = start.elapsed().as_millis() / ROUND.as_millis();
+        *start = Instant::now();
+        (rounds, std::mem::take(&mut *self.asked.lock().unwrap()))
+    }
+
+    async fn ask(&self, key: &str) -> Result<(), StoreError> {
+        self.asked.lock().unwrap().push(key.to_owned());
+        tokio::time::sleep(ROUND).await;
+        let vanishes = {
+            let mut vanishing = self.vanishing.lock().unwrap();
+            let place = vanishing.iter().position(|v| v == key);
+            place.map(|at| vanishing.remove(at))
+        };
+        match vanishes {
+            Some(key) => self.inner.delete(&key).await,
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Rounds {
+    fn root(&self) -> &str {
+        self.inner.root()
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.ask(key).await?;
+        self.inner.create(key, body).await
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.ask(key).await?;
+        self.inner.upload(key, body).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        self.ask(key).await?;
+        self.inner.get(key).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        self.ask(key).await?;
+        self.inner.get_range(key, range).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.ask(key).await?;
+        self.inner.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        self.ask(prefix).await?;
+        self.inner.list(prefix, page).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.ask(key).await?;
+        self.inner.delete(key).await
+    }
+}

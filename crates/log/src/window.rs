@@ -1,0 +1,56 @@
+//! Reading many records in one round of parallel requests.
+
+use batchweave_core::ids::Version;
+use batchweave_core::keys;
+use batchweave_store::{Store, StoreError};
+use bytes::Bytes;
+use futures::future::try_join_all;
+
+use crate::LogError;
+
+/// The records from `first` on, as far as they are there without a gap; at most `count`, all asked
+/// for at once (256 at most, by `CATCH_UP_WINDOW`).
+pub(crate) async fn read(
+    store: &dyn Store,
+    first: Version,
+    count: u64,
+) -> Result<Vec<Bytes>, LogError> {
+    let records = try_join_all((first..first + count).map(|v| get_record(store, v))).await?;
+    let mut found = Vec::new();
+    let mut missing = None;
+    for (version, record) in (first..).zip(records) {
+        match (record, missing) {
+            (Some(bytes), None) => found.push(bytes),
+            (None, None) => missing = Some(version),
+            (Some(_), Some(hole)) => {
+                // Written while the window was read? Then it is there now.
+                match get_record(store, hole).await? {
+                    Some(_) => break,
+                    None => return Err(gap(store, hole, version)),
+                }
+            }
+            (None, Some(_)) => {}
+        }
+    }
+    Ok(found)
+}
+
+fn gap(store: &dyn Store, hole: Version, later: Version) -> LogError {
+    LogError::Gap {
+        root: store.root().to_owned(),
+        key: keys::log(hole),
+        later,
+    }
+}
+
+/// Reads a record, `None` when it is not there.
+pub(crate) async fn get_record(
+    store: &dyn Store,
+    version: Version,
+) -> Result<Option<Bytes>, StoreError> {
+    match store.get(&keys::log(version)).await {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.is_not_found() => Ok(None),
+        Err(e) => Err(e),
+    }
+}

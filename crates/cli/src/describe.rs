@@ -1,12 +1,29 @@
 //! Entries of the log in a few words each.
 
+use batchweave_core::ids::{Epoch, ProducerName};
 use batchweave_core::manifest::Entry;
 
 use crate::output::{count, range};
 
-/// What an entry says, on one line.
+/// What an entry says, on one line that needs no context.
 pub(crate) fn entry(entry: &Entry) -> String {
+    beside(entry, "")
+}
+
+/// The same beside the name of `writer`, as `p0` or `p0/1`, which is not said again.
+pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
+    let of = |producer: &ProducerName, epoch: Epoch| {
+        let name = format!("{producer}/{epoch}");
+        if name == writer {
+            String::new()
+        } else {
+            format!(" {name}")
+        }
+    };
     match entry {
+        Entry::Opened(e) if e.producer.as_str() == writer => {
+            format!("opened epoch {} by {}", e.epoch, e.instance)
+        }
         Entry::Opened(e) => {
             format!("opened {} epoch {} by {}", e.producer, e.epoch, e.instance)
         }
@@ -14,14 +31,14 @@ pub(crate) fn entry(entry: &Entry) -> String {
             let tgbs = count(e.tgbs.len() as u64, "TGB");
             let seqs = range(e.first_seq, e.last_seq.saturating_add(1));
             let tokens: u64 = e.tgbs.iter().map(|t| t.tokens).sum();
-            let (name, epoch) = (&e.producer, e.epoch);
-            format!("batch {name}/{epoch} seq {seqs}: {tgbs}, {tokens} tokens")
+            let of = of(&e.producer, e.epoch);
+            format!("batch{of} seq {seqs}: {tgbs}, {tokens} tokens")
         }
         Entry::Finished(e) => {
             let tgbs = count(e.final_seq, "TGB");
-            format!("finished {}/{} after {tgbs}", e.producer, e.epoch)
+            format!("finished{} after {tgbs}", of(&e.producer, e.epoch))
         }
-        Entry::Retired(e) => format!("retired {}/{}: {}", e.producer, e.epoch, e.reason),
+        Entry::Retired(e) => format!("retired{}: {}", of(&e.producer, e.epoch), e.reason),
         Entry::JobOpened(e) => {
             let holds = if e.holds { ", holds data" } else { "" };
             let paces = if e.paces { ", paces producers" } else { "" };

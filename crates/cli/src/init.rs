@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use batchweave_core::ids::{Hash, ProducerName, StreamId};
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_daemon::Exit;
+use batchweave_daemon::{Exit, clock};
 use batchweave_log::Creation;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::clock;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::output::{Style, fields};

@@ -32,6 +32,9 @@ const NEWEST: u64 = 20;
 /// How long --follow waits before it looks again.
 const POLL: Duration = Duration::from_millis(500);
 
+/// Over the columns, before the first line of text.
+const HEADING: &str = " VERSION  COMMIT        WRITER        ENTRIES -> STEPS";
+
 /// Arguments of `batchweave log`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -113,11 +116,15 @@ async fn print(
     context: &Context,
 ) -> Result<(), CliError> {
     let mut version = log.manifest().next_version();
+    let mut heading = Some(HEADING);
     loop {
         let (folded, at_head) = log.catch_up_window().await?;
         for one in folded {
             let line = Line::new(version, one);
             if versions.contains(&version) {
+                if let Some(text) = heading.take() {
+                    context.out.part(|style| style.bold(text))?;
+                }
                 context.out.report(&line, Line::text)?;
             }
             version += 1;
@@ -191,7 +198,7 @@ impl Line {
             None => self
                 .entries
                 .iter()
-                .map(|e| e.text(style))
+                .map(|e| e.text(style, &writer))
                 .collect::<Vec<_>>()
                 .join("; "),
         };
@@ -206,11 +213,12 @@ impl Line {
 }
 
 impl Judged {
-    fn text(&self, style: Style) -> String {
+    fn text(&self, style: Style, writer: &str) -> String {
+        let said = describe::beside(&self.entry, writer);
         match (self.verdict, &self.reason) {
-            ("void", Some(reason)) => style.red(&format!("VOID {}: {reason}", self.summary)),
-            ("repeat", _) => format!("{} (a repeat)", self.summary),
-            _ => self.summary.clone(),
+            ("void", Some(reason)) => style.red(&format!("VOID {said}: {reason}")),
+            ("repeat", _) => format!("{said} (a repeat)"),
+            _ => said,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Every key of the store, in one place. Prefixes end in `/`; numbers are padded so that people's
 //! listings sort, but nothing relies on the order of a LIST.
 
-use crate::ids::{AttemptNo, Epoch, JobName, Nonce, ProducerName, Seq, Step, Version};
+use crate::ids::{AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, Seq, Step, Version};
 use crate::intent::Announced;
 use crate::limits::NUMBER_MAX;
 
@@ -95,6 +95,11 @@ fn number(digits: &str) -> Option<u64> {
     (number < NUMBER_MAX && number.to_string() == digits).then_some(number)
 }
 
+/// A producer's input list, by its hash: so that a difference can be told file by file.
+pub fn inputs(producer: &ProducerName, list: Hash) -> String {
+    format!("inputs/{producer}/{list}.json")
+}
+
 /// The folder that all objects of one opening of a producer lie in.
 pub fn data_folder(producer: &ProducerName, epoch: Epoch, nonce: Nonce) -> String {
     format!("data/{producer}/{epoch}-{nonce}/")
@@ -185,6 +190,10 @@ mod tests {
         assert_eq!(log(7), "log/00000000000000000007.json");
         assert_eq!(log(u64::MAX).len(), log(0).len());
         assert_eq!(segment(3), "index/000000000003.json");
+        assert_eq!(
+            inputs(&p, Hash([0xab; 32])),
+            format!("inputs/tok-0/{}.json", "ab".repeat(32))
+        );
         assert_eq!(intent(&p, 2, 5, 9), "intents/tok-0/2/5-9.json");
         let key = data(&p, 2, Nonce([0xab; 8]), (5, 9), 0x1f, 1);
         assert_eq!(

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod clock;
 pub mod config;
 mod exit;
 pub mod metrics;

@@ -18,7 +18,7 @@ pub struct State {
     format: u32,
     /// Where the next batch begins.
     pub at: Point,
-    /// SHA-256 of the input list, which is stored beside the log under `list_key`.
+    /// SHA-256 of the input list, which is stored beside the log under `keys::inputs`.
     pub inputs: Hash,
     /// Whatever decides the bytes, by the key of the configuration.
     pub settings: Map<String, Value>,
@@ -113,11 +113,6 @@ impl State {
             differences,
         })
     }
-}
-
-/// Where the input list with this hash is stored, so that a difference can be told file by file.
-pub fn list_key(producer: &str, inputs: Hash) -> String {
-    format!("inputs/{producer}/{inputs}.json")
 }
 
 #[cfg(test)]

@@ -36,7 +36,10 @@ pub enum RunError {
         instance: String,
     },
     /// A bad document, and `on_bad_document = "fail"`.
-    #[error("bad document: {0} (or set source.on_bad_document = \"skip\")")]
+    #[error(
+        "bad document: {0}. Set source.on_bad_document = \"skip\" to leave it out; or mend the file, which \
+         needs a new producer.name once batches of this input are committed"
+    )]
     Document(DocumentError),
     /// The input can't be used.
     #[error(transparent)]

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Hash, ProducerName};
+use batchweave_core::keys;
 use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::cursor::{State, list_key};
+use crate::cursor::State;
 use crate::error::RunError;
 use crate::packing::Point;
 use crate::sources::{InputList, SourceError};
@@ -35,7 +36,7 @@ impl Resume<'_> {
         }
         let differences = match self
             .store
-            .get(&list_key(self.producer.as_str(), state.inputs))
+            .get(&keys::inputs(self.producer, state.inputs))
             .await
         {
             Ok(bytes) => match InputList::pins_from_json(&bytes) {
@@ -57,7 +58,7 @@ impl Resume<'_> {
     /// Stores the input list under its hash, so that a later difference can be told file by file.
     pub(crate) async fn pin(&self) -> Result<Hash, RunError> {
         let (hash, json) = (self.hash(), Bytes::from(self.inputs.to_json()));
-        let key = list_key(self.producer.as_str(), hash);
+        let key = keys::inputs(self.producer, hash);
         for _ in 1..TRIES {
             match self.store.create(&key, json.clone()).await {
                 // Whoever stored it before stored these bytes: the key is their hash.

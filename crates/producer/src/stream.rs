@@ -1,11 +1,11 @@
 //! The stream that this producer writes to: found with the same parameters, or made.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use batchweave_core::ids::{IdError, ProducerName, StreamId};
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
+use batchweave_daemon::clock;
 use batchweave_log::{Creation, LogError, create};
 use batchweave_store::Store;
 
@@ -43,7 +43,7 @@ pub(crate) async fn open(
         tokenizer: tokenizer.identity().id.clone(),
         seq_len: config.stream.seq_len,
         rows_per_slice: config.stream.rows_per_slice,
-        created: now(),
+        created: clock::now(),
     };
     match create(store, &wanted).await? {
         Creation::Created(stream) => {
@@ -52,44 +52,4 @@ pub(crate) async fn open(
         Creation::Existed(stream) => tracing::debug!(id = %stream.stream_id, "found the stream"),
     }
     Ok(())
-}
-
-/// The time as RFC 3339, in UTC.
-fn now() -> String {
-    rfc3339(
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_secs()),
-    )
-}
-
-/// By whole 400-year cycles of 146,097 days that begin on 1 March (as in Hinnant's date algorithms).
-fn rfc3339(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (cycle, day) = (days / 146_097, days % 146_097);
-    let year_of_cycle = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = cycle * 400 + year_of_cycle + u64::from(month <= 2);
-    let (h, m, s) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day_of_month:02}T{h:02}:{m:02}:{s:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rfc3339;
-
-    #[test]
-    fn dates() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
-        assert_eq!(rfc3339(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(rfc3339(1_795_240_000), "2026-11-21T05:46:40Z");
-    }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
         .tempdir()
         .map_err(|e| DemoError::io("create", &std::env::temp_dir(), &e))?;
     let outcome = Demo::play(&args, folder.path()).await;
-    if args.keep || outcome.is_err() {
+    if args.keep || is_worth_a_look(&outcome) {
         folder.disable_cleanup(true);
         eprintln!("kept: {}", folder.path().display());
     }
@@ -52,6 +52,15 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
             first: first.clone(),
         }
         .into()),
+    }
+}
+
+/// A failed process or proof leaves something to look at; wrong arguments do not.
+fn is_worth_a_look(outcome: &Result<Summary, DemoError>) -> bool {
+    match outcome {
+        Ok(summary) => !summary.verdict.examples.is_empty(),
+        Err(DemoError::Usage(_)) => false,
+        Err(_) => true,
     }
 }
 

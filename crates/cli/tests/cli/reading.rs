@@ -57,6 +57,7 @@ async fn status_tells_where_everything_stands() {
     let world = small().await;
     world.run(&["status"]).prints(&[
         "head       version 4; 4 steps (0..3)\n",
+        "commits    newest 5 records: 1.0 entries and 0.8 TGBs a record, ",
         "watermark  0: every step can be read\n",
         "end        open\n",
         "snapshots  none\n",
@@ -70,6 +71,14 @@ async fn status_tells_where_everything_stands() {
         serde_json::json!({ "version": 4, "steps": 4 })
     );
     assert_eq!(status["producers"][1]["state"], "finished");
+    let commits = &status["commits"];
+    assert_eq!([&commits["records"], &commits["entries"]], [5, 5]);
+    assert_eq!(commits["tgbs"], 4);
+    let log = std::fs::read_dir(world.path("log")).unwrap();
+    let stored: u64 = log
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
+    assert_eq!(commits["bytes"], stored);
     assert_eq!(status["end"], Value::Null);
     let past = world.json(&["status", "--at", "1"]);
     assert_eq!(
@@ -77,6 +86,7 @@ async fn status_tells_where_everything_stands() {
         serde_json::json!({ "version": 1, "steps": 3 })
     );
     assert_eq!(past["producers"][1]["state"], "not opened");
+    assert_eq!(past["commits"]["records"], 2);
 }
 
 #[tokio::test]
@@ -98,16 +108,22 @@ async fn log_prints_a_line_a_commit() {
     let world = small().await;
     let all = world.run(&["log"]);
     let expected = [
-        "       0  <commit>      p0            opened p0 epoch 1 by host:1",
-        "       1  <commit>      p0/1          batch p0/1 seq 0..2: 3 TGBs, 192 tokens -> steps 0..2",
-        "       2  <commit>      p1            opened p1 epoch 1 by host:1",
-        "       3  <commit>      p1/1          batch p1/1 seq 0: 1 TGB, 64 tokens -> steps 3",
-        "       4  <commit>      p1/1          finished p1/1 after 1 TGB",
+        "       0  <commit>      p0            opened epoch 1 by host:1",
+        "       1  <commit>      p0/1          batch seq 0..2: 3 TGBs, 192 tokens -> steps 0..2",
+        "       2  <commit>      p1            opened epoch 1 by host:1",
+        "       3  <commit>      p1/1          batch seq 0: 1 TGB, 64 tokens -> steps 3",
+        "       4  <commit>      p1/1          finished after 1 TGB",
     ];
-    assert_eq!(masked(&all), expected);
-    assert_eq!(masked(&world.run(&["log", "--limit", "2"])), expected[3..]);
+    let heading = " VERSION  COMMIT        WRITER        ENTRIES -> STEPS";
+    let below = |ran: &Ran| {
+        let lines = masked(ran);
+        assert_eq!(lines[0], heading);
+        lines[1..].to_vec()
+    };
+    assert_eq!(below(&all), expected);
+    assert_eq!(below(&world.run(&["log", "--limit", "2"])), expected[3..]);
     assert_eq!(
-        masked(&world.run(&["log", "--from", "1", "--limit", "2"])),
+        below(&world.run(&["log", "--from", "1", "--limit", "2"])),
         expected[1..3]
     );
     assert!(

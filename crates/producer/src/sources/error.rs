@@ -50,7 +50,7 @@ pub enum Reason {
         at: usize,
     },
     /// The text has no characters.
-    #[error("the document is empty; remove it")]
+    #[error("the document is empty; leave such documents out")]
     Empty,
     /// Longer than `source.max_document_bytes`.
     #[error(
@@ -87,7 +87,7 @@ pub enum Reason {
         found: String,
     },
     /// A null in the column.
-    #[error("the value is null; remove the row")]
+    #[error("the value is null; leave such rows out")]
     Null,
     /// Not readable as Parquet.
     #[error("not readable as Parquet ({detail}); write the file again")]

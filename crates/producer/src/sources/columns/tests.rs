@@ -63,7 +63,7 @@ async fn parquet_rows_from_every_place_and_nulls() {
         raw(&all[..3]),
         [
             Ok("a"),
-            Err("the value is null; remove the row".to_owned()),
+            Err("the value is null; leave such rows out".to_owned()),
             Ok("b")
         ]
     );

@@ -1,9 +1,9 @@
-//! The time of day as RFC 3339, for `created` in stream.json.
+//! The time of day as RFC 3339, as stored objects write it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Now, in UTC, to the second.
-pub(crate) fn now() -> String {
+pub fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     rfc3339(since.map_or(0, |d| d.as_secs()))
 }

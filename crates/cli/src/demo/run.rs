@@ -33,7 +33,7 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
         .prefix("batchweave-demo-")
         .tempdir()
         .map_err(|e| DemoError::io("create", &std::env::temp_dir(), &e))?;
-    let outcome = Demo::play(&args, folder.path()).await;
+    let outcome = Box::pin(Demo::play(&args, folder.path())).await;
     if args.keep || is_worth_a_look(&outcome) {
         folder.disable_cleanup(true);
         eprintln!("kept: {}", folder.path().display());

@@ -37,8 +37,10 @@ pub struct Reader {
     /// Slices of `next_step` that have come.
     partial: Vec<Slice>,
     last_wait: Option<(WaitCause, String)>,
-    /// Time waited in this session.
+    /// Time waited in this session, and before it for want of one.
     waited: Duration,
+    /// How much of the current call is in `waited` already.
+    counted: Duration,
     told: Option<Instant>,
     marks: Marks,
     /// Segments of earlier sessions, as long as frames keep them mapped.
@@ -64,6 +66,7 @@ impl Reader {
             partial: Vec::new(),
             last_wait: None,
             waited: Duration::ZERO,
+            counted: Duration::ZERO,
             told: None,
             marks: Marks::default(),
             earlier: Vec::new(),
@@ -76,9 +79,17 @@ impl Reader {
     /// and a later call tries again.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Batch>, ClientError> {
         let deadline = Deadline::after(timeout);
+        self.counted = Duration::ZERO;
         let result = self.next_until(&deadline);
-        self.waited += deadline.elapsed();
+        self.count(&deadline);
         result
+    }
+
+    /// Adds what was waited in this call since it was counted last.
+    fn count(&mut self, deadline: &Deadline) {
+        let elapsed = deadline.elapsed();
+        self.waited += elapsed.saturating_sub(self.counted);
+        self.counted = elapsed;
     }
 
     fn next_until(&mut self, deadline: &Deadline) -> Result<Option<Batch>, ClientError> {
@@ -112,6 +123,10 @@ impl Reader {
                     self.tell_progress(true)?;
                 }
                 event => {
+                    if matches!(event, Event::Gone) {
+                        // From here on it is the daemon that is waited for.
+                        self.count(deadline);
+                    }
                     if let Some(batch) = self.take(event)? {
                         return Ok(Some(batch));
                     }
@@ -213,6 +228,7 @@ impl Reader {
     /// Gives the session up; frames handed out keep its socket and its mappings.
     fn leave(&mut self) {
         if let Some(session) = self.session.take() {
+            self.waited = Duration::ZERO;
             self.partial.clear();
             self.earlier.extend(session.leave());
             self.earlier.retain(|segment| segment.strong_count() > 0);
@@ -243,8 +259,10 @@ impl Reader {
             })?;
         self.session = Some(session);
         self.last_wait = cause.or(self.last_wait.take());
-        self.waited = Duration::ZERO;
         self.marks.send_again();
+        // Told with the first batch or wait, apart from what is waited for in this session.
+        self.count(deadline);
+        self.told = None;
         self.enter(welcome)
     }
 

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use batchweave_arena::wire::{ErrorName, Fault, Hello, Mode};
 use batchweave_core::ids::Step;
+use batchweave_core::mesh;
 use batchweave_core::stream::StreamConfig;
 
 use crate::engine::SessionId;
@@ -132,17 +133,8 @@ pub(crate) fn slices_of(
     check_job(hello, served_job)?;
     check_stream(hello, stream)?;
     check_position(hello.next_step, bounds)?;
-    if !stream.slices.is_multiple_of(hello.dp_size) {
-        let message = format!(
-            "dp_size {} does not divide the stream's {} slices; it can be {}",
-            hello.dp_size,
-            stream.slices,
-            divisors(stream.slices)
-        );
-        return Err(Fault::new(ErrorName::BadMesh, message));
-    }
-    let each = stream.slices / hello.dp_size;
-    Ok(hello.dp_rank * each..(hello.dp_rank + 1) * each)
+    mesh::slices_of(stream.slices, hello.dp_size, hello.dp_rank)
+        .map_err(|why| Fault::new(ErrorName::BadMesh, why.to_string()))
 }
 
 fn check_job(hello: &Hello, served: &str) -> Result<(), Fault> {
@@ -202,14 +194,6 @@ fn check_position(step: Step, bounds: Bounds) -> Result<(), Fault> {
         return Err(Fault::new(ErrorName::StreamEnded, message).at_step(step));
     }
     Ok(())
-}
-
-fn divisors(n: u32) -> String {
-    let all: Vec<String> = (1..=n)
-        .filter(|d| n.is_multiple_of(*d))
-        .map(|d| d.to_string())
-        .collect();
-    all.join(", ")
 }
 
 #[cfg(test)]

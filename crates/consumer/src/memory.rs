@@ -17,7 +17,10 @@ impl Memory {
     /// Refuses an arena that could never be made. What is left right now is compared segment by
     /// segment: after a restart the last daemon's arena may still be charged.
     pub(crate) fn new(table: &ArenaTable) -> Result<Self, String> {
-        let limits = MemoryLimits::default();
+        Self::within(MemoryLimits::default(), table)
+    }
+
+    fn within(limits: MemoryLimits, table: &ArenaTable) -> Result<Self, String> {
         let bytes = table.bytes.bytes();
         if let Some(limit) = limits.smallest_limit().filter(|limit| bytes > *limit) {
             return Err(format!(
@@ -72,6 +75,27 @@ mod tests {
                 ..table
             })
             .is_ok()
+        );
+    }
+    #[test]
+    fn an_arena_beyond_the_cgroup_is_refused_with_the_sizes() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        std::fs::create_dir(dir.path().join("self")).unwrap();
+        write("self/cgroup", "0::/\n");
+        write("memory.max", "5000000\n");
+        write("memory.current", "0\n");
+        let within = |bytes| {
+            let table = ArenaTable {
+                bytes: ByteSize(bytes),
+                ..ArenaTable::default()
+            };
+            Memory::within(MemoryLimits::at(dir.path(), dir.path()), &table)
+        };
+        assert!(within(5_000_000).is_ok());
+        assert_eq!(
+            within(5_000_001).expect_err("one byte too many"),
+            "5000001 bytes are more than the cgroup's memory.max of 5000000"
         );
     }
 }

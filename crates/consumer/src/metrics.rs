@@ -54,6 +54,16 @@ impl Metrics {
     }
 }
 
+impl Metrics {
+    /// A rank is gone: a gauge that stays would show it standing still.
+    pub(crate) fn forget_rank(&self, dp_rank: &str) {
+        for gauges in [&self.frames_held, &self.rank_step] {
+            // An error says that there is none, which is what is wanted.
+            let _ = gauges.remove_label_values(&[dp_rank]);
+        }
+    }
+}
+
 /// Registers the counters of a store.
 pub(crate) fn register_store(registry: &Registry, counted: Counted) -> prometheus::Result<()> {
     Maker::new(registry, PREFIX).store(move || {

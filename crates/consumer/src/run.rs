@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use batchweave_daemon::admin::{self, Health};
 use batchweave_daemon::shutdown;
-use batchweave_log::{Log, LogOptions};
+use batchweave_log::{Log, LogError, LogOptions};
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
 use prometheus::Registry;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::ConsumerConfig;
+use crate::config::{ConsumerConfig, FollowTable};
 use crate::engine::Limits;
 use crate::error::RunError;
 use crate::follow::{follow, head_of};
@@ -22,6 +23,8 @@ use crate::marks;
 use crate::memory::Memory;
 use crate::metrics::{Metrics, register_store};
 
+/// The stream that is waited for is named again after this.
+const TOLD_AGAIN: Duration = Duration::from_mins(1);
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs the daemon on the store that the configuration names until `stop`.
@@ -59,18 +62,16 @@ pub async fn run_on(
         .map_err(RunError::Admin)?;
     let memory = Memory::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
     let first_segment = memory.segment()?;
-    health.not_ready("opening the log");
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new(rand::random())
+    let store: Arc<dyn Store> = Arc::new(counted);
+    let opened = open_log(store.clone(), &config.follow, &health, &stop).await?;
+    let Some(log) = opened else {
+        return Ok(());
     };
-    let log = Log::open(Arc::new(counted.clone()), &options).await?;
-
     let parts = Parts {
         stream: log.manifest().stream().clone(),
         instance: rand::random(),
         job: config.job.name.clone(),
-        store: Arc::new(counted),
+        store,
         metrics,
         stop: end.clone(),
         concurrency: config.prefetch.concurrency,
@@ -80,6 +81,51 @@ pub async fn run_on(
         first_segment,
         grow_after: config.arena.grow_after.0,
     };
+    serve(log, parts, gate, &config, &health, stop).await;
+    Ok(())
+}
+
+/// Opens the log; waits for a stream that nobody has made yet. `None` when `stop` came first.
+async fn open_log(
+    store: Arc<dyn Store>,
+    table: &FollowTable,
+    health: &Health,
+    stop: &CancellationToken,
+) -> Result<Option<Log>, RunError> {
+    health.not_ready("opening the log");
+    let options = LogOptions {
+        write_snapshots: false,
+        ..LogOptions::new(rand::random())
+    };
+    let mut told: Option<Instant> = None;
+    loop {
+        let why = match Log::open(store.clone(), &options).await {
+            Ok(log) => return Ok(Some(log)),
+            Err(why @ LogError::NoStream { .. }) => why,
+            Err(why) => return Err(why.into()),
+        };
+        health.not_ready(format!("waiting for the stream: {why}"));
+        if told.is_none_or(|told| told.elapsed() >= TOLD_AGAIN) {
+            tracing::warn!(%why, "waiting for the stream");
+            told = Some(Instant::now());
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(None),
+            () = tokio::time::sleep(table.idle.0) => {}
+        }
+    }
+}
+
+/// Serves ranks until `stop`, then drains.
+async fn serve(
+    log: Log,
+    parts: Parts,
+    gate: Gate,
+    config: &ConsumerConfig,
+    health: &Health,
+    stop: CancellationToken,
+) {
     let head = head_of(log.manifest());
     tracing::info!(
         stream = %parts.stream.stream_id,
@@ -90,12 +136,8 @@ pub async fn run_on(
     );
     let hub = Hub::new(parts, head);
     let tasks = TaskTracker::new();
-    tokio::spawn(follow(
-        log,
-        hub.clone(),
-        config.follow.clone(),
-        config.prefetch.steps,
-    ));
+    let ahead = config.prefetch.steps;
+    tokio::spawn(follow(log, hub.clone(), config.follow.clone(), ahead));
     tokio::spawn(marks::progress(hub.clone()));
     tokio::spawn(report(hub.clone(), health.clone()));
     accept(gate, hub.clone(), tasks.clone(), stop).await;
@@ -105,7 +147,6 @@ pub async fn run_on(
     // A late drain is logged; ranks mark again after their reconnect.
     let _ = shutdown::drain("checkpoint marks", config.shutdown.deadline.0, tasks.wait()).await;
     tracing::info!("stopped");
-    Ok(())
 }
 
 fn limits(config: &ConsumerConfig) -> Limits {
@@ -138,5 +179,33 @@ async fn report(hub: Arc<Hub>, health: Health) {
         } else {
             health.ready(status);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave_store::memory::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_a_stream_is_told_in_readyz_and_ends_with_the_daemon() {
+        let (health, stop) = (Health::default(), CancellationToken::new());
+        let waiting = tokio::spawn({
+            let (health, stop) = (health.clone(), stop.clone());
+            async move { open_log(MemoryStore::new(), &FollowTable::default(), &health, &stop).await }
+        });
+        tokio::time::sleep(Duration::from_mins(3)).await;
+        let (ready, reason) = health.get();
+        assert!(!ready && !waiting.is_finished());
+        for part in [
+            "waiting for the stream",
+            "batchweave init",
+            "or start a producer",
+        ] {
+            assert!(reason.contains(part), "{part} in {reason}");
+        }
+        stop.cancel();
+        assert!(waiting.await.unwrap().unwrap().is_none());
     }
 }

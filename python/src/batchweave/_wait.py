@@ -32,13 +32,19 @@ class Wait:
         self._options = options
         self._step = step
         self._waited = self._collected = False
+        self._counted_from = self._started
         self._reported_at = 0.0
         self.deadline = self._started + options.timeout
         self.cause = "the daemon has named no cause"
 
     def seconds(self) -> float:
         """How long `next()` had nothing to hand out."""
-        return time.monotonic() - self._started if self._waited else 0.0
+        return time.monotonic() - self._counted_from if self._waited else 0.0
+
+    def without_session(self) -> float:
+        """How long it took to have a session again; `seconds` begins anew."""
+        lost, self._counted_from = time.monotonic() - self._counted_from, time.monotonic()
+        return lost
 
     def pause(self, session: Session) -> bool:
         """Waits for a message; whether it is time to tell the daemon that this rank waits."""

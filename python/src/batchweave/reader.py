@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import mmap
 import time
 import warnings
@@ -198,7 +199,10 @@ class Reader:
                     f"the daemon at {self._options.socket} does not send step {self._position}, "
                     "where this rank stands, but another; report it with the daemon's log"
                 )
-        return self.open(wait.deadline)
+        session = self.open(wait.deadline)
+        # Told with the next report, apart from what is waited for in this session.
+        self._waited, self._progress_at = wait.without_session(), -math.inf
+        return session
 
     def open(self, deadline: float) -> Session:
         """Starts a session at the position, in the place of the one before."""

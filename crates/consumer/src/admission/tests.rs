@@ -57,7 +57,7 @@ fn a_rank_gets_its_block_of_slices() {
 fn every_refusal_names_what_is_wrong() {
     let (name, text) = refused(&hello(0, 5, 5));
     assert_eq!(name, Some(ErrorName::BadMesh));
-    assert!(text.contains("it can be 1, 2, 3, 4, 6, 12"), "{text}");
+    assert!(text.contains("choose one of 1, 2, 3, 4, 6, 12"), "{text}");
 
     assert_eq!(refused(&hello(0, 1, 4)).0, Some(ErrorName::StepReclaimed));
     assert_eq!(refused(&hello(0, 1, 21)).0, Some(ErrorName::StreamEnded));

@@ -41,6 +41,9 @@ pub(super) struct Line {
     pub(super) said: Said,
     /// Why its next step was late when that was looked at last.
     pub(super) cause: Option<&'static str>,
+    /// An earlier session came before and nothing was told of its progress yet: what is told first
+    /// is how long there was no session.
+    pub(super) follows_another: bool,
     pub(super) job: Option<String>,
     pub(super) dp_rank: String,
     first_slice: u32,
@@ -60,6 +63,7 @@ impl Line {
                 ..Said::default()
             },
             cause: None,
+            follows_another: hello.replaces.is_some(),
             job: hello.job.clone(),
             dp_rank: hello.dp_rank.to_string(),
             first_slice,

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use batchweave_arena::Segment;
-use batchweave_arena::wire::{DaemonMessage, ErrorName, Fault, Hello, Progress, Release, Waiting};
+use batchweave_arena::wire::{
+    DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting,
+};
 use batchweave_core::ids::Step;
 use batchweave_core::tgb::HEADER_BYTES;
 use tokio::sync::Notify;
@@ -131,10 +133,14 @@ impl State {
         self.engine.close(id);
         if let Some(line) = self.lines.remove(&id) {
             self.metrics.sessions.dec();
-            self.metrics
-                .frames_held
-                .with_label_values(&[&line.dp_rank])
-                .set(0);
+            // Its successor may be here already: the gauges are then the successor's.
+            if self
+                .lines
+                .values()
+                .all(|other| other.dp_rank != line.dp_rank)
+            {
+                self.metrics.forget_rank(&line.dp_rank);
+            }
         }
     }
 
@@ -187,7 +193,10 @@ impl State {
             return;
         };
         let more = progress.waited_us.saturating_sub(line.said.waited_us);
-        let labels = [line.dp_rank.as_str(), line.cause.unwrap_or("short")];
+        let restart =
+            std::mem::take(&mut line.follows_another).then_some(WaitCause::DaemonRestarting.name());
+        let cause = restart.or(line.cause).unwrap_or("short");
+        let labels = [line.dp_rank.as_str(), cause];
         let waits = self.metrics.wait_seconds.with_label_values(&labels);
         waits.inc_by(more as f64 / 1e6);
         line.cause = None;

@@ -117,8 +117,9 @@ impl State {
         } = &self.head;
         let end = end.map_or("open".to_owned(), |end| format!("ends before step {end}"));
         format!(
-            "{} ranks; head at step {next_step}, watermark {watermark}, {end}; arena {held} held, {used} used of {total} bytes",
-            self.lines.len()
+            "{} rank{}; head at step {next_step}, watermark {watermark}, {end}; arena {held} held, {used} used of {total} bytes",
+            self.lines.len(),
+            if self.lines.len() == 1 { "" } else { "s" },
         )
     }
 }

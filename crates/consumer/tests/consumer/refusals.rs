@@ -125,15 +125,6 @@ async fn starts_that_can_not_be() {
     let stream = Stream::new(1).await;
     let end = |config| run_on(stream.store.clone(), config, CancellationToken::new());
 
-    let nowhere = run_on(
-        MemoryStore::new(),
-        consumer(dir.path()),
-        CancellationToken::new(),
-    );
-    let error = nowhere.await.expect_err("no stream");
-    assert_eq!(error.exit(), Exit::StreamRefused, "{error}");
-    assert!(error.to_string().contains("batchweave init"), "{error}");
-
     let mut huge = consumer(dir.path());
     huge.arena.bytes = ByteSize(1 << 50);
     let error = end(huge).await.expect_err("a pebibyte");
@@ -171,4 +162,37 @@ async fn one_daemon_a_socket_and_stale_files_are_replaced() {
     let socket = daemon.socket.clone();
     daemon.stop().await.unwrap();
     assert!(!socket.exists(), "a stopped daemon leaves no file");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_comes_later_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = MemoryStore::new();
+    let daemon = Daemon::start(store.clone(), consumer(dir.path()));
+    let rank = read_all(options(&daemon.socket, 0, 1, 0), 1, 0);
+    while !daemon.socket.exists() {
+        tokio::task::yield_now().await;
+    }
+    let mut stream = Stream::on(store, 1).await;
+    stream.commit(3, 3).await;
+    stream.finish().await;
+    assert_eq!(rank.await.unwrap(), 3);
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hello_below_the_watermark_is_told_where_the_data_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(10, 5).await;
+    stream.finish().await;
+    stream.publish_watermark(4).await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let below = refused(options(&daemon.socket, 0, 1, 3)).await;
+    assert_eq!(below.name(), ErrorName::StepReclaimed.name(), "{below}");
+    let text = below.to_string();
+    assert!(text.contains("step 3 is below the watermark 4"), "{text}");
+    let from = options(&daemon.socket, 0, 1, 4);
+    assert_eq!(read_all(from, 1, 0).await.unwrap(), 10);
+    daemon.stop().await.unwrap();
 }

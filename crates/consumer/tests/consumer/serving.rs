@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::support::{Daemon, Stream, bytes, consumer};
 use batchweave_client::{Batch, Client, ConnectOptions, Reader, Start};
 use batchweave_core::ids::Step;
+use batchweave_daemon::config::Listen;
 use tokio::task::JoinHandle;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -219,4 +220,77 @@ async fn marks_are_stored_and_confirmed() {
         "{keys:?}"
     );
     daemon.stop().await.unwrap();
+}
+
+/// The value of a metric line, 0 when there is none.
+fn value(metrics: &str, name: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.map_or(0.0, |value| value.trim().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_name_a_missing_daemon_and_forget_ranks_that_are_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(2, 2).await;
+    let first = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let mut reader = connect(options(&first.socket, 0, 1, 0)).await;
+    let (reading, done) = std::sync::mpsc::channel();
+    let rank = tokio::task::spawn_blocking(move || {
+        for step in 0..6 {
+            check(&reader.next(TIMEOUT).unwrap().unwrap(), step, 0, 1, 1);
+            reading.send(step).unwrap();
+            // Progress is told once a second.
+            std::thread::sleep(Duration::from_millis(if step == 3 { 1100 } else { 0 }));
+        }
+        reader
+    });
+    let read_to = |step| tokio::task::block_in_place(|| while done.recv().unwrap() < step {});
+    read_to(1);
+    first.kill().await;
+    let without = Duration::from_millis(400);
+    tokio::time::sleep(without).await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let mut config = consumer(dir.path());
+    config.admin.listen = Listen(Some(address));
+    let second = Daemon::start(stream.store.clone(), config);
+    stream.commit(4, 1).await;
+    stream.finish().await;
+    let reader = rank.await.unwrap();
+    let metrics = scrape(address).await;
+    let waited = |cause| {
+        let labels = format!("{{cause=\"{cause}\",dp_rank=\"0\"}}");
+        value(
+            &metrics,
+            &format!("batchweave_consumer_rank_wait_seconds_total{labels}"),
+        )
+    };
+    let restarting = waited("daemon_restarting");
+    assert!(restarting > without.as_secs_f64() / 2.0, "{metrics}");
+    for other in ["held_frames", "producing", "fetching", "short"] {
+        assert!(waited(other) < restarting, "{other}: {metrics}");
+    }
+    assert!(metrics.contains("batchweave_consumer_store_errors_total{op=\"get\"} 0\n"));
+    let shown = "batchweave_consumer_rank_step{dp_rank=\"0\"}";
+    drop(reader);
+    while scrape(address).await.contains(shown) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    second.stop().await.unwrap();
+}
+
+async fn scrape(address: std::net::SocketAddr) -> String {
+    let get = move || {
+        use std::io::{Read, Write};
+        let mut connection = std::net::TcpStream::connect(address).unwrap();
+        connection
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap();
+        let mut text = String::new();
+        connection.read_to_string(&mut text).unwrap();
+        text
+    };
+    tokio::task::spawn_blocking(get).await.unwrap()
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use batchweave_consumer::config::ConsumerConfig;
 use batchweave_consumer::{RunError, run_on};
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Hash, Step, StreamId};
+use batchweave_core::ids::{Hash, RequestId, Step, StreamId};
 use batchweave_core::keys;
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::Watermark;
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
 use batchweave_core::tgb::{Dtype, Identity, Layout, TgbData, pack};
 use batchweave_daemon::config::{ByteSize, Listen, Period};
@@ -63,7 +65,11 @@ fn config(slices: u32) -> StreamConfig {
 impl Stream {
     /// An empty stream.
     pub(crate) async fn new(slices: u32) -> Self {
-        let store = MemoryStore::new();
+        Self::on(MemoryStore::new(), slices).await
+    }
+
+    /// The same on a store that others know already.
+    pub(crate) async fn on(store: Arc<MemoryStore>, slices: u32) -> Self {
         let shared: Arc<dyn Store> = store.clone();
         let config = config(slices);
         create(&shared, &config).await.unwrap();
@@ -137,6 +143,19 @@ impl Stream {
     pub(crate) async fn finish(&mut self) {
         let commit = self.producer.try_finish().await.unwrap();
         assert!(matches!(commit, Commit::Committed { .. }), "{commit:?}");
+    }
+
+    /// A person says that nothing below `step` is needed.
+    pub(crate) async fn publish_watermark(&self, step: Step) {
+        let options = LogOptions::new([4; 32]);
+        let mut log = Log::open(self.store.clone(), &options).await.unwrap();
+        let entry = Entry::Watermark(Watermark {
+            step,
+            jobs: Vec::new(),
+            request: Some(RequestId([1; 16])),
+        });
+        let committed = log.commit_entry("test", |_| entry.clone()).await;
+        assert!(committed.unwrap().is_some());
     }
 
     /// The keys of all data objects.

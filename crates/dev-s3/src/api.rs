@@ -1,6 +1,9 @@
 //! The S3 operations, answered from the storage.
 #![allow(clippy::cast_possible_wrap)] // S3 sends sizes and counts as signed numbers
 
+#[macro_use]
+mod shared;
+
 mod buckets;
 mod listing;
 mod multipart;

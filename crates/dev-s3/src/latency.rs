@@ -47,7 +47,7 @@ impl LatencyProfile {
     }
 
     /// Draws the time that one request takes.
-    pub(crate) fn sample(self, op: Op, rng: &mut impl Rng) -> Duration {
+    pub fn sample(self, op: Op, rng: &mut impl Rng) -> Duration {
         let Some(q) = self.quantiles(op) else {
             return Duration::ZERO;
         };

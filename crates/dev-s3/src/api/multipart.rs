@@ -12,8 +12,8 @@ use s3s::dto::{
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 
 use super::Api;
-use crate::checksum::{Checksums, hex};
-use crate::storage::{Bucket, Condition, Headers, Part, Upload, now_ms};
+use crate::checksum::hex;
+use crate::storage::{Bucket, Headers, Part, Upload, now_ms};
 
 const MAX_PART_NUMBER: i32 = 10_000;
 
@@ -62,16 +62,7 @@ impl Api {
             .filter(|_| input.checksum_type.as_ref().is_some_and(whole));
         let upload = Upload {
             key: input.key.clone(),
-            headers: Headers {
-                modified_ms: now_ms(),
-                content_type: input.content_type,
-                content_encoding: input.content_encoding,
-                content_disposition: input.content_disposition,
-                content_language: input.content_language,
-                cache_control: input.cache_control,
-                metadata: input.metadata.into_iter().flatten().collect(),
-                ..Headers::default()
-            },
+            headers: kept_headers!(input),
             full_checksum: full_checksum.map(|algorithm| algorithm.as_str().to_owned()),
             parts: std::collections::BTreeMap::new(),
         };
@@ -105,18 +96,11 @@ impl Api {
                 "Part numbers go from 1 to {MAX_PART_NUMBER}."
             ));
         }
-        let sent = Checksums {
-            crc32: input.checksum_crc32,
-            crc32c: input.checksum_crc32c,
-            crc64nvme: input.checksum_crc64nvme,
-            sha1: input.checksum_sha1,
-            sha256: input.checksum_sha256,
-        };
         let received = self
             .receive(
                 input.body,
                 input.content_length,
-                sent,
+                sent_checksums!(input),
                 input.content_md5,
                 request.trailing_headers,
             )
@@ -139,15 +123,9 @@ impl Api {
             upload.parts.insert(input.part_number, part);
             Ok(())
         })?;
-        Ok(UploadPartOutput {
-            checksum_crc32: sums.crc32,
-            checksum_crc32c: sums.crc32c,
-            checksum_crc64nvme: sums.crc64nvme,
-            checksum_sha1: sums.sha1,
-            checksum_sha256: sums.sha256,
+        Ok(with_checksums!(UploadPartOutput, sums, {
             e_tag: Some(ETag::Strong(hex(&received.md5))),
-            ..UploadPartOutput::default()
-        })
+        }))
     }
 
     /// The upload ends only when the object is there: a failed condition leaves it as it was.
@@ -173,25 +151,17 @@ impl Api {
             Ok(upload.clone())
         })?;
         let (headers, body) = upload.assemble(&chosen)?;
-        let condition = Condition {
-            if_match: input.if_match,
-            if_none_match: input.if_none_match,
-        };
-        let object = bucket.put(&input.key, headers, body, condition).await?;
+        let object = bucket
+            .put(&input.key, headers, body, write_condition!(input))
+            .await?;
         bucket.uploads(|uploads| uploads.remove(&input.upload_id));
         let sums = object.headers.checksums.clone();
-        Ok(CompleteMultipartUploadOutput {
+        Ok(with_checksums!(CompleteMultipartUploadOutput, sums, {
             location: Some(format!("/{}/{}", input.bucket, input.key)),
             bucket: Some(input.bucket),
             key: Some(input.key),
             e_tag: Some(object.headers.etag()),
-            checksum_crc32: sums.crc32,
-            checksum_crc32c: sums.crc32c,
-            checksum_crc64nvme: sums.crc64nvme,
-            checksum_sha1: sums.sha1,
-            checksum_sha256: sums.sha256,
-            ..CompleteMultipartUploadOutput::default()
-        })
+        }))
     }
 
     pub(super) fn answer_abort_multipart_upload(

@@ -83,26 +83,11 @@ impl Api {
                 headers.size
             )
         });
-        Ok(GetObjectOutput {
-            accept_ranges: Some("bytes".to_owned()),
+        Ok(describing!(GetObjectOutput, headers, sums, {
             body: Some(body),
-            cache_control: headers.cache_control.clone(),
-            checksum_crc32: sums.crc32,
-            checksum_crc32c: sums.crc32c,
-            checksum_crc64nvme: sums.crc64nvme,
-            checksum_sha1: sums.sha1,
-            checksum_sha256: sums.sha256,
-            content_disposition: headers.content_disposition.clone(),
-            content_encoding: headers.content_encoding.clone(),
-            content_language: headers.content_language.clone(),
             content_length: Some((bytes.end - bytes.start) as i64),
-            content_range,
-            content_type: headers.content_type.clone(),
-            e_tag: Some(headers.etag()),
-            last_modified: Some(headers.modified()),
-            metadata: metadata(headers),
-            ..GetObjectOutput::default()
-        })
+            content_range: content_range,
+        }))
     }
 
     pub(super) fn answer_head_object(
@@ -118,24 +103,9 @@ impl Api {
         )?;
         let headers = &object.headers;
         let sums = checksums_to_send(headers, input.checksum_mode.as_ref());
-        Ok(HeadObjectOutput {
-            accept_ranges: Some("bytes".to_owned()),
-            cache_control: headers.cache_control.clone(),
-            checksum_crc32: sums.crc32,
-            checksum_crc32c: sums.crc32c,
-            checksum_crc64nvme: sums.crc64nvme,
-            checksum_sha1: sums.sha1,
-            checksum_sha256: sums.sha256,
-            content_disposition: headers.content_disposition.clone(),
-            content_encoding: headers.content_encoding.clone(),
-            content_language: headers.content_language.clone(),
+        Ok(describing!(HeadObjectOutput, headers, sums, {
             content_length: Some(headers.size as i64),
-            content_type: headers.content_type.clone(),
-            e_tag: Some(headers.etag()),
-            last_modified: Some(headers.modified()),
-            metadata: metadata(headers),
-            ..HeadObjectOutput::default()
-        })
+        }))
     }
 
     pub(super) async fn answer_put_object(
@@ -144,18 +114,11 @@ impl Api {
     ) -> S3Result<PutObjectOutput> {
         let input = request.input;
         let bucket = self.storage.bucket(&input.bucket)?;
-        let sent = Checksums {
-            crc32: input.checksum_crc32,
-            crc32c: input.checksum_crc32c,
-            crc64nvme: input.checksum_crc64nvme,
-            sha1: input.checksum_sha1,
-            sha256: input.checksum_sha256,
-        };
         let received = self
             .receive(
                 input.body,
                 input.content_length,
-                sent,
+                sent_checksums!(input),
                 input.content_md5,
                 request.trailing_headers,
             )
@@ -163,32 +126,16 @@ impl Api {
         let headers = Headers {
             etag: hex(&received.md5),
             size: received.body.len() as u64,
-            modified_ms: now_ms(),
-            content_type: input.content_type,
-            content_encoding: input.content_encoding,
-            content_disposition: input.content_disposition,
-            content_language: input.content_language,
-            cache_control: input.cache_control,
-            metadata: input.metadata.into_iter().flatten().collect(),
             checksums: received.checksums,
-        };
-        let condition = Condition {
-            if_match: input.if_match,
-            if_none_match: input.if_none_match,
+            ..kept_headers!(input)
         };
         let object = bucket
-            .put(&input.key, headers, received.body, condition)
+            .put(&input.key, headers, received.body, write_condition!(input))
             .await?;
         let sums = object.headers.checksums.clone();
-        Ok(PutObjectOutput {
-            checksum_crc32: sums.crc32,
-            checksum_crc32c: sums.crc32c,
-            checksum_crc64nvme: sums.crc64nvme,
-            checksum_sha1: sums.sha1,
-            checksum_sha256: sums.sha256,
+        Ok(with_checksums!(PutObjectOutput, sums, {
             e_tag: Some(object.headers.etag()),
-            ..PutObjectOutput::default()
-        })
+        }))
     }
 
     pub(super) async fn answer_copy_object(

@@ -31,8 +31,11 @@ pub struct DacOptions {
 const HOT: u32 = 5;
 /// Every so many versions a producer that races looks for intents nobody took.
 const SWEEP_EVERY: u64 = 16;
-/// Rounds with little to combine after which a leader steps down.
-const LIGHT_ROUNDS: u32 = 10;
+/// A leader that finds fewer intents a round, on average, steps down.
+const OTHERS_MIN: f64 = 1.0;
+/// What a new leader expects to find; with `OTHERS_WEIGHT` it stays for some ten rounds at least.
+const OTHERS_FIRST: f64 = 8.0;
+const OTHERS_WEIGHT: f64 = 0.2;
 /// Records of leaders that passed over an announced entry before its owner commits it itself.
 const PASSED_MAX: u32 = 4;
 /// Own wins without a foreign record after which a producer takes itself to be alone.
@@ -41,8 +44,11 @@ const ALONE_AFTER: u32 = 2;
 const SWEEPERS: u32 = 4;
 /// Intents a second, of all producers.
 const INTENTS_PER_SECOND: u32 = 1000;
-/// Reads of new records a second, of all producers.
+/// Reads of new records a second, of all producers: S3 Standard gives 5,500 a prefix, a store with
+/// put latencies of a few milliseconds far more.
 const FOLLOWS_PER_SECOND: u32 = 4000;
+const FOLLOWS_PER_SECOND_FAST: u32 = 40_000;
+const FAST: Duration = Duration::from_millis(12);
 /// Bounds of the pace that follows from the put latency.
 const PACE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -69,7 +75,8 @@ struct Leader {
 #[derive(Debug, Clone, Copy)]
 struct Leading {
     next_round: Duration,
-    light: u32,
+    /// Mean number of others' intents in a round.
+    others: f64,
 }
 
 /// See the module.
@@ -107,7 +114,7 @@ impl Dac {
         Self {
             options,
             random: Random::new(options.seed),
-            link: Link::new(),
+            link: Link::default(),
             activity: Activity::default(),
             doing: Doing::Nothing,
             began: Duration::ZERO,
@@ -143,7 +150,13 @@ impl Dac {
 
     /// Time from one round of a leader to the next.
     fn pace(&self) -> Duration {
-        let readers = Duration::from_secs(1) * self.active() / FOLLOWS_PER_SECOND;
+        let fast = self.link.put() < FAST;
+        let follows = if fast {
+            FOLLOWS_PER_SECOND_FAST
+        } else {
+            FOLLOWS_PER_SECOND
+        };
+        let readers = Duration::from_secs(1) * self.active() / follows;
         self.own_pace().max(self.options.target).max(readers)
     }
 
@@ -191,7 +204,7 @@ impl Dac {
             }
             None => self.behind + 1,
         };
-        self.act(now, doing, Action::CatchUp(expected.clamp(1, 32)))
+        self.act(now, doing, Action::CatchUp(expected.clamp(1, 64)))
     }
 
     /// Something is ready or a wait is over.
@@ -343,8 +356,8 @@ impl Dac {
         let Some(leading) = &mut self.leading else {
             return self.look(now, Doing::LookBeforePut { others });
         };
-        leading.light = if others < 2 { leading.light + 1 } else { 0 };
-        let leads = leading.light < LIGHT_ROUNDS;
+        leading.others += OTHERS_WEIGHT * (others as f64 - leading.others);
+        let leads = leading.others >= OTHERS_MIN;
         if queue.ready + others > 0 {
             return self.put_record(now, leads, others > 0);
         }
@@ -364,7 +377,7 @@ impl Dac {
             self.leader = None;
             self.leading.get_or_insert(Leading {
                 next_round: now + pace,
-                light: 0,
+                others: OTHERS_FIRST,
             });
         } else {
             self.leading = None;

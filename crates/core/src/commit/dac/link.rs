@@ -5,13 +5,18 @@ use std::time::Duration;
 use super::super::SeenRecord;
 
 /// Running means, in milliseconds.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Link {
-    put: f64,
-    list: f64,
-    get: f64,
+    put: Option<f64>,
+    list: Option<f64>,
+    get: Option<f64>,
     reported: Option<f64>,
 }
+
+/// S3 Standard, until something was measured; then the others in proportion.
+const PUT_MS: f64 = 30.0;
+const LIST_OF_PUT: f64 = 4.0 / 3.0;
+const GET_OF_PUT: f64 = 0.5;
 
 /// Weight of a new sample.
 const WEIGHT: f64 = 0.2;
@@ -23,16 +28,6 @@ const REPORT_MS: (u32, u32) = (1, 10_000);
 const LEAD_MAX: f64 = 2.5;
 
 impl Link {
-    /// S3 Standard, until something was measured.
-    pub(super) fn new() -> Self {
-        Self {
-            put: 30.0,
-            list: 40.0,
-            get: 15.0,
-            reported: None,
-        }
-    }
-
     pub(super) fn put_took(&mut self, took: Duration) {
         blend(&mut self.put, took);
     }
@@ -55,31 +50,44 @@ impl Link {
 
     pub(super) fn may_lead(&self) -> bool {
         self.reported
-            .is_none_or(|others| self.put <= LEAD_MAX * others)
+            .is_none_or(|others| self.put_mean() <= LEAD_MAX * others)
+    }
+
+    fn put_mean(&self) -> f64 {
+        self.put.unwrap_or(PUT_MS)
+    }
+
+    fn list_mean(&self) -> f64 {
+        self.list.unwrap_or(LIST_OF_PUT * self.put_mean())
+    }
+
+    fn get_mean(&self) -> f64 {
+        self.get.unwrap_or(GET_OF_PUT * self.put_mean())
     }
 
     pub(super) fn put(&self) -> Duration {
-        ms(self.put)
+        ms(self.put_mean())
     }
 
     /// Time after which a leader that says nothing is taken for dead, beside its own rhythm.
     pub(super) fn patience(&self) -> Duration {
-        ms(4.0 * (self.put + self.list))
+        ms(4.0 * (self.put_mean() + self.list_mean()))
     }
 
     /// A sweep: list, read, catch up, put.
     pub(super) fn sweep(&self) -> Duration {
-        ms(self.list + 2.0 * self.get + self.put)
+        ms(self.list_mean() + 2.0 * self.get_mean() + self.put_mean())
     }
 
     pub(super) fn put_ms(&self) -> u32 {
-        (self.put.round() as u32).clamp(REPORT_MS.0, REPORT_MS.1)
+        (self.put_mean().round() as u32).clamp(REPORT_MS.0, REPORT_MS.1)
     }
 }
 
-fn blend(mean: &mut f64, took: Duration) {
-    let sample = (took.as_secs_f64() * 1e3).min(SAMPLE_MAX * *mean).max(0.1);
-    *mean += WEIGHT * (sample - *mean);
+fn blend(mean: &mut Option<f64>, took: Duration) {
+    let sample = (took.as_secs_f64() * 1e3).max(0.1);
+    let mean = mean.get_or_insert(sample);
+    *mean += WEIGHT * (sample.min(SAMPLE_MAX * *mean) - *mean);
 }
 
 fn ms(value: f64) -> Duration {

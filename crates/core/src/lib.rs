@@ -14,5 +14,6 @@ pub mod keys;
 pub mod limits;
 pub mod manifest;
 pub mod mesh;
+pub mod mutation;
 pub mod stream;
 pub mod tgb;

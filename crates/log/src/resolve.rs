@@ -2,6 +2,7 @@
 //! the object itself says who won: the same bytes mean us. No object: the same bytes are put at the
 //! same key again, until the answer is definite (pitfalls P2, P3, P4).
 
+use batchweave_core::mutation::{self, Mutation};
 use batchweave_store::{Create, Effect, ErrorKind, Store, StoreError};
 use bytes::Bytes;
 use tracing::warn;
@@ -40,6 +41,9 @@ pub(crate) async fn put(
         };
         if let Some(e) = &error {
             in_doubt |= e.effect == Effect::Unknown;
+            if in_doubt && mutation::is(Mutation::NextAfterUnknown) {
+                return Ok(Resolved::Ours);
+            }
             let hopeless = !e.kind.is_transient() || tries >= DID_NOT_TRIES;
             if !in_doubt && hopeless {
                 return Err(e.clone());
@@ -54,11 +58,15 @@ pub(crate) async fn put(
             None
         };
         match asked {
-            Some(bytes) if bytes == body => return Ok(Resolved::Ours),
+            Some(bytes) if bytes == body && !trusted(error.is_none()) => return Ok(Resolved::Ours),
             Some(bytes) => return Ok(Resolved::Theirs(bytes)),
             None => pause.wait(clock).await,
         }
     }
+}
+
+fn trusted(exists: bool) -> bool {
+    exists && mutation::is(Mutation::Trust412)
 }
 
 /// The object, or `None` when it is absent; asks until one of the two is certain.

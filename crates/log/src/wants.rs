@@ -9,6 +9,7 @@ use batchweave_core::limits::{ENTRY_BYTES_MAX, ENTRY_TGBS_MAX};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::entry::{Batch, Entry, Finished, Opened};
 use batchweave_core::manifest::state::ProducerState;
+use batchweave_core::mutation::{self, Mutation};
 use batchweave_core::tgb::TgbRecord;
 
 /// What becomes visible together: all TGBs of one object (or of the objects of one TGB), durable
@@ -192,6 +193,9 @@ impl Wants {
             tgbs.extend(item.tgbs.iter().cloned());
             cursor = item.cursor.clone();
             count += 1;
+        }
+        if mutation::is(Mutation::HalfObject) && tgbs.len() > 1 {
+            tgbs.pop();
         }
         let last_seq = (first_seq + tgbs.len() as u64).saturating_sub(1);
         let entry = Batch {

@@ -8,6 +8,7 @@ use super::void::Void;
 use crate::ids::Seq;
 use crate::keys;
 use crate::limits::ENTRY_TGBS_MAX;
+use crate::mutation::{self, Mutation};
 use crate::tgb::TgbRecord;
 
 pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
@@ -15,7 +16,8 @@ pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
     if m.sealed {
         return Err(Void::Sealed);
     }
-    if e.first_seq != state.next_seq {
+    let any = mutation::is(Mutation::AnySequence);
+    if e.first_seq != state.next_seq && !any {
         let producer = e.producer.clone();
         return Err(Void::WrongSeq {
             producer,
@@ -37,7 +39,7 @@ pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
         });
     }
     number((m.next_step + m.waiting() as u64).saturating_add(tgbs as u64))?;
-    if e.cursor_before != state.cursor.hash() {
+    if e.cursor_before != state.cursor.hash() && !any {
         return Err(Void::WrongCursor(e.producer.clone()));
     }
     if !e.cursor.fits() {
@@ -58,6 +60,7 @@ pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
         judge_tgb(m.stream.slices, tgb).map_err(|reason| Void::BadTgb { seq, reason })?;
         tgb.parts
             .iter()
+            .filter(|_| !mutation::is(Mutation::AnyEpoch))
             .try_for_each(|p| judge_object(&p.key, &folder, e, seq))?;
     }
     match e.first_step {
@@ -80,7 +83,8 @@ fn judge_object(key: &str, folder: &str, e: &Batch, seq: Seq) -> Result<(), Void
         .ok_or_else(|| Void::ForeignObject {
             key: key.to_owned(),
         })?;
-    if first < e.first_seq || last > e.last_seq || !(first..=last).contains(&seq) {
+    let whole = (first >= e.first_seq && last <= e.last_seq) || mutation::is(Mutation::HalfObject);
+    if !whole || !(first..=last).contains(&seq) {
         return Err(Void::SharedObject {
             key: key.to_owned(),
             first: e.first_seq,

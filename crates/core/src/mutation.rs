@@ -1,0 +1,54 @@
+//! Deliberate mistakes, for the test that proves that the simulator would find them. Without the
+//! feature `mutations` none can be made, and the guards that ask cost nothing.
+
+/// A mistake that a guard of the protocol prevents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutation {
+    /// The fold takes entries of any epoch.
+    AnyEpoch,
+    /// The fold takes entries with any sequence and cursor.
+    AnySequence,
+    /// A 412 is taken for a lost race without a look at who has won.
+    Trust412,
+    /// After an unknown outcome the next version is tried.
+    NextAfterUnknown,
+    /// Whoever loses a version tries the next with what was judged before.
+    Unfolded,
+    /// An entry takes some TGBs of an object and leaves the others.
+    HalfObject,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::AnyEpoch,
+        Self::AnySequence,
+        Self::Trust412,
+        Self::NextAfterUnknown,
+        Self::Unfolded,
+        Self::HalfObject,
+    ];
+}
+
+#[cfg(feature = "mutations")]
+thread_local! {
+    static NOW: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
+}
+
+/// Makes this thread make a mistake, or none.
+#[cfg(feature = "mutations")]
+pub fn set(mutation: Option<Mutation>) {
+    NOW.set(mutation);
+}
+
+/// Whether this mistake is to be made.
+#[cfg(feature = "mutations")]
+pub fn is(mutation: Mutation) -> bool {
+    NOW.get() == Some(mutation)
+}
+
+/// Never.
+#[cfg(not(feature = "mutations"))]
+pub const fn is(_: Mutation) -> bool {
+    false
+}

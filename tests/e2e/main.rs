@@ -6,4 +6,5 @@
 mod demo;
 mod fencing;
 mod full_disk;
+mod refusals;
 mod scene;

@@ -90,8 +90,8 @@ impl Scene {
         runtime.block_on(async {
             let store = batchweave_store::open(&self.url(stream), &OpenOptions::default()).await;
             let options = LogOptions {
-                seed: [1; 32],
                 write_snapshots: false,
+                ..LogOptions::new([1; 32])
             };
             let mut log = Log::open(store.unwrap(), &options).await.unwrap();
             assert_eq!(

@@ -60,8 +60,10 @@ pub struct PendingUpload {
     pub key: String,
     /// The store's name of the upload.
     pub id: String,
-    pub(crate) e_tag: Option<String>,
-    pub(crate) crc32: Option<String>,
+    /// What the store answered to the part.
+    pub e_tag: Option<String>,
+    /// The part's CRC32, where the store wants it again.
+    pub crc32: Option<String>,
 }
 
 /// Whether a bucket keeps older versions of its objects.

@@ -199,8 +199,10 @@ pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static st
         (
             "batch",
             format!(
-                "{} slices x {} rows x {} tokens = {tokens} tokens a step",
-                stream.slices, stream.rows_per_slice, stream.seq_len
+                "{} x {} x {} tokens = {tokens} tokens a step",
+                count(stream.slices.into(), "slice"),
+                count(stream.rows_per_slice.into(), "row"),
+                stream.seq_len
             ),
         ),
         (

@@ -114,11 +114,10 @@ async fn log_prints_a_line_a_commit() {
         "       3  <commit>      p1/1          batch seq 0: 1 TGB, 64 tokens -> steps 3",
         "       4  <commit>      p1/1          finished after 1 TGB",
     ];
-    let heading = " VERSION  COMMIT        WRITER        ENTRIES -> STEPS";
+    let heading = " VERSION  COMMIT        WRITER        ENTRIES -> STEPS\n";
     let below = |ran: &Ran| {
-        let lines = masked(ran);
-        assert_eq!(lines[0], heading);
-        lines[1..].to_vec()
+        assert!(ran.out.starts_with(heading), "{}", ran.out);
+        masked(ran).split_off(1)
     };
     assert_eq!(below(&all), expected);
     assert_eq!(below(&world.run(&["log", "--limit", "2"])), expected[3..]);
@@ -182,7 +181,7 @@ async fn following_ends_with_the_stream() {
     let output = tokio::task::spawn_blocking(|| follower.wait_with_output().unwrap());
     let output = output.await.unwrap();
     assert!(output.status.success());
-    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 3);
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 4);
     world
         .run(&["status"])
         .prints(&["end        all producers have finished: 2 steps\n"]);

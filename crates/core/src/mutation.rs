@@ -4,7 +4,7 @@
 /// A mistake that a guard of the protocol prevents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutation {
-    /// The fold takes entries of any epoch.
+    /// Entries of any epoch are taken, and nobody stops because a newer one exists.
     AnyEpoch,
     /// The fold takes entries with any sequence and cursor.
     AnySequence,

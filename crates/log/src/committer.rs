@@ -13,6 +13,7 @@ use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
 use batchweave_core::limits::RECORD_BYTES_MAX;
 use batchweave_core::manifest::judge::Verdict;
 use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
+use batchweave_core::mutation::{self, Mutation};
 
 use crate::append::Append;
 use crate::clock::Clock;
@@ -195,7 +196,11 @@ impl Committer {
             Some(p) if self.epoch == 0 && p.finished => {
                 return Err(Stop::Finished { tgbs: p.next_seq });
             }
-            Some(p) if self.epoch != 0 && p.epoch > self.epoch => {
+            Some(p)
+                if self.epoch != 0
+                    && p.epoch > self.epoch
+                    && !mutation::is(Mutation::AnyEpoch) =>
+            {
                 let instance = p.instance.clone();
                 return Err(Stop::Fenced {
                     by: p.epoch,

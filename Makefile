@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo test test-long lint build clean \
+.PHONY: help demo test test-long lint build clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units
 .NOTPARALLEL:
 
@@ -25,7 +25,7 @@ help:
 demo: system-python build $(VENV)/ready
 	target/release/batchweave demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
-test: system-all fmt ruff mypy clippy build rust-tests rust-docs py-tests units
+test: system-all fmt ruff mypy clippy build rust-tests mutations rust-docs py-tests units
 	@printf '\nmake test: all passed in %s s\n' "$$(( $$(date +%s) - $(STARTED) ))"
 
 lint: system-build system-python fmt ruff mypy clippy
@@ -59,6 +59,12 @@ clippy:
 rust-tests:
 	$(call step,Rust tests)
 	cargo test $(CARGO_FLAGS) --quiet
+
+# Without the S3 client and with a folder of its own, so that nothing else is built again for it.
+mutations:
+	$(call step,deliberate mistakes that the simulator must find)
+	cargo test --locked --release --quiet -p batchweave-sim --features mutations \
+		--target-dir target/mutations --test mutations -- --nocapture
 
 rust-docs:
 	$(call step,Rust documentation)

@@ -34,6 +34,8 @@ pub struct ProducerPlan {
     pub skew: Skew,
     /// TGBs in one entry at most.
     pub per_entry: usize,
+    /// From the end of one process to the start of the next.
+    pub restart: Duration,
 }
 
 /// A process dies.
@@ -108,7 +110,13 @@ impl Plan {
         let draw = &mut Draw::new(seed, "plan", 0);
         let lanes = draw.chance(400);
         let long = draw.chance(60);
-        let count = draw.range(2..7) as u32;
+        // Everybody at once and without a pause: announcing, leading, combining.
+        let busy = draw.chance(300);
+        let count = if busy {
+            draw.range(5..9)
+        } else {
+            draw.range(2..7)
+        } as u32;
         let calm_at = draw.duration(5 * S, 120 * S);
         Self {
             seed,
@@ -122,7 +130,7 @@ impl Plan {
             .to_owned(),
             rates: rates(draw),
             calm_at,
-            producers: (0..count).map(|n| producer(draw, n, long)).collect(),
+            producers: (0..count).map(|n| producer(draw, n, long, busy)).collect(),
             crashes: crashes(draw, count),
             freezes: freezes(draw, count, calm_at),
             readers: (0..draw.range(1..3) as u32)
@@ -151,7 +159,7 @@ fn rates(draw: &mut Draw) -> Rates {
     }
 }
 
-fn producer(draw: &mut Draw, number: u32, long: bool) -> ProducerPlan {
+fn producer(draw: &mut Draw, number: u32, long: bool, busy: bool) -> ProducerPlan {
     let jumps = (0..draw.range(0..3)).map(|_| Jump {
         at: draw.duration(Duration::ZERO, 60 * S),
         by: draw.duration(Duration::ZERO, 600 * S),
@@ -165,9 +173,14 @@ fn producer(draw: &mut Draw, number: u32, long: bool) -> ProducerPlan {
         draw.range(2..30)
     };
     let most = [5 * MS, 400 * MS, 400 * MS][draw.range(0..3) as usize];
+    let (most, policy) = if busy {
+        (20 * MS, PolicyKind::Dac)
+    } else {
+        (most, PolicyKind::draw(draw))
+    };
     ProducerPlan {
         number,
-        policy: PolicyKind::draw(draw),
+        policy,
         tgbs: objects * (shared / 2 + 1),
         shared,
         every: draw.duration(MS, most),
@@ -177,6 +190,7 @@ fn producer(draw: &mut Draw, number: u32, long: bool) -> ProducerPlan {
             jumps,
         },
         per_entry: [1, 8, 256][draw.range(0..3) as usize],
+        restart: [MS, 20 * MS, 500 * MS][draw.range(0..3) as usize],
     }
 }
 
@@ -204,9 +218,10 @@ fn freezes(draw: &mut Draw, producers: u32, calm_at: Duration) -> Vec<Freeze> {
             producer: draw.range(0..u64::from(producers)) as u32,
             at: draw.duration(Duration::ZERO, calm_at / 4),
             lasts,
-            taken_over: draw
-                .chance(700)
-                .then(|| draw.duration(Duration::ZERO, lasts.min(20 * S))),
+            taken_over: draw.chance(700).then(|| {
+                let most = [50 * MS, lasts.min(20 * S)][draw.range(0..2) as usize];
+                draw.duration(Duration::ZERO, most)
+            }),
         }
     };
     (0..count).map(freeze).collect()

@@ -2,7 +2,6 @@
 //! died or failed, and one beside a frozen one when the plan says so.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -134,11 +133,8 @@ impl Supervisor {
         }
         self.live -= 1;
         if self.live == 0 && !*done {
-            self.shared
-                .store
-                .time
-                .sleep(Duration::from_millis(500))
-                .await;
+            let time = self.shared.store.time;
+            time.sleep(self.plan.restart).await;
             self.start();
         }
     }

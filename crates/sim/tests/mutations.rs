@@ -1,0 +1,39 @@
+//! Each deliberate mistake in the code under simulation is found within 300 seeds. Built only by
+//! `make mutations`, with the feature of the same name and a target folder of its own.
+#![forbid(unsafe_code)]
+#![cfg(feature = "mutations")]
+
+use std::collections::BTreeSet;
+
+use batchweave_core::mutation::{Mutation, set};
+use batchweave_sim::check::check;
+use batchweave_sim::world::{Plan, run};
+
+/// The first seed that finds the mistake, and by which checks.
+fn found_by(mutation: Mutation) -> Option<(u64, String, String)> {
+    (0..300).find_map(|seed| {
+        set(Some(mutation));
+        let evidence = run(&Plan::draw(seed)).unwrap();
+        // The checks fold, too: without the mistake.
+        set(None);
+        let found = check(&evidence);
+        let first = found.first()?;
+        let checks: BTreeSet<_> = found.iter().map(|v| v.check).collect();
+        let checks: Vec<_> = checks.into_iter().collect();
+        Some((seed, checks.join(", "), first.text.clone()))
+    })
+}
+
+#[test]
+fn every_mistake_is_found() {
+    let mut missed = Vec::new();
+    for mutation in Mutation::ALL {
+        match found_by(mutation) {
+            Some((seed, check, text)) => {
+                println!("{mutation:?}: seed {seed}, by {check}: {text}");
+            }
+            None => missed.push(mutation),
+        }
+    }
+    assert!(missed.is_empty(), "not found within 300 seeds: {missed:?}");
+}

@@ -19,6 +19,9 @@ use tracing::warn;
 use crate::patient::Patient;
 use crate::{Log, LogError, LogOptions, window};
 
+/// Records read together with the snapshot: most of them are not there, and hundreds of producers
+/// may open at once.
+const FIRST_WINDOW: u64 = 32;
 /// Older snapshots looked at in one round when the newest can't be used, and such rounds.
 const OTHERS: usize = 16;
 const OTHERS_ROUNDS: usize = 3;
@@ -85,8 +88,8 @@ impl Start {
         Ok(Self {
             manifest: Manifest::new(stream.clone(), stream_json),
             snapshot: None,
-            tail: window::read(store, 0, CATCH_UP_WINDOW).await?,
-            window: CATCH_UP_WINDOW,
+            tail: window::read(store, 0, FIRST_WINDOW).await?,
+            window: FIRST_WINDOW,
         })
     }
 }
@@ -116,7 +119,7 @@ impl Search<'_> {
             let Some(&newest) = versions.first() else {
                 return Ok((None, self.unusable));
             };
-            match self.try_start(newest, CATCH_UP_WINDOW).await? {
+            match self.try_start(newest, FIRST_WINDOW).await? {
                 Found::Good(start) => return Ok((Some(*start), self.unusable)),
                 Found::Unusable => break,
                 Found::Gone => versions = list_snapshots(self.store).await?,

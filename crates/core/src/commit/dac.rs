@@ -9,11 +9,12 @@
 
 mod activity;
 mod link;
+mod rhythm;
+mod view;
 
 use std::time::Duration;
 
-use self::activity::Activity;
-use self::link::Link;
+use self::view::View;
 use super::random::Random;
 use super::{Action, Event, Policy, Queue, SeenRecord};
 
@@ -42,15 +43,6 @@ const PASSED_MAX: u32 = 4;
 const ALONE_AFTER: u32 = 2;
 /// Candidates that sweep at a time when many could.
 const SWEEPERS: u32 = 4;
-/// Intents a second, of all producers.
-const INTENTS_PER_SECOND: u32 = 1000;
-/// Reads of new records a second, of all producers: S3 Standard gives 5,500 a prefix, a store with
-/// put latencies of a few milliseconds far more.
-const FOLLOWS_PER_SECOND: u32 = 4000;
-const FOLLOWS_PER_SECOND_FAST: u32 = 40_000;
-const FAST: Duration = Duration::from_millis(12);
-/// Bounds of the pace that follows from the put latency.
-const PACE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// What is under way; its answer is the next event but `Ready` and `Timer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,15 +53,6 @@ enum Doing {
     Sweep,
     LookBeforePut { others: usize },
     Put { leads: bool },
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Leader {
-    writer: u64,
-    /// When its last record was seen.
-    seen: Duration,
-    /// Time between its records.
-    gap: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -84,19 +67,12 @@ struct Leading {
 pub struct Dac {
     options: DacOptions,
     random: Random,
-    link: Link,
-    activity: Activity,
+    view: View,
     doing: Doing,
     began: Duration,
-    leader: Option<Leader>,
     leading: Option<Leading>,
-    /// Own wins in a row without a foreign record.
-    streak: u32,
     lost: u32,
     hot: bool,
-    versions: u64,
-    /// Foreign records in the last catch-up.
-    behind: u64,
     not_before: Duration,
     look_at: Duration,
     announced_at: Option<Duration>,
@@ -114,17 +90,12 @@ impl Dac {
         Self {
             options,
             random: Random::new(options.seed),
-            link: Link::default(),
-            activity: Activity::default(),
+            view: View::new(u64::from(Random::new(!options.seed).draw())),
             doing: Doing::Nothing,
             began: Duration::ZERO,
-            leader: None,
             leading: None,
-            streak: 0,
             lost: 0,
             hot: false,
-            versions: u64::from(Random::new(!options.seed).draw()),
-            behind: 0,
             not_before: Duration::ZERO,
             look_at: Duration::ZERO,
             announced_at: None,
@@ -139,49 +110,14 @@ impl Dac {
         self.leading.is_some()
     }
 
-    fn active(&self) -> u32 {
-        self.activity.count() as u32
-    }
-
-    fn own_pace(&self) -> Duration {
-        // About 100 ms for S3 Standard.
-        (self.link.put() * 14 / 5).clamp(PACE.0, PACE.1)
-    }
-
-    /// Time from one round of a leader to the next.
-    fn pace(&self) -> Duration {
-        let fast = self.link.put() < FAST;
-        let follows = if fast {
-            FOLLOWS_PER_SECOND_FAST
-        } else {
-            FOLLOWS_PER_SECOND
-        };
-        let readers = Duration::from_secs(1) * self.active() / follows;
-        self.own_pace().max(self.options.target).max(readers)
-    }
-
-    /// What the target leaves for collecting.
-    fn collect(&self) -> Duration {
-        self.options.target.saturating_sub(self.own_pace())
-    }
-
-    /// Time between announcements.
-    fn linger(&self) -> Duration {
-        let intents = Duration::from_secs(1) * self.active() / INTENTS_PER_SECOND;
-        intents.max(self.collect())
-    }
-
     fn is_fresh(&self, now: Duration) -> bool {
-        self.leader.is_some_and(|leader| {
-            let patience = self.link.patience() + self.pace().max(leader.gap);
-            now.saturating_sub(leader.seen) < patience
-        })
+        self.view.is_fresh(now, self.pace())
     }
 
     /// When to look whether a leader has taken what was announced.
     fn next_look(&mut self, now: Duration) -> Duration {
-        let gap = self.leader.map_or(self.pace(), |leader| leader.gap);
-        now + self.random.around(gap * 3 / 2 + self.link.put())
+        let gap = self.view.leader.map_or(self.pace(), |leader| leader.gap);
+        now + self.random.around(gap * 3 / 2 + self.view.link.put())
     }
 
     fn wait(&mut self, now: Duration, until: Duration) -> Action {
@@ -196,15 +132,8 @@ impl Dac {
     }
 
     fn look(&mut self, now: Duration, doing: Doing) -> Action {
-        let expected = match self.leader {
-            Some(leader) => {
-                let gap = leader.gap.max(Duration::from_millis(1));
-                let elapsed = now.saturating_sub(leader.seen);
-                (elapsed.as_micros() / gap.as_micros()) as u64 + 1
-            }
-            None => self.behind + 1,
-        };
-        self.act(now, doing, Action::CatchUp(expected.clamp(1, 64)))
+        let expected = self.view.expected(now);
+        self.act(now, doing, Action::CatchUp(expected))
     }
 
     /// Something is ready or a wait is over.
@@ -228,7 +157,7 @@ impl Dac {
         if now < collected && queue.announced == 0 {
             return self.wait(now, collected);
         }
-        if self.streak >= ALONE_AFTER && queue.announced == 0 {
+        if self.view.streak >= ALONE_AFTER && queue.announced == 0 {
             return self.put(now, queue, 0);
         }
         self.look(now, Doing::Look)
@@ -267,10 +196,10 @@ impl Dac {
             self.look_at = self.next_look(now);
             return self.follow(now, queue);
         }
-        if self.leader.take().is_some() {
+        if self.view.leader.take().is_some() {
             // All who wait for a dead leader would sweep at once: spread them.
             self.hot = true;
-            self.stand(now, self.active());
+            self.stand(now, self.view.active());
         }
         self.hot |= self.lost >= HOT;
         match self.candidate_at {
@@ -284,7 +213,7 @@ impl Dac {
 
     /// Draws when it is our turn to sweep among so many who might.
     fn stand(&mut self, now: Duration, rivals: u32) {
-        let spread = self.link.sweep() * rivals / SWEEPERS;
+        let spread = self.view.link.sweep() * rivals / SWEEPERS;
         self.candidate_at = Some(now + self.random.part(spread));
     }
 
@@ -294,7 +223,7 @@ impl Dac {
             let doing = Doing::Announce { then_sweep: true };
             return self.act(now, doing, Action::Announce);
         }
-        if self.hot || queue.announced > 0 || self.versions.is_multiple_of(SWEEP_EVERY) {
+        if self.hot || queue.announced > 0 || self.view.versions.is_multiple_of(SWEEP_EVERY) {
             return self.act(now, Doing::Sweep, Action::List);
         }
         self.put(now, queue, 0)
@@ -304,12 +233,12 @@ impl Dac {
         if queue.ready == 0 {
             return self.decide(now, queue);
         }
-        let leads = (self.hot || others >= 2) && self.link.may_lead();
+        let leads = (self.hot || others >= 2) && self.view.link.may_lead();
         self.put_record(now, leads, others > 0)
     }
 
     fn put_record(&mut self, now: Duration, leads: bool, combine: bool) -> Action {
-        let put_ms = Some(self.link.put_ms());
+        let put_ms = Some(self.view.link.put_ms());
         let action = Action::Put {
             leads,
             combine,
@@ -368,13 +297,12 @@ impl Dac {
     }
 
     fn won(&mut self, now: Duration, queue: Queue, leads: bool) -> Action {
-        self.link.put_took(now.saturating_sub(self.began));
-        self.streak += 1;
-        self.versions += 1;
+        self.view.link.put_took(now.saturating_sub(self.began));
+        self.view.won();
         (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, None);
         let pace = self.pace();
         if leads {
-            self.leader = None;
+            self.view.leader = None;
             self.leading.get_or_insert(Leading {
                 next_round: now + pace,
                 others: OTHERS_FIRST,
@@ -393,7 +321,7 @@ impl Dac {
             _ => self.leading = None,
         }
         self.lost += 1;
-        let most = self.link.put() / 2 * (2_u32.pow(self.lost.min(3)) - 1);
+        let most = self.view.link.put() / 2 * (2_u32.pow(self.lost.min(3)) - 1);
         self.not_before = now + self.random.part(most);
         self.decide(now, queue)
     }
@@ -401,38 +329,8 @@ impl Dac {
     /// Learns from what others have written.
     fn note(&mut self, now: Duration, records: &[SeenRecord]) {
         let period = Duration::from_secs(1).max(self.linger() * 2);
-        let mut led = 0;
-        for record in records {
-            self.streak = 0;
-            self.versions += 1;
-            self.link.report(record);
-            self.activity.note(now, record, period);
-            if record.leads {
-                led += 1;
-            }
-        }
+        let led = self.view.note(now, records, self.pace(), period);
         self.passed = self.passed.map(|passed| passed + led);
-        let pace = self.pace();
-        match (records.iter().rev().find(|r| r.leads), records.last()) {
-            (Some(record), _) => {
-                let known = self.leader.filter(|leader| leader.writer == record.writer);
-                let gap = known.map_or(pace, |leader| {
-                    let sample = now.saturating_sub(leader.seen) / led.max(1);
-                    (leader.gap * 3 + sample) / 4
-                });
-                self.leader = Some(Leader {
-                    writer: record.writer,
-                    seen: now,
-                    gap,
-                });
-            }
-            (None, _) => {}
-        }
-        let stepped_down = |leader: &Leader| {
-            let last = records.iter().rev().find(|r| r.writer == leader.writer);
-            last.is_some_and(|record| !record.leads)
-        };
-        self.leader = self.leader.filter(|leader| !stepped_down(leader));
     }
 }
 
@@ -445,8 +343,8 @@ impl Policy for Dac {
         }
         match (event, self.doing) {
             (Event::CaughtUp(records), doing) => {
-                self.link.get_took(took);
-                self.behind = records.len() as u64;
+                self.view.link.get_took(took);
+                self.view.behind = records.len() as u64;
                 self.note(now, &records);
                 match doing {
                     Doing::LookBeforePut { others } => self.put(now, queue, others),
@@ -455,7 +353,7 @@ impl Policy for Dac {
             }
             (Event::Announced(stored), doing) => {
                 if stored {
-                    self.link.put_took(took);
+                    self.view.link.put_took(took);
                 }
                 self.announced_at = Some(now);
                 self.look_at = self.next_look(now);
@@ -467,7 +365,7 @@ impl Policy for Dac {
                 }
             }
             (Event::Listed(others), _) => {
-                self.link.list_took(took);
+                self.view.link.list_took(took);
                 self.listed(now, queue, others)
             }
             (Event::Gathered(others), _) => self.gathered(now, queue, others),

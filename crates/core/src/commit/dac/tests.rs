@@ -64,7 +64,7 @@ fn puts(action: Action) -> Option<(bool, bool)> {
 
 /// A producer that has lost often enough to stop racing; the answer to its last loss.
 fn hot(script: &mut Script) {
-    script.dac.versions = 1;
+    script.dac.view.versions = 1;
     script.ready(1);
     script.tell(Event::CaughtUp(vec![]));
     for writer in 0..u64::from(HOT) {
@@ -76,7 +76,7 @@ fn hot(script: &mut Script) {
 #[test]
 fn alone_a_commit_is_one_put() {
     let mut s = Script::new(1);
-    s.dac.versions = 1;
+    s.dac.view.versions = 1;
     for round in 0..5 {
         let first = s.ready(1);
         let action = match first {
@@ -249,7 +249,7 @@ fn one_who_is_passed_over_commits_itself() {
 fn a_slow_producer_does_not_lead() {
     let mut s = Script::new(7);
     for _ in 0..40 {
-        s.dac.link.put_took(300 * MS);
+        s.dac.view.link.put_took(300 * MS);
     }
     hot(&mut s);
     s.after(15 * MS, Event::CaughtUp(vec![]));

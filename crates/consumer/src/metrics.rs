@@ -67,13 +67,17 @@ impl Metrics {
 /// Registers the counters of a store.
 pub(crate) fn register_store(registry: &Registry, counted: Counted) -> prometheus::Result<()> {
     Maker::new(registry, PREFIX).store(move || {
-        let counts = counted.counts();
-        let now = counts.iter().map(|(op, count)| Requests {
-            op: op.name(),
-            requests: count.requests,
-            errors: count.errors,
-            bytes: count.bytes,
-        });
-        now.collect()
+        let mut now = Vec::new();
+        for (class, counts) in counted.by_class() {
+            let made = counts.iter().filter(|(_, count)| count.requests > 0);
+            now.extend(made.map(|(op, count)| Requests {
+                class,
+                op: op.name(),
+                requests: count.requests,
+                errors: count.errors,
+                bytes: count.bytes,
+            }));
+        }
+        now
     })
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::keys;
 use batchweave_daemon::admin::{self, Health};
 use batchweave_daemon::shutdown;
 use batchweave_log::{Log, LogError, LogOptions};
@@ -47,7 +48,7 @@ pub async fn run_on(
     stop: CancellationToken,
 ) -> Result<(), RunError> {
     let registry = Registry::new();
-    let counted = Counted::new(store);
+    let counted = Counted::with_classes(store, &keys::CLASSES);
     register_store(&registry, counted.clone())?;
     let metrics = Arc::new(Metrics::new(&registry)?);
     let health = Health::default();

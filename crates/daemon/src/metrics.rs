@@ -62,9 +62,12 @@ impl<'a> Maker<'a> {
 
     /// Counters of a store's requests; `sample` is called when metrics are gathered.
     pub fn store(&self, sample: impl Fn() -> Vec<Requests> + Send + Sync + 'static) -> Result<()> {
-        let family = |name, help| IntCounterVec::new(self.opts(name, help), &["op"]);
+        let family = |name, help| IntCounterVec::new(self.opts(name, help), &["class", "op"]);
         let families = [
-            family("store_requests_total", "Requests to the store, by kind.")?,
+            family(
+                "store_requests_total",
+                "Requests to the store, by what their keys are for and by kind.",
+            )?,
             family(
                 "store_errors_total",
                 "Failed requests, by kind; that an object is not there is an answer, no failure.",
@@ -79,9 +82,11 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Totals of one kind of request since the start of the process.
+/// Totals of one kind of request for one class of keys since the start of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Requests {
+    /// What the keys are for: `log`, `data`, `intents` ...
+    pub class: &'static str,
     /// The kind.
     pub op: &'static str,
     /// Requests made.
@@ -106,7 +111,7 @@ impl Collector for Store {
         for now in (self.sample)() {
             let values = [now.requests, now.errors, now.bytes];
             for (family, value) in self.families.iter().zip(values) {
-                let counter = family.with_label_values(&[now.op]);
+                let counter = family.with_label_values(&[now.class, now.op]);
                 counter.inc_by(value.saturating_sub(counter.get()));
             }
         }
@@ -129,6 +134,7 @@ mod tests {
         let sample = move || {
             let requests = read.load(Relaxed);
             vec![Requests {
+                class: "log",
                 op: "get",
                 requests,
                 errors: 1,
@@ -144,12 +150,12 @@ mod tests {
                 .encode_to_string(&families)
                 .unwrap()
         };
-        assert!(text().contains("test_store_requests_total{op=\"get\"} 3\n"));
+        assert!(text().contains("test_store_requests_total{class=\"log\",op=\"get\"} 3\n"));
         made.store(5, Relaxed);
         for line in [
-            "test_store_requests_total{op=\"get\"} 5\n",
-            "test_store_errors_total{op=\"get\"} 1\n",
-            "test_store_bytes_total{op=\"get\"} 70\n",
+            "test_store_requests_total{class=\"log\",op=\"get\"} 5\n",
+            "test_store_errors_total{class=\"log\",op=\"get\"} 1\n",
+            "test_store_bytes_total{class=\"log\",op=\"get\"} 70\n",
             "test_g 5\n",
         ] {
             assert!(text().contains(line), "{line} in {}", text());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use batchweave_core::commit::Plain;
 use batchweave_core::ids::{ProducerName, Seq};
+use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_daemon::admin::{self, Health};
 use batchweave_log::{CommitEnd, DriverOptions, Log, LogOptions, Producer, ProducerOpening};
@@ -66,7 +67,7 @@ pub async fn run_on(
     stop: CancellationToken,
 ) -> Result<Outcome, RunError> {
     let registry = Registry::new();
-    let counted = Counted::new(store);
+    let counted = Counted::with_classes(store, &keys::CLASSES);
     register_store(&registry, counted.clone())?;
     let metrics = Arc::new(Metrics::new(&registry)?);
     let health = Health::default();

@@ -304,7 +304,7 @@ impl<'a> Demo<'a> {
             bytes_needed: needed as f64,
             data_requests: self
                 .counters
-                .get("batchweave_consumer_store_requests_total{op=\"get_range\"}"),
+                .get("batchweave_consumer_store_requests_total{class=\"data\",op=\"get_range\"}"),
             waits,
             corpus,
             verdict,

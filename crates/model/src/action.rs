@@ -141,7 +141,9 @@ pub fn all(tables: &Tables, state: &State, into: &mut Vec<Action>) {
         }
         if let Role::Producer(producer) = process.role {
             let active = matches!(producer.stage, Stage::Opening | Stage::Live);
-            if producer.stage == Stage::Live {
+            // Only a reclaimer can see what is uploaded; without one it may as well happen later.
+            let sees = tables.config().reclaims || process.phase == Phase::Rest;
+            if producer.stage == Stage::Live && sees {
                 into.push(Action::Upload(who));
             }
             if active && state.crashes > 0 {
@@ -184,7 +186,7 @@ fn at_rest(tables: &Tables, state: &State, who: u8, process: &Process, into: &mu
         },
         Role::Trainer(trainer) => {
             into.push(Action::Look(who));
-            let next_step = tables.facts(process.view).next_step;
+            let next_step = tables.facts(state.head).next_step;
             if trainer.open {
                 let steps = trainer.at + 1..=next_step;
                 into.extend(steps.map(|step| Action::Mark { who, step }));
@@ -199,7 +201,7 @@ fn at_rest(tables: &Tables, state: &State, who: u8, process: &Process, into: &mu
             into.extend(there.map(|object| Action::Delete { who, object }));
         }
         Role::Reclaimer(_) => {
-            into.extend([Action::Look(who), Action::Compute(who), Action::Pass(who)]);
+            into.extend([Action::Compute(who), Action::Pass(who)]);
         }
         Role::Sealer { .. } => into.extend([Action::Look(who), Action::Seal(who)]),
     }

@@ -68,7 +68,7 @@ const NONE: Config = Config {
 };
 
 /// The configurations of `--all`.
-pub const FULL: [Config; 9] = [
+pub const FULL: [Config; 12] = [
     Config {
         name: "commit",
         about: "races, unknown outcomes, late effects, crashes",
@@ -83,27 +83,36 @@ pub const FULL: [Config; 9] = [
         tgbs: 3,
         group: 2,
         finish: true,
-        instances: 2,
         faults: 2,
         crashes: 1,
         ..NONE
     },
     Config {
         name: "combine",
-        about: "entries announced as intents and committed by others",
-        producers: 3,
-        tgbs: 2,
+        about: "entries announced as intents, stale and doubled ones, committed by others",
+        tgbs: 3,
         announces: 2,
         lead: true,
         faults: 1,
         ..NONE
     },
     Config {
+        name: "leaders",
+        about: "three names that commit for each other",
+        producers: 3,
+        tgbs: 1,
+        announces: 1,
+        lead: true,
+        faults: 2,
+        crashes: 1,
+        ..NONE
+    },
+    Config {
         name: "fence",
         about: "instances that open the same name; old ones frozen and woken",
-        opened: false,
-        instances: 3,
         producers: 1,
+        instances: 3,
+        opened: false,
         tgbs: 3,
         faults: 2,
         crashes: 1,
@@ -111,10 +120,9 @@ pub const FULL: [Config; 9] = [
     },
     Config {
         name: "takeover",
-        about: "openings and entries announced as intents while names change hands",
-        opened: true,
+        about: "openings announced as intents while names change hands",
         instances: 2,
-        tgbs: 2,
+        tgbs: 1,
         announces: 1,
         announce_opens: true,
         faults: 1,
@@ -123,20 +131,26 @@ pub const FULL: [Config; 9] = [
     Config {
         name: "seal",
         about: "sealing and unsealing under writers",
-        instances: 2,
         tgbs: 2,
         announces: 1,
         seals: 2,
+        faults: 2,
+        ..NONE
+    },
+    Config {
+        name: "turns",
+        about: "three lanes that take turns and finish",
+        producers: 3,
+        lanes: true,
+        finish: true,
         faults: 1,
         ..NONE
     },
     Config {
         name: "lanes",
-        about: "turns, finishing at different times, TGBs that wait, deletion",
+        about: "deletion while TGBs wait for their turn",
         lanes: true,
         finish: true,
-        instances: 2,
-        tgbs: 2,
         faults: 1,
         attempts: 1,
         marks: 1,
@@ -147,23 +161,35 @@ pub const FULL: [Config; 9] = [
         name: "marks",
         about: "attempts and marks against a computed watermark",
         producers: 1,
-        tgbs: 4,
-        group: 4,
+        tgbs: 3,
+        group: 3,
         attempts: 3,
         marks: 2,
         keep: 2,
-        faults: 2,
+        faults: 1,
         reclaims: true,
         ..NONE
     },
     Config {
         name: "reclaim",
-        about: "deletion of reclaimed data and orphans while producers change hands",
-        instances: 2,
-        tgbs: 2,
+        about: "deletion of reclaimed data under two producers and two attempts",
+        tgbs: 1,
         attempts: 2,
         marks: 1,
         faults: 1,
+        crashes: 1,
+        reclaims: true,
+        ..NONE
+    },
+    Config {
+        name: "orphans",
+        about: "deletion while a name changes hands",
+        producers: 1,
+        instances: 2,
+        attempts: 1,
+        marks: 1,
+        faults: 1,
+        crashes: 1,
         reclaims: true,
         ..NONE
     },

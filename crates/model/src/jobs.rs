@@ -15,6 +15,9 @@ use crate::turn::Turn;
 impl Turn<'_> {
     /// A trainer restarts from a checkpoint: any complete mark, the start of an attempt, or 0.
     pub fn attempt(&mut self, who: u8, start: u8) -> Option<()> {
+        if self.look(who) {
+            return Some(());
+        }
         let process = self.copy(who);
         let Role::Trainer(trainer) = process.role else {
             return None;
@@ -123,6 +126,7 @@ impl Turn<'_> {
 
     /// The reclaimer reads the marks, after it has folded, and wants a watermark.
     pub fn compute(&mut self, who: u8) -> Option<()> {
+        self.look(who);
         let process = self.copy(who);
         let facts = self.tables.facts(process.view);
         let step = self.floor(facts)?;
@@ -167,6 +171,9 @@ impl Turn<'_> {
 
     /// A pass begins, by what the reclaimer has folded.
     pub fn pass(&mut self, who: u8) -> Option<()> {
+        if self.keeps(Guard::OneFold) {
+            self.look(who);
+        }
         let view = self.copy(who).view;
         let second = if self.keeps(Guard::OneFold) {
             view
@@ -255,6 +262,9 @@ impl Turn<'_> {
 
     /// The next seal or unseal.
     pub fn seal(&mut self, who: u8) -> Option<()> {
+        if self.look(who) {
+            return Some(());
+        }
         let process = self.copy(who);
         let Role::Sealer { done } = process.role else {
             return None;

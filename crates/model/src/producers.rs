@@ -47,7 +47,7 @@ impl Turn<'_> {
         producer.stage = Stage::Opening;
         producer.announces = self.config.announces;
         self.set(who, producer);
-        self.catch_up(who);
+        self.look(who);
         if !self.keeps(Guard::StartAtRecord) {
             let facts = self.tables.facts(self.copy(who).view);
             producer.start = facts.names[usize::from(producer.name)].next;
@@ -58,6 +58,9 @@ impl Turn<'_> {
 
     /// It wants the next epoch, directly or by an intent.
     pub fn open(&mut self, who: u8, announce: bool) -> Option<()> {
+        if self.look(who) {
+            return Some(());
+        }
         let mut producer = self.producer(who)?;
         let facts = self.tables.facts(self.judging(who));
         let name = facts.names[usize::from(producer.name)];
@@ -135,6 +138,12 @@ impl Turn<'_> {
 
     /// It builds a record for the next version.
     pub fn commit(&mut self, who: u8, how: How) -> Option<()> {
+        if !self.keeps(Guard::StartAtRecord) {
+            // It folds, but holds on to where it believes it stands.
+            self.catch_up(who);
+        } else if self.look(who) {
+            return Some(());
+        }
         let producer = self.producer(who)?;
         let view = self.judging(who);
         let mut entries = Vec::new();
@@ -210,6 +219,9 @@ impl Turn<'_> {
 
     /// It says that it has no more.
     pub fn finish(&mut self, who: u8) -> Option<()> {
+        if self.look(who) {
+            return Some(());
+        }
         let producer = self.producer(who)?;
         if !self.config.finish || producer.base < self.config.tgbs {
             return None;

@@ -174,8 +174,11 @@ impl Turn<'_> {
             let stale = [process.stale, process.view];
             self.process(who).stale = stale[usize::from(process.stale == 0)];
         } else if !self.keeps(Guard::Rejudge) {
+            self.catch_up(who);
             self.want(who, entries);
         } else {
+            // Whoever lost one version is likely behind by several.
+            self.catch_up(who);
             self.observe(who);
             if !self.keeps(Guard::RereadMarks) {
                 self.insist(who, &entries);
@@ -190,23 +193,40 @@ impl Turn<'_> {
         process.phase = Phase::Rest;
     }
 
-    /// Folds up to the head; false when there is nothing new.
-    pub fn catch_up(&mut self, who: u8) -> bool {
-        let process = self.copy(who);
-        let length = self.tables.facts(self.state.head).length;
-        let mut view = process.view;
-        for version in self.tables.facts(view).length..length {
-            if let Some(record) = self.tables.at(self.state.head, version) {
-                view = self.tables.fold(view, record);
-            }
-        }
+    /// Folds up to the head. What it folds are the store's bytes, so it gets the store's log.
+    pub fn catch_up(&mut self, who: u8) {
+        let head = self.state.head;
+        let length = self.tables.facts(head).length;
         let process = self.process(who);
-        let new = process.view != view && process.stale == 0;
-        if new {
-            (process.view, process.read) = (view, length);
+        if process.stale == 0 {
+            (process.view, process.read) = (head, length);
+        }
+    }
+
+    /// Folds up to the head and draws conclusions; true when there were any.
+    pub fn look(&mut self, who: u8) -> bool {
+        let before = self.copy(who).role;
+        self.catch_up(who);
+        if self.copy(who).stale == 0 {
             self.observe(who);
         }
-        new
+        self.copy(who).role != before
+    }
+
+    /// Whoever builds a record folds up to the head first: one built by an older state could only
+    /// lose its version. So what a resting process has folded makes no difference, and states that
+    /// differ in it alone are made one.
+    pub fn forget_views(&mut self) {
+        let mixes = !self.keeps(Guard::OneFold);
+        for process in self.state.processes.slice_mut() {
+            let needed = match process.role {
+                Role::Reclaimer(reclaimer) => reclaimer.deletes || mixes,
+                _ => process.stale != 0,
+            };
+            if process.phase == Phase::Rest && !needed {
+                (process.view, process.read) = (0, 0);
+            }
+        }
     }
 
     /// A process draws its conclusions from what it has folded.

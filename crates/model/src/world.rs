@@ -140,6 +140,7 @@ impl System for World {
             broken: None,
         };
         turn.act(action)?;
+        turn.forget_views();
         Some((turn.state, turn.broken))
     }
 
@@ -231,7 +232,7 @@ impl Turn<'_> {
     fn act(&mut self, action: Action) -> Option<()> {
         match action {
             Action::Start(who) => self.start(who),
-            Action::Look(who) => self.catch_up(who).then_some(()),
+            Action::Look(who) => self.look(who).then_some(()),
             Action::Open { who, announce } => self.open(who, announce),
             Action::Upload(who) => self.upload(who),
             Action::Announce(who) => self.announce(who),

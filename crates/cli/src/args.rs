@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
-use crate::{doctor, init, log, plan, seal, show, status};
+use crate::{bench, doctor, init, log, plan, seal, show, status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,6 +76,8 @@ pub(crate) enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Work out latency, requests and cost of a stream before it is built
     Plan(plan::PlanArgs),
+    /// Measure what the protocol costs as a log grows
+    Bench(bench::BenchArgs),
     /// Run an S3 server for tests, demos and laptops
     DevS3(DevS3Args),
     /// Show the whole system at work on text of this machine, with crashes and a proof

@@ -28,6 +28,8 @@ pub(crate) enum CliError {
     DevS3(#[from] batchweave_dev_s3::Error),
     #[error(transparent)]
     Demo(#[from] crate::demo::DemoError),
+    #[error("the measurement failed: {0}")]
+    Bench(String),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
@@ -41,7 +43,9 @@ impl CliError {
             Self::Store(e) => of_store(e),
             Self::Log(e) => of_log(e),
             Self::Tgb(_) => Exit::Protocol,
-            Self::Absent(_) | Self::Demo(_) | Self::DevS3(_) | Self::Output(_) => Exit::Failure,
+            Self::Absent(_) | Self::Demo(_) | Self::DevS3(_) | Self::Output(_) | Self::Bench(_) => {
+                Exit::Failure
+            }
         }
     }
 

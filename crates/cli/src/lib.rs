@@ -9,6 +9,7 @@
 
 mod args;
 mod as_of;
+mod bench;
 mod context;
 mod demo;
 mod describe;
@@ -65,6 +66,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Plan(args) => plan::run(&args, &context),
+        Verb::Bench(args) => bench::run(&args, &context).await,
         Verb::DevS3(args) => dev_s3::run(args, &context).await,
         Verb::Demo(args) => Box::pin(demo::run(args, &context)).await,
         Verb::DemoRank(args) => Ok(demo::rank::run(&args)?),

@@ -122,6 +122,9 @@ impl Log {
         let named = folded.record.as_ref().and_then(|r| r.hints.snapshot);
         if let Some(named) = named.filter(|n| folded.void.is_none() && n.version < version) {
             snapshots.know(named.version);
+            // It implies its segments.
+            let beyond = |s: &Arc<Segment>| s.filled.is_none_or(|f| f.version > named.version);
+            snapshots.unstored.retain(beyond);
         }
         for segment in &folded.segments {
             snapshots.unstored.push_back(Arc::new(segment.clone()));

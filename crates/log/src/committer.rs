@@ -130,7 +130,9 @@ impl Committer {
             Action::Announce => Ok(self.announce().await),
             Action::List => {
                 let start = self.log.random();
-                let listed = self.intents.list(&self.log.manifest, &self.name, start);
+                let listed = self
+                    .intents
+                    .list(&self.log.manifest, &self.name, start, now);
                 Ok(Event::Listed(listed.await))
             }
             Action::Gather => Ok(Event::Gathered(self.intents.gather().await)),
@@ -197,9 +199,7 @@ impl Committer {
                 return Err(Stop::Finished { tgbs: p.next_seq });
             }
             Some(p)
-                if self.epoch != 0
-                    && p.epoch > self.epoch
-                    && !mutation::is(Mutation::AnyEpoch) =>
+                if self.epoch != 0 && p.epoch > self.epoch && !mutation::is(Mutation::AnyEpoch) =>
             {
                 let instance = p.instance.clone();
                 return Err(Stop::Fenced {

@@ -1,8 +1,9 @@
 //! Intents in the store: announcing our own, finding and reading those of others, deleting what is
 //! done with. A failure here costs time, never correctness, so failures are told and passed over.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use batchweave_core::ids::{ProducerName, StreamId};
 use batchweave_core::intent::{self, Selection};
@@ -22,6 +23,8 @@ const READS_MAX: usize = 64;
 const DELETES_MAX: usize = 32;
 /// Dead intents of others deleted in a round.
 const SWEPT_MAX: usize = 16;
+/// An owner that lives has deleted a dead intent by then.
+const OWNERLESS_AFTER: Duration = Duration::from_secs(10);
 
 /// The intents of one instance of a producer, and its view of the others'.
 #[derive(Debug)]
@@ -32,9 +35,9 @@ pub(crate) struct Intents {
     page: Option<String>,
     wanted: Vec<String>,
     gathered: Vec<Entry>,
-    /// Dead when last listed; deleted when they are seen dead again, since their owners delete
-    /// theirs themselves.
-    suspects: BTreeSet<String>,
+    /// Dead, and since when they are seen so: owners delete theirs themselves, so what is still
+    /// there after a while has none.
+    suspects: BTreeMap<String, Duration>,
     deletes: JoinSet<()>,
     refused: u64,
 }
@@ -48,7 +51,7 @@ impl Intents {
             page: None,
             wanted: Vec::new(),
             gathered: Vec::new(),
-            suspects: BTreeSet::new(),
+            suspects: BTreeMap::new(),
             deletes: JoinSet::new(),
             refused: 0,
         }
@@ -108,6 +111,7 @@ impl Intents {
         manifest: &Manifest,
         own: &ProducerName,
         start: u64,
+        now: Duration,
     ) -> usize {
         let mut listed = Vec::new();
         for _ in 0..PAGES_MAX {
@@ -126,17 +130,22 @@ impl Intents {
         }
         let Selection { wanted, dead } = intent::select(manifest, &listed, own, start);
         self.wanted = wanted;
-        self.sweep(dead);
+        self.sweep(dead, now);
         self.wanted.len()
     }
 
-    fn sweep(&mut self, dead: Vec<String>) {
+    fn sweep(&mut self, dead: Vec<String>, now: Duration) {
         let before = std::mem::take(&mut self.suspects);
-        let (again, new): (Vec<_>, Vec<_>) = dead.into_iter().partition(|k| before.contains(k));
-        for key in again.into_iter().take(SWEPT_MAX) {
-            self.delete(key);
+        let mut swept = 0;
+        for key in dead.into_iter().take(INTENTS_PER_ROUND) {
+            let since = before.get(&key).copied().unwrap_or(now);
+            if swept < SWEPT_MAX && now.saturating_sub(since) > OWNERLESS_AFTER {
+                swept += 1;
+                self.delete(key);
+            } else {
+                self.suspects.insert(key, since);
+            }
         }
-        self.suspects = new.into_iter().take(INTENTS_PER_ROUND).collect();
     }
 
     /// Reads what the list has shown; returns how many entries there are.

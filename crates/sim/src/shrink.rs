@@ -90,7 +90,10 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     all
 }
 
-fn fewer_faults(with: &mut dyn FnMut(&dyn Fn(&mut Plan))) {
+/// Takes a change and keeps the plan that it gives.
+type Keep<'a> = dyn FnMut(&dyn Fn(&mut Plan)) + 'a;
+
+fn fewer_faults(with: &mut Keep<'_>) {
     with(&|p| p.rates = crate::fate::Rates::default());
     with(&|p| p.rates.lost_answer = 0);
     with(&|p| p.rates.lost_request = 0);

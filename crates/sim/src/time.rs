@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_day_passes_at_once_and_to_the_unit() {
-        let day = Duration::from_secs(24 * 3600);
+        let day = Duration::from_hours(24);
         let woke = run(|time| async move {
             time.sleep(UNIT * 7 / 2).await;
             let short = time.now();

@@ -1,6 +1,7 @@
 //! Each deliberate mistake in the code under simulation is found within 300 seeds. Built only by
 //! `make mutations`, with the feature of the same name and a target folder of its own.
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 #![cfg(feature = "mutations")]
 
 use std::collections::BTreeSet;

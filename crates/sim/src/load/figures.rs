@@ -186,7 +186,7 @@ impl Figures {
         let all = sorted(all);
         let won = records.iter().filter(|t| m.counts(**t)).count() as f64;
         let (requests, windows, http) = m.requests((seen as f64).max(1.0));
-        let seconds = (m.counted[1] - m.counted[0]).as_secs_f64();
+        let seconds = m.counted[1].saturating_sub(m.counted[0]).as_secs_f64();
         Self {
             producers: m.plan.producers(),
             scenario: m.plan.scenario.to_string(),
@@ -229,7 +229,7 @@ fn timeline(m: &Measured<'_>, visible: &[Vec<Duration>], records: &[Duration]) -
         let since = at.checked_sub(m.counted[0])?;
         m.counts(at).then_some(since.as_secs() as usize)
     };
-    let length = (m.counted[1] - m.counted[0]).as_secs() as usize;
+    let length = m.counted[1].saturating_sub(m.counted[0]).as_secs() as usize;
     let mut line = vec![Second::default(); length];
     let mut latencies: Vec<Vec<Duration>> = vec![Vec::new(); length];
     for (ready, visible) in m.ready.iter().zip(visible) {

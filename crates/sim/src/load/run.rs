@@ -28,7 +28,7 @@ use crate::world::run::stream;
 /// From the beginning of the load to the time that counts.
 const SETTLE: Duration = Duration::from_secs(5);
 /// What is not visible so long after the end is given up.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_mins(10);
 /// A leader frozen by a scenario wakes up again after this time.
 const FROZEN: Duration = Duration::from_secs(5);
 

@@ -94,7 +94,7 @@ impl Scenario {
                 if into < BURST / 10 {
                     at
                 } else {
-                    at + BURST - into
+                    at + BURST.saturating_sub(into)
                 }
             }
             Self::Jumps => {

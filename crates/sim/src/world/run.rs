@@ -25,7 +25,7 @@ use crate::time::{Timeline, run as run_time};
 use crate::trace::Event;
 
 /// A world that has not ended by then never will.
-const HORIZON: Duration = Duration::from_secs(24 * 3600);
+const HORIZON: Duration = Duration::from_hours(24);
 
 /// One step as a reader saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ pub(super) const UPLOADS_AT_ONCE: f64 = 4.0;
 const RECORD_BYTES_MAX: f64 = (1 << 20) as f64;
 /// An entry without its TGBs, and each TGB in it, as JSON.
 const ENTRY_BYTES: f64 = 500.0;
-const TGB_ENTRY_BYTES: f64 = 640.0;
+const TGB_ENTRY_BYTES: f64 = 320.0;
 
 /// A kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo test test-long lint build clean mutations \
+.PHONY: help demo test test-long lint build model clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units
 .NOTPARALLEL:
 
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-long  also the tests that take long: many runs with random crashes'
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
+	@echo 'make model      explore the protocol in all orders of events: minutes'
 	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
 demo: system-python build $(VENV)/ready
@@ -34,6 +35,9 @@ test-long: system-all build $(VENV)/ready
 	$(call step,tests that take long)
 	BATCHWEAVE_LONG=1 cargo test $(CARGO_FLAGS) -- --include-ignored
 	BATCHWEAVE_LONG=1 $(MAKE) py-tests
+
+model: build
+	target/release/batchweave-model --all
 
 build: system-build
 	$(call step,release build)

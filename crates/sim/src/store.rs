@@ -81,6 +81,7 @@ struct Inner {
     trace: Trace,
     throttle: Throttle,
     requests: u64,
+    throttled: u64,
     counts: Counts,
     actors: Vec<String>,
 }
@@ -116,6 +117,7 @@ impl SimStore {
             trace: Trace::new(settings.keep == Keep::All),
             throttle: Throttle::default(),
             requests: 0,
+            throttled: 0,
             counts: Counts::new(),
             actors: Vec::new(),
         };
@@ -170,6 +172,11 @@ impl SimStore {
     /// Requests so far.
     pub fn requests(&self) -> u64 {
         self.inner().requests
+    }
+
+    /// Requests so far that were too many: answered 503.
+    pub fn throttled(&self) -> u64 {
+        self.inner().throttled
     }
 
     /// Requests so far by operation and prefix.
@@ -227,6 +234,7 @@ impl SimStore {
                     Op::Create | Op::Upload | Op::Delete => Effect::Unknown,
                     _ => Effect::DidNot,
                 };
+                inner.throttled += 1;
                 fate.effect = None;
                 fate.reply = fate::Reply::Fail(ErrorKind::Throttled, effect, "HTTP 503 SlowDown");
             }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use batchweave_core::mutation::{Mutation, set};
 use batchweave_sim::check::check;
+use batchweave_sim::command::faults::{explain, one};
 use batchweave_sim::world::{Plan, run};
 
 /// The first seed that finds the mistake, and by which checks.
@@ -37,4 +38,24 @@ fn every_mistake_is_found() {
         }
     }
     assert!(missed.is_empty(), "not found within 300 seeds: {missed:?}");
+}
+
+/// A failing world is made smaller, and its story says what was broken and by which requests.
+#[test]
+fn a_failing_world_is_explained() {
+    set(Some(Mutation::NextAfterUnknown));
+    let (evidence, violations) = (0..300)
+        .map(|seed| one(seed).unwrap())
+        .find(|(_, violations)| !violations.is_empty())
+        .unwrap();
+    let story = explain(evidence, violations).unwrap();
+    set(None);
+    println!("{story}");
+    for part in [
+        "the smallest world found",
+        "sends create log/",
+        "what led there",
+    ] {
+        assert!(story.contains(part), "{part}");
+    }
 }

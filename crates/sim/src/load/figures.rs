@@ -47,6 +47,8 @@ pub struct Figures {
     pub opened_s: Option<f64>,
     /// Records a second.
     pub records_per_second: f64,
+    /// Requests answered 503 because they were too many, in the whole run.
+    pub throttled: u64,
     /// Entries that never became visible.
     pub never_visible: u64,
     /// Processes that failed, and what the first said.
@@ -85,6 +87,7 @@ pub(super) struct Measured<'a> {
     pub(super) landed: Vec<Landed>,
     pub(super) ready: &'a [Vec<Duration>],
     pub(super) hash: u64,
+    pub(super) throttled: u64,
     pub(super) failures: u64,
     pub(super) failure: Option<String>,
 }
@@ -205,6 +208,7 @@ impl Figures {
             seed: m.plan.seed,
             opened_s: (seconds == 0.0).then(|| m.counted[0].as_secs_f64()),
             records_per_second: if seconds > 0.0 { won / seconds } else { 0.0 },
+            throttled: m.throttled,
             never_visible: never,
             failures: m.failures,
             failure: m.failure.clone(),

@@ -239,6 +239,7 @@ fn measure(shared: &Shared, counted: [Duration; 2], counts: [crate::store::Count
         landed: shared.store.landed(),
         ready: &state.ready,
         hash: shared.store.hash(),
+        throttled: shared.store.throttled(),
         failures: state.failures,
         failure: state.failure.clone(),
     })

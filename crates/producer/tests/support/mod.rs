@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use batchweave_core::keys;
 use batchweave_core::tgb::{FrameHeader, Layout};
 use batchweave_log::{Located, Log, LogOptions};
 use batchweave_producer::config::{ProducerConfig, TokenizerKind};
@@ -79,21 +80,20 @@ impl World {
         )
     }
 
-    /// Asks it to stop after a number of requests that the seed draws.
+    /// Asks it to stop at an instant that the seed draws.
     pub async fn run_until(&self, config: ProducerConfig, seed: u64) -> Result<Outcome, RunError> {
         let stop = CancellationToken::new();
-        let requests = 45 + Random(seed).next() % 60;
-        let store = Tripwire::new(self.store.clone(), requests, Trip::Stop(stop.clone()));
+        let trip = Trip::Stop(stop.clone());
+        let store = Tripwire::new(self.store.clone(), Instant::draw(seed), trip);
         run_on(store, config, stop).await
     }
 
     /// True when it finished; false when it was dropped at a request that the seed draws, which then
-    /// has been done (odd numbers) or not (even ones) without an answer. Opening costs more requests
-    /// with each crash before.
+    /// has been done (odd numbers) or not (even ones) without an answer.
     pub async fn crash(&self, config: ProducerConfig, seed: u64, before: u64) -> bool {
-        let requests = 1 + Random(seed << 32 | before).next() % (150 + 3 * before);
+        let at = Instant::draw(seed << 32 | before);
         let dead = Arc::new(Notify::new());
-        let store = Tripwire::new(self.store.clone(), requests, Trip::Die(dead.clone()));
+        let store = Tripwire::new(self.store.clone(), at, Trip::Die(dead.clone()));
         let run = run_on(store, config, CancellationToken::new());
         tokio::select! {
             biased;
@@ -307,10 +307,40 @@ enum Trip {
     Die(Arc<Notify>),
 }
 
-/// Counts requests and does something at one of them; a dead store answers no more.
+/// An instant of a run: so many writes of data and records, then so many requests of any kind.
+/// However much reading it costs to open, some draws are in the middle of producing, and with no
+/// write to wait for some are in the middle of opening.
+#[derive(Debug, Clone, Copy)]
+struct Instant {
+    writes: u64,
+    requests: u64,
+}
+
+impl Instant {
+    fn draw(seed: u64) -> Self {
+        let mut random = Random(seed);
+        Self {
+            writes: random.next() % 40,
+            requests: 1 + random.next() % 60,
+        }
+    }
+
+    /// Passes a request; true when it is the one.
+    fn is_reached(&mut self, is_write: bool) -> bool {
+        if self.writes > 0 {
+            self.writes -= u64::from(is_write);
+            return false;
+        }
+        self.requests = self.requests.saturating_sub(1);
+        self.requests == 0
+    }
+}
+
+/// Does something at one instant; a dead store answers no more.
 struct Tripwire {
     inner: Arc<dyn Store>,
-    left: AtomicU64,
+    left: Mutex<Instant>,
+    tripped: AtomicBool,
     odd: bool,
     trip: Trip,
 }
@@ -321,31 +351,34 @@ impl std::fmt::Debug for Tripwire {
     }
 }
 
+fn is_progress(key: &str) -> bool {
+    key.starts_with(keys::DATA) || key.starts_with(keys::LOG)
+}
+
 impl Tripwire {
-    fn new(inner: Arc<dyn Store>, requests: u64, trip: Trip) -> Arc<Self> {
+    fn new(inner: Arc<dyn Store>, at: Instant, trip: Trip) -> Arc<Self> {
         Arc::new(Self {
             inner,
-            left: AtomicU64::new(requests),
-            odd: requests % 2 == 1,
+            left: Mutex::new(at),
+            tripped: AtomicBool::new(false),
+            odd: at.requests % 2 == 1,
             trip,
         })
     }
 
-    async fn count<T>(&self, request: impl Future<Output = T>) -> T {
-        let left = self
-            .left
-            .fetch_update(SeqCst, SeqCst, |n| Some(n.saturating_sub(1)))
-            .unwrap();
-        match &self.trip {
-            Trip::Stop(stop) if left == 1 => stop.cancel(),
-            Trip::Die(dead) if left <= 1 => {
-                if left == 1 && self.odd {
-                    request.await;
+    async fn count<T>(&self, is_write: bool, request: impl Future<Output = T>) -> T {
+        if self.left.lock().unwrap().is_reached(is_write) {
+            let first = !self.tripped.swap(true, SeqCst);
+            match &self.trip {
+                Trip::Stop(stop) => stop.cancel(),
+                Trip::Die(dead) => {
+                    if first && self.odd {
+                        request.await;
+                    }
+                    dead.notify_one();
+                    return std::future::pending().await;
                 }
-                dead.notify_one();
-                return std::future::pending().await;
             }
-            _ => {}
         }
         request.await
     }
@@ -357,24 +390,26 @@ impl Store for Tripwire {
         self.inner.root()
     }
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.count(self.inner.create(key, body)).await
+        self.count(is_progress(key), self.inner.create(key, body))
+            .await
     }
     async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.count(self.inner.upload(key, body)).await
+        self.count(is_progress(key), self.inner.upload(key, body))
+            .await
     }
     async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.count(self.inner.get(key)).await
+        self.count(false, self.inner.get(key)).await
     }
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.count(self.inner.get_range(key, range)).await
+        self.count(false, self.inner.get_range(key, range)).await
     }
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.count(self.inner.head(key)).await
+        self.count(false, self.inner.head(key)).await
     }
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.count(self.inner.list(prefix, page)).await
+        self.count(false, self.inner.list(prefix, page)).await
     }
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.count(self.inner.delete(key)).await
+        self.count(false, self.inner.delete(key)).await
     }
 }

@@ -45,6 +45,8 @@ struct Report {
     sealed: bool,
     producers: Vec<Producer>,
     awaited_lane: Option<ProducerName>,
+    /// The version that gave it the turn.
+    awaited_since: Option<Version>,
     /// TGBs that are committed and wait for their lane's turn.
     waiting: usize,
     jobs: Vec<Job>,
@@ -139,6 +141,7 @@ fn gather(root: &str, m: &Manifest, snapshots: Vec<Snapshot>, commits: Commits) 
         sealed: m.sealed(),
         producers: producers(m),
         awaited_lane: m.awaited_lane().cloned(),
+        awaited_since: m.awaited().map(|awaited| awaited.since),
         waiting: m.waiting(),
         jobs: m.jobs().iter().map(job).collect(),
         quarantines: m.quarantines().to_vec(),
@@ -266,10 +269,11 @@ fn rows(report: &Report, style: Style) -> Vec<(&'static str, String)> {
         },
     ));
     if let Some(lane) = &report.awaited_lane {
+        let since = report.awaited_since.unwrap_or_default();
         let waiting = count(report.waiting as u64, "TGB");
         rows.push((
             "next lane",
-            format!("{lane}; {waiting} of other lanes wait for it"),
+            format!("{lane}, since version {since}; {waiting} of other lanes wait for it"),
         ));
     }
     if report.mixture.id > 0 {

@@ -98,9 +98,11 @@ async fn lanes_show_whom_everybody_waits_for() {
     world.run(&["status"]).prints(&[
         "order      lanes in turn: p0, p1\n",
         "head       version 1; 1 step (0)\n",
-        "next lane  p1; 2 TGBs of other lanes wait for it\n",
+        "next lane  p1, since version 1; 2 TGBs of other lanes wait for it\n",
     ]);
-    assert_eq!(world.json(&["status"])["awaited_lane"], "p1");
+    let status = world.json(&["status"]);
+    assert_eq!(status["awaited_lane"], "p1");
+    assert_eq!(status["awaited_since"], 1);
 }
 
 #[tokio::test]

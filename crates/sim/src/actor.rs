@@ -53,8 +53,8 @@ struct State {
     frozen_until: Duration,
     requests: u64,
     draw: Draw,
-    /// Reads under way by prefix.
-    reads: BTreeMap<String, u32>,
+    /// Reads under way by class of keys.
+    reads: BTreeMap<&'static str, u32>,
 }
 
 /// A process.
@@ -134,16 +134,16 @@ impl Actor {
         }
     }
 
-    /// A read goes out; true when another of the same prefix is under way.
-    pub(crate) fn begins_read(&self, prefix: &str) -> bool {
+    /// A read goes out; true when another of the same class is under way.
+    pub(crate) fn begins_read(&self, class: &'static str) -> bool {
         let mut state = self.state();
-        let reads = state.reads.entry(prefix.to_owned()).or_default();
+        let reads = state.reads.entry(class).or_default();
         *reads += 1;
         *reads > 1
     }
 
-    pub(crate) fn ends_read(&self, prefix: &str) {
-        if let Some(reads) = self.state().reads.get_mut(prefix) {
+    pub(crate) fn ends_read(&self, class: &str) {
+        if let Some(reads) = self.state().reads.get_mut(class) {
             *reads = reads.saturating_sub(1);
         }
     }

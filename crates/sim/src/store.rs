@@ -15,7 +15,7 @@ use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 use crate::fate::{self, Fate, Rates};
 use crate::profile::Profile;
-use crate::throttle::Throttle;
+use crate::throttle::{Throttle, class};
 use crate::time::Timeline;
 use crate::trace::{Answer, Event, Trace, What, fnv};
 
@@ -72,8 +72,8 @@ pub struct Count {
     pub windows: u64,
 }
 
-/// Requests by operation and top-level prefix.
-pub type Counts = BTreeMap<(&'static str, String), Count>;
+/// Requests by operation and class of keys.
+pub type Counts = BTreeMap<(&'static str, &'static str), Count>;
 
 struct Inner {
     objects: BTreeMap<Arc<str>, Bytes>,
@@ -224,9 +224,9 @@ impl SimStore {
         let id = {
             let mut inner = self.inner();
             inner.requests += 1;
-            let prefix = key.split('/').next().unwrap_or_default().to_owned();
-            let beside = op == Op::Get && actor.begins_read(&prefix);
-            let count = inner.counts.entry((op.name(), prefix)).or_default();
+            let class = class(&key);
+            let beside = op == Op::Get && actor.begins_read(class);
+            let count = inner.counts.entry((op.name(), class)).or_default();
             count.http += 1;
             count.windows += u64::from(!beside);
             if !inner.throttle.admits(op, &key, now) {
@@ -314,7 +314,7 @@ impl SimStore {
 
     pub(crate) fn answered(&self, actor: &Actor, request: &Request, answer: Answer) {
         if request.op == Op::Get {
-            actor.ends_read(request.key.split('/').next().unwrap_or_default());
+            actor.ends_read(class(&request.key));
         }
         self.record(
             actor,

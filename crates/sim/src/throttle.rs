@@ -4,12 +4,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use batchweave_core::keys;
 use batchweave_store::Op;
 
 /// PUT, COPY, POST, DELETE and LIST a second.
 const WRITES_PER_SECOND: f64 = 3500.0;
 /// GET and HEAD a second.
 const READS_PER_SECOND: f64 = 5500.0;
+
+/// What a request is counted by: the first name in its key.
+pub(crate) fn class(key: &str) -> &'static str {
+    let first = key.split(['/', '.']).next().unwrap_or_default();
+    keys::CLASSES
+        .into_iter()
+        .find(|c| *c == first)
+        .unwrap_or("other")
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
@@ -20,7 +30,7 @@ struct Bucket {
 /// All buckets of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
-    buckets: BTreeMap<(String, bool), Bucket>,
+    buckets: BTreeMap<(&'static str, bool), Bucket>,
 }
 
 impl Throttle {
@@ -32,15 +42,11 @@ impl Throttle {
         } else {
             WRITES_PER_SECOND
         };
-        let prefix = key.split('/').next().unwrap_or_default();
         let full = Bucket {
             tokens: rate,
             at: now,
         };
-        let bucket = self
-            .buckets
-            .entry((prefix.to_owned(), reads))
-            .or_insert(full);
+        let bucket = self.buckets.entry((class(key), reads)).or_insert(full);
         let since = now.saturating_sub(bucket.at).as_secs_f64();
         bucket.tokens = (bucket.tokens + since * rate).min(rate);
         bucket.at = now;

@@ -161,7 +161,7 @@ impl Measured<'_> {
     }
 
     fn record_puts(&self) -> f64 {
-        let kind = ("create", "log".to_owned());
+        let kind = ("create", "log");
         let at = |counts: &Counts| counts.get(&kind).map_or(0, |c| c.http);
         (at(&self.counts[1]) - at(&self.counts[0])) as f64
     }

@@ -54,7 +54,7 @@ async fn open(store: &Arc<dyn Store>, expected: &Manifest) -> (u128, Vec<String>
 }
 
 #[tokio::test(start_paused = true)]
-async fn opening_takes_two_rounds_and_an_old_step_two_more() {
+async fn opening_takes_three_rounds_and_an_old_step_two_more() {
     let (_, store, producer) = history(1000).await;
     assert_eq!(snapshots(&store).await, [255, 511, 767]);
     let rounds = Rounds::new(&store);
@@ -63,8 +63,8 @@ async fn opening_takes_two_rounds_and_an_old_step_two_more() {
         .unwrap();
     assert!(log.manifest() == producer.log().manifest());
     let (count, asked) = rounds.take();
-    assert_eq!(count, 2, "{{stream.json, LIST}}, {{snapshot, window}}");
-    assert!(asked.len() <= 2 + 1 + 257, "{} requests", asked.len());
+    assert_eq!(count, 3, "{{stream.json, LIST}}, {{snapshot, 33 records}}, a window");
+    assert!(asked.len() <= 2 + 1 + 33 + 256, "{} requests", asked.len());
     assert!(matches!(log.locate(1030).await.unwrap(), Located::At(e) if e.step == 1030));
     assert_eq!(
         rounds.take().0,
@@ -88,7 +88,7 @@ async fn without_a_snapshot_windows_of_256_follow_each_other() {
         store.delete(&keys::snapshot(version)).await.unwrap();
     }
     let (rounds, _) = open(&store, producer.log().manifest()).await;
-    assert_eq!(rounds, 4, "{{stream.json, LIST}} and three windows");
+    assert_eq!(rounds, 5, "{{stream.json, LIST}}, 32 records and three windows");
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +259,7 @@ async fn a_follower_writes_what_others_have_left_out() {
         (270..=330).contains(&versions[0]),
         "after some patience: {versions:?}"
     );
-    assert_eq!(open(&store, lazy.log().manifest()).await.0, 2);
+    assert!(open(&store, lazy.log().manifest()).await.0 <= 3);
     assert!(
         store.head(&keys::segment(1)).await.is_ok(),
         "and the segments before it"

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 /// Pages of a list in one round; the next round goes on where this one stopped.
 const PAGES_MAX: usize = 4;
 /// Reads at once.
-const READS_MAX: usize = 64;
+const READS_MAX: usize = 256;
 /// Deletions at once; what does not fit is left to whoever leads.
 const DELETES_MAX: usize = 32;
 /// Dead intents of others deleted in a round.

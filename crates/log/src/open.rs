@@ -7,7 +7,7 @@ use std::sync::Arc;
 use batchweave_core::error::FormatError;
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
-use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
+use batchweave_core::limits::NUMBER_MAX;
 use batchweave_core::manifest::record::SnapshotHint;
 use batchweave_core::manifest::{Manifest, Record};
 use batchweave_core::stream::StreamConfig;
@@ -21,7 +21,8 @@ use crate::{Log, LogError, LogOptions, window};
 
 /// Records read together with the snapshot: most of them are not there, and hundreds of producers
 /// may open at once.
-const FIRST_WINDOW: u64 = 32;
+const FIRST_WINDOW: u64 = 8;
+const SECOND_WINDOW: u64 = 64;
 /// Older snapshots looked at in one round when the newest can't be used, and such rounds.
 const OTHERS: usize = 16;
 const OTHERS_ROUNDS: usize = 3;
@@ -61,7 +62,7 @@ impl Log {
         log.snapshots.unusable = unusable;
         let (_, at_head) = log.fold_window(start.tail, start.window).await?;
         log.raw = raw;
-        log.window = CATCH_UP_WINDOW;
+        log.window = SECOND_WINDOW;
         if !at_head {
             log.catch_up().await?;
         }

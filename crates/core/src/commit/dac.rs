@@ -30,6 +30,9 @@ pub struct DacOptions {
 
 /// Versions lost since the oldest item was ready at which a producer stops racing.
 const HOT: u32 = 5;
+/// It stops earlier when so many versions of others went by meanwhile.
+const HOT_EARLY: u32 = 2;
+const HOT_FOREIGN: u32 = 8;
 /// Every so many versions a producer that races looks for intents nobody took.
 const SWEEP_EVERY: u64 = 16;
 /// A leader that finds fewer intents a round, on average, steps down.
@@ -72,6 +75,8 @@ pub struct Dac {
     began: Duration,
     leading: Option<Leading>,
     lost: u32,
+    /// Foreign records since the oldest item was ready.
+    foreign: u32,
     hot: bool,
     not_before: Duration,
     look_at: Duration,
@@ -95,6 +100,7 @@ impl Dac {
             began: Duration::ZERO,
             leading: None,
             lost: 0,
+            foreign: 0,
             hot: false,
             not_before: Duration::ZERO,
             look_at: Duration::ZERO,
@@ -114,10 +120,11 @@ impl Dac {
         self.view.is_fresh(now, self.pace())
     }
 
-    /// When to look whether a leader has taken what was announced.
+    /// When to look whether a leader has taken what was announced: it lists within its gap, and a
+    /// sweep later its record is there.
     fn next_look(&mut self, now: Duration) -> Duration {
         let gap = self.view.leader.map_or(self.pace(), |leader| leader.gap);
-        now + self.random.around(gap * 3 / 2 + self.view.link.put())
+        now + self.random.from(gap + self.view.link.sweep())
     }
 
     fn wait(&mut self, now: Duration, until: Duration) -> Action {
@@ -201,7 +208,8 @@ impl Dac {
             self.hot = true;
             self.stand(now, self.view.active());
         }
-        self.hot |= self.lost >= HOT;
+        self.hot |= self.lost >= HOT
+            || (self.lost >= HOT_EARLY && self.foreign >= HOT_FOREIGN);
         match self.candidate_at {
             Some(turn) if now < turn => {
                 let look = self.next_look(now);
@@ -330,6 +338,7 @@ impl Dac {
     fn note(&mut self, now: Duration, records: &[SeenRecord]) {
         let period = Duration::from_secs(1).max(self.linger() * 2);
         let led = self.view.note(now, records, self.pace(), period);
+        self.foreign = self.foreign.saturating_add(records.len() as u32);
         self.passed = self.passed.map(|passed| passed + led);
     }
 }
@@ -339,7 +348,7 @@ impl Policy for Dac {
         let took = now.saturating_sub(self.began);
         if queue.oldest != self.oldest {
             // Another item is the oldest: nobody has passed it over yet.
-            (self.oldest, self.passed) = (queue.oldest, None);
+            (self.oldest, self.passed, self.foreign) = (queue.oldest, None, 0);
         }
         match (event, self.doing) {
             (Event::CaughtUp(records), doing) => {

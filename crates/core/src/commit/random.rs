@@ -23,8 +23,8 @@ impl Random {
         most * self.draw() / 1024
     }
 
-    /// `mean` give or take a quarter.
-    pub(super) fn around(&mut self, mean: Duration) -> Duration {
-        mean * (768 + self.draw() / 2) / 1024
+    /// `least` and up to a quarter more.
+    pub(super) fn from(&mut self, least: Duration) -> Duration {
+        least * (1024 + self.draw() / 4) / 1024
     }
 }

@@ -58,7 +58,7 @@ impl View {
             Some(leader) => {
                 let gap = leader.gap.max(Duration::from_millis(1));
                 let elapsed = now.saturating_sub(leader.seen);
-                (elapsed.as_micros() / gap.as_micros()) as u64 + 1
+                (elapsed.as_micros() / gap.as_micros()) as u64
             }
             None => self.behind + 1,
         };

@@ -9,7 +9,7 @@ use batchweave_log::{
     CommitEnd, CommitItem, DriverOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
 };
 
-use super::run::Shared;
+use super::run::{RAMP, Shared};
 use super::scenario::Scenario;
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
@@ -108,7 +108,8 @@ impl Process<'_> {
             1.0 / plan.scenario.rate(plan.rate, self.number, plan.producers()),
         );
         let start = begin.max(time.now());
-        let mut next = start + gap.mul_f64(self.actor.draw(Draw::unit));
+        let first = if start == begin { RAMP.max(gap) } else { gap };
+        let mut next = start + first.mul_f64(self.actor.draw(Draw::unit));
         loop {
             let since = next.saturating_sub(begin);
             let from = plan.scenario.active_from(self.number, since, plan.whole());

@@ -26,7 +26,9 @@ use crate::time::{Timeline, run as run_time};
 use crate::world::run::stream;
 
 /// From the beginning of the load to the time that counts.
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE: Duration = Duration::from_secs(10);
+/// Not all begin in the same moment.
+pub(super) const RAMP: Duration = Duration::from_secs(5);
 /// What is not visible so long after the end is given up.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// A leader frozen by a scenario wakes up again after this time.

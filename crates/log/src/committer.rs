@@ -261,6 +261,10 @@ impl Committer {
         combine: bool,
         put_ms: Option<u32>,
     ) -> Result<Result<Event, Stop>, LogError> {
+        // A seal may have been folded while there was nothing for it to stop.
+        if let Err(stop) = self.stopped() {
+            return Ok(Err(stop));
+        }
         let gathered = self.intents.take();
         let own = self
             .wants

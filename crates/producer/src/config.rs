@@ -179,8 +179,10 @@ pub struct UploadConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitConfig {
-    /// How long a batch waits for others to share an object and a commit with.
+    /// How long a batch waits for others to share an object with.
     pub linger: Period,
+    /// How long a batch may take from durable to visible; zero: as fast as the store allows.
+    pub latency_target: Period,
     /// Most batches in one commit.
     pub max_batches: usize,
 }
@@ -274,6 +276,7 @@ impl Default for CommitConfig {
     fn default() -> Self {
         Self {
             linger: Period::millis(200),
+            latency_target: Period::millis(0),
             max_batches: 128,
         }
     }

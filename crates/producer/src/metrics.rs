@@ -24,6 +24,10 @@ pub struct Metrics {
     pub object_bytes: IntCounter,
     commits: IntCounter,
     lost: IntCounter,
+    announced: IntCounter,
+    combined: IntCounter,
+    refused: IntCounter,
+    leading: IntGauge,
     batches: IntGauge,
     head: IntGauge,
     latency: Gauge,
@@ -54,6 +58,22 @@ impl Metrics {
                 "lost_commits_total",
                 "Versions of the log that another writer took first.",
             )?,
+            announced: m.counter(
+                "announced_entries_total",
+                "Entries announced as intents, for whoever commits next.",
+            )?,
+            combined: m.counter(
+                "combined_entries_total",
+                "Other producers' entries in records that this process won.",
+            )?,
+            refused: m.counter(
+                "refused_intents_total",
+                "Objects under intents/ that are none: ignored.",
+            )?,
+            leading: m.gauge(
+                "leading",
+                "1 while this producer combines the others' commits.",
+            )?,
             batches: m.gauge(
                 "batches",
                 "Batches of this producer in the stream, over all its epochs.",
@@ -74,6 +94,13 @@ impl Metrics {
         self.commits
             .inc_by(now.records.saturating_sub(self.commits.get()));
         self.lost.inc_by(now.lost.saturating_sub(self.lost.get()));
+        let more = |counter: &IntCounter, total: u64| {
+            counter.inc_by(total.saturating_sub(counter.get()));
+        };
+        more(&self.announced, now.announced);
+        more(&self.combined, now.combined);
+        more(&self.refused, now.refused_intents);
+        self.leading.set(i64::from(now.leading));
         self.batches.set(now.next_seq.cast_signed());
         self.head.set(now.next_step.cast_signed());
         self.latency.set(now.latency.as_secs_f64());

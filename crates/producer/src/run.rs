@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use batchweave_core::commit::Plain;
+use batchweave_core::commit::{Dac, DacOptions};
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
@@ -23,9 +23,6 @@ use crate::packing::Point;
 use crate::prepare::{list_inputs, load_tokenizer, pad_token, settings};
 use crate::sources::InputList;
 use crate::{resume, stream};
-
-/// About one put to S3, for the first back-off after a lost commit.
-const PUT_LATENCY: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// How the daemon ended, when nothing failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +120,9 @@ async fn open(
     };
     let cursor = log.manifest().producer(&name).map(|p| p.cursor.clone());
     resume.check(&cursor.unwrap_or_default()).await?;
-    let producer = match Producer::open(log, name.clone(), &instance()).await? {
+    let mut opening = policy(config);
+    let opened = Producer::open_with(log, name.clone(), &instance(), &mut opening).await?;
+    let producer = match opened {
         ProducerOpening::Opened(producer) => *producer,
         ProducerOpening::Finished { tgbs } => {
             return Ok(Opening::Over(Outcome::Finished { batches: tgbs }));
@@ -146,8 +145,11 @@ async fn open(
 }
 
 /// When to commit.
-fn policy(config: &ProducerConfig) -> Plain {
-    Plain::new(config.commit.linger.0, PUT_LATENCY, rand::random())
+fn policy(config: &ProducerConfig) -> Dac {
+    Dac::new(DacOptions {
+        target: config.commit.latency_target.0,
+        seed: rand::random(),
+    })
 }
 
 /// From the input to the log, until one of them ends or `stop` is cancelled.

@@ -78,6 +78,11 @@ impl Config for ProducerConfig {
             "must be 1 to 1024",
         );
         wrong(
+            "commit.latency_target",
+            self.commit.latency_target.0 > std::time::Duration::from_mins(1),
+            "must be at most 1min",
+        );
+        wrong(
             "tokenizer.threads",
             self.tokenizer.threads > 1024,
             "must be at most 1024",

@@ -199,16 +199,15 @@ impl<P: Policy> Driver<P> {
         };
         tokio::select! {
             biased;
-            message = receive.recv(), if !self.is_full() && !self.closed => match message {
-                Some(message) => {
+            message = receive.recv(), if !self.is_full() && !self.closed => {
+                if let Some(message) = message {
                     self.take(message);
                     Event::Ready
-                }
-                None => {
+                } else {
                     self.closed = true;
                     Event::Timer
                 }
-            },
+            }
             () = timer => Event::Timer,
         }
     }

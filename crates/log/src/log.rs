@@ -76,6 +76,7 @@ impl Log {
     }
 
     /// The store below.
+    #[allow(clippy::misnamed_getters)] // The one that tries again is ours alone.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.raw
     }

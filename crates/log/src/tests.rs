@@ -15,7 +15,10 @@ use batchweave_store::memory::MemoryStore;
 use crate::testing::*;
 use crate::*;
 
+mod combining;
 mod copies;
+mod distant;
+mod intents;
 mod opening;
 mod roots;
 mod turns;

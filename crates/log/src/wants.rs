@@ -213,12 +213,11 @@ impl Wants {
     }
 
     fn cursor_before(&self, manifest: &Manifest, at: usize) -> Cursor {
-        match at.checked_sub(1).and_then(|before| self.queue.get(before)) {
-            Some((Want::Item { item, .. }, _)) => item.cursor.clone(),
-            _ => {
-                let state = manifest.producer(&self.name);
-                state.map(|p| p.cursor.clone()).unwrap_or_default()
-            }
+        let before = at.checked_sub(1).and_then(|before| self.queue.get(before));
+        if let Some((Want::Item { item, .. }, _)) = before {
+            return item.cursor.clone();
         }
+        let state = manifest.producer(&self.name);
+        state.map(|p| p.cursor.clone()).unwrap_or_default()
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use batchweave_store::Op;
 
 use crate::draw::Draw;
+use crate::throttle::{self, Limits};
 
 /// The standard normal distribution's 99th percentile.
 const Z99: f64 = 2.326;
@@ -26,6 +27,7 @@ pub struct Profile {
     get: Quantiles,
     list: Quantiles,
     scale: f64,
+    limits: Limits,
 }
 
 const fn q(p50_ms: f64, p99_ms: f64) -> Quantiles {
@@ -40,6 +42,7 @@ impl Profile {
         get: q(15.0, 60.0),
         list: q(40.0, 150.0),
         scale: 1.0,
+        limits: throttle::STANDARD,
     };
     /// S3 Express One Zone in the same zone.
     pub const EXPRESS: Self = Self {
@@ -48,6 +51,7 @@ impl Profile {
         get: q(4.0, 10.0),
         list: q(10.0, 30.0),
         scale: 1.0,
+        limits: throttle::EXPRESS,
     };
 
     /// The profile of this name.
@@ -62,6 +66,11 @@ impl Profile {
     pub fn scaled(self, factor: f64) -> Self {
         let scale = self.scale * factor;
         Self { scale, ..self }
+    }
+
+    /// What the store allows.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Median latency of a put.

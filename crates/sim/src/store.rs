@@ -115,7 +115,7 @@ impl SimStore {
             objects: BTreeMap::new(),
             landed: Vec::new(),
             trace: Trace::new(settings.keep == Keep::All),
-            throttle: Throttle::default(),
+            throttle: Throttle::new(settings.profile.limits()),
             requests: 0,
             throttled: 0,
             counts: Counts::new(),

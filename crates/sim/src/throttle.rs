@@ -1,5 +1,5 @@
-//! What a store allows per second and top-level prefix: 3,500 writes and listings, 5,500 reads.
-//! A token bucket each; one second's worth may be used at once.
+//! What a store allows per second and top-level prefix. A token bucket each; one second's worth may
+//! be used at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,25 @@ use std::time::Duration;
 use batchweave_core::keys;
 use batchweave_store::Op;
 
-/// PUT, COPY, POST, DELETE and LIST a second.
-const WRITES_PER_SECOND: f64 = 3500.0;
-/// GET and HEAD a second.
-const READS_PER_SECOND: f64 = 5500.0;
+/// Requests a second and top-level prefix.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Limits {
+    /// PUT, COPY, POST, DELETE and LIST.
+    pub(crate) writes: f64,
+    /// GET and HEAD.
+    pub(crate) reads: f64,
+}
+
+/// S3 Standard, as published for a partitioned prefix.
+pub(crate) const STANDARD: Limits = Limits {
+    writes: 3500.0,
+    reads: 5500.0,
+};
+/// S3 Express One Zone, as published for a directory bucket.
+pub(crate) const EXPRESS: Limits = Limits {
+    writes: 100_000.0,
+    reads: 200_000.0,
+};
 
 /// What a request is counted by: the first name in its key.
 pub(crate) fn class(key: &str) -> &'static str {
@@ -28,19 +43,27 @@ struct Bucket {
 }
 
 /// All buckets of a store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Throttle {
+    limits: Limits,
     buckets: BTreeMap<(&'static str, bool), Bucket>,
 }
 
 impl Throttle {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            buckets: BTreeMap::new(),
+        }
+    }
+
     /// Takes a token for a request; false: answer 503.
     pub(crate) fn admits(&mut self, op: Op, key: &str, now: Duration) -> bool {
         let reads = matches!(op, Op::Get | Op::GetRange | Op::Head);
         let rate = if reads {
-            READS_PER_SECOND
+            self.limits.reads
         } else {
-            WRITES_PER_SECOND
+            self.limits.writes
         };
         let full = Bucket {
             tokens: rate,
@@ -64,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_prefix_takes_its_rate_and_no_more() {
-        let mut throttle = Throttle::default();
+        let mut throttle = Throttle::new(STANDARD);
         let mut admitted = 0;
         for ms in 0..10_000 {
             for _ in 0..5 {

@@ -63,7 +63,10 @@ async fn opening_takes_three_rounds_and_an_old_step_two_more() {
         .unwrap();
     assert!(log.manifest() == producer.log().manifest());
     let (count, asked) = rounds.take();
-    assert_eq!(count, 3, "{{stream.json, LIST}}, {{snapshot, 33 records}}, a window");
+    assert_eq!(
+        count, 3,
+        "{{stream.json, LIST}}, {{snapshot, 33 records}}, a window"
+    );
     assert!(asked.len() <= 2 + 1 + 33 + 256, "{} requests", asked.len());
     assert!(matches!(log.locate(1030).await.unwrap(), Located::At(e) if e.step == 1030));
     assert_eq!(
@@ -88,7 +91,10 @@ async fn without_a_snapshot_windows_of_256_follow_each_other() {
         store.delete(&keys::snapshot(version)).await.unwrap();
     }
     let (rounds, _) = open(&store, producer.log().manifest()).await;
-    assert_eq!(rounds, 5, "{{stream.json, LIST}}, 32 records and three windows");
+    assert_eq!(
+        rounds, 5,
+        "{{stream.json, LIST}}, 32 records and three windows"
+    );
 }
 
 #[tokio::test(start_paused = true)]

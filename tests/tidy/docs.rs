@@ -3,6 +3,7 @@
 mod commands;
 mod errors;
 mod links;
+mod protocol;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ fn collect(dir: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
 }
 
 /// All files with one of the endings: path below the root, and text.
-fn sources(endings: &[&str]) -> Vec<(String, String)> {
+pub(crate) fn sources(endings: &[&str]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     collect(&root(), endings, &mut found);
     found.sort();

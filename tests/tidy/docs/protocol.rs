@@ -1,0 +1,151 @@
+//! docs/protocol.md names what breaks when a law or an answer to a pitfall is taken away: each test,
+//! check, guard and mutation that it names exists, and no row is without one.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::files::sources;
+use crate::{assert_none, root};
+
+/// Pitfalls that the page must answer.
+const PITFALLS: u32 = 18;
+
+/// A row's last column says that one of these exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Test,
+    Sim,
+    Model,
+    Mutation,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    name: String,
+    claims: Vec<(Kind, String)>,
+}
+
+/// Rows of the tables of laws and pitfalls: the first cell is `L` or `P` and a number.
+fn rows(page: &str) -> Vec<Row> {
+    let lines = page.lines().filter_map(|line| line.strip_prefix("| "));
+    lines
+        .filter_map(|line| {
+            let cells: Vec<_> = line.trim_end().trim_end_matches('|').split('|').collect();
+            let (name, last) = (cells.first()?.trim(), cells.last()?);
+            let number = name.strip_prefix(['L', 'P'])?;
+            number.parse::<u32>().ok()?;
+            Some(Row {
+                name: name.to_owned(),
+                claims: claims(last),
+            })
+        })
+        .collect()
+}
+
+/// What is named between backticks: tests, and after `sim`, `model` and `mutation` theirs, up to the
+/// next semicolon or full stop.
+fn claims(cell: &str) -> Vec<(Kind, String)> {
+    let mut kind = Kind::Test;
+    let mut found = Vec::new();
+    for (at, piece) in cell.split('`').enumerate() {
+        if at % 2 == 1 {
+            // Code in prose, as `data/` or `Producer::try_commit`, is none.
+            if !piece.contains(['/', ':']) {
+                found.push((kind, piece.to_owned()));
+            }
+            continue;
+        }
+        if piece.contains([';', '.']) {
+            kind = Kind::Test;
+        }
+        kind = match piece.split_whitespace().last() {
+            Some("sim") => Kind::Sim,
+            Some("model") => Kind::Model,
+            Some("mutation") => Kind::Mutation,
+            _ => kind,
+        };
+    }
+    found
+}
+
+/// `read-exists` as `ReadExists`.
+fn variant(guard: &str) -> String {
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().into_iter().flat_map(char::to_uppercase);
+        first.chain(letters).collect::<String>()
+    };
+    guard.split('-').map(capital).collect()
+}
+
+/// The functions in files that hold tests.
+fn tests() -> BTreeSet<String> {
+    let texts = sources(&["rs"]).into_iter().map(|(_, text)| text);
+    let texts = texts.filter(|text| text.contains("test]") || text.contains("::test("));
+    let name = |line: &str| {
+        let line = line.trim_start();
+        let rest = line.strip_prefix("async ").unwrap_or(line);
+        let (name, _) = rest.strip_prefix("fn ")?.split_once('(')?;
+        Some(name.to_owned())
+    };
+    texts
+        .flat_map(|text| text.lines().filter_map(name).collect::<Vec<_>>())
+        .collect()
+}
+
+#[test]
+fn what_the_protocol_page_names_exists() {
+    let page = fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let guards = read("crates/model/src/guard.rs");
+    let mutations = read("crates/core/src/mutation.rs");
+    let sim: String = sources(&["rs"])
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("crates/sim/src/"))
+        .map(|(_, text)| text)
+        .collect();
+    let tests = tests();
+    let exists = |(kind, name): &(Kind, String)| match kind {
+        Kind::Test => tests.contains(name),
+        Kind::Sim => sim.contains(&format!("\"{name}\"")),
+        Kind::Model => guards.contains(&format!("    {},\n", variant(name))),
+        Kind::Mutation => mutations.contains(&format!("    {name},\n")),
+    };
+    let rows = rows(&page);
+    let mut findings = Vec::new();
+    for row in &rows {
+        let invented = row.claims.iter().filter(|claim| !exists(claim));
+        findings
+            .extend(invented.map(|c| format!("{}: {:?} {} does not exist", row.name, c.0, c.1)));
+        if row.claims.is_empty() {
+            findings.push(format!("{}: nothing shows it", row.name));
+        }
+    }
+    let named: BTreeSet<_> = rows.iter().map(|row| row.name.as_str()).collect();
+    let expected = (1..=PITFALLS).map(|n| format!("P{n}"));
+    findings.extend(
+        expected
+            .filter(|p| !named.contains(p.as_str()))
+            .map(|p| format!("{p} is missing")),
+    );
+    assert!(named.contains("L1"), "the laws were not found");
+    assert_none("docs/protocol.md claims too much", &findings);
+}
+
+#[test]
+fn claims_are_found() {
+    let page = "| x | y |\n|---|---|\n| P3 | a | b `c` | `d_e`, `f`; sim `g`, `h-i`; model `j`. No test: `k/` |\n";
+    let claim = |kind, name: &str| (kind, name.to_owned());
+    let expected = Row {
+        name: "P3".to_owned(),
+        claims: vec![
+            claim(Kind::Test, "d_e"),
+            claim(Kind::Test, "f"),
+            claim(Kind::Sim, "g"),
+            claim(Kind::Sim, "h-i"),
+            claim(Kind::Model, "j"),
+        ],
+    };
+    assert_eq!(rows(page), [expected]);
+    assert_eq!(variant("read-exists"), "ReadExists");
+}

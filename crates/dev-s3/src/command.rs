@@ -67,6 +67,7 @@ pub async fn run(args: DevS3Args) -> Result<(), Error> {
         secret_key: args.secret_key.clone(),
         buckets: args.buckets.clone(),
         max_body_bytes: args.max_object_mib.saturating_mul(1024 * 1024),
+        journal: None,
     };
     let server = Server::start(options.clone()).await?;
     let text = if args.json {

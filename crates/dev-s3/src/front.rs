@@ -20,6 +20,7 @@ use s3s::{Body, S3Error, S3ErrorCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::Subject;
+use crate::journal::Journal;
 use crate::op::classify;
 use crate::stats::Counters;
 use crate::{Fault, Faults, LatencyProfile, Op};
@@ -29,6 +30,7 @@ pub(crate) struct Front {
     pub s3: S3Service,
     pub faults: Faults,
     pub counters: Counters,
+    pub journal: Journal,
     pub latency: LatencyProfile,
     pub rng: Mutex<StdRng>,
     pub requests: AtomicU64,
@@ -92,7 +94,7 @@ impl Connection {
         }
         pause(half).await;
         let response = match fault {
-            None => front.serve(request).await,
+            None => front.serve(op, &key, request).await,
             Some(Fault::Error) => {
                 refuse(request, S3ErrorCode::InternalError, "Failed on order.").await
             }
@@ -114,7 +116,7 @@ impl Connection {
             }
             Some(Fault::Reset) => self.reset().await,
             Some(Fault::Lost) => {
-                front.serve(request).await;
+                front.serve(op, &key, request).await;
                 self.reset().await
             }
         };
@@ -135,9 +137,14 @@ impl Front {
         self.latency.sample(op, &mut *rng)
     }
 
-    async fn serve(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn serve(&self, op: Op, key: &str, request: Request<Incoming>) -> Response<Body> {
         match self.s3.call(request.map(Body::from)).await {
-            Ok(response) => response,
+            Ok(response) => {
+                if op == Op::Put {
+                    self.journal.note(key, response.status().as_u16());
+                }
+                response
+            }
             Err(error) => {
                 tracing::error!(?error, "a request could not be answered");
                 error_response(

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::api::Api;
 use crate::faults::Faults;
 use crate::front::{Connection, Front};
+use crate::journal::{Deed, Journal};
 use crate::op::bucket_of_host;
 use crate::stats::{Counters, Stats};
 use crate::storage::{Order, Storage};
@@ -50,6 +51,8 @@ pub struct Options {
     pub buckets: Vec<String>,
     /// Largest body and largest object, in bytes; a body is in memory while it arrives.
     pub max_body_bytes: usize,
+    /// Puts of keys that contain this text are noted; see [`Server::deeds`].
+    pub journal: Option<String>,
 }
 
 impl Default for Options {
@@ -65,6 +68,7 @@ impl Default for Options {
             secret_key: "batchweave-dev-secret".to_owned(),
             buckets: vec!["batchweave".to_owned()],
             max_body_bytes: 1024 * 1024 * 1024,
+            journal: None,
         }
     }
 }
@@ -129,6 +133,11 @@ impl Server {
         self.front.counters.snapshot()
     }
 
+    /// The puts that `Options::journal` asked for, in the order in which they took effect.
+    pub fn deeds(&self) -> Vec<Deed> {
+        self.front.journal.deeds()
+    }
+
     /// What fails, to be changed while the server runs.
     pub fn faults(&self) -> &Faults {
         &self.front.faults
@@ -179,6 +188,7 @@ fn build_front(options: &Options) -> Result<Front, Error> {
             StdRng::seed_from_u64(options.seed),
         ),
         counters: Counters::default(),
+        journal: Journal::new(options.journal.clone()),
         latency: options.latency,
         rng: Mutex::new(StdRng::seed_from_u64(options.seed ^ 0x6c61_7465_6e63_7900)),
         requests: AtomicU64::new(1),

@@ -170,3 +170,23 @@ async fn what_cannot_start_says_why() {
     let error = Server::start(unnamed).await.err().unwrap().to_string();
     assert!(error.contains("bucket name `No`"), "{error}");
 }
+
+#[tokio::test]
+async fn puts_that_were_asked_for_are_noted_with_their_outcome() {
+    let server = start(Options {
+        journal: Some("log/".to_owned()),
+        ..Options::default()
+    })
+    .await;
+    for head in [
+        "PUT /batchweave/log/1",
+        "PUT /batchweave/data",
+        "GET /batchweave/log/1",
+    ] {
+        ask(&server, head, "").await.unwrap();
+    }
+    let deeds = server.deeds();
+    let noted: Vec<_> = deeds.iter().map(|d| (d.key.as_str(), d.status)).collect();
+    assert_eq!(noted, [("log/1", 403)]);
+    server.shutdown().await;
+}

@@ -1,0 +1,62 @@
+//! The simulator against reality: the same load in virtual time and in real time over `dev-s3` with
+//! the same latencies. A benchmark: run it alone, on a machine that has nothing else to do.
+//!
+//!     cargo test --release -p batchweave-tests --test storm -- \
+//!         --ignored --nocapture the_simulator_and_dev_s3
+
+use std::time::Duration;
+
+use batchweave_sim::load::scenario::Scenario;
+use batchweave_sim::load::{LoadPlan, run as simulate};
+use batchweave_sim::policy::PolicyKind;
+use batchweave_sim::profile::Profile;
+use batchweave_tests::seed;
+use tokio::runtime::Runtime;
+
+use crate::real::{Load, run};
+
+/// Entries a second of each producer.
+const RATE: f64 = 2.0;
+/// Virtual seconds: many, so that chance plays no part on that side.
+const SIMULATED_S: u64 = 300;
+
+#[test]
+#[ignore = "a benchmark of minutes; alone, with --nocapture"]
+fn the_simulator_and_dev_s3() {
+    let seed = seed();
+    let runtime = Runtime::new().unwrap();
+    for (producers, seconds) in [(1, 90), (4, 45), (16, 30), (64, 30)] {
+        let real = runtime.block_on(run(Load {
+            producers,
+            rate: RATE,
+            counted: Duration::from_secs(seconds),
+            seed,
+        }));
+        let sim = simulate(&LoadPlan {
+            asked: producers,
+            rate: RATE,
+            profile: Profile::STANDARD,
+            policy: PolicyKind::Dac,
+            scenario: Scenario::Steady,
+            seconds: SIMULATED_S,
+            seed,
+        })
+        .unwrap();
+        let side = |p50: f64, p99: f64, attempts: f64, records: f64, requests: f64| {
+            serde_json::json!({
+                "p50_ms": p50, "p99_ms": p99, "attempts_per_commit": attempts,
+                "records_per_second": records, "requests_per_entry": requests,
+            })
+        };
+        let line = serde_json::json!({
+            "producers": producers, "seed": seed, "seconds": seconds, "entries": real.entries,
+            "real": side(real.p50_ms, real.p99_ms, real.attempts_per_commit,
+                real.records_per_second, real.requests_per_entry),
+            "sim": side(sim.p50_ms, sim.p99_ms, sim.attempts_per_commit,
+                sim.records_per_second, sim.http_requests_per_entry),
+            "p50_ratio": real.p50_ms / sim.p50_ms,
+            "attempts_ratio": real.attempts_per_commit / sim.attempts_per_commit,
+        });
+        println!("{line}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Many real producers at once over `dev-s3`: killed at random, and compared with the simulator.
+//! Build the programs first (`cargo build --release --workspace`).
+#![forbid(unsafe_code)]
+// A test that can't go on says so by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod agreement;
+mod corpus;
+mod kills;
+mod proof;
+mod real;
+
+use std::sync::Arc;
+
+use batchweave_dev_s3::{Options, Server};
+use batchweave_store::{AccessKeys, OpenOptions, Store};
+
+/// The stream of every run.
+const URL: &str = "s3://batchweave/stream";
+
+/// A server whose puts of records are noted.
+async fn start_server(options: Options) -> Server {
+    let journal = Some("stream/log/".to_owned());
+    Server::start(Options { journal, ..options }).await.unwrap()
+}
+
+/// One client for all who ask.
+async fn open_store(endpoint: String) -> Arc<dyn Store> {
+    let options = Options::default();
+    let keys = AccessKeys {
+        id: options.access_key,
+        secret: options.secret_key,
+    };
+    let options = OpenOptions {
+        endpoint: Some(endpoint),
+        region: Some("us-east-1".to_owned()),
+        keys: Some(keys),
+        ..OpenOptions::default()
+    };
+    batchweave_store::open(URL, &options).await.unwrap()
+}

@@ -21,6 +21,7 @@ mod distant;
 mod intents;
 mod opening;
 mod roots;
+mod strangers;
 mod turns;
 
 async fn stream(producers: &[&str]) -> Arc<dyn Store> {

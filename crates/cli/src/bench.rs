@@ -1,5 +1,7 @@
 //! `batchweave bench`: measurements of the protocol's own claims, by the product's own code.
 
+mod below;
+mod cpu;
 mod growth;
 mod latent;
 mod stream;

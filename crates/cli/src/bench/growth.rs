@@ -1,7 +1,6 @@
 //! `bench commit-growth`: does the millionth commit cost what the hundredth did?
 
 use std::fmt::Write as _;
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +15,8 @@ use clap::Args;
 use serde::Serialize;
 use tokio::time::Instant;
 
+use super::below::Below;
+use super::cpu::{cpu_time, in_turns};
 use super::latent::{Delay, Latent};
 use super::stream::Growing;
 use crate::error::CliError;
@@ -23,9 +24,9 @@ use crate::frames;
 
 /// Where the early window begins: so that the first snapshot and segment in which the hundredth
 /// commit has its share are written within it, as in every later window.
-const EARLY: Version = 300;
+pub(super) const EARLY: Version = 300;
 /// Commits between two points at which snapshots and segments are equally far.
-const PERIOD: u64 = SEGMENT_STEPS;
+pub(super) const PERIOD: u64 = SEGMENT_STEPS;
 const PERIODS_MAX: u64 = 32;
 /// A request takes this long where rounds are counted.
 const ROUND: Duration = Duration::from_millis(100);
@@ -50,8 +51,6 @@ struct Window {
     commits: u64,
     requests_per_commit: f64,
     bytes_per_commit: f64,
-    /// Median of its periods of 1,024 commits.
-    cpu_us_per_commit: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,6 +64,9 @@ pub(crate) struct Report {
     late: Window,
     requests_ratio: f64,
     bytes_ratio: f64,
+    /// Medians over turns: 1,024 commits at the end of the log, as many of a short one.
+    early_cpu_us_per_commit: f64,
+    late_cpu_us_per_commit: f64,
     cpu_ratio: f64,
     /// Sequential rounds of requests until a reader has the head's state.
     open_rounds: u64,
@@ -81,7 +83,8 @@ pub(crate) struct Report {
 }
 
 pub(crate) async fn measure(args: &GrowthArgs) -> Result<Report, CliError> {
-    let memory: Arc<dyn Store> = MemoryStore::new();
+    let whole: Arc<dyn Store> = MemoryStore::new();
+    let memory = Below::of(&whole, "long");
     let counted = Latent::new(&memory, Delay::None);
     let store: Arc<dyn Store> = Arc::clone(&counted) as _;
     let periods = (args.versions / 4 / PERIOD).clamp(1, PERIODS_MAX);
@@ -94,9 +97,13 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<Report, CliError> {
 
     let mut growing = Growing::new(&store).await?;
     growing.grow(EARLY, &asked).await?;
-    let early = window(&mut growing, &counted, EARLY, periods).await?;
+    let before = counted.counts();
+    growing.grow(EARLY + periods * PERIOD, &[]).await?;
+    let early = Window::new(EARLY, periods, before, counted.counts());
     growing.grow(late, &asked).await?;
-    let late = window(&mut growing, &counted, late, periods).await?;
+    let before = counted.counts();
+    let cpu = Box::pin(in_turns(&mut growing, late, periods, &whole)).await?;
+    let late = Window::new(late, periods, before, counted.counts());
     growing.grow(args.versions, &asked).await?;
     growing.settle().await?;
 
@@ -120,7 +127,9 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<Report, CliError> {
         snapshot_bytes: snapshots.last().map_or(0, |meta| meta.size),
         requests_ratio: late.requests_per_commit / early.requests_per_commit,
         bytes_ratio: late.bytes_per_commit / early.bytes_per_commit,
-        cpu_ratio: late.cpu_us_per_commit / early.cpu_us_per_commit,
+        early_cpu_us_per_commit: cpu.early_us,
+        late_cpu_us_per_commit: cpu.late_us,
+        cpu_ratio: cpu.ratio,
         early,
         late,
         open_rounds: opened.rounds,
@@ -135,29 +144,17 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<Report, CliError> {
     })
 }
 
-async fn window(
-    growing: &mut Growing,
-    counted: &Latent,
-    first_version: Version,
-    periods: u64,
-) -> Result<Window, CliError> {
-    let commits = periods * PERIOD;
-    let (requests, bytes) = counted.counts();
-    let mut cpu = Vec::new();
-    for n in 1..=periods {
-        let before = cpu_time()?;
-        growing.grow(first_version + n * PERIOD, &[]).await?;
-        cpu.push(cpu_time()?.saturating_sub(before).as_secs_f64() * 1e6 / PERIOD as f64);
+impl Window {
+    /// `before` and `after` count requests and bytes.
+    fn new(first_version: Version, periods: u64, before: (u64, u64), after: (u64, u64)) -> Self {
+        let commits = periods * PERIOD;
+        Self {
+            first_version,
+            commits,
+            requests_per_commit: (after.0 - before.0) as f64 / commits as f64,
+            bytes_per_commit: (after.1 - before.1) as f64 / commits as f64,
+        }
     }
-    cpu.sort_by(f64::total_cmp);
-    let (requests_after, bytes_after) = counted.counts();
-    Ok(Window {
-        first_version,
-        commits,
-        requests_per_commit: (requests_after - requests) as f64 / commits as f64,
-        bytes_per_commit: (bytes_after - bytes) as f64 / commits as f64,
-        cpu_us_per_commit: cpu[cpu.len() / 2],
-    })
 }
 
 struct Opened {
@@ -214,16 +211,6 @@ async fn first_batch(
     Ok((start.elapsed() + cpu).as_secs_f64())
 }
 
-/// CPU time of this thread, on which everything runs.
-fn cpu_time() -> Result<Duration, CliError> {
-    const SOURCE: &str = "/proc/thread-self/schedstat";
-    let text = fs::read_to_string(SOURCE).map_err(|e| CliError::Bench(format!("{SOURCE}: {e}")))?;
-    let nanoseconds = text.split(' ').next().and_then(|n| n.parse().ok());
-    nanoseconds
-        .map(Duration::from_nanos)
-        .ok_or_else(|| CliError::Bench(format!("{SOURCE} holds no CPU time")))
-}
-
 impl Report {
     /// For people.
     pub(crate) fn text(&self) -> String {
@@ -237,14 +224,15 @@ impl Report {
             text,
             "a commit from version    requests     bytes    CPU us"
         );
-        for window in [&self.early, &self.late] {
+        let windows = [
+            (&self.early, self.early_cpu_us_per_commit),
+            (&self.late, self.late_cpu_us_per_commit),
+        ];
+        for (window, cpu_us) in windows {
             let _ = writeln!(
                 text,
                 "{:>21}    {:8.3} {:9.0} {:9.1}",
-                window.first_version,
-                window.requests_per_commit,
-                window.bytes_per_commit,
-                window.cpu_us_per_commit
+                window.first_version, window.requests_per_commit, window.bytes_per_commit, cpu_us
             );
         }
         let _ = writeln!(

@@ -290,7 +290,7 @@ impl Committer {
         let event = match self.log.put_record(&writer, hints, entries).await? {
             Append::Won { version, .. } => {
                 self.done.records += 1;
-                self.done.combined += others as u64;
+                self.done.combined += others.len() as u64;
                 self.done.version = Some(version);
                 self.leading = leads;
                 Event::Won(others)
@@ -304,9 +304,13 @@ impl Committer {
         Ok(self.settle().map(|()| event))
     }
 
-    /// The candidates that are valid one after the other and fit a record; how many of them are
-    /// others'. Our own are valid, or something is wrong that nobody planned.
-    fn choose(&self, candidates: Vec<Entry>, own: usize) -> Result<(Vec<Entry>, usize), LogError> {
+    /// The candidates that are valid one after the other and fit a record; whose they are that are
+    /// not ours. Our own are valid, or something is wrong that nobody planned.
+    fn choose(
+        &self,
+        candidates: Vec<Entry>,
+        own: usize,
+    ) -> Result<(Vec<Entry>, Vec<u64>), LogError> {
         let mut bytes = 0;
         let fitting = |entry: &Entry| {
             bytes += serde_json::to_vec(entry).map_or(RECORD_BYTES_MAX, |b| b.len() + 1);
@@ -315,11 +319,13 @@ impl Committer {
         let candidates: Vec<_> = candidates.into_iter().take_while(fitting).collect();
         let verdicts = self.log.manifest.judge_all(&candidates);
         let mut entries = Vec::with_capacity(candidates.len());
-        let mut others = 0;
+        let mut others = Vec::new();
         for (at, (entry, verdict)) in candidates.into_iter().zip(verdicts).enumerate() {
             match verdict {
                 Ok(Verdict::Applies) => {
-                    others += usize::from(at >= own);
+                    if let Some((name, _)) = entry.producer().filter(|_| at >= own) {
+                        others.push(tag(name.as_str()));
+                    }
                     entries.push(entry);
                 }
                 Err(void) if at < own => return Err(LogError::Void(void)),

@@ -40,10 +40,13 @@ const OTHERS_MIN: f64 = 1.0;
 /// What a new leader expects to find; with `OTHERS_WEIGHT` it stays for some ten rounds at least.
 const OTHERS_FIRST: f64 = 8.0;
 const OTHERS_WEIGHT: f64 = 0.2;
-/// Records of leaders that passed over an announced entry before its owner commits it itself.
+/// Looks that show an announced entry passed over before its owner commits it itself.
 const PASSED_MAX: u32 = 4;
 /// Own wins without a foreign record after which a producer takes itself to be alone.
 const ALONE_AFTER: u32 = 2;
+/// Who has committed nothing for so long is not active. Shorter, and a stream in trouble would look
+/// like a quiet one.
+const ACTIVE_FOR: Duration = Duration::from_secs(30);
 /// Candidates that sweep at a time when many could.
 const SWEEPERS: u32 = 4;
 
@@ -78,13 +81,15 @@ pub struct Dac {
     /// Foreign records since the oldest item was ready.
     foreign: u32,
     hot: bool,
+    /// Nothing committed yet: nobody knows how many others begin at this moment.
+    new: bool,
     not_before: Duration,
     look_at: Duration,
     announced_at: Option<Duration>,
     /// When it is this producer's turn to sweep, if nobody else has.
     candidate_at: Option<Duration>,
-    /// Leaders' records seen since the first look after the oldest item was announced; those of
-    /// the first look itself may be older than the intent.
+    /// Looks at which a leader had gone on without the oldest item, since it was announced; what the
+    /// first look shows may be older than the intent, and one look of a slow reader shows many.
     passed: Option<u32>,
     oldest: Duration,
 }
@@ -102,6 +107,7 @@ impl Dac {
             lost: 0,
             foreign: 0,
             hot: false,
+            new: true,
             not_before: Duration::ZERO,
             look_at: Duration::ZERO,
             announced_at: None,
@@ -164,7 +170,7 @@ impl Dac {
         if now < collected && queue.announced == 0 {
             return self.wait(now, collected);
         }
-        if self.view.streak >= ALONE_AFTER && queue.announced == 0 {
+        if self.view.streak >= ALONE_AFTER && !self.new && queue.announced == 0 {
             return self.put(now, queue, 0);
         }
         self.look(now, Doing::Look)
@@ -193,6 +199,7 @@ impl Dac {
     /// The head is folded and something of ours is still not in it.
     fn looked(&mut self, now: Duration, queue: Queue) -> Action {
         if queue.ready == 0 || self.leading.is_some() {
+            self.new = false;
             return self.decide(now, queue);
         }
         if self.is_fresh(now) {
@@ -208,8 +215,7 @@ impl Dac {
             self.hot = true;
             self.stand(now, self.view.active());
         }
-        self.hot |= self.lost >= HOT
-            || (self.lost >= HOT_EARLY && self.foreign >= HOT_FOREIGN);
+        self.hot |= self.lost >= HOT || (self.lost >= HOT_EARLY && self.foreign >= HOT_FOREIGN);
         match self.candidate_at {
             Some(turn) if now < turn => {
                 let look = self.next_look(now);
@@ -227,11 +233,12 @@ impl Dac {
 
     /// Nobody leads: put, with a look at the intents when there may be some.
     fn race(&mut self, now: Duration, queue: Queue) -> Action {
-        if self.hot && queue.announced < queue.ready {
+        let crowd = self.hot || self.new;
+        if crowd && queue.announced < queue.ready {
             let doing = Doing::Announce { then_sweep: true };
             return self.act(now, doing, Action::Announce);
         }
-        if self.hot || queue.announced > 0 || self.view.versions.is_multiple_of(SWEEP_EVERY) {
+        if crowd || queue.announced > 0 || self.view.versions.is_multiple_of(SWEEP_EVERY) {
             return self.act(now, Doing::Sweep, Action::List);
         }
         self.put(now, queue, 0)
@@ -304,9 +311,10 @@ impl Dac {
         self.decide(now, queue)
     }
 
-    fn won(&mut self, now: Duration, queue: Queue, leads: bool) -> Action {
+    fn won(&mut self, now: Duration, queue: Queue, leads: bool, others: &[u64]) -> Action {
+        self.new = false;
         self.view.link.put_took(now.saturating_sub(self.began));
-        self.view.won();
+        self.view.won(now, others, self.active_for());
         (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, None);
         let pace = self.pace();
         if leads {
@@ -334,12 +342,15 @@ impl Dac {
         self.decide(now, queue)
     }
 
+    fn active_for(&self) -> Duration {
+        ACTIVE_FOR.max(self.linger() * 4)
+    }
+
     /// Learns from what others have written.
     fn note(&mut self, now: Duration, records: &[SeenRecord]) {
-        let period = Duration::from_secs(1).max(self.linger() * 2);
-        let led = self.view.note(now, records, self.pace(), period);
+        let led = self.view.note(now, records, self.pace(), self.active_for());
         self.foreign = self.foreign.saturating_add(records.len() as u32);
-        self.passed = self.passed.map(|passed| passed + led);
+        self.passed = self.passed.map(|passed| passed + u32::from(led > 0));
     }
 }
 
@@ -378,8 +389,10 @@ impl Policy for Dac {
                 self.listed(now, queue, others)
             }
             (Event::Gathered(others), _) => self.gathered(now, queue, others),
-            (Event::Won(_), Doing::Put { leads }) => self.won(now, queue, leads),
-            (Event::Won(_), _) => self.won(now, queue, false),
+            (Event::Won(others), doing) => {
+                let leads = matches!(doing, Doing::Put { leads: true });
+                self.won(now, queue, leads, &others)
+            }
             (Event::Lost(record), _) => self.lost(now, queue, &record),
             (Event::Ready | Event::Timer, _) => self.decide(now, queue),
         }

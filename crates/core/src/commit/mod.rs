@@ -52,8 +52,8 @@ pub enum Event {
     Listed(usize),
     /// So many others' intents were read and are valid.
     Gathered(usize),
-    /// Our record won; it held so many entries of others.
-    Won(usize),
+    /// Our record won; it held entries of these others: see [`tag`].
+    Won(Vec<u64>),
     /// Another record took the version; it is folded.
     Lost(SeenRecord),
 }

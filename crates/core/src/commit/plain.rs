@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(p.step(MS, Queue::default(), Event::Timer), Action::Idle);
         assert_eq!(p.step(MS, ready(MS), Event::Ready), PUT);
         assert_eq!(
-            p.step(2 * MS, Queue::default(), Event::Won(0)),
+            p.step(2 * MS, Queue::default(), Event::Won(vec![])),
             Action::Idle
         );
         assert_eq!(p.step(3 * MS, ready(3 * MS), Event::Ready), PUT);
@@ -130,7 +130,7 @@ mod tests {
             let queue = ready(Duration::ZERO);
             assert_eq!(p.step(later, queue, Event::Timer), Action::CatchUp(1));
             assert_eq!(p.step(later, queue, Event::CaughtUp(vec![])), PUT);
-            assert_eq!(p.step(later, Queue::default(), Event::Won(0)), Action::Idle);
+            assert_eq!(p.step(later, Queue::default(), Event::Won(vec![])), Action::Idle);
         }
     }
 

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::SeenRecord;
-
 #[derive(Debug, Clone, Default)]
 pub(super) struct Activity {
     now: BTreeSet<u64>,
@@ -16,13 +14,13 @@ pub(super) struct Activity {
 const ACTIVE_MAX: usize = 1 << 14;
 
 impl Activity {
-    pub(super) fn note(&mut self, now: Duration, record: &SeenRecord, period: Duration) {
+    pub(super) fn note(&mut self, now: Duration, producers: &[u64], period: Duration) {
         if now.saturating_sub(self.began) > period {
             self.before = self.now.len();
             self.now.clear();
             self.began = now;
         }
-        for producer in &record.producers {
+        for producer in producers {
             if self.now.len() < ACTIVE_MAX {
                 self.now.insert(*producer);
             }

@@ -16,8 +16,10 @@ impl Script {
             target: Duration::ZERO,
             seed,
         };
+        let mut dac = Dac::new(options);
+        dac.new = false;
         Self {
-            dac: Dac::new(options),
+            dac,
             now: Duration::ZERO,
             queue: Queue::default(),
         }
@@ -42,7 +44,7 @@ impl Script {
 
     fn won(&mut self, others: usize) -> Action {
         self.queue = Queue::default();
-        self.after(30 * MS, Event::Won(others))
+        self.after(30 * MS, Event::Won(vec![7; others]))
     }
 }
 
@@ -95,6 +97,25 @@ fn alone_a_commit_is_one_put() {
     assert!(
         matches!(action, Action::CatchUp(_)),
         "no longer alone: {action:?}"
+    );
+}
+
+#[test]
+fn the_first_commit_asks_who_else_begins() {
+    let mut s = Script::new(1);
+    s.dac.new = true;
+    assert!(matches!(s.ready(1), Action::CatchUp(_)));
+    let action = s.after(15 * MS, Event::CaughtUp(vec![]));
+    assert_eq!(action, Action::Announce, "before anything is raced");
+    s.queue.announced = 1;
+    assert_eq!(s.after(30 * MS, Event::Announced(true)), Action::List);
+    let action = s.after(40 * MS, Event::Listed(0));
+    assert!(matches!(action, Action::CatchUp(_)), "nobody: {action:?}");
+    let action = s.after(15 * MS, Event::CaughtUp(vec![]));
+    assert_eq!(
+        puts(action),
+        Some((false, false)),
+        "and no leader for nobody"
     );
 }
 
@@ -230,15 +251,17 @@ fn one_who_is_passed_over_commits_itself() {
     s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
     s.queue.announced = 1;
     s.after(30 * MS, Event::Announced(true));
-    let records = || Event::CaughtUp(vec![record(5, true); PASSED_MAX as usize]);
-    s.after(400 * MS, Event::Timer);
-    let first = s.after(15 * MS, records());
-    assert!(
-        matches!(first, Action::Wait(_)),
-        "they may be older: {first:?}"
-    );
-    s.after(400 * MS, Event::Timer);
-    assert_eq!(s.after(15 * MS, records()), Action::List);
+    for look in 0..=PASSED_MAX {
+        let action = s.after(400 * MS, Event::Timer);
+        assert!(
+            matches!(action, Action::CatchUp(_)),
+            "look {look}: {action:?}"
+        );
+        let records = vec![record(5, true); 9];
+        let action = s.after(15 * MS, Event::CaughtUp(records));
+        let sweeps = action == Action::List;
+        assert_eq!(sweeps, look == PASSED_MAX, "look {look}: {action:?}");
+    }
     let action = s.after(40 * MS, Event::Listed(0));
     assert!(matches!(action, Action::CatchUp(_)));
     let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));

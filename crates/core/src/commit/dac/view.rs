@@ -65,9 +65,11 @@ impl View {
         expected.clamp(1, 64)
     }
 
-    pub(super) fn won(&mut self) {
+    /// A record of ours, with entries of these others.
+    pub(super) fn won(&mut self, now: Duration, others: &[u64], period: Duration) {
         self.streak += 1;
         self.versions += 1;
+        self.activity.note(now, others, period);
     }
 
     /// Learns from records of others; returns how many of them lead. `pace`: what a leader's gap is
@@ -83,7 +85,7 @@ impl View {
             self.streak = 0;
             self.versions += 1;
             self.link.report(record);
-            self.activity.note(now, record, period);
+            self.activity.note(now, &record.producers, period);
         }
         let led = records.iter().filter(|r| r.leads).count() as u32;
         if let Some(last) = records.iter().rev().find(|r| r.leads) {

@@ -31,6 +31,7 @@ impl Programs {
                 "dev-s3" => "crates/dev-s3/src/command.rs".to_owned(),
                 "demo" => "crates/cli/src/demo/mod.rs".to_owned(),
                 "demo-rank" => "crates/cli/src/demo/rank.rs".to_owned(),
+                "bench" => "crates/cli/src/bench/growth.rs".to_owned(),
                 plain => format!("crates/cli/src/{}.rs", plain.replace('-', "_")),
             };
             let options = options(&source(&file));

@@ -86,6 +86,8 @@ pub async fn run_on(
 /// A producer in its new epoch, and where it goes on.
 struct Opened {
     producer: Producer,
+    /// It has learned from the opening.
+    policy: Dac,
     parts: Parts,
 }
 
@@ -120,8 +122,8 @@ async fn open(
     };
     let cursor = log.manifest().producer(&name).map(|p| p.cursor.clone());
     resume.check(&cursor.unwrap_or_default()).await?;
-    let mut opening = policy(config);
-    let opened = Producer::open_with(log, name.clone(), &instance(), &mut opening).await?;
+    let mut policy = policy(config);
+    let opened = Producer::open_with(log, name.clone(), &instance(), &mut policy).await?;
     let producer = match opened {
         ProducerOpening::Opened(producer) => *producer,
         ProducerOpening::Finished { tgbs } => {
@@ -141,7 +143,11 @@ async fn open(
         from,
         pad,
     };
-    Ok(Opening::Opened(Box::new(Opened { producer, parts })))
+    Ok(Opening::Opened(Box::new(Opened {
+        producer,
+        policy,
+        parts,
+    })))
 }
 
 /// When to commit.
@@ -154,7 +160,11 @@ fn policy(config: &ProducerConfig) -> Dac {
 
 /// From the input to the log, until one of them ends or `stop` is cancelled.
 async fn produce(
-    Opened { producer, parts }: Opened,
+    Opened {
+        producer,
+        policy,
+        parts,
+    }: Opened,
     config: &ProducerConfig,
     stop: &CancellationToken,
     metrics: Arc<Metrics>,
@@ -164,7 +174,7 @@ async fn produce(
         tgbs_per_entry: config.commit.max_batches,
         ..DriverOptions::default()
     };
-    let queue = producer.spawn(policy(config), driver);
+    let queue = producer.spawn(policy, driver);
     let mut progress = queue.progress();
     let watched = metrics.clone();
     tokio::spawn(async move {

@@ -117,11 +117,6 @@ impl Dac {
         }
     }
 
-    /// Whether this producer combines for others at present.
-    pub fn is_leading(&self) -> bool {
-        self.leading.is_some()
-    }
-
     fn is_fresh(&self, now: Duration) -> bool {
         self.view.is_fresh(now, self.pace())
     }

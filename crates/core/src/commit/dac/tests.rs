@@ -159,7 +159,7 @@ fn losers_announce_sweep_and_lead() {
     let action = s.after(15 * MS, Event::CaughtUp(vec![]));
     assert_eq!(puts(action), Some((true, true)));
     assert!(matches!(s.won(3), Action::Wait(_)));
-    assert!(s.dac.is_leading());
+    assert!(s.dac.leading.is_some());
 }
 
 fn leading(script: &mut Script) {
@@ -174,7 +174,7 @@ fn a_leader_steps_down_when_little_comes() {
     let mut s = Script::new(4);
     leading(&mut s);
     let mut rounds = 0;
-    while s.dac.is_leading() {
+    while s.dac.leading.is_some() {
         s.queue = Queue::default();
         s.ready(1);
         s.now += Duration::from_secs(1);
@@ -199,10 +199,10 @@ fn a_leader_stops_when_another_leads_but_not_when_it_only_lost_a_race() {
         Action::List,
         "repeats the round"
     );
-    assert!(s.dac.is_leading(), "nobody took over");
+    assert!(s.dac.leading.is_some(), "nobody took over");
     s.tell(Event::Listed(0));
     s.tell(Event::Lost(record(8, true)));
-    assert!(!s.dac.is_leading(), "somebody took over");
+    assert!(s.dac.leading.is_none(), "somebody took over");
 }
 
 #[test]

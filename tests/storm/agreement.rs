@@ -13,6 +13,7 @@ use batchweave_sim::profile::Profile;
 use batchweave_tests::seed;
 use tokio::runtime::Runtime;
 
+use crate::alone;
 use crate::real::{Load, run};
 
 /// Entries a second of each producer.
@@ -23,9 +24,10 @@ const SIMULATED_S: u64 = 300;
 #[test]
 #[ignore = "a benchmark of minutes; alone, with --nocapture"]
 fn the_simulator_and_dev_s3() {
+    let _alone = alone();
     let seed = seed();
     let runtime = Runtime::new().unwrap();
-    for (producers, seconds) in [(1, 90), (4, 45), (16, 30), (64, 30)] {
+    for (producers, seconds) in [(1, 60), (4, 90), (16, 45), (64, 30)] {
         let real = runtime.block_on(run(Load {
             producers,
             rate: RATE,

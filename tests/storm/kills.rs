@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::corpus::{Corpus, SEQ_LEN, SLICES};
 use crate::proof::prove;
-use crate::{URL, open_store, start_server};
+use crate::{URL, alone, open_store, start_server};
 
 const KILL_EVERY: Duration = Duration::from_millis(200);
 /// The exit code of one that gave up on the store; a supervisor starts it again.
@@ -168,6 +168,7 @@ fn kill(child: &mut Child) -> bool {
 }
 
 fn storm(form: Form) {
+    let _alone = alone();
     let seed = seed();
     let runtime = Runtime::new().unwrap();
     let server = runtime.block_on(start_server(Options {

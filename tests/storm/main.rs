@@ -10,13 +10,19 @@ mod kills;
 mod proof;
 mod real;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use batchweave_dev_s3::{Options, Server};
 use batchweave_store::{AccessKeys, OpenOptions, Store};
 
 /// The stream of every run.
 const URL: &str = "s3://batchweave/stream";
+
+/// Each of these tests wants the whole machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A server whose puts of records are noted.
 async fn start_server(options: Options) -> Server {

@@ -24,7 +24,7 @@ use crate::proof::records;
 use crate::{open_store, start_server};
 
 /// From the beginning of the load to the time that counts, as in the simulator.
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE: Duration = Duration::from_secs(10);
 /// So many write snapshots, as in the simulator.
 const SNAPSHOT_WRITERS: u32 = 8;
 

@@ -1,7 +1,7 @@
 //! The HTTP front: counts each request, lets it take its time, and lets it fail where ordered.
 //!
-//! Half of the latency passes before the deed and half after it, as on a real network, so a client
-//! that gives up early may find its deed done.
+//! A random part of the latency passes before the deed and the rest after it, as on a real network,
+//! so a client that gives up early may find its deed done.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use hyper::{Request, Response};
+use rand::RngExt;
 use rand::rngs::StdRng;
 use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode};
@@ -81,7 +82,7 @@ impl Connection {
             .and_then(|length| length.to_str().ok()?.parse().ok());
         front.counters.request(op, length.unwrap_or(0));
 
-        let half = front.draw_latency(op) / 2;
+        let (before, after) = front.draw_latency(op);
         let conditional = conditional && matches!(op, Op::Put | Op::Multipart);
         let fault = front.faults.decide(Subject {
             op,
@@ -92,7 +93,7 @@ impl Connection {
             front.counters.fault(fault);
             tracing::debug!(%op, key, fault = fault.name(), "failing a request on order");
         }
-        pause(half).await;
+        pause(before).await;
         let response = match fault {
             None => front.serve(op, &key, request).await,
             Some(Fault::Error) => {
@@ -120,7 +121,7 @@ impl Connection {
                 self.reset().await
             }
         };
-        pause(half).await;
+        pause(after).await;
         front.finish(response)
     }
 
@@ -132,9 +133,12 @@ impl Connection {
 }
 
 impl Front {
-    fn draw_latency(&self, op: Op) -> Duration {
+    /// The time before the deed and the time after it.
+    fn draw_latency(&self, op: Op) -> (Duration, Duration) {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        self.latency.sample(op, &mut *rng)
+        let whole = self.latency.sample(op, &mut *rng);
+        let before = whole.mul_f64(rng.random());
+        (before, whole.saturating_sub(before))
     }
 
     async fn serve(&self, op: Op, key: &str, request: Request<Incoming>) -> Response<Body> {

@@ -95,7 +95,7 @@ mod tests {
                 admitted += u32::from(throttle.admits(Op::Create, "log/1", now));
             }
         }
-        let expected = WRITES_PER_SECOND * 11.0;
+        let expected = STANDARD.writes * 11.0;
         assert!(
             (f64::from(admitted) / expected - 1.0).abs() < 0.01,
             "{admitted}"

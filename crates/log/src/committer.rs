@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use batchweave_core::commit::{Action, Event, Policy, Queue, SeenRecord, tag};
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
-use batchweave_core::limits::RECORD_BYTES_MAX;
+use batchweave_core::limits::{CATCH_UP_WINDOW, RECORD_BYTES_MAX};
 use batchweave_core::manifest::judge::Verdict;
 use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
 use batchweave_core::mutation::{self, Mutation};
@@ -147,7 +147,7 @@ impl Committer {
 
     async fn catch_up(&mut self, expected: u64) -> Result<Result<Event, Stop>, LogError> {
         let mut seen = Vec::new();
-        let mut window = expected;
+        let (mut window, mut tries) = (expected, 0);
         loop {
             self.log.window = window;
             let (folded, at_head) = self.log.catch_up_window().await?;
@@ -157,8 +157,10 @@ impl Committer {
             if at_head || settled.is_err() || self.wants.is_empty() {
                 return Ok(settled.map(|()| Event::CaughtUp(seen)));
             }
-            // A few more than expected: reads of what is not there yet cost as much as others.
-            window = (window / 2).max(2);
+            // A few more than expected, since reads of what is not there yet cost as much as others;
+            // then many more, for a slow reader must not fall behind for ever.
+            window = if tries == 0 { window / 2 } else { window * 2 }.clamp(2, CATCH_UP_WINDOW);
+            tries += 1;
         }
     }
 

@@ -48,7 +48,7 @@ const ALONE_AFTER: u32 = 2;
 /// like a quiet one.
 const ACTIVE_FOR: Duration = Duration::from_secs(30);
 /// Candidates that sweep at a time when many could.
-const SWEEPERS: u32 = 4;
+const SWEEPERS: u32 = 6;
 
 /// What is under way; its answer is the next event but `Ready` and `Timer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl Dac {
             self.look_at = self.next_look(now);
             return self.follow(now, queue);
         }
-        if self.view.leader.take().is_some() {
+        if self.view.leader.take().is_some() && queue.announced > 0 {
             // All who wait for a dead leader would sweep at once: spread them.
             self.hot = true;
             self.stand(now, self.view.active());

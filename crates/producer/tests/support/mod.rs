@@ -6,24 +6,24 @@
     reason = "a test that can't go on panics"
 )]
 
+mod trip;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use batchweave_core::keys;
 use batchweave_core::tgb::{FrameHeader, Layout};
 use batchweave_log::{Located, Log, LogOptions};
 use batchweave_producer::config::{ProducerConfig, TokenizerKind};
 use batchweave_producer::{Outcome, RunError, run_on};
+use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
-use batchweave_store::{Chunks, Create, ListPage, ObjectMeta, Store, StoreError};
-use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use self::trip::{Instant, Trip, Tripwire};
 
 pub const SLICES: u32 = 2;
 pub const ROWS: u32 = 2;
@@ -300,116 +300,4 @@ fn pack(tokens: &[u32], pad: bool) -> Vec<Rows> {
             .collect()
     };
     (0..(tokens.len() - 1) / advance).map(batch).collect()
-}
-
-enum Trip {
-    Stop(CancellationToken),
-    Die(Arc<Notify>),
-}
-
-/// An instant of a run: so many writes of data and records, then so many requests of any kind.
-/// However much reading it costs to open, some draws are in the middle of producing, and with no
-/// write to wait for some are in the middle of opening.
-#[derive(Debug, Clone, Copy)]
-struct Instant {
-    writes: u64,
-    requests: u64,
-}
-
-impl Instant {
-    fn draw(seed: u64) -> Self {
-        let mut random = Random(seed);
-        Self {
-            writes: random.next() % 40,
-            requests: 1 + random.next() % 60,
-        }
-    }
-
-    /// Passes a request; true when it is the one.
-    fn is_reached(&mut self, is_write: bool) -> bool {
-        if self.writes > 0 {
-            self.writes -= u64::from(is_write);
-            return false;
-        }
-        self.requests = self.requests.saturating_sub(1);
-        self.requests == 0
-    }
-}
-
-/// Does something at one instant; a dead store answers no more.
-struct Tripwire {
-    inner: Arc<dyn Store>,
-    left: Mutex<Instant>,
-    tripped: AtomicBool,
-    odd: bool,
-    trip: Trip,
-}
-
-impl std::fmt::Debug for Tripwire {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tripwire({:?})", self.left)
-    }
-}
-
-fn is_progress(key: &str) -> bool {
-    key.starts_with(keys::DATA) || key.starts_with(keys::LOG)
-}
-
-impl Tripwire {
-    fn new(inner: Arc<dyn Store>, at: Instant, trip: Trip) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            left: Mutex::new(at),
-            tripped: AtomicBool::new(false),
-            odd: at.requests % 2 == 1,
-            trip,
-        })
-    }
-
-    async fn count<T>(&self, is_write: bool, request: impl Future<Output = T>) -> T {
-        if self.left.lock().unwrap().is_reached(is_write) {
-            let first = !self.tripped.swap(true, SeqCst);
-            match &self.trip {
-                Trip::Stop(stop) => stop.cancel(),
-                Trip::Die(dead) => {
-                    if first && self.odd {
-                        request.await;
-                    }
-                    dead.notify_one();
-                    return std::future::pending().await;
-                }
-            }
-        }
-        request.await
-    }
-}
-
-#[async_trait]
-impl Store for Tripwire {
-    fn root(&self) -> &str {
-        self.inner.root()
-    }
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.count(is_progress(key), self.inner.create(key, body))
-            .await
-    }
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.count(is_progress(key), self.inner.upload(key, body))
-            .await
-    }
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.count(false, self.inner.get(key)).await
-    }
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.count(false, self.inner.get_range(key, range)).await
-    }
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.count(false, self.inner.head(key)).await
-    }
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.count(false, self.inner.list(prefix, page)).await
-    }
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.count(false, self.inner.delete(key)).await
-    }
 }

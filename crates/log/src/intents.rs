@@ -23,6 +23,8 @@ const READS_MAX: usize = 256;
 const DELETES_MAX: usize = 32;
 /// Dead intents of others deleted in a round.
 const SWEPT_MAX: usize = 16;
+/// Dead intents that are remembered from round to round.
+const SUSPECTS_MAX: usize = 8 * INTENTS_PER_ROUND;
 /// An owner that lives has deleted a dead intent by then.
 const OWNERLESS_AFTER: Duration = Duration::from_secs(10);
 
@@ -114,6 +116,7 @@ impl Intents {
         now: Duration,
     ) -> usize {
         let mut listed = Vec::new();
+        let from_start = self.page.is_none();
         for _ in 0..PAGES_MAX {
             let page = match self.store.list(keys::INTENTS, self.page.take()).await {
                 Ok(page) => page,
@@ -130,21 +133,28 @@ impl Intents {
         }
         let Selection { wanted, dead } = intent::select(manifest, &listed, own, start);
         self.wanted = wanted;
-        self.sweep(dead, now);
+        let whole = from_start && self.page.is_none();
+        self.sweep(dead, whole, now);
         self.wanted.len()
     }
 
-    fn sweep(&mut self, dead: Vec<String>, now: Duration) {
-        let before = std::mem::take(&mut self.suspects);
+    /// Deletes what has been dead for long. `whole`: all intents were listed, so what is not in the
+    /// list is gone; otherwise it stands on another page.
+    fn sweep(&mut self, dead: Vec<String>, whole: bool, now: Duration) {
+        let mut before = std::mem::take(&mut self.suspects);
         let mut swept = 0;
-        for key in dead.into_iter().take(INTENTS_PER_ROUND) {
-            let since = before.get(&key).copied().unwrap_or(now);
+        for key in dead.into_iter().take(SUSPECTS_MAX) {
+            let since = before.remove(&key).unwrap_or(now);
             if swept < SWEPT_MAX && now.saturating_sub(since) > OWNERLESS_AFTER {
                 swept += 1;
                 self.delete(key);
             } else {
                 self.suspects.insert(key, since);
             }
+        }
+        if !whole {
+            let room = SUSPECTS_MAX.saturating_sub(self.suspects.len());
+            self.suspects.extend(before.into_iter().take(room));
         }
     }
 
@@ -180,5 +190,12 @@ impl Intents {
     /// What the last round has gathered.
     pub(crate) fn take(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.gathered)
+    }
+}
+
+/// What is being deleted is deleted, even if its producer goes on under another committer.
+impl Drop for Intents {
+    fn drop(&mut self) {
+        self.deletes.detach_all();
     }
 }

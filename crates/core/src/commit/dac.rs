@@ -1,6 +1,6 @@
 //! Decentralized adaptive commit: direct when it is quiet, announce when it is not, combine when
 //! leading. Nobody talks to anybody; what a producer knows is what the store shows. The algorithm is
-//! our own, chosen by simulation (docs/performance.md, docs/adr/0006-dac.md).
+//! our own, chosen by simulation (docs/performance.md, docs/adr/0007-dac.md).
 //!
 //! Invariants:
 //! - it never waits for ever while something is ready: every wait has an end;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use batchweave_core::commit::{Action, Event, Policy, Queue, SeenRecord, tag};
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
-use batchweave_core::limits::{CATCH_UP_WINDOW, RECORD_BYTES_MAX};
+use batchweave_core::limits::RECORD_BYTES_MAX;
 use batchweave_core::manifest::judge::Verdict;
 use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
 use batchweave_core::mutation::{self, Mutation};
@@ -66,6 +66,9 @@ pub(crate) struct Committer {
     leading: bool,
 }
 
+/// Records read at once by a producer that fell behind; more at a time would not help a store that
+/// is throttling.
+const WINDOW_MAX: u64 = 16;
 /// Space in a record for what is not an entry.
 const RECORD_ROOM: usize = RECORD_BYTES_MAX - (4 << 10);
 
@@ -159,7 +162,7 @@ impl Committer {
             }
             // A few more than expected, since reads of what is not there yet cost as much as others;
             // then many more, for a slow reader must not fall behind for ever.
-            window = if tries == 0 { window / 2 } else { window * 2 }.clamp(2, CATCH_UP_WINDOW);
+            window = if tries == 0 { window / 2 } else { window * 2 }.clamp(2, WINDOW_MAX);
             tries += 1;
         }
     }

@@ -9,7 +9,7 @@ use super::Dac;
 const INTENTS_PER_SECOND: u32 = 1500;
 /// Reads of new records a second, of all producers: S3 Standard gives 5,500 a prefix, a store with
 /// put latencies of a few milliseconds far more.
-const FOLLOWS_PER_SECOND: u32 = 3000;
+const FOLLOWS_PER_SECOND: u32 = 2000;
 const FOLLOWS_PER_SECOND_FAST: u32 = 40_000;
 const FAST: Duration = Duration::from_millis(12);
 /// Bounds of the pace that follows from the put latency.

@@ -130,7 +130,10 @@ mod tests {
             let queue = ready(Duration::ZERO);
             assert_eq!(p.step(later, queue, Event::Timer), Action::CatchUp(1));
             assert_eq!(p.step(later, queue, Event::CaughtUp(vec![])), PUT);
-            assert_eq!(p.step(later, Queue::default(), Event::Won(vec![])), Action::Idle);
+            assert_eq!(
+                p.step(later, Queue::default(), Event::Won(vec![])),
+                Action::Idle
+            );
         }
     }
 

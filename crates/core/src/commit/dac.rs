@@ -8,12 +8,17 @@
 //! - it is alone only after two wins without a foreign record, and then a commit is one put.
 
 mod activity;
+mod constants;
 mod link;
 mod rhythm;
 mod view;
 
 use std::time::Duration;
 
+use self::constants::{
+    ACTIVE_FOR, ALONE_AFTER, HOT, HOT_EARLY, HOT_FOREIGN, MUTE_FOR, OTHERS_FIRST, OTHERS_MIN,
+    OTHERS_WEIGHT, PASSED_MAX, SWEEP_EVERY, SWEEPERS,
+};
 use self::view::View;
 use super::random::Random;
 use super::{Action, Event, Policy, Queue, SeenRecord};
@@ -27,28 +32,6 @@ pub struct DacOptions {
     /// Feeds the jitter; must differ between producers.
     pub seed: u64,
 }
-
-/// Versions lost since the oldest item was ready at which a producer stops racing.
-const HOT: u32 = 5;
-/// It stops earlier when so many versions of others went by meanwhile.
-const HOT_EARLY: u32 = 2;
-const HOT_FOREIGN: u32 = 8;
-/// Every so many versions a producer that races looks for intents nobody took.
-const SWEEP_EVERY: u64 = 16;
-/// A leader that finds fewer intents a round, on average, steps down.
-const OTHERS_MIN: f64 = 1.0;
-/// What a new leader expects to find; with `OTHERS_WEIGHT` it stays for some ten rounds at least.
-const OTHERS_FIRST: f64 = 8.0;
-const OTHERS_WEIGHT: f64 = 0.2;
-/// Looks that show an announced entry passed over before its owner commits it itself.
-const PASSED_MAX: u32 = 4;
-/// Own wins without a foreign record after which a producer takes itself to be alone.
-const ALONE_AFTER: u32 = 2;
-/// Who has committed nothing for so long is not active. Shorter, and a stream in trouble would look
-/// like a quiet one.
-const ACTIVE_FOR: Duration = Duration::from_secs(30);
-/// Candidates that sweep at a time when many could.
-const SWEEPERS: u32 = 6;
 
 /// What is under way; its answer is the next event but `Ready` and `Timer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +68,8 @@ pub struct Dac {
     new: bool,
     not_before: Duration,
     look_at: Duration,
+    /// The store refused an intent.
+    mute_until: Duration,
     announced_at: Option<Duration>,
     /// When it is this producer's turn to sweep, if nobody else has.
     candidate_at: Option<Duration>,
@@ -110,6 +95,7 @@ impl Dac {
             new: true,
             not_before: Duration::ZERO,
             look_at: Duration::ZERO,
+            mute_until: Duration::ZERO,
             announced_at: None,
             candidate_at: None,
             passed: None,
@@ -117,8 +103,13 @@ impl Dac {
         }
     }
 
+    /// Whether there is a leader to tell. Who can't announce tells nobody, and races.
     fn is_fresh(&self, now: Duration) -> bool {
-        self.view.is_fresh(now, self.pace())
+        !self.is_mute(now) && self.view.is_fresh(now, self.pace())
+    }
+
+    fn is_mute(&self, now: Duration) -> bool {
+        now < self.mute_until
     }
 
     /// When to look whether a leader has taken what was announced: it lists within its gap, and a
@@ -229,7 +220,7 @@ impl Dac {
     /// Nobody leads: put, with a look at the intents when there may be some.
     fn race(&mut self, now: Duration, queue: Queue) -> Action {
         let crowd = self.hot || self.new;
-        if crowd && queue.announced < queue.ready {
+        if crowd && queue.announced < queue.ready && !self.is_mute(now) {
             let doing = Doing::Announce { then_sweep: true };
             return self.act(now, doing, Action::Announce);
         }
@@ -369,6 +360,8 @@ impl Policy for Dac {
             (Event::Announced(stored), doing) => {
                 if stored {
                     self.view.link.put_took(took);
+                } else {
+                    self.mute_until = now + MUTE_FOR;
                 }
                 self.announced_at = Some(now);
                 self.look_at = self.next_look(now);

@@ -297,3 +297,15 @@ fn a_target_collects_before_a_commit() {
     );
     assert!(matches!(s.after(time, Event::Timer), Action::CatchUp(_)));
 }
+
+#[test]
+fn one_who_may_not_announce_races_beside_a_leader() {
+    let mut s = Script::new(9);
+    s.ready(1);
+    let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
+    assert_eq!(action, Action::Announce);
+    let action = s.after(30 * MS, Event::Announced(false));
+    assert!(matches!(action, Action::CatchUp(_)), "{action:?}");
+    let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
+    assert_eq!(puts(action), Some((false, false)));
+}

@@ -1,0 +1,27 @@
+//! The constants of DAC, as the simulator left them.
+
+use std::time::Duration;
+
+/// Versions lost since the oldest item was ready at which a producer stops racing.
+pub(super) const HOT: u32 = 5;
+/// It stops earlier when so many versions of others went by meanwhile.
+pub(super) const HOT_EARLY: u32 = 2;
+pub(super) const HOT_FOREIGN: u32 = 8;
+/// Every so many versions a producer that races looks for intents nobody took.
+pub(super) const SWEEP_EVERY: u64 = 16;
+/// A leader that finds fewer intents a round, on average, steps down.
+pub(super) const OTHERS_MIN: f64 = 1.0;
+/// What a new leader expects to find; with `OTHERS_WEIGHT` it stays for some ten rounds at least.
+pub(super) const OTHERS_FIRST: f64 = 8.0;
+pub(super) const OTHERS_WEIGHT: f64 = 0.2;
+/// Looks that show an announced entry passed over before its owner commits it itself.
+pub(super) const PASSED_MAX: u32 = 4;
+/// Own wins without a foreign record after which a producer takes itself to be alone.
+pub(super) const ALONE_AFTER: u32 = 2;
+/// Who has committed nothing for so long is not active. Shorter, and a stream in trouble would look
+/// like a quiet one.
+pub(super) const ACTIVE_FOR: Duration = Duration::from_secs(30);
+/// How long a producer races after the store has refused an intent of its own.
+pub(super) const MUTE_FOR: Duration = Duration::from_secs(10);
+/// Candidates that sweep at a time when many could.
+pub(super) const SWEEPERS: u32 = 6;

@@ -272,7 +272,8 @@ async fn metrics_name_a_missing_daemon_and_forget_ranks_that_are_gone() {
     for other in ["held_frames", "producing", "fetching", "short"] {
         assert!(waited(other) < restarting, "{other}: {metrics}");
     }
-    assert!(metrics.contains("batchweave_consumer_store_errors_total{op=\"get\"} 0\n"));
+    let errors = "batchweave_consumer_store_errors_total{class=\"log\",op=\"get\"}";
+    assert!(metrics.contains(&format!("{errors} 0\n")), "{metrics}");
     let shown = "batchweave_consumer_rank_step{dp_rank=\"0\"}";
     drop(reader);
     while scrape(address).await.contains(shown) {

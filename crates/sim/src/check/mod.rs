@@ -7,11 +7,13 @@
 //!   same version;
 //! - `folds`: no correct writer wrote a void entry or record; snapshots and segments are byte for
 //!   byte what a fold from the beginning gives;
-//! - `readers`: every reader saw a prefix, and in the end everything.
+//! - `readers`: every reader saw a prefix, and in the end everything;
+//! - `requests`: nobody but a reclaimer deletes data, nobody lists the log.
 
 mod folds;
 mod oracle;
 mod readers;
+pub(crate) mod requests;
 mod writers;
 
 use std::time::Duration;
@@ -61,5 +63,6 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     writers::check(evidence, &mut found);
     folds::check(evidence, &log, &mut found);
     readers::check(evidence, &log, &mut found);
+    requests::check(&evidence.events, |_| false, &mut found);
     found
 }

@@ -103,6 +103,7 @@ class Peer:
             "instance": d.instance,
             "stream": d.stream.bytes,
             "attempt": bytes(16),
+            "attempt_number": (1 << 64) - 1,
             "next_step": self.hello["next_step"],
             "end_step": (1 << 64) - 1,
             "slices": d.slices * self.hello["dp_size"],
@@ -114,7 +115,7 @@ class Peer:
         }
         fields.update(change)
         self.next_step = fields["next_step"]
-        self.send(64, struct.pack("<Q16s16s16sQQIIIIII", *fields.values()))
+        self.send(64, struct.pack("<Q16s16s16sQQQIIIIII", *fields.values()))
 
     def send_segment(self, number: int = 0) -> None:
         segment = self.daemon.segment

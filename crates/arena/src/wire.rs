@@ -18,7 +18,7 @@ mod welcome;
 pub use batch::{Batch, Release, SliceRef};
 pub use cause::WaitCause;
 pub use fault::{ErrorName, Fault};
-pub use hello::{Hello, Mode, Replaces};
+pub use hello::{Hello, Mode, Parent, Replaces};
 pub use layout::{ArrayLayout, Dtype, Layout};
 pub use message::{
     Checkpoint, ClientMessage, DaemonMessage, LayoutMessage, Progress, SegmentMessage, Waiting,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use batchweave_arena::wire::{Checkpoint, ClientMessage};
+use batchweave_arena::wire::{Checkpoint, ClientMessage, Fault};
 
 use crate::ClientError;
 use crate::session::Session;
@@ -16,6 +16,8 @@ pub(crate) struct Marks {
     waiting: VecDeque<Checkpoint>,
     /// How many of them, from the front, this session has sent.
     sent: usize,
+    /// Refusals that nobody was told of yet, oldest first.
+    refusals: VecDeque<Fault>,
 }
 
 impl Marks {
@@ -37,6 +39,20 @@ impl Marks {
             self.waiting.remove(at);
             self.sent -= usize::from(at < self.sent);
         }
+    }
+
+    /// The daemon will never store the mark of the fault's step.
+    pub(crate) fn refused(&mut self, fault: Fault) {
+        if let Some(step) = fault.step {
+            self.stored(step);
+        }
+        if self.refusals.len() < MARKS_MAX {
+            self.refusals.push_back(fault);
+        }
+    }
+
+    pub(crate) fn take_refusal(&mut self) -> Option<Fault> {
+        self.refusals.pop_front()
     }
 
     /// A new session has begun.

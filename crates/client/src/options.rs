@@ -1,10 +1,13 @@
 //! What a rank says when it connects.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use batchweave_arena::wire::{Hello, Mode};
 
+use crate::state::hex;
 use crate::{ClientError, State};
 
 /// Where reading begins.
@@ -23,7 +26,8 @@ pub struct ConnectOptions {
     pub socket: PathBuf,
     /// The job; without one the reader neither holds data nor paces producers.
     pub job: Option<String>,
-    /// The attempt's id, 32 hexadecimal digits, equal on all ranks.
+    /// The attempt's id, 32 hexadecimal digits, equal on all ranks. Without one, the only rank of a job
+    /// draws its own; among several ranks the trainer draws and broadcasts it.
     pub attempt: Option<String>,
     /// Index on the flattened data-parallel axis.
     pub dp_rank: u32,
@@ -69,17 +73,18 @@ impl ConnectOptions {
 
     /// The hello of the first session.
     pub(crate) fn hello(&self) -> Result<Hello, ClientError> {
-        let state = match &self.start {
-            Start::Step(step) => (*step, None),
+        let (next_step, stream, parent) = match &self.start {
+            Start::Step(step) => (*step, None, None),
             Start::State(text) => {
                 let state = State::parse(text)?;
-                (state.next_step, Some(state.stream_id))
+                let parent = state.parent();
+                (state.next_step, Some(state.stream_id), parent)
             }
         };
-        let (next_step, stream) = state;
         let hello = Hello {
             job: self.job.clone(),
-            attempt: self.attempt.clone(),
+            attempt: self.attempt()?,
+            parent,
             dp_rank: self.dp_rank,
             dp_size: self.dp_size,
             global_rank: self.global_rank,
@@ -100,5 +105,15 @@ impl ConnectOptions {
         };
         hello.check().map_err(ClientError::BadHello)?;
         Ok(hello)
+    }
+
+    fn attempt(&self) -> Result<Option<String>, ClientError> {
+        let alone = self.dp_size == 1 && self.global_rank.unwrap_or(0) == 0 && !self.resume;
+        if self.attempt.is_some() || self.job.is_none() || !alone {
+            return Ok(self.attempt.clone());
+        }
+        let mut id = [0; 16];
+        File::open("/dev/urandom")?.read_exact(&mut id)?;
+        Ok(Some(hex(&id)))
     }
 }

@@ -143,6 +143,7 @@ impl Reader {
             Event::End(step) => self.end = Some(step),
             Event::Waiting(w) => self.last_wait = Some((w.cause, w.detail)),
             Event::Marked(step) => self.marks.stored(step),
+            Event::MarkRefused(fault) => self.marks.refused(fault),
             Event::Fault(fault) => {
                 self.leave();
                 return Err(ClientError::Daemon(fault));

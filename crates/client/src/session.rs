@@ -25,6 +25,7 @@ pub(crate) enum Event {
     Waiting(Waiting),
     Fault(Fault),
     Marked(u64),
+    MarkRefused(Fault),
     /// The daemon is gone.
     Gone,
     /// Nothing came in the time given.
@@ -144,6 +145,7 @@ impl Session {
             DaemonMessage::Waiting(m) => Event::Waiting(m),
             DaemonMessage::Error(m) => Event::Fault(m),
             DaemonMessage::Marked(step) => Event::Marked(step),
+            DaemonMessage::MarkRefused(fault) => Event::MarkRefused(fault),
         };
         Ok(Some(event))
     }

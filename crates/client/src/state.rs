@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use batchweave_arena::wire::Parent;
 use serde::{Deserialize, Serialize};
 
 use crate::ClientError;
@@ -23,6 +24,9 @@ pub struct State {
     pub next_step: u64,
     /// The attempt that trained so far.
     pub attempt: Option<String>,
+    /// Its number within the job.
+    #[serde(default)]
+    pub attempt_number: Option<u64>,
     /// How many data-parallel ranks there were: for people, never compared.
     pub world: Option<u64>,
 }
@@ -38,6 +42,7 @@ impl State {
         stream_id: String,
         next_step: u64,
         attempt: Option<String>,
+        attempt_number: Option<u64>,
         world: Option<u64>,
     ) -> Self {
         Self {
@@ -45,8 +50,16 @@ impl State {
             stream_id,
             next_step,
             attempt,
+            attempt_number,
             world,
         }
+    }
+
+    /// What a hello says of the attempt that made this state.
+    pub(crate) fn parent(&self) -> Option<Parent> {
+        let (id, attempt) = self.attempt.clone().zip(self.attempt_number)?;
+        let step = self.next_step;
+        Some(Parent { attempt, id, step })
     }
 
     /// The inner text: what a checkpoint mark carries.
@@ -106,13 +119,16 @@ mod tests {
 
     #[test]
     fn a_state_comes_back_and_others_are_refused() {
-        let state = State::new("id".into(), 7, Some("ab".into()), Some(4));
+        let state = State::new("id".into(), 7, Some("ab".into()), Some(3), Some(4));
         let text = state.to_json();
         assert_eq!(
             text,
-            r#"{"batchweave":"{\"format\":1,\"stream_id\":\"id\",\"next_step\":7,\"attempt\":\"ab\",\"world\":4}"}"#
+            r#"{"batchweave":"{\"format\":1,\"stream_id\":\"id\",\"next_step\":7,\"attempt\":\"ab\",\"attempt_number\":3,\"world\":4}"}"#
         );
         assert_eq!(State::parse(&text).unwrap(), state);
+        let older = text.replace(r#"\"attempt_number\":3,"#, "");
+        assert_ne!(older, text);
+        assert_eq!(State::parse(&older).unwrap().attempt_number, None);
         for (bad, says) in [
             ("", "not a JSON object"),
             ("{}", "no key"),

@@ -202,6 +202,7 @@ impl Hub {
                 instance: self.instance,
                 stream: self.stream.stream_id.0,
                 attempt: attempt.map_or([0; 16], |a| a.0),
+                attempt_number: None,
                 next_step: hello.next_step,
                 end_step: state.head.end,
                 slices: self.stream.slices,

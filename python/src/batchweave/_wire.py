@@ -37,10 +37,11 @@ CAUSES = {
     7: "attempt_not_open",
     8: "daemon_starting",
     9: "daemon_restarting",
+    10: "job_not_open",
 }
 
 _HEADER = struct.Struct("<4sHHII")
-_WELCOME = struct.Struct("<Q16s16s16sQQIIIIII")
+_WELCOME = struct.Struct("<Q16s16s16sQQQIIIIII")
 _SEGMENT = struct.Struct("<IIQ")
 _PAIR = struct.Struct("<II")
 _BATCH = struct.Struct("<QIIII")
@@ -62,6 +63,7 @@ class Welcome:
     instance: str
     stream_id: str
     attempt: str | None
+    attempt_number: int | None
     next_step: int
     end_step: int | None
     slices: int
@@ -141,12 +143,14 @@ def split(message: memoryview) -> tuple[int, memoryview]:
 
 def welcome(body: memoryview) -> Welcome:
     """Reads a `welcome`."""
-    session, instance, stream, attempt, next_step, end, *shape = _exact("welcome", _WELCOME, body)
+    fields = _exact("welcome", _WELCOME, body)
+    session, instance, stream, attempt, number, next_step, end, *shape = fields
     found = Welcome(
         session,
         instance.hex(),
         str(uuid.UUID(bytes=stream)),
         attempt.hex() if any(attempt) else None,
+        None if number == _UNKNOWN else number,
         next_step,
         None if end == _UNKNOWN else end,
         *shape,

@@ -43,6 +43,8 @@ causes! {
     DaemonStarting = 8 "daemon_starting",
     /// No daemon at the socket; set by the client itself, never sent.
     DaemonRestarting = 9 "daemon_restarting",
+    /// Nobody has opened the job.
+    JobNotOpen = 10 "job_not_open",
 }
 
 impl WaitCause {

@@ -54,7 +54,7 @@ errors! {
     /// A newer attempt of the job has begun.
     AttemptSuperseded = 9 "attempt_superseded" "stop this rank: its job runs again elsewhere",
     /// Ranks of one attempt disagree on its start step or mesh.
-    AttemptDisagrees = 10 "attempt_disagrees" "start all ranks with one attempt, start step and mesh",
+    AttemptDisagrees = 10 "attempt_disagrees" "start all ranks of an attempt with one start step and mesh; another start or mesh is another attempt",
     /// Global rank 0 did not open the attempt in time.
     AttemptNotOpened = 11 "attempt_not_opened" "check that global rank 0 runs and reaches its daemon",
     /// The step is below the watermark; its data may be gone.
@@ -77,6 +77,24 @@ errors! {
     TooManySessions = 20 "too_many_sessions" "close readers that are not needed, or raise max_sessions",
     /// The daemon has a fault.
     Internal = 21 "internal" "report it with the daemon's log",
+    /// A rank of a job did not say its attempt.
+    NoAttempt = 22 "no_attempt" "draw 32 random hexadecimal digits on global rank 0, broadcast them, and pass them as attempt= on all ranks",
+    /// The job was not opened in time.
+    JobNotOpen = 23 "job_not_open" "open it with `batchweave job open`, or set job.open in the daemon's config",
+    /// The job was closed while the rank read.
+    JobClosed = 24 "job_closed" "stop this rank, or open the job again and start a new attempt",
+    /// A mark's state is no state of this stream and step.
+    MarkBadState = 25 "mark_bad_state" "pass what state_dict() returned, unchanged",
+    /// A mark's state is of another attempt.
+    MarkOtherAttempt = 26 "mark_other_attempt" "mark states of this attempt only: a restored one is a restart point already",
+    /// A mark by a coordinate that the attempt does not have.
+    MarkNoSuchRank = 27 "mark_no_such_rank" "mark from the attempt's own ranks",
+    /// A mark above the stream's head.
+    MarkInFuture = 28 "mark_in_future" "mark the state of a batch that was trained",
+    /// A mark above what the rank was sent.
+    MarkNotDelivered = 29 "mark_not_delivered" "mark the state of a batch that this rank was handed",
+    /// The store did not take the mark.
+    MarkNotStored = 30 "mark_not_stored" "see the daemon's log; marking again may work",
 }
 
 impl ErrorName {

@@ -25,6 +25,18 @@ pub struct Replaces {
     pub session: u64,
 }
 
+/// The state that a rank starts from: whose it is, and its step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parent {
+    /// The attempt's number within its job.
+    pub attempt: u64,
+    /// The attempt's id, 32 hexadecimal digits.
+    pub id: String,
+    /// The state's step.
+    pub step: u64,
+}
+
 /// The body of a `hello` message, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +49,9 @@ pub struct Hello {
     pub job: Option<String>,
     /// The attempt's id, 32 hexadecimal digits.
     pub attempt: Option<String>,
+    /// The state that the rank starts from.
+    #[serde(default)]
+    pub parent: Option<Parent>,
     /// Index on the flattened data-parallel axis.
     pub dp_rank: u32,
     /// Size of that axis.
@@ -71,6 +86,7 @@ impl Hello {
             client: client.into(),
             job: None,
             attempt: None,
+            parent: None,
             dp_rank: 0,
             dp_size: 1,
             global_rank: None,
@@ -103,12 +119,16 @@ impl Hello {
         if self.next_step >= 1 << 53 {
             return Err(format!("next_step {} is not a step", self.next_step));
         }
-        match &self.attempt {
-            Some(id) if !is_hex_id(id) => {
-                Err(format!("attempt {id:?} is not 32 hexadecimal digits"))
-            }
-            _ => Ok(()),
+        let parent = self.parent.as_ref().map(|parent| &parent.id);
+        match self.attempt.iter().chain(parent).find(|id| !is_hex_id(id)) {
+            Some(id) => Err(format!("attempt {id:?} is not 32 hexadecimal digits")),
+            None => Ok(()),
         }
+    }
+
+    /// Whether this rank's daemon opens the attempt.
+    pub fn leads(&self) -> bool {
+        self.global_rank.map_or(self.dp_size == 1, |rank| rank == 0)
     }
 
     pub(super) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {

@@ -22,6 +22,7 @@ mod kind {
     pub(super) const ERROR: u16 = 70;
     pub(super) const RETIRE_SEGMENT: u16 = 71;
     pub(super) const MARKED: u16 = 72;
+    pub(super) const MARK_REFUSED: u16 = 73;
 }
 
 /// "A checkpoint that restarts at `step` is durable."
@@ -109,6 +110,8 @@ pub enum DaemonMessage {
     RetireSegment(u32),
     /// The mark of this step is stored.
     Marked(u64),
+    /// The mark of the fault's step is not; the session goes on.
+    MarkRefused(Fault),
 }
 
 impl ClientMessage {
@@ -176,6 +179,7 @@ impl DaemonMessage {
                 .u32(0)
                 .finish(),
             Self::Marked(step) => number("marked", kind::MARKED, *step),
+            Self::MarkRefused(m) => of_mark(m.clone())?.encode(kind::MARK_REFUSED),
         }
     }
 
@@ -192,11 +196,19 @@ impl DaemonMessage {
             kind::ERROR => Fault::decode(body).map(Self::Error),
             kind::RETIRE_SEGMENT => retire_segment(body).map(Self::RetireSegment),
             kind::MARKED => number("marked", body).map(Self::Marked),
+            kind::MARK_REFUSED => of_mark(Fault::decode(body)?).map(Self::MarkRefused),
             _ => Err(WireError::Type {
                 found,
                 side: "a client",
             }),
         }
+    }
+}
+
+fn of_mark(fault: Fault) -> Result<Fault, WireError> {
+    match fault.step {
+        Some(_) => Ok(fault),
+        None => Err(WireError::body("mark_refused", "it names no step")),
     }
 }
 

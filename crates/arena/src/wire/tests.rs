@@ -197,10 +197,30 @@ fn hello_contradictions_are_named() {
             },
             "32 hexadecimal digits",
         ),
+        (
+            Hello {
+                parent: Some(Parent {
+                    attempt: 0,
+                    id: "AB".repeat(16),
+                    step: 1,
+                }),
+                ..good.clone()
+            },
+            "32 hexadecimal digits",
+        ),
     ] {
         let error = bad.check().unwrap_err();
         assert!(error.contains(says), "{error}");
     }
+}
+
+#[test]
+fn a_refused_mark_names_its_step() {
+    let none = DaemonMessage::MarkRefused(Fault::new(ErrorName::MarkInFuture, "x"));
+    assert!(none.encode().unwrap_err().to_string().contains("no step"));
+    let body = serde_json::to_vec(&Fault::new(ErrorName::MarkInFuture, "x")).unwrap();
+    let error = DaemonMessage::decode(&message(73, &body)).unwrap_err();
+    assert!(error.to_string().contains("no step"), "{error}");
 }
 
 /// Numbers and names are the wire's and stand in docs/socket.md and in the Python client.

@@ -14,6 +14,8 @@ pub struct Welcome {
     pub stream: [u8; 16],
     /// The attempt; all zero where the job has none.
     pub attempt: [u8; 16],
+    /// The attempt's number within its job.
+    pub attempt_number: Option<u64>,
     /// The first step that will come: the one asked for, or the first after a quarantined range.
     pub next_step: u64,
     /// The stream's end, where known: the first step that does not exist.
@@ -40,6 +42,7 @@ impl Welcome {
             .raw(&self.instance)
             .raw(&self.stream)
             .raw(&self.attempt)
+            .known(self.attempt_number)
             .u64(self.next_step)
             .known(self.end_step)
             .u32(self.slices)
@@ -58,6 +61,7 @@ impl Welcome {
             instance: f.array()?,
             stream: f.array()?,
             attempt: f.array()?,
+            attempt_number: f.known()?,
             next_step: f.u64()?,
             end_step: f.known()?,
             slices: f.u32()?,

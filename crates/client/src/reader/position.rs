@@ -12,7 +12,8 @@ use crate::{ClientError, State};
 
 impl Reader {
     /// Says that the checkpoint with this state (of `Batch::state_dict` or `Reader::state_dict`) is
-    /// durable. The mark is repeated in a new session until the daemon has stored it.
+    /// durable. The mark is repeated in a new session until the daemon has stored or refused it.
+    /// The error may be the refusal of an earlier mark; this one is on its way all the same.
     pub fn checkpoint(&mut self, state: &str) -> Result<(), ClientError> {
         self.refuse_inherited()?;
         let state = State::parse(state)?;
@@ -28,9 +29,23 @@ impl Reader {
             step: state.next_step,
             state: state.inner(),
         });
-        self.session
-            .as_ref()
-            .map_or(Ok(()), |session| self.marks.send(session))
+        if let Some(session) = &self.session {
+            self.marks.send(session)?;
+        }
+        self.refused_mark()
+    }
+
+    /// The oldest refusal of a mark that was not told yet.
+    fn refused_mark(&mut self) -> Result<(), ClientError> {
+        self.marks
+            .take_refusal()
+            .map_or(Ok(()), |fault| Err(ClientError::Daemon(fault)))
+    }
+
+    /// The attempt's id, as on all ranks; `None` without a job.
+    pub fn attempt(&self) -> Option<String> {
+        let id = self.welcome.attempt;
+        (id != [0; 16]).then(|| hex(&id))
     }
 
     /// The state after the last step handed out; valid before the first.
@@ -58,17 +73,18 @@ impl Reader {
     }
 
     pub(super) fn state(&self, next_step: u64) -> State {
-        let id = self.welcome.attempt;
-        let attempt = (id != [0; 16]).then(|| hex(&id));
+        let attempt = self.attempt();
         State::new(
             self.stream_id(),
             next_step,
             attempt,
+            self.welcome.attempt_number,
             Some(u64::from(self.options.dp_size)),
         )
     }
 
-    /// Says goodbye, after the daemon has stored all marks. Batches that still live stay valid.
+    /// Says goodbye, after the daemon has stored or refused all marks; a refusal is the error.
+    /// Batches that still live stay valid.
     pub fn close(mut self, timeout: Duration) -> Result<(), ClientError> {
         self.refuse_inherited()?;
         let deadline = Deadline::after(timeout);
@@ -86,7 +102,7 @@ impl Reader {
             }
         }
         self.leave();
-        Ok(())
+        self.refused_mark()
     }
 
     /// Tells the daemon how far the rank has come, also where the last frames are still held.

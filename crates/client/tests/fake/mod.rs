@@ -92,6 +92,7 @@ impl Daemon {
             instance: [self.instance; 16],
             stream: [0x11; 16],
             attempt: [0; 16],
+            attempt_number: None,
             next_step: 0,
             end_step: None,
             slices: self.slices,

@@ -18,6 +18,7 @@ fn hello() -> impl Strategy<Value = ClientMessage> {
         ".{0,20}",
         optional("[a-z]{1,9}"),
         optional("[0-9a-f]{32}"),
+        optional(("[0-9a-f]{32}", any::<(u64, u64)>())),
         any::<(u32, u32)>(),
     );
     let place = (
@@ -29,11 +30,12 @@ fn hello() -> impl Strategy<Value = ClientMessage> {
     );
     let replaces = optional(("[0-9a-f]{32}", any::<u64>()));
     (who, place, replaces).prop_map(
-        |((client, job, attempt, (dp_rank, dp_size)), place, replaces)| {
+        |((client, job, attempt, parent, (dp_rank, dp_size)), place, replaces)| {
             let (join, next_step, stream, credits, slices) = place;
             ClientMessage::Hello(Hello {
                 job,
                 attempt,
+                parent: parent.map(|(id, (attempt, step))| Parent { attempt, id, step }),
                 dp_rank,
                 dp_size,
                 global_rank: slices,
@@ -124,7 +126,7 @@ fn welcome() -> impl Strategy<Value = DaemonMessage> {
     (
         ids,
         any::<(u64, u64, u32, u32, u32)>(),
-        known(),
+        (known(), known()),
         0..1000_u32,
         1..1000_u32,
     )
@@ -132,7 +134,7 @@ fn welcome() -> impl Strategy<Value = DaemonMessage> {
             |(
                 (instance, stream, attempt),
                 (session, next_step, seq_len, rows_per_slice, credits),
-                end_step,
+                (end_step, attempt_number),
                 a,
                 b,
             )| {
@@ -141,6 +143,7 @@ fn welcome() -> impl Strategy<Value = DaemonMessage> {
                     instance,
                     stream,
                     attempt,
+                    attempt_number,
                     next_step,
                     end_step,
                     slices: a + b,
@@ -185,6 +188,9 @@ fn daemon_message() -> impl Strategy<Value = DaemonMessage> {
         }),
         any::<u32>().prop_map(DaemonMessage::RetireSegment),
         any::<u64>().prop_map(DaemonMessage::Marked),
+        (any::<u64>(), ".{0,99}").prop_map(|(step, message)| {
+            DaemonMessage::MarkRefused(Fault::new(ErrorName::MarkInFuture, message).at_step(step))
+        }),
     ]
 }
 

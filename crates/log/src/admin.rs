@@ -16,13 +16,26 @@ impl Log {
         writer: &str,
         mut make: impl FnMut(&Manifest) -> Entry,
     ) -> Result<Option<Version>, LogError> {
+        self.commit_if(writer, |manifest| Ok(Some(make(manifest))))
+            .await
+    }
+
+    /// As [`Log::commit_entry`], for a command that may find its work done (`None`) or out of place
+    /// (an error of its own) by the state that it meets after a lost race.
+    pub async fn commit_if<E: From<LogError>>(
+        &mut self,
+        writer: &str,
+        mut make: impl FnMut(&Manifest) -> Result<Option<Entry>, E>,
+    ) -> Result<Option<Version>, E> {
         let writer = Writer {
             name: writer.to_owned(),
             epoch: 0,
         };
         loop {
             self.catch_up().await?;
-            let entry = make(&self.manifest);
+            let Some(entry) = make(&self.manifest)? else {
+                return Ok(None);
+            };
             if self.manifest.judge(&entry).map_err(LogError::Void)? == Verdict::Repeat {
                 return Ok(None);
             }

@@ -21,6 +21,7 @@ mod log;
 mod open;
 mod patient;
 mod producer;
+pub mod repair;
 mod resolve;
 mod snapshot_job;
 mod snapshots;

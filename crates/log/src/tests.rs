@@ -20,6 +20,7 @@ mod copies;
 mod distant;
 mod intents;
 mod opening;
+mod repairs;
 mod roots;
 mod strangers;
 mod turns;

@@ -24,7 +24,7 @@ pub enum FoldError {
     /// The record's bytes are not a record. A repair object can void it while it is the head.
     #[error(
         "the log stops at version {version} for readers and writers: {reason}; restore the object \
-         from a backup or bucket version, or make it void with a repair object (docs/format.md, Repair)"
+         from a backup or bucket version; `batchweave repair` says whether it may be made void instead"
     )]
     Unreadable {
         /// The version that can't be read.

@@ -47,7 +47,7 @@ pub(crate) fn mark(
         return hub.apply(|state| state.send(session, DaemonMessage::Marked(step)));
     };
     let at = hub.lock().incarnation(&job);
-    let key = keys::mark(&job, at.opened, at.attempt, step, hello.dp_rank);
+    let key = keys::mark(&job, at.opened, at.attempt, step, Some(hello.dp_rank));
     let body = json!({
         "format": 1,
         "stream": hub.stream.stream_id,
@@ -86,7 +86,7 @@ pub(crate) async fn progress(hub: Arc<Hub>) {
             if last.get(job) != Some(step) {
                 let node = hex(&hub.instance);
                 let at = hub.lock().incarnation(&name);
-                let key = keys::progress(&name, at.opened, at.attempt, *step, &node);
+                let key = keys::progress(&name, at.opened, at.attempt, *step, (0, 0), &node);
                 let stream = hub.stream.stream_id;
                 let body =
                     json!({"format": 1, "stream": stream, "job": job, "node": node, "step": step});

@@ -1,9 +1,16 @@
 //! Every key of the store, in one place. Prefixes end in `/`; numbers are padded so that people's
 //! listings sort, but nothing relies on the order of a LIST.
 
-use crate::ids::{AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, Seq, Step, Version};
+mod jobs;
+
+pub use jobs::{
+    LedgerKey, MarkKey, Owner, ProgressKey, attempt_folder, job_folder, ledger, ledgers, mark,
+    marks, parse_ledger, parse_mark, parse_owner, parse_progress, progress, progress_of,
+};
+
+use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use crate::intent::Announced;
-use crate::limits::NUMBER_MAX;
+use jobs::plain as number;
 
 /// The stream's identity and parameters.
 pub const STREAM: &str = "stream.json";
@@ -89,12 +96,6 @@ pub fn parse_intent(key: &str) -> Option<(ProducerName, Epoch, Announced)> {
     Some((producer.parse().ok()?, number(epoch)?, what))
 }
 
-/// A number as this crate writes it.
-fn number(digits: &str) -> Option<u64> {
-    let number: u64 = digits.parse().ok()?;
-    (number < NUMBER_MAX && number.to_string() == digits).then_some(number)
-}
-
 /// A producer's input list, by its hash: so that a difference can be told file by file.
 pub fn inputs(producer: &ProducerName, list: Hash) -> String {
     format!("inputs/{producer}/{list}.json")
@@ -132,53 +133,6 @@ pub fn data_seqs(name: &str) -> Option<(Seq, Seq)> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
-/// The folder of one attempt of one incarnation of a job.
-pub fn attempt_folder(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
-    format!("jobs/{job}@{opened}/{attempt}/")
-}
-
-/// How far a node of an attempt has come.
-pub fn progress(
-    job: &JobName,
-    opened: Version,
-    attempt: AttemptNo,
-    step: Step,
-    node: &str,
-) -> String {
-    format!(
-        "{}progress/{step:012}-{node}.json",
-        attempt_folder(job, opened, attempt)
-    )
-}
-
-/// A data coordinate's "I can restart from `step`".
-pub fn mark(
-    job: &JobName,
-    opened: Version,
-    attempt: AttemptNo,
-    step: Step,
-    coordinate: u32,
-) -> String {
-    format!(
-        "{}marks/{step:012}-{coordinate}.json",
-        attempt_folder(job, opened, attempt)
-    )
-}
-
-/// What a node delivered.
-pub fn ledger(
-    job: &JobName,
-    opened: Version,
-    attempt: AttemptNo,
-    step: Step,
-    node: &str,
-) -> String {
-    format!(
-        "{}ledger/{step:012}-{node}.json",
-        attempt_folder(job, opened, attempt)
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,7 +140,6 @@ mod tests {
     #[test]
     fn keys_are_as_the_protocol_writes_them() {
         let p: ProducerName = "tok-0".parse().unwrap();
-        let j: JobName = "llm".parse().unwrap();
         assert_eq!(log(7), "log/00000000000000000007.json");
         assert_eq!(log(u64::MAX).len(), log(0).len());
         assert_eq!(segment(3), "index/000000000003.json");
@@ -206,10 +159,6 @@ mod tests {
         assert_eq!(
             data_seqs("x/000000000005-000000000009.000000000000001f.1.tgb"),
             None
-        );
-        assert_eq!(
-            mark(&j, 4, 0, 12, 3),
-            "jobs/llm@4/0/marks/000000000012-3.json"
         );
         assert_eq!(snapshot_version(&snapshot(256)), Some(256));
         for bad in [

@@ -11,6 +11,7 @@ pub mod ids;
 pub mod intent;
 pub mod json;
 pub mod keys;
+pub mod lifecycle;
 pub mod limits;
 pub mod manifest;
 pub mod mesh;

@@ -16,10 +16,43 @@ pub enum Mutation {
     Unfolded,
     /// An entry takes some TGBs of an object and leaves the others.
     HalfObject,
+    /// Marks of abandoned histories count as restart points.
+    PoolMarks,
+    /// Of earlier attempts nothing counts.
+    NewestMarks,
+    /// A mark counts when one coordinate has made it.
+    IncompleteMarks,
+    /// A job with fewer restart points than it keeps gives up what is below the oldest.
+    FewerThanKept,
+    /// The floor may be above what a rank has received.
+    BeyondProgress,
+    /// A watermark that names other jobs and attempts than there are is taken, and a loser of a race
+    /// publishes what it has computed before.
+    StaleWatermark,
+    /// An object goes with the first of its TGBs that nobody needs.
+    SharedObject,
+    /// What no entry names goes, although its epoch may still commit it.
+    UncommittedObject,
+    /// What is to go is chosen by the state before the watermark, what is named by the state after
+    /// later records.
+    MixedFolds,
 }
 
 impl Mutation {
-    /// All of them.
+    /// Those of the lifecycle: restart points, watermark, reclamation.
+    pub const LIFECYCLE: [Self; 9] = [
+        Self::PoolMarks,
+        Self::NewestMarks,
+        Self::IncompleteMarks,
+        Self::FewerThanKept,
+        Self::BeyondProgress,
+        Self::StaleWatermark,
+        Self::SharedObject,
+        Self::UncommittedObject,
+        Self::MixedFolds,
+    ];
+
+    /// Those of the commit path.
     pub const ALL: [Self; 6] = [
         Self::AnyEpoch,
         Self::AnySequence,

@@ -1,0 +1,301 @@
+//! Keys of a job's attempts: marks, progress, ledgers. Each says in its name all that a LIST must
+//! tell, so that positions and restart points cost no GET.
+
+use super::JOBS;
+use crate::ids::{AttemptNo, JobName, Step, Version};
+use crate::limits::NUMBER_MAX;
+
+/// What stands in a mark's key for the coordinate when one rank speaks for all.
+const FOR_ALL: &str = "all";
+
+/// The folder of one incarnation of a job.
+pub fn job_folder(job: &JobName, opened: Version) -> String {
+    format!("{JOBS}{job}@{opened}/")
+}
+
+/// The folder of one attempt of one incarnation of a job.
+pub fn attempt_folder(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
+    format!("{JOBS}{job}@{opened}/{attempt}/")
+}
+
+/// All marks of an attempt.
+pub fn marks(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
+    format!("{}marks/", attempt_folder(job, opened, attempt))
+}
+
+/// All progress of an attempt.
+pub fn progress_of(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
+    format!("{}progress/", attempt_folder(job, opened, attempt))
+}
+
+/// All ledger objects of an attempt.
+pub fn ledgers(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
+    format!("{}ledger/", attempt_folder(job, opened, attempt))
+}
+
+/// A data coordinate's "I can restart from `step`"; without one, a rank that speaks for all.
+pub fn mark(
+    job: &JobName,
+    opened: Version,
+    attempt: AttemptNo,
+    step: Step,
+    coordinate: Option<u32>,
+) -> String {
+    let folder = marks(job, opened, attempt);
+    match coordinate {
+        Some(coordinate) => format!("{folder}{step:012}-{coordinate}.json"),
+        None => format!("{folder}{step:012}-{FOR_ALL}.json"),
+    }
+}
+
+/// "The coordinates `first..=last`, all on this node, have received every step below `step`."
+pub fn progress(
+    job: &JobName,
+    opened: Version,
+    attempt: AttemptNo,
+    step: Step,
+    (first, last): (u32, u32),
+    node: &str,
+) -> String {
+    let folder = progress_of(job, opened, attempt);
+    format!("{folder}{step:012}-{first}_{last}-{node}.json")
+}
+
+/// What a node delivered from `first` on; `number` counts its ledger objects.
+pub fn ledger(
+    job: &JobName,
+    opened: Version,
+    attempt: AttemptNo,
+    first: Step,
+    node: &str,
+    number: u64,
+) -> String {
+    let folder = ledgers(job, opened, attempt);
+    format!("{folder}{first:012}-{node}.{number}.json")
+}
+
+/// Whose object a key names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// The job.
+    pub job: JobName,
+    /// Its incarnation.
+    pub opened: Version,
+    /// Its attempt.
+    pub attempt: AttemptNo,
+}
+
+/// What a mark's key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkKey {
+    /// Whose.
+    pub owner: Owner,
+    /// First step not yet trained.
+    pub step: Step,
+    /// Who says so; `None`: one for all.
+    pub coordinate: Option<u32>,
+}
+
+/// What a progress object's key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgressKey {
+    /// Whose.
+    pub owner: Owner,
+    /// All steps below it were received.
+    pub step: Step,
+    /// First coordinate.
+    pub first: u32,
+    /// Last coordinate, included.
+    pub last: u32,
+    /// By which daemon.
+    pub node: String,
+}
+
+/// What a ledger object's key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerKey {
+    /// Whose.
+    pub owner: Owner,
+    /// First step in it.
+    pub first: Step,
+    /// By which daemon.
+    pub node: String,
+    /// The how manieth of this daemon.
+    pub number: u64,
+}
+
+/// Reads a mark's key.
+pub fn parse_mark(key: &str) -> Option<MarkKey> {
+    let (owner, name) = within(key, "marks")?;
+    let (step, coordinate) = name.split_once('-')?;
+    Some(MarkKey {
+        owner,
+        step: padded(step)?,
+        coordinate: match coordinate {
+            FOR_ALL => None,
+            coordinate => Some(plain(coordinate)?.try_into().ok()?),
+        },
+    })
+}
+
+/// Reads a progress object's key.
+pub fn parse_progress(key: &str) -> Option<ProgressKey> {
+    let (owner, name) = within(key, "progress")?;
+    let mut fields = name.splitn(3, '-');
+    let (step, range, node) = (fields.next()?, fields.next()?, fields.next()?);
+    let (first, last) = range.split_once('_')?;
+    let (first, last) = (
+        plain(first)?.try_into().ok()?,
+        plain(last)?.try_into().ok()?,
+    );
+    (first <= last && is_node(node)).then_some(())?;
+    Some(ProgressKey {
+        owner,
+        step: padded(step)?,
+        first,
+        last,
+        node: node.to_owned(),
+    })
+}
+
+/// Reads a ledger object's key.
+pub fn parse_ledger(key: &str) -> Option<LedgerKey> {
+    let (owner, name) = within(key, "ledger")?;
+    let (first, rest) = name.split_once('-')?;
+    let (node, number) = rest.split_once('.')?;
+    is_node(node).then_some(())?;
+    Some(LedgerKey {
+        owner,
+        first: padded(first)?,
+        node: node.to_owned(),
+        number: plain(number)?,
+    })
+}
+
+/// Whose object it is, whatever it is: any key below an attempt's folder.
+pub fn parse_owner(key: &str) -> Option<Owner> {
+    let mut segments = key.strip_prefix(JOBS)?.splitn(3, '/');
+    let (incarnation, attempt) = (segments.next()?, segments.next()?);
+    segments.next()?;
+    let (job, opened) = incarnation.split_once('@')?;
+    Some(Owner {
+        job: job.parse().ok()?,
+        opened: plain(opened)?,
+        attempt: plain(attempt)?,
+    })
+}
+
+/// The owner of a key in an attempt's folder `kind`, and the key's name there without its ending.
+fn within<'k>(key: &'k str, kind: &str) -> Option<(Owner, &'k str)> {
+    let (_, rest) = key.strip_prefix(JOBS)?.split_once('/')?;
+    let (_, rest) = rest.split_once('/')?;
+    let name = rest.strip_prefix(kind)?.strip_prefix('/')?;
+    Some((parse_owner(key)?, name.strip_suffix(".json")?))
+}
+
+/// A daemon's name in keys; the field separators can't be in it.
+fn is_node(node: &str) -> bool {
+    let inside = |c: u8| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    !node.is_empty() && node.bytes().all(inside)
+}
+
+/// A number as these keys write it.
+pub(super) fn plain(digits: &str) -> Option<u64> {
+    let number: u64 = digits.parse().ok()?;
+    (number < NUMBER_MAX && number.to_string() == digits).then_some(number)
+}
+
+fn padded(digits: &str) -> Option<u64> {
+    let number: u64 = digits.parse().ok()?;
+    (number < NUMBER_MAX && format!("{number:012}") == digits).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner() -> Owner {
+        Owner {
+            job: "llm-7b.v2_x".parse().unwrap(),
+            opened: 4,
+            attempt: 3,
+        }
+    }
+
+    #[test]
+    fn keys_are_as_the_protocol_writes_them_and_give_their_numbers_back() {
+        let o = owner();
+        let one = mark(&o.job, 4, 3, 12, Some(7));
+        assert_eq!(one, "jobs/llm-7b.v2_x@4/3/marks/000000000012-7.json");
+        let parsed = parse_mark(&one).unwrap();
+        assert_eq!((parsed.owner, parsed.step), (owner(), 12));
+        assert_eq!(parsed.coordinate, Some(7));
+        let all = mark(&o.job, 4, 3, 12, None);
+        assert_eq!(all, "jobs/llm-7b.v2_x@4/3/marks/000000000012-all.json");
+        assert_eq!(parse_mark(&all).unwrap().coordinate, None);
+        let node = "0af3-1";
+        let key = progress(&o.job, 4, 3, 12, (2, 5), node);
+        assert_eq!(
+            key,
+            "jobs/llm-7b.v2_x@4/3/progress/000000000012-2_5-0af3-1.json"
+        );
+        let p = parse_progress(&key).unwrap();
+        assert_eq!((p.owner, p.step, p.first, p.last), (owner(), 12, 2, 5));
+        assert_eq!(p.node, node);
+        let key = ledger(&o.job, 4, 3, 12, node, 9);
+        assert_eq!(
+            key,
+            "jobs/llm-7b.v2_x@4/3/ledger/000000000012-0af3-1.9.json"
+        );
+        let l = parse_ledger(&key).unwrap();
+        assert_eq!((l.owner, l.first, l.number), (owner(), 12, 9));
+        assert_eq!(l.node, node);
+        assert_eq!(parse_owner(&key), Some(owner()));
+        assert!(one.starts_with(&job_folder(&o.job, 4)));
+    }
+
+    #[test]
+    fn steps_of_more_digits_are_read_as_well() {
+        let o = owner();
+        let key = mark(&o.job, 4, 3, NUMBER_MAX - 1, Some(0));
+        assert_eq!(parse_mark(&key).unwrap().step, NUMBER_MAX - 1);
+    }
+
+    #[test]
+    fn foreign_names_give_nothing() {
+        for bad in [
+            "jobs/llm@4/3/marks/12-7.json",
+            "jobs/llm@4/3/marks/000000000012-07.json",
+            "jobs/llm@4/3/marks/000000000012-+7.json",
+            "jobs/llm@4/3/marks/000000000012-ALL.json",
+            "jobs/llm@4/3/marks/000000000012-4294967296.json",
+            "jobs/llm@4/3/marks/000000000012-7",
+            "jobs/llm@4/3/marks/x/000000000012-7.json",
+            "jobs/llm@04/3/marks/000000000012-7.json",
+            "jobs/LLM@4/3/marks/000000000012-7.json",
+            "jobs/llm/3/marks/000000000012-7.json",
+            "jobs/llm@4/3/marks/9007199254740992-7.json",
+            "x/llm@4/3/marks/000000000012-7.json",
+            "jobs/",
+        ] {
+            assert_eq!(parse_mark(bad), None, "{bad}");
+        }
+        for bad in [
+            "jobs/llm@4/3/progress/000000000012-5_2-n.json",
+            "jobs/llm@4/3/progress/000000000012-2-n.json",
+            "jobs/llm@4/3/progress/000000000012-2_5-.json",
+            "jobs/llm@4/3/progress/000000000012-2_5-A.json",
+            "jobs/llm@4/3/marks/000000000012-2_5-n.json",
+        ] {
+            assert_eq!(parse_progress(bad), None, "{bad}");
+        }
+        for bad in [
+            "jobs/llm@4/3/ledger/000000000012-n.json",
+            "jobs/llm@4/3/ledger/000000000012-.1.json",
+            "jobs/llm@4/3/ledger/000000000012-n.01.json",
+        ] {
+            assert_eq!(parse_ledger(bad), None, "{bad}");
+        }
+        assert_eq!(parse_owner("jobs/llm@4/3"), None);
+    }
+}

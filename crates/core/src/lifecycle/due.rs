@@ -1,0 +1,124 @@
+//! What a watermark may say now, and who holds it back.
+
+use std::collections::BTreeMap;
+
+use super::restart::floor;
+use super::signs::JobSigns;
+use crate::ids::{JobName, RequestId, Step};
+use crate::manifest::Manifest;
+use crate::manifest::entry::Watermark;
+
+/// What follows for the watermark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Due {
+    /// This may be published. Valid only while nobody else writes: the loser of a race reads the
+    /// marks again.
+    Publish(Watermark),
+    /// This job needs what is at the watermark.
+    HeldBy {
+        /// Who.
+        job: JobName,
+        /// Its floor; none when it has fewer restart points than it keeps.
+        floor: Option<Step>,
+    },
+    /// No job holds: the watermark moves by a person's decision only.
+    NoJob,
+    /// It is at the head: there is nothing to give up.
+    UpToDate,
+}
+
+/// The watermark by the floors of all jobs that hold. `signs` must have been read after the fold
+/// to `m`, for its incarnations; a job without signs has its attempts' starts alone.
+pub fn watermark(m: &Manifest, signs: &BTreeMap<JobName, JobSigns>) -> Due {
+    let Some((job, floor)) = lowest(m, signs) else {
+        return Due::NoJob;
+    };
+    let step = floor.unwrap_or_default().min(m.next_step());
+    if m.watermark() == m.next_step() {
+        return Due::UpToDate;
+    }
+    if floor.is_none() || step <= m.watermark() {
+        return Due::HeldBy { job, floor };
+    }
+    Due::Publish(Watermark {
+        step,
+        jobs: m.holding_jobs(),
+        request: None,
+    })
+}
+
+/// The answer to a person who wants the watermark at a step.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Asked {
+    /// It is there already.
+    #[error("the watermark is at step {watermark}, not below {step}: nothing to give up")]
+    NotAbove {
+        /// Asked for.
+        step: Step,
+        /// Now.
+        watermark: Step,
+    },
+    /// There are fewer steps.
+    #[error("step {step} is beyond the stream's {head} steps: nothing of it can be given up yet")]
+    BeyondHead {
+        /// Asked for.
+        step: Step,
+        /// The steps committed.
+        head: Step,
+    },
+    /// A job needs steps below it.
+    #[error(
+        "job {job} may still need steps below {step}: {}; close the job first (`batchweave job close`), \
+         or choose a lower step",
+        .floor.map_or_else(
+            || "it has fewer restart points than it keeps, so it gives up nothing".to_owned(),
+            |floor| format!("it can restart from step {floor}")
+        )
+    )]
+    Needed {
+        /// Asked for.
+        step: Step,
+        /// Who.
+        job: JobName,
+        /// The oldest step that it may need.
+        floor: Option<Step>,
+    },
+}
+
+/// The watermark at `step`, as a person wants it: never above the floor of a job that holds.
+pub fn asked(
+    m: &Manifest,
+    signs: &BTreeMap<JobName, JobSigns>,
+    step: Step,
+    request: RequestId,
+) -> Result<Watermark, Asked> {
+    let (watermark, head) = (m.watermark(), m.next_step());
+    if step <= watermark {
+        return Err(Asked::NotAbove { step, watermark });
+    }
+    if step > head {
+        return Err(Asked::BeyondHead { step, head });
+    }
+    if let Some((job, floor)) = lowest(m, signs)
+        && floor.is_none_or(|floor| floor < step)
+    {
+        return Err(Asked::Needed { step, job, floor });
+    }
+    Ok(Watermark {
+        step,
+        jobs: m.holding_jobs(),
+        request: Some(request),
+    })
+}
+
+/// The job that holds the most. No floor at all is the lowest.
+fn lowest(m: &Manifest, signs: &BTreeMap<JobName, JobSigns>) -> Option<(JobName, Option<Step>)> {
+    let none = JobSigns::new();
+    let holding = m.jobs().iter().filter(|(_, job)| job.holds);
+    holding
+        .map(|(name, job)| {
+            let signs = signs.get(name).unwrap_or(&none);
+            (name.clone(), floor(job, signs))
+        })
+        .min_by_key(|(_, floor)| *floor)
+}

@@ -1,0 +1,63 @@
+//! From where a job can restart, and so which steps it may still need.
+//!
+//! - Of the newest attempt: its start and its complete marks.
+//! - Of an earlier attempt: the same, but for what is above the start of any later attempt: that
+//!   part of its history was abandoned, and a mark there stands for a run that is no more.
+//! - The floor is the K-th last of them, and with fewer than K there is none.
+//! - The floor is at most what every coordinate of the newest attempt has received: a mark may
+//!   stand while another rank still has to read the steps before it.
+
+use std::collections::BTreeSet;
+
+use super::signs::{AttemptSigns, JobSigns};
+use crate::ids::Step;
+use crate::manifest::state::{AttemptState, JobState};
+use crate::mutation::{self, Mutation};
+
+/// The steps from which `job` can restart. A mark below the start of its own attempt says nothing:
+/// that attempt never had those steps.
+pub fn restart_points(job: &JobState, signs: &JobSigns) -> BTreeSet<Step> {
+    let mut points = BTreeSet::new();
+    let mut lowest_later_start = Step::MAX;
+    for attempt in job.attempts.iter().rev() {
+        let still =
+            |point: &Step| *point <= lowest_later_start || mutation::is(Mutation::PoolMarks);
+        points.extend(own_points(attempt, signs.get(&attempt.number)).filter(still));
+        lowest_later_start = lowest_later_start.min(attempt.start);
+        if mutation::is(Mutation::NewestMarks) {
+            break;
+        }
+    }
+    points
+}
+
+fn own_points(
+    attempt: &AttemptState,
+    signs: Option<&AttemptSigns>,
+) -> impl Iterator<Item = Step> + use<> {
+    let start = attempt.start;
+    let marks = signs.map(|signs| signs.complete_marks(attempt.dp_size));
+    let marks = marks.unwrap_or_default().into_iter();
+    marks.filter(move |mark| *mark >= start).chain([start])
+}
+
+/// The oldest step that `job` may still need; `None` when it has not restart points enough to say
+/// so, which holds the watermark where it is.
+pub fn floor(job: &JobState, signs: &JobSigns) -> Option<Step> {
+    let newest = job.attempts.last()?;
+    let points = restart_points(job, signs);
+    let keep = (job.keep.max(1) as usize).min(points.len().max(1));
+    if points.len() < job.keep as usize && !mutation::is(Mutation::FewerThanKept) {
+        return None;
+    }
+    let kept = *points.iter().rev().nth(keep - 1)?;
+    if mutation::is(Mutation::BeyondProgress) {
+        return Some(kept);
+    }
+    let signs = signs.get(&newest.number);
+    let position = signs.map_or(newest.start, |signs| signs.position(newest));
+    Some(kept.min(position))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What LISTs of an attempt's marks and progress say, by key names alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ids::{AttemptNo, Step};
+use crate::keys;
+use crate::manifest::state::AttemptState;
+use crate::mutation::{self, Mutation};
+
+/// See the file's header. Foreign, future (above the head) and out-of-mesh names are ignored and
+/// counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AttemptSigns {
+    /// Marks of single coordinates, by step.
+    pub marks: BTreeMap<Step, BTreeSet<u32>>,
+    /// Steps for which one rank has spoken for all.
+    pub for_all: BTreeSet<Step>,
+    /// The newest progress of each coordinate that has any.
+    pub progress: BTreeMap<u32, Step>,
+    /// Names that say nothing.
+    pub ignored: u64,
+}
+
+/// The signs of a job's attempts.
+pub type JobSigns = BTreeMap<AttemptNo, AttemptSigns>;
+
+impl AttemptSigns {
+    /// Takes one key of the attempt's folder.
+    pub fn note(&mut self, key: &str, dp_size: u32, head: Step) {
+        if !self.note_mark(key, dp_size, head) && !self.note_progress(key, dp_size, head) {
+            self.ignored += 1;
+        }
+    }
+
+    fn note_mark(&mut self, key: &str, dp_size: u32, head: Step) -> bool {
+        let Some(mark) = keys::parse_mark(key).filter(|mark| mark.step <= head) else {
+            return false;
+        };
+        match mark.coordinate {
+            None => self.for_all.insert(mark.step),
+            Some(at) if at < dp_size => self.marks.entry(mark.step).or_default().insert(at),
+            Some(_) => return false,
+        };
+        true
+    }
+
+    fn note_progress(&mut self, key: &str, dp_size: u32, head: Step) -> bool {
+        let progress = keys::parse_progress(key);
+        let Some(progress) = progress.filter(|p| p.step <= head && p.last < dp_size) else {
+            return false;
+        };
+        for at in progress.first..=progress.last {
+            let newest = self.progress.entry(at).or_default();
+            *newest = progress.step.max(*newest);
+        }
+        true
+    }
+
+    /// Steps that all coordinates, or one for all, have marked.
+    pub fn complete_marks(&self, dp_size: u32) -> BTreeSet<Step> {
+        let enough = if mutation::is(Mutation::IncompleteMarks) {
+            1
+        } else {
+            dp_size as usize
+        };
+        let by_each = self.marks.iter().filter(|(_, made)| made.len() >= enough);
+        let by_each = by_each.map(|(step, _)| *step);
+        by_each.chain(self.for_all.iter().copied()).collect()
+    }
+
+    /// Marks that some coordinates have not made, with those.
+    pub fn incomplete(&self, dp_size: u32) -> Vec<(Step, Vec<u32>)> {
+        let complete = self.complete_marks(dp_size);
+        let open = self.marks.iter().filter(|(s, _)| !complete.contains(s));
+        let missing = |made: &BTreeSet<u32>| (0..dp_size).filter(|at| !made.contains(at)).collect();
+        open.map(|(step, made)| (*step, missing(made))).collect()
+    }
+
+    /// What every coordinate has received: the least of their newest progress, the attempt's start
+    /// where there is none.
+    pub fn position(&self, attempt: &AttemptState) -> Step {
+        let newest = |at| self.progress.get(&at).copied().unwrap_or_default();
+        let least = (0..attempt.dp_size).map(newest).min();
+        least.unwrap_or_default().max(attempt.start)
+    }
+}

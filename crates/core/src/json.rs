@@ -67,6 +67,14 @@ pub fn with_digest<T: Serialize>(value: &T) -> Vec<u8> {
     bytes
 }
 
+/// Whether an object ends as `with_digest` ends one; only then did `parse_with_digest` compare.
+pub fn has_digest(bytes: &[u8]) -> bool {
+    let tail = bytes
+        .len()
+        .checked_sub(DIGEST.len() + 64 + DIGEST_END.len());
+    tail.is_some_and(|at| bytes[at..].starts_with(DIGEST) && bytes.ends_with(DIGEST_END))
+}
+
 /// Parses what `with_digest` wrote. Objects of older builds have no digest: they are read without.
 pub fn parse_with_digest<T: DeserializeOwned>(
     bytes: &[u8],

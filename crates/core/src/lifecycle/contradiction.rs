@@ -1,0 +1,217 @@
+//! What speaks against a run: each kind of contradiction between a job's ledgers and the log.
+
+use crate::error::FormatError;
+use crate::ids::{AttemptId, AttemptNo, Step, Version};
+use crate::keys;
+use crate::lifecycle::lineage::LineageError;
+use crate::tgb::Digest;
+
+/// The first thing found that an honest run can't have left behind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    /// Attempts that do not follow one another.
+    #[error(transparent)]
+    Lineage(#[from] LineageError),
+    /// A ledger whose bytes break the format.
+    #[error("ledger: {0}; it was edited or damaged")]
+    Ledger(FormatError),
+    /// A ledger of an attempt that was never opened.
+    #[error("ledger: {key} tells of an attempt that the log does not have")]
+    UnknownAttempt {
+        /// The object.
+        key: String,
+    },
+    /// A ledger with another attempt's id.
+    #[error(
+        "ledger: {key} has the attempt id {found}, the log opened this attempt as {expected}: \
+             it was moved here or edited"
+    )]
+    OtherId {
+        /// The object.
+        key: String,
+        /// What it says.
+        found: AttemptId,
+        /// What the log says.
+        expected: AttemptId,
+    },
+    /// Slices that the coordinate does not have in this attempt's mesh.
+    #[error(
+        "ledger: {key} has slice {first_slice} and {slices} in all for coordinate {dp_rank}, but the \
+             log opened attempt {attempt} with {dp_size} coordinates: it was moved here or edited"
+    )]
+    OtherMesh {
+        /// The object.
+        key: String,
+        /// The attempt.
+        attempt: AttemptNo,
+        /// Its size in the log.
+        dp_size: u32,
+        /// The coordinate.
+        dp_rank: u32,
+        /// What the ledger says.
+        first_slice: u32,
+        /// What the ledger says.
+        slices: u32,
+    },
+    /// Other steps passed over than were quarantined.
+    #[error(
+        "quarantine: {key} says that coordinate {dp_rank} passed over {found} of steps {from} to {to}, \
+             but {expected} were quarantined when attempt {attempt} was opened"
+    )]
+    Skips {
+        /// The object.
+        key: String,
+        /// The attempt.
+        attempt: AttemptNo,
+        /// The coordinate.
+        dp_rank: u32,
+        /// First step of the entry.
+        from: Step,
+        /// Its end.
+        to: Step,
+        /// What it says, in words.
+        found: String,
+        /// What the log says, in words.
+        expected: String,
+    },
+    /// A step twice, and nobody came back.
+    #[error(
+        "doubled step: coordinate {dp_rank} of attempt {attempt} received step {step} again by {key}, \
+             though it stood at step {at} and was not restarted"
+    )]
+    Doubled {
+        /// The object with the second time.
+        key: String,
+        /// The attempt.
+        attempt: AttemptNo,
+        /// The coordinate.
+        dp_rank: u32,
+        /// The step.
+        step: Step,
+        /// Where the rank stood.
+        at: Step,
+    },
+    /// Steps left out.
+    #[error(
+        "gap: coordinate {dp_rank} of attempt {attempt} went from step {at} to step {from} by {key}: \
+             no ledger has the steps between; restore the missing object if it was deleted"
+    )]
+    Gap {
+        /// The object behind the gap.
+        key: String,
+        /// The attempt.
+        attempt: AttemptNo,
+        /// The coordinate.
+        dp_rank: u32,
+        /// Where the rank stood.
+        at: Step,
+        /// Where the next entry begins.
+        from: Step,
+    },
+    /// A step that does not exist.
+    #[error(
+        "{key} says that coordinate {dp_rank} received step {step}, which the log does not have"
+    )]
+    NotInLog {
+        /// The object.
+        key: String,
+        /// The coordinate.
+        dp_rank: u32,
+        /// The step.
+        step: Step,
+    },
+    /// Two entries give other bytes for one slice of one step.
+    #[error(
+        "step {step}: slice {slice} has the checksum {first:08x} in one ledger of attempt {attempt} and \
+             {second:08x} in {key}: one of them was edited, or a rank received other bytes the second time"
+    )]
+    Disagree {
+        /// The object with the second checksum.
+        key: String,
+        /// The attempt.
+        attempt: AttemptNo,
+        /// The step.
+        step: Step,
+        /// The slice.
+        slice: u32,
+        /// One.
+        first: u32,
+        /// The other.
+        second: u32,
+    },
+    /// A coordinate of which there is no ledger at all.
+    #[error(
+        "missing rank: no ledger of attempt {attempt} tells of coordinate {dp_rank} of {dp_size}, while others \
+             received steps from {from} on; if the attempt has just begun or was cut short, prove up to \
+             where it began with --to {from}"
+    )]
+    MissingCoordinate {
+        /// The attempt.
+        attempt: AttemptNo,
+        /// The coordinate.
+        dp_rank: u32,
+        /// Of how many.
+        dp_size: u32,
+        /// Where the attempt begins.
+        from: Step,
+    },
+    /// A coordinate that ended before the others.
+    #[error(
+        "missing steps: coordinate {dp_rank} of attempt {attempt} ends at step {reached} by its ledgers, but step \
+             {needed} belongs to the run and went to others; --to {reached} proves what is before"
+    )]
+    Behind {
+        /// The attempt.
+        attempt: AttemptNo,
+        /// The coordinate.
+        dp_rank: u32,
+        /// Its end.
+        reached: Step,
+        /// A step that it lacks.
+        needed: Step,
+    },
+    /// An attempt goes on from where its parent never was.
+    #[error(
+        "lineage: the run goes on from step {to} of attempt {attempt}, but no ledger says that anybody in that \
+             attempt received step {step}"
+    )]
+    NeverReached {
+        /// The attempt.
+        attempt: AttemptNo,
+        /// Where the run left it.
+        to: Step,
+        /// The first step that nobody received.
+        step: Step,
+    },
+    /// The ranks received other bytes than the log names.
+    #[error("step {step}: what the ranks of attempt {attempt} received has the digest {found}, but {} names {expected}: {}",
+            keys::log(*.version), .why)]
+    Digest {
+        /// The attempt.
+        attempt: AttemptNo,
+        /// The step.
+        step: Step,
+        /// The commit that names the digest.
+        version: Version,
+        /// By the ledgers.
+        found: Digest,
+        /// By the log.
+        expected: Digest,
+        /// What explains it.
+        why: Mismatch,
+    },
+}
+
+/// What explains a wrong digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// With two slices exchanged it is right.
+    #[error("slices {0} and {1} are swapped")]
+    Swapped(u32, u32),
+    /// It is that of another step.
+    #[error("it is the batch of step {0}")]
+    OtherStep(Step),
+    /// Nothing that could be found from checksums.
+    #[error("at least one slice had other bytes, or a ledger was edited")]
+    OtherBytes,
+}

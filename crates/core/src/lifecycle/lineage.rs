@@ -1,0 +1,280 @@
+//! Jobs as the log's records tell of them, closed ones too, and the lineage of a job: the newest
+//! attempt, the one whose checkpoint it loaded, and so on up to the first.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::ids::{AttemptNo, JobName, RequestId, Step, Version};
+use crate::manifest::entry::Parent;
+use crate::manifest::judge::Verdict;
+use crate::manifest::state::AttemptState;
+use crate::manifest::{Entry, Folded};
+
+/// An attempt and the steps that it passes over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptRecord {
+    /// What its open record said.
+    pub state: AttemptState,
+    /// Quarantined at its open record: sorted, joined, half open.
+    pub skips: Vec<Range<Step>>,
+}
+
+/// One incarnation of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRecord {
+    /// Its name.
+    pub name: JobName,
+    /// The version of its open record.
+    pub opened: Version,
+    /// First step that it asked for.
+    pub start: Step,
+    /// The version that closed it.
+    pub closed: Option<Version>,
+    /// Its attempts in order.
+    pub attempts: Vec<AttemptRecord>,
+}
+
+/// All jobs of a log, from its records folded one by one from the first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    jobs: BTreeMap<(JobName, Version), JobRecord>,
+    in_force: BTreeMap<RequestId, Range<Step>>,
+}
+
+/// The part of a lineage that one attempt trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leg {
+    /// The attempt.
+    pub attempt: AttemptNo,
+    /// Its start.
+    pub from: Step,
+    /// Where the next attempt went on from its checkpoint; none for the newest.
+    pub to: Option<Step>,
+}
+
+/// An attempt whose record does not fit the attempt that it names as its parent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LineageError {
+    /// Only a log that was not written by our rules can hold it.
+    #[error(
+        "lineage: attempt {attempt} says that it goes on from attempt {parent}, which the log does not \
+         have before it"
+    )]
+    NoParent {
+        /// The attempt.
+        attempt: AttemptNo,
+        /// What it names.
+        parent: AttemptNo,
+    },
+    /// It starts elsewhere than at the checkpoint that it names.
+    #[error(
+        "lineage: attempt {attempt} starts at step {start}, but the checkpoint of attempt {parent} that \
+         it names stands at step {step}: the steps between were trained twice or not at all"
+    )]
+    OtherStart {
+        /// The attempt.
+        attempt: AttemptNo,
+        /// Its start.
+        start: Step,
+        /// Its parent.
+        parent: AttemptNo,
+        /// The checkpoint's step.
+        step: Step,
+    },
+    /// The parent can't have a checkpoint there: it began later.
+    #[error(
+        "lineage: attempt {attempt} starts from step {step} of attempt {parent}, which began at step \
+         {began} only: it can't have a checkpoint there"
+    )]
+    BeforeParent {
+        /// The attempt.
+        attempt: AttemptNo,
+        /// Its parent.
+        parent: AttemptNo,
+        /// The checkpoint's step.
+        step: Step,
+        /// Where the parent began.
+        began: Step,
+    },
+    /// It has no parent and does not begin where the job begins.
+    #[error(
+        "lineage: attempt {attempt} starts at step {start} and names no checkpoint that it loaded, but \
+         the job starts at step {job_start}: nothing says who trained the steps before"
+    )]
+    Rootless {
+        /// The attempt.
+        attempt: AttemptNo,
+        /// Its start.
+        start: Step,
+        /// The job's start.
+        job_start: Step,
+    },
+}
+
+impl AttemptRecord {
+    /// Whether it passes over `step`.
+    pub fn skips(&self, step: Step) -> bool {
+        self.skips.iter().any(|range| range.contains(&step))
+    }
+
+    /// The first step from `step` on that it does not pass over.
+    pub fn next_kept(&self, step: Step) -> Step {
+        let over = self.skips.iter().find(|range| range.contains(&step));
+        over.map_or(step, |range| range.end)
+    }
+
+    /// What it passes over of `steps`.
+    pub fn skipped(&self, steps: Range<Step>) -> Vec<(Step, Step)> {
+        let cut = |range: &Range<Step>| (range.start.max(steps.start), range.end.min(steps.end));
+        let all = self.skips.iter().map(cut);
+        all.filter(|(first, end)| first < end).collect()
+    }
+}
+
+impl JobRecord {
+    /// The attempt of that number.
+    pub fn attempt(&self, number: AttemptNo) -> Option<&AttemptRecord> {
+        self.attempts.get(usize::try_from(number).ok()?)
+    }
+
+    /// The legs of the newest attempt's lineage, the oldest first; none without attempts.
+    pub fn lineage(&self) -> Result<Vec<Leg>, LineageError> {
+        let mut legs = Vec::new();
+        let mut at = self.attempts.last();
+        let mut to = None;
+        while let Some(record) = at {
+            let AttemptState { number, start, .. } = record.state;
+            legs.push(Leg {
+                attempt: number,
+                from: start,
+                to,
+            });
+            let Some(parent) = record.state.parent else {
+                if start != self.start {
+                    return Err(LineageError::Rootless {
+                        attempt: number,
+                        start,
+                        job_start: self.start,
+                    });
+                }
+                break;
+            };
+            at = Some(self.parent_of(&record.state, parent)?);
+            to = Some(start);
+        }
+        legs.reverse();
+        Ok(legs)
+    }
+
+    fn parent_of(&self, of: &AttemptState, named: Parent) -> Result<&AttemptRecord, LineageError> {
+        let (attempt, start) = (of.number, of.start);
+        let Parent {
+            attempt: parent,
+            step,
+        } = named;
+        let found = self.attempt(parent).filter(|_| parent < attempt);
+        let found = found.ok_or(LineageError::NoParent { attempt, parent })?;
+        if step != start {
+            return Err(LineageError::OtherStart {
+                attempt,
+                start,
+                parent,
+                step,
+            });
+        }
+        let began = found.state.start;
+        if step < began {
+            return Err(LineageError::BeforeParent {
+                attempt,
+                parent,
+                step,
+                began,
+            });
+        }
+        Ok(found)
+    }
+}
+
+impl History {
+    /// Takes in what the record of `version` did.
+    pub fn note(&mut self, version: Version, folded: &Folded) {
+        let Some(record) = &folded.record else { return };
+        for (entry, verdict) in record.entries.iter().zip(&folded.entries) {
+            if matches!(verdict, Ok(Verdict::Applies)) {
+                self.apply(version, entry);
+            }
+        }
+    }
+
+    fn apply(&mut self, version: Version, entry: &Entry) {
+        match entry {
+            Entry::JobOpened(e) => {
+                let record = JobRecord {
+                    name: e.job.clone(),
+                    opened: version,
+                    start: e.start,
+                    closed: None,
+                    attempts: Vec::new(),
+                };
+                self.jobs.insert((e.job.clone(), version), record);
+            }
+            Entry::JobClosed(e) => {
+                if let Some(job) = self.jobs.get_mut(&(e.job.clone(), e.opened)) {
+                    job.closed = Some(version);
+                }
+            }
+            Entry::AttemptOpened(e) => {
+                let skips = joined(self.in_force.values());
+                if let Some(job) = self.jobs.get_mut(&(e.job.clone(), e.opened)) {
+                    let state = AttemptState {
+                        number: job.attempts.len() as u64,
+                        id: e.attempt,
+                        opened: version,
+                        parent: e.parent,
+                        start: e.start,
+                        dp_size: e.dp_size,
+                        mesh: e.mesh.clone(),
+                    };
+                    job.attempts.push(AttemptRecord { state, skips });
+                }
+            }
+            Entry::Quarantined(e) => {
+                self.in_force
+                    .insert(e.request, e.first..e.last.saturating_add(1));
+            }
+            Entry::QuarantineLifted(e) => _ = self.in_force.remove(&e.quarantine),
+            _ => {}
+        }
+    }
+
+    /// All incarnations of all jobs, by name and opening.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobRecord> {
+        self.jobs.values()
+    }
+
+    /// The incarnation of a job that was opened at `opened`, or its newest.
+    pub fn job(&self, name: &JobName, opened: Option<Version>) -> Option<&JobRecord> {
+        let any = (name.clone(), 0)..=(name.clone(), Version::MAX);
+        match opened {
+            Some(opened) => self.jobs.get(&(name.clone(), opened)),
+            None => self.jobs.range(any).next_back().map(|(_, job)| job),
+        }
+    }
+}
+
+/// Ranges in order, neighbours and overlaps joined.
+fn joined<'r>(ranges: impl Iterator<Item = &'r Range<Step>>) -> Vec<Range<Step>> {
+    let mut sorted: Vec<_> = ranges.cloned().collect();
+    sorted.sort_by_key(|range| (range.start, range.end));
+    let mut joined: Vec<Range<Step>> = Vec::new();
+    for range in sorted {
+        match joined.last_mut().filter(|last| last.end >= range.start) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => joined.push(range),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! What explains a wrong digest, from checksums alone.
+
+use super::Lookup;
+use crate::ids::Step;
+use crate::lifecycle::contradiction::Mismatch;
+use crate::tgb::Digest;
+
+/// Exchanges of two slices are tried up to so many slices.
+const SWAPS_TRIED: usize = 256;
+/// Steps around a wrong one that are compared with what was received.
+const STEPS_TRIED: u64 = 1024;
+
+/// Another step's batch, two slices exchanged, or neither.
+pub(super) fn explain(
+    crcs: &mut [u32],
+    expected: Digest,
+    found: Digest,
+    step: Step,
+    log: Lookup<'_>,
+) -> Mismatch {
+    let around = step.saturating_sub(STEPS_TRIED)..step.saturating_add(STEPS_TRIED);
+    let is = |other: &Step| log(*other).is_some_and(|named| named.digest == found);
+    if let Some(other) = around.into_iter().find(is) {
+        return Mismatch::OtherStep(other);
+    }
+    let tried = crcs.len().min(SWAPS_TRIED);
+    for a in 0..tried {
+        for b in a + 1..tried {
+            crcs.swap(a, b);
+            if Digest::of_crcs(crcs.iter().copied()) == expected {
+                return Mismatch::Swapped(a as u32, b as u32);
+            }
+            crcs.swap(a, b);
+        }
+    }
+    Mismatch::OtherBytes
+}

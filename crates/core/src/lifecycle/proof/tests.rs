@@ -1,0 +1,394 @@
+//! An honest run with restarts and changing worlds is accepted; each way of cheating is told apart.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::ids::{AttemptId, AttemptNo, StreamId};
+use crate::lifecycle::lineage::JobRecord;
+use crate::manifest::entry::Parent;
+use crate::manifest::state::AttemptState;
+
+const SLICES: u32 = 8;
+const STEPS: Step = 3000;
+
+/// What the log says: slice checksums are a function of step and slice.
+fn crc(step: Step, slice: u32) -> u32 {
+    crate::crc::crc32c(format!("{step}/{slice}").as_bytes())
+}
+
+fn named(step: Step) -> Option<Named> {
+    let digest = Digest::of_crcs((0..SLICES).map(|slice| crc(step, slice)));
+    let version = step / 10;
+    (step < STEPS).then_some(Named { digest, version })
+}
+
+/// A job, and its ledgers by attempt, in order of their first steps.
+struct Run {
+    job: JobRecord,
+    ledgers: BTreeMap<AttemptNo, Vec<Ledger>>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let job = JobRecord {
+            name: "llm".parse().unwrap(),
+            opened: 5,
+            start: 0,
+            closed: None,
+            attempts: Vec::new(),
+        };
+        Self {
+            job,
+            ledgers: BTreeMap::new(),
+        }
+    }
+
+    /// An attempt of `dp_size` coordinates that starts at `start`; it trains up to `end`.
+    fn attempt(&mut self, start: Step, dp_size: u32, end: Step, skips: &[(Step, Step)]) {
+        let number = self.job.attempts.len() as u64;
+        let parent = number.checked_sub(1);
+        let state = AttemptState {
+            number,
+            id: AttemptId([number as u8; 16]),
+            opened: 6 + number,
+            parent: parent.map(|attempt| Parent {
+                attempt,
+                step: start,
+            }),
+            start,
+            dp_size,
+            mesh: Vec::new(),
+        };
+        let skips: Vec<_> = skips.iter().map(|(a, b)| *a..*b).collect();
+        self.job.attempts.push(AttemptRecord { state, skips });
+        self.ledgers.insert(number, Vec::new());
+        let mut from = start;
+        while from < end {
+            let to = (from + LEDGER_STEPS).min(end);
+            for node in 0..dp_size.div_ceil(2) {
+                let ranks = node * 2..(node * 2 + 2).min(dp_size);
+                let entries = ranks.map(|c| self.entry(number, c, from, to)).collect();
+                self.push(number, node, entries);
+            }
+            from = to;
+        }
+    }
+
+    fn entry(&self, attempt: AttemptNo, dp_rank: u32, from: Step, to: Step) -> LedgerEntry {
+        let record = self.job.attempt(attempt).unwrap();
+        let each = SLICES / record.state.dp_size;
+        let own = dp_rank * each..(dp_rank + 1) * each;
+        let kept = (from..to).filter(|step| !record.skips(*step));
+        LedgerEntry {
+            dp_rank,
+            rank: None,
+            first_slice: dp_rank * each,
+            slices: each,
+            from,
+            to,
+            resumed: false,
+            crcs: kept
+                .flat_map(|step| own.clone().map(move |slice| crc(step, slice)))
+                .collect(),
+            skipped: record.skipped(from..to),
+        }
+    }
+
+    fn push(&mut self, attempt: AttemptNo, node: u32, entries: Vec<LedgerEntry>) {
+        let id = self.job.attempt(attempt).unwrap().state.id;
+        let ledger = Ledger {
+            format: 1,
+            stream: StreamId::from_random([7; 16]),
+            job: self.job.name.clone(),
+            opened: self.job.opened,
+            attempt,
+            id,
+            node: format!("{node}"),
+            entries,
+        };
+        let all = self.ledgers.get_mut(&attempt).unwrap();
+        all.push(ledger);
+        all.sort_by_key(Ledger::first);
+    }
+
+    /// The entries of one coordinate.
+    fn of(&mut self, attempt: AttemptNo, dp_rank: u32) -> impl Iterator<Item = &mut LedgerEntry> {
+        let ledgers = self.ledgers.get_mut(&attempt).unwrap().iter_mut();
+        let entries = ledgers.flat_map(|l| l.entries.iter_mut());
+        entries.filter(move |e| e.dp_rank == dp_rank)
+    }
+
+    fn prove(&self, to: Option<Step>, whole: bool) -> Result<Vec<ProvenLeg>, Contradiction> {
+        let mut legs = self.job.lineage()?;
+        legs.retain(|leg| to.is_none_or(|to| leg.from < to));
+        if let (Some(last), Some(to)) = (legs.last_mut(), to) {
+            last.to = Some(last.to.map_or(to, |end| end.min(to)));
+        }
+        legs.into_iter()
+            .map(|leg| self.prove_leg(leg, whole))
+            .collect()
+    }
+
+    fn prove_leg(&self, leg: Leg, whole: bool) -> Result<ProvenLeg, Contradiction> {
+        let mut proof = LegProof::new(self.job.attempt(leg.attempt).unwrap(), leg, SLICES);
+        let ledgers = &self.ledgers[&leg.attempt];
+        for (n, ledger) in ledgers.iter().enumerate() {
+            proof.add(&format!("ledger-{n}"), ledger.clone())?;
+            if let Some(next) = ledgers.get(n + 1) {
+                proof.settle(next.first(), &named)?;
+            }
+        }
+        proof.finish(whole, &named)
+    }
+
+    #[track_caller]
+    fn fails(&self, says: &[&str]) {
+        let error = self.prove(None, true).unwrap_err().to_string();
+        for part in says {
+            assert!(error.contains(part), "no {part:?} in {error}");
+        }
+    }
+}
+
+/// Five restarts; 4 coordinates, then 2, then 4 again; attempt 2 is thrown away whole.
+fn honest() -> Run {
+    let mut run = Run::new();
+    run.attempt(0, 4, 700, &[]);
+    run.attempt(600, 2, 1100, &[(700, 710)]);
+    run.attempt(1000, 2, 1040, &[(700, 710)]);
+    run.attempt(1000, 4, 1500, &[(700, 710), (1200, 1300)]);
+    run.attempt(1500, 8, 1777, &[]);
+    run.attempt(1700, 4, 2100, &[(1750, 1760)]);
+    run
+}
+
+#[test]
+fn an_honest_run_with_restarts_and_other_worlds_is_accepted() {
+    let proven = honest().prove(None, true).unwrap();
+    let seen: Vec<_> = proven
+        .iter()
+        .map(|p| {
+            (
+                p.leg.attempt,
+                p.leg.from,
+                p.end,
+                p.dp_size,
+                p.steps,
+                p.skipped,
+            )
+        })
+        .collect();
+    let expected = [
+        (0, 0, 600, 4, 600, 0),
+        (1, 600, 1000, 2, 390, 10),
+        (2, 1000, 1000, 2, 0, 0),
+        (3, 1000, 1500, 4, 400, 100),
+        (4, 1500, 1700, 8, 200, 0),
+        (5, 1700, 2100, 4, 390, 10),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(proven[0].thrown_away, 4 * 100);
+    assert!(
+        proven
+            .iter()
+            .all(|p| p.tail.is_empty() && p.again + p.retold == 0)
+    );
+}
+
+#[test]
+fn a_swapped_slice_a_flipped_byte_and_another_batch_are_told_apart() {
+    let mut run = honest();
+    for rank in [0, 1] {
+        let other = run.entry(1, 1 - rank, 600, 856).crcs[6..7].to_vec();
+        let entry = run.of(1, rank).next().unwrap();
+        entry.crcs[6] = other[0];
+    }
+    run.fails(&[
+        "step 601",
+        "log/00000000000000000060.json",
+        "slices 2 and 6 are swapped",
+    ]);
+    let mut run = honest();
+    run.of(3, 2).nth(1).unwrap().crcs[8] ^= 1;
+    run.fails(&[
+        "step 1304",
+        "attempt 3",
+        "at least one slice had other bytes",
+    ]);
+    let mut run = honest();
+    for rank in 0..4 {
+        let later = run.entry(0, rank, 301, 302).crcs;
+        let entry = run.of(0, rank).nth(1).unwrap();
+        let at = (300 - 256) * 2;
+        entry.crcs[at..at + 2].copy_from_slice(&later);
+    }
+    run.fails(&["step 300", "it is the batch of step 301"]);
+}
+
+#[test]
+fn doubled_steps_gaps_and_missing_ranks_are_told_apart() {
+    let mut run = honest();
+    let again = run.entry(0, 3, 511, 600);
+    run.push(0, 9, vec![again]);
+    run.fails(&[
+        "doubled step",
+        "coordinate 3 of attempt 0",
+        "step 511 again",
+        "stood at step 512",
+    ]);
+    let mut run = honest();
+    run.ledgers
+        .get_mut(&0)
+        .unwrap()
+        .retain(|l| l.first() != 256 || l.node != "1");
+    run.fails(&[
+        "gap",
+        "coordinate 2 of attempt 0",
+        "from step 256 to step 512",
+    ]);
+    let mut run = honest();
+    run.ledgers
+        .get_mut(&0)
+        .unwrap()
+        .retain(|l| l.first() != 256);
+    run.fails(&[
+        "gap",
+        "coordinate 0 of attempt 0",
+        "from step 256 to step 512",
+    ]);
+    let mut run = honest();
+    run.ledgers.get_mut(&3).unwrap().retain(|l| l.node != "1");
+    run.fails(&["missing rank", "attempt 3", "coordinate 2 of 4"]);
+    let mut run = honest();
+    run.ledgers.get_mut(&5).unwrap().retain(|l| l.node != "1");
+    run.fails(&[
+        "missing rank",
+        "attempt 5",
+        "coordinate 2 of 4",
+        "--to 1700",
+    ]);
+    let mut run = honest();
+    run.ledgers
+        .get_mut(&5)
+        .unwrap()
+        .retain(|l| l.node != "1" || l.first() == 1700);
+    run.fails(&[
+        "missing steps",
+        "coordinate 2 of attempt 5 ends at step 1956",
+    ]);
+}
+
+#[test]
+fn lineages_that_nobody_trained_are_found() {
+    let mut run = honest();
+    run.ledgers.get_mut(&1).unwrap().retain(|l| l.first() < 856);
+    run.fails(&[
+        "lineage",
+        "goes on from step 1000 of attempt 1",
+        "received step 856",
+    ]);
+    let mut run = honest();
+    run.ledgers.get_mut(&4).unwrap().clear();
+    run.fails(&["lineage", "step 1700 of attempt 4", "received step 1500"]);
+    let mut run = honest();
+    run.job.attempts[5].state.start = 1600;
+    run.fails(&[
+        "lineage",
+        "attempt 5 starts at step 1600",
+        "stands at step 1700",
+    ]);
+}
+
+#[test]
+fn edited_ledgers_are_found() {
+    let mut run = honest();
+    run.ledgers.get_mut(&1).unwrap()[0].id = AttemptId([9; 16]);
+    run.fails(&["ledger-0 has the attempt id 0909", "as 0101"]);
+    let mut run = honest();
+    let other = run.ledgers[&4][0].entries.clone();
+    run.ledgers.get_mut(&5).unwrap()[0].entries = other;
+    run.fails(&[
+        "slice 0 and 1 in all for coordinate 0",
+        "attempt 5 with 4 coordinates",
+    ]);
+    let mut run = honest();
+    let entry = run.of(3, 0).next().unwrap();
+    entry.skipped.clear();
+    run.fails(&[
+        "quarantine",
+        "passed over none of steps 1000 to 1256",
+        "1200..1255 were quarantined",
+    ]);
+    let mut run = honest();
+    run.attempt(2100, 4, STEPS + 10, &[]);
+    run.fails(&["received step 3000, which the log does not have"]);
+}
+
+#[test]
+fn a_rank_that_came_back_is_believed_only_with_its_word() {
+    let mut run = honest();
+    // Told again from the index after a daemon's death, and a rank that went back on its own.
+    let mut run_with = |attempt, dp_rank, from, to, flip: u32| {
+        let mut entry = run.entry(attempt, dp_rank, from, to);
+        entry.resumed = true;
+        entry.crcs[0] ^= flip;
+        run.push(attempt, 7, vec![entry]);
+        run.prove(None, true)
+    };
+    let proven = run_with(5, 1, 1800, 1956, 0).unwrap();
+    assert_eq!((proven[5].again, proven[5].retold), (156, 0));
+    let error = run_with(5, 1, 1900, 1956, 1).unwrap_err().to_string();
+    assert!(
+        error.contains("step 1900: slice 2 has the checksum"),
+        "{error}"
+    );
+    let mut run = honest();
+    run.of(5, 1).for_each(|e| e.resumed = true);
+    assert_eq!(run.prove(None, true).unwrap()[5].retold, 390);
+    let first = run.of(5, 1).next().unwrap();
+    first.to = 1750;
+    first.crcs.truncate(100);
+    first.skipped.clear();
+    run.fails(&["gap", "from step 1760 to step 1956"]);
+}
+
+#[test]
+fn the_newest_attempt_may_end_unevenly_while_it_can_still_run() {
+    let mut run = honest();
+    let last = run.of(5, 3).last().unwrap();
+    last.to = 2000;
+    last.crcs.truncate(88);
+    run.fails(&[
+        "missing steps",
+        "coordinate 3 of attempt 5 ends at step 2000",
+        "--to 2000",
+    ]);
+    let proven = run.prove(None, false).unwrap();
+    assert_eq!(proven[5].end, 2000);
+    assert_eq!(proven[5].tail, [(0, 2100), (1, 2100), (2, 2100)]);
+    assert_eq!(run.prove(Some(2000), true).unwrap()[5].end, 2000);
+    assert_eq!(run.prove(Some(1650), true).unwrap().len(), 5);
+    run.attempt(2100, 4, 2100, &[]);
+    let nothing_yet = run.prove(None, false);
+    assert!(nothing_yet.is_err(), "a parent is never uneven");
+    let mut run = honest();
+    run.attempt(2100, 4, 2100, &[]);
+    let proven = run.prove(None, false).unwrap();
+    assert_eq!((proven[6].end, proven[6].steps), (2100, 0));
+}
+
+#[test]
+fn two_ranks_of_one_coordinate_are_two_readers() {
+    let mut run = honest();
+    run.of(5, 1).for_each(|e| e.rank = Some(2));
+    let mut second = run.entry(5, 1, 1700, 1800);
+    second.rank = Some(3);
+    run.push(5, 7, vec![second.clone()]);
+    assert_eq!(run.prove(None, true).unwrap()[5].end, 2100);
+    second.from = 1760;
+    second.skipped.clear();
+    second.crcs.drain(..100);
+    run.ledgers.get_mut(&5).unwrap().retain(|l| l.node != "7");
+    run.push(5, 7, vec![second]);
+    run.fails(&["gap", "from step 1700 to step 1760"]);
+}

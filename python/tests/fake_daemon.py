@@ -97,13 +97,13 @@ class Peer:
         return True
 
     def send_welcome(self, **change: Any) -> None:
-        d = self.daemon
+        d, attempt = self.daemon, self.hello["attempt"]
         fields = {
             "session": self.session,
             "instance": d.instance,
             "stream": d.stream.bytes,
-            "attempt": bytes(16),
-            "attempt_number": (1 << 64) - 1,
+            "attempt": bytes.fromhex(attempt) if attempt else bytes(16),
+            "attempt_number": d.attempt_number if attempt else (1 << 64) - 1,
             "next_step": self.hello["next_step"],
             "end_step": (1 << 64) - 1,
             "slices": d.slices * self.hello["dp_size"],
@@ -127,6 +127,10 @@ class Peer:
     def send_error(self, code: int, name: str, **more: Any) -> None:
         fault = {"code": code, "name": name, "message": "it is so", "step": None, "key": None}
         self.send(70, json.dumps({**fault, "remedy": "change it", **more}).encode())
+
+    def refuse_mark(self, code: int, name: str, step: int | None) -> None:
+        fault = {"code": code, "name": name, "message": "it is so", "step": step, "key": None}
+        self.send(73, json.dumps({**fault, "remedy": "change it"}).encode())
 
     def send_waiting(self, step: int, cause: int, detail: str = "") -> None:
         text = detail.encode()
@@ -182,7 +186,9 @@ class Peer:
         elif kind == 3:
             step, count, _ = struct.unpack_from("<QII", body)
             self.checkpoints.append((step, body[16 : 16 + count].decode()))
-            if self.daemon.marks:
+            if self.daemon.refuses:
+                self.refuse_mark(*self.daemon.refuses, step)
+            elif self.daemon.marks:
                 self.send(72, struct.pack("<Q", step))
         elif kind == 4:
             self.progress.append(struct.unpack("<QQII", body)[:3])
@@ -226,7 +232,8 @@ class FakeDaemon:
     def __init__(self, path: Path, *, end: int | None = None, slices: int = 1, slots: int = 64):
         self.path, self.end, self.slices = path, end, slices
         self.stream, self.instance = STREAM, os.urandom(16)
-        self.marks, self.stopping = True, False
+        self.marks, self.stopping, self.attempt_number = True, False, 0
+        self.refuses: tuple[int, str] | None = None
         self.on_hello: Callable[[Peer], bool] = lambda _: False
         self.segment = Segment(slots)
         self.free = list(range(slots))

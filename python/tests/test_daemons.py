@@ -120,11 +120,15 @@ def daemons(tmp_path: Path) -> Iterator[Daemons]:
         process.wait(10)
 
 
+ATTEMPTS = [f"{number:032x}" for number in range(1, 10)]
+
+
 def read(
     path: Path, rank: int, world: int, then: Callable[[int], None] = lambda _: None, **more: Any
 ) -> tuple[list[int], list[Tokens]]:
-    """Reads all steps; their numbers and what they held."""
+    """Reads all steps, in the first attempt by default; their numbers and what they held."""
     steps, found = [], []
+    more.setdefault("attempt", ATTEMPTS[0])
     with batchweave.connect(
         path, job="t", dp_rank=rank, dp_size=world, timeout=60, **more
     ) as reader:
@@ -197,7 +201,7 @@ def test_a_state_goes_on_with_another_number_of_ranks(daemons: Daemons, tmp_path
             state = next(reader).state_dict()
         reader.checkpoint(state)
     for rank in range(4):
-        steps, found = read(path, rank, 4, state=state)
+        steps, found = read(path, rank, 4, state=state, attempt=ATTEMPTS[1])
         assert steps == list(range(7, len(want)))
         assert (np.stack(found) == want[7:, rank : rank + 1]).all()
 
@@ -213,9 +217,9 @@ def test_the_daemons_refusals_are_named(daemons: Daemons, tmp_path: Path) -> Non
         batchweave.connect(path, job="t", seq_len=SEQ_LEN + 1)
     with pytest.raises(errors.StreamEndedError):
         batchweave.connect(path, job="t", start=len(want) + 1)
-    with batchweave.connect(path, job="t", timeout=20) as reader:
+    with batchweave.connect(path, job="t", attempt=ATTEMPTS[0], timeout=20) as reader:
         with pytest.raises(errors.DuplicateCoordinateError):
-            batchweave.connect(path, job="t")
+            batchweave.connect(path, job="t", attempt=ATTEMPTS[0])
         state = json.loads(reader.state_dict()["batchweave"])
     state["stream_id"] = "ffffffff-4455-6677-8899-aabbccddeeff"
     with pytest.raises(errors.OtherStreamError):

@@ -33,6 +33,7 @@ def test_a_rank_that_is_killed_goes_on_from_its_state(path: Path, tmp_path: Path
     out, state, end = tmp_path / "out", tmp_path / "state", 6_000
     command = [sys.executable, "-m", "batchweave.demo_rank", "--socket", str(path), "--job", "demo"]
     command += ["--rank", "1", "--world", "2", "--steps", str(end), "--save-every", "3"]
+    command += ["--attempt", "ab" * 16]
     command += ["--state-file", str(state), "--out", str(out), "--timeout", "30"]
     with FakeDaemon(path, slices=2):
         kills = 0

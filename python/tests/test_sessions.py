@@ -265,10 +265,12 @@ def test_checkpoints_are_told_and_told_again_after_a_restart(path: Path) -> None
             while not second.peers:
                 next(reader)
             eventually(lambda: second.peers[0].checkpoints == [(1, state["batchweave"])])
-            reader.checkpoint(state_of(2))
+            later = next(reader).state_dict()
+            reader.checkpoint(later)
             reader.close()
-            assert [step for step, _ in second.peers[0].checkpoints] == [1, 2]
-            assert not reader._marks, "close waited for the confirmation"
+            marked = [text for _, text in second.peers[0].checkpoints]
+            assert marked == [state["batchweave"], later["batchweave"]]
+            assert not reader._marks.unconfirmed(), "close waited for the confirmation"
 
 
 def test_checkpoint_refuses_what_is_not_its_own(daemon: FakeDaemon, path: Path) -> None:

@@ -20,7 +20,7 @@ SOCKET_PAGE = Path(__file__).parents[2] / "docs" / "socket.md"
 
 
 def test_a_state_is_one_constant_key_and_comes_back() -> None:
-    state = State("00112233-4455-6677-8899-aabbccddeeff", 12, "ab" * 16, 4)
+    state = State("00112233-4455-6677-8899-aabbccddeeff", 12, "ab" * 16, 3, world=4)
     saved = state.to_dict()
     assert list(saved) == ["batchweave"]
     assert State.from_dict(json.loads(json.dumps(saved))) == state
@@ -39,6 +39,8 @@ def test_a_state_is_one_constant_key_and_comes_back() -> None:
         ('{"format":1,"stream_id":"x","next_step":true}', "next_step"),
         ('{"format":1,"stream_id":"x","next_step":1,"more":1}', "unknown fields"),
         ('{"format":1,"stream_id":"x","next_step":1,"attempt":7}', "wrong type"),
+        ('{"format":1,"stream_id":"x","next_step":1,"attempt_number":"0"}', "wrong type"),
+        ('{"format":1,"stream_id":"x","next_step":1,"world":true}', "wrong type"),
     ],
 )
 def test_what_is_no_state_is_named(text: str | None, reason: str) -> None:

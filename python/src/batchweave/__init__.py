@@ -14,9 +14,9 @@ import os
 import time
 from collections.abc import Mapping
 
-from batchweave import errors
+from batchweave import errors, jax, torch
 from batchweave._connect import Options, __version__
-from batchweave._launch import global_rank_of, rank_and_world, socket_path
+from batchweave._launch import attempt_of, global_rank_of, rank_and_world, socket_path
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadHelloError, BatchWeaveError
@@ -31,6 +31,8 @@ __all__ = [
     "__version__",
     "connect",
     "errors",
+    "jax",
+    "torch",
 ]
 
 
@@ -61,7 +63,9 @@ def connect(
     launcher's rank and world size, then 0 of 1. Ranks with the same data coordinate on one node
     need one reader. `global_rank`: the one in the whole job; default: the launcher's, then dp_rank.
     `state`: a saved state_dict to go on from; without one, `start` is the first step.
-    `attempt`: 32 hexadecimal digits, the same on all ranks of one start of the job.
+    `attempt`: 32 hexadecimal digits, the same on all ranks of one start of the job and new at the
+    next: `batchweave.torch.attempt()` or `batchweave.jax.attempt()`; default: BATCHWEAVE_ATTEMPT,
+    drawn where the job has one rank, Slurm's job and step, or an error that says what to do.
     `resume`: whether this rank alone was restarted; default: yes if `state` is of this attempt.
     `credits`: steps that may be held or queued at once, at least 2. `copy`: arrays are private,
     writable copies. `timeout`: seconds after which `next()` fails with the cause;
@@ -77,6 +81,11 @@ def connect(
     if not 0 <= start < 1 << 53 or (start and state is not None):
         raise BadHelloError(f"start={start}: give a step number, or a state, not both")
     saved = State.from_dict(state) if state is not None else None
+    globally = global_rank_of(rank) if global_rank is None else global_rank
+    if job is not None:
+        attempt = attempt_of(attempt, size, globally)
+    elif attempt is not None:
+        raise BadHelloError("attempt= needs job=: a reader without a job has no attempts")
     if resume is None:
         resume = saved is not None and saved.attempt == attempt
     options = Options(
@@ -84,8 +93,9 @@ def connect(
         job=job,
         dp_rank=rank,
         dp_size=size,
-        global_rank=global_rank_of(rank) if global_rank is None else global_rank,
+        global_rank=globally,
         attempt=attempt,
+        parent=saved.parent() if saved is not None and job is not None else None,
         credits=credits,
         copy=copy,
         timeout=timeout,

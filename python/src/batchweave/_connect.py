@@ -16,6 +16,8 @@ from batchweave._session import Event, Lost, Session
 from batchweave.errors import (
     BadMessageError,
     BatchWeaveError,
+    DaemonGoneError,
+    NoDaemonError,
     SystemRefusedError,
 )
 
@@ -42,6 +44,8 @@ class Options:
     dp_size: int
     global_rank: int | None
     attempt: str | None
+    parent: dict[str, Any] | None
+    """The attempt and step of the state that this rank starts from, as hello says it."""
     credits: int
     copy: bool
     timeout: float
@@ -54,6 +58,22 @@ class Unserved(Exception):  # noqa: N818 - not an error yet: the caller knows wh
     """The deadline came without a welcome; the text is the last cause."""
 
 
+def unserved(options: Options, cause: str, position: int | None) -> BatchWeaveError:
+    """The error for `Unserved`; `position` is None when no daemon was ever there."""
+    place = f"{options.socket} ({cause})"
+    if position is None:
+        return NoDaemonError(
+            f"no consumer daemon answers at {place} within the connect timeout; start "
+            "batchweave-consumer, or name its socket in BATCHWEAVE_SOCKET or socket="
+        )
+    return DaemonGoneError(
+        f"daemon_restarting: the consumer daemon at {place} went away before step {position} and "
+        f"did not come back within {options.timeout:g} s; restart it and read again, or resume "
+        "from the saved state",
+        step=position,
+    )
+
+
 def hello(options: Options, **of_session: Any) -> bytes:
     """The hello of a session: mode, next_step, stream, replaces, mapped_bytes come with it."""
     client = f"batchweave-python {__version__}, Python {platform.python_version()}"
@@ -61,6 +81,7 @@ def hello(options: Options, **of_session: Any) -> bytes:
         "client": f"{client}, numpy {np.__version__}",
         "job": options.job,
         "attempt": options.attempt,
+        "parent": options.parent,
         "dp_rank": options.dp_rank,
         "dp_size": options.dp_size,
         "global_rank": options.global_rank,

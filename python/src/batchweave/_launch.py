@@ -1,14 +1,17 @@
-"""What the launcher says about this process: rank, world size, the daemon's socket.
+"""What the launcher says about this process: rank, world size, attempt, the daemon's socket.
 
 Only used for what the caller of `connect` leaves out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import secrets
 from collections.abc import Mapping
 
-from batchweave.errors import BadHelloError
+from batchweave.errors import BadHelloError, NoAttemptError
 
 DEFAULT_SOCKET = "/run/batchweave/consumer.sock"
 # Linux: sun_path has 108 bytes, and the last one is the terminating zero.
@@ -20,6 +23,16 @@ _RANK_AND_WORLD = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
+)
+# What is new with every `srun`: a job's step, and the job's requeues.
+_SLURM_START = ("SLURM_JOB_ID", "SLURM_STEP_ID")
+_SLURM_MORE = ("SLURM_CLUSTER_NAME", "SLURM_RESTART_COUNT", "SLURM_JOB_START_TIME")
+
+_HOW = (
+    "draw one on global rank 0 and give it to all: attempt=batchweave.torch.attempt() after "
+    "init_process_group (torchrun, Accelerate, Lightning), batchweave.jax.attempt() after "
+    "jax.distributed.initialize, or, where a shell starts all ranks, the environment variable "
+    'BATCHWEAVE_ATTEMPT="$(uuidgen)", new at each start'
 )
 
 
@@ -60,6 +73,52 @@ def global_rank_of(dp_rank: int, env: Mapping[str, str] = os.environ) -> int:
         if rank_name in env and world_name in env:
             return _number(env, rank_name)
     return dp_rank
+
+
+def attempt_of(
+    given: str | None, dp_size: int, global_rank: int | None, env: Mapping[str, str] = os.environ
+) -> str:
+    """The attempt's id: the argument, BATCHWEAVE_ATTEMPT, drawn for a single rank, or Slurm's."""
+    if given is not None:
+        return _id("attempt=", given)
+    if env.get("BATCHWEAVE_ATTEMPT"):
+        _refuse_restarts(env)
+        return _id("environment variable BATCHWEAVE_ATTEMPT", env["BATCHWEAVE_ATTEMPT"])
+    world = max(dp_size, _from_launcher(env)[1])
+    if world == 1 and not global_rank:
+        return secrets.token_hex(16)
+    step = _slurm_step(world, env)
+    if step is None:
+        raise NoAttemptError(f"the job's {world} ranks need one attempt's id: {_HOW}", remedy=_HOW)
+    return hashlib.sha256(step.encode()).hexdigest()[:32]
+
+
+def _id(source: str, text: str) -> str:
+    found = text.replace("-", "").lower()
+    if not re.fullmatch("[0-9a-f]{32}", found) or not int(found, 16):
+        raise BadHelloError(
+            f"{source} is {text!r}; an attempt's id is 32 random hexadecimal digits, or a UUID"
+        )
+    return found
+
+
+def _refuse_restarts(env: Mapping[str, str]) -> None:
+    """torchrun restarts its workers in the environment of the first start."""
+    counts = [env.get(f"TORCHELASTIC_{name}", "0") for name in ("MAX_RESTARTS", "RESTART_COUNT")]
+    if any(count not in ("", "0") for count in counts):
+        raise NoAttemptError(
+            "BATCHWEAVE_ATTEMPT stays the same when torchrun restarts the ranks (--max-restarts is "
+            "not 0), and each start is an attempt of its own: unset it, and pass "
+            "attempt=batchweave.torch.attempt()"
+        )
+
+
+def _slurm_step(world: int, env: Mapping[str, str]) -> str | None:
+    """What names this `srun`, where all ranks are tasks of it and nothing restarts them inside."""
+    own = all(env.get(name) for name in _SLURM_START) and "TORCHELASTIC_RUN_ID" not in env
+    if not own or env.get("SLURM_NTASKS") != str(world):
+        return None
+    return "/".join(env.get(name, "") for name in (*_SLURM_START, *_SLURM_MORE))
 
 
 def _from_launcher(env: Mapping[str, str]) -> tuple[int, int]:

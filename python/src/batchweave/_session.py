@@ -304,6 +304,8 @@ def _event(kind: int, body: memoryview) -> Event:
         return Event(kind, _wire.waiting(body))
     if kind == _wire.ERROR:
         return Event(kind, _wire.error(body))
+    if kind == _wire.MARK_REFUSED:
+        return Event(kind, _wire.mark_refused(body))
     if kind in (_wire.END_OF_STREAM, _wire.MARKED):
         return Event(kind, _wire.step("end_of_stream or marked", body))
     raise BadMessageError(

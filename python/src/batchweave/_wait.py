@@ -21,6 +21,7 @@ _REMEDIES = {
     "backpressure": "a job that reads this stream is far behind: see `batchweave status`",
     "attempt_not_open": "check that global rank 0 runs and reaches its daemon",
     "daemon_starting": "see the daemon's log",
+    "job_not_open": "open it with `batchweave job open`, or set job.open in the daemon's config",
 }
 
 

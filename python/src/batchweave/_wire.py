@@ -25,7 +25,7 @@ CREDITS_MIN, CREDITS_MAX = 2, 1024
 
 HELLO, RELEASE, CHECKPOINT, PROGRESS, BYE = 1, 2, 3, 4, 5
 WELCOME, SEGMENT, LAYOUT, BATCH, END_OF_STREAM, WAITING, ERROR = 64, 65, 66, 67, 68, 69, 70
-RETIRE_SEGMENT, MARKED = 71, 72
+RETIRE_SEGMENT, MARKED, MARK_REFUSED = 71, 72, 73
 
 CAUSES = {
     1: "producing",
@@ -228,6 +228,14 @@ def error(body: memoryview) -> BatchWeaveError:
     if not isinstance(fault, dict) or set(fault) != _FAULT_KEYS:
         raise _bad("error", repr(fault)[:120])
     return from_fault(fault)
+
+
+def mark_refused(body: memoryview) -> BatchWeaveError:
+    """Reads a `mark_refused`: why, with the mark's step."""
+    reason = error(body)
+    if reason.step is None:
+        raise _bad("mark_refused", "it names no step")
+    return reason
 
 
 def _exact(name: str, shape: struct.Struct, body: memoryview) -> tuple[Any, ...]:

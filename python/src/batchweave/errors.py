@@ -16,10 +16,19 @@ class BatchWeaveError(Exception):
     code: ClassVar[int | None] = None
     """The number on the wire; None for errors that only this client raises."""
 
-    def __init__(self, message: str, *, step: int | None = None, key: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        step: int | None = None,
+        key: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.step = step
         self.key = key
+        self.remedy = remedy
+        """What to do about it; it stands in the message, too."""
 
     def __str__(self) -> str:
         return f"{self.args[0]} [{self.name}]"
@@ -74,13 +83,13 @@ class OtherStreamError(BatchWeaveError):
 
 
 class AttemptSupersededError(BatchWeaveError):
-    """A newer attempt of the job has begun."""
+    """A newer attempt of the job has begun: this rank must stop, its job runs again elsewhere."""
 
     name, code = "attempt_superseded", 9
 
 
 class AttemptDisagreesError(BatchWeaveError):
-    """The ranks of one attempt disagree on its start step or mesh."""
+    """The start step or dp_size of this rank is not its attempt's."""
 
     name, code = "attempt_disagrees", 10
 
@@ -151,6 +160,64 @@ class InternalError(BatchWeaveError):
     name, code = "internal", 21
 
 
+class NoAttemptError(BatchWeaveError):
+    """The ranks of a job need one attempt's id, and this rank was not given it."""
+
+    name, code = "no_attempt", 22
+
+
+class JobNotOpenError(BatchWeaveError):
+    """Nobody opened the job in time."""
+
+    name, code = "job_not_open", 23
+
+
+class JobClosedError(BatchWeaveError):
+    """The job was closed while the rank read."""
+
+    name, code = "job_closed", 24
+
+
+class MarkRefusedError(BatchWeaveError):
+    """A checkpoint is no restart point; the base of the reasons. Reading goes on."""
+
+
+class MarkBadStateError(MarkRefusedError):
+    """The state is none of this stream and step."""
+
+    name, code = "mark_bad_state", 25
+
+
+class MarkOtherAttemptError(MarkRefusedError):
+    """The state was captured in another attempt, or lies before this one's start."""
+
+    name, code = "mark_other_attempt", 26
+
+
+class MarkNoSuchRankError(MarkRefusedError):
+    """The attempt has no such data coordinate."""
+
+    name, code = "mark_no_such_rank", 27
+
+
+class MarkInFutureError(MarkRefusedError):
+    """The stream has no such step yet."""
+
+    name, code = "mark_in_future", 28
+
+
+class MarkNotDeliveredError(MarkRefusedError):
+    """This rank has not been sent the steps below the mark."""
+
+    name, code = "mark_not_delivered", 29
+
+
+class MarkNotStoredError(MarkRefusedError):
+    """The store did not take the mark; marking again may work."""
+
+    name, code = "mark_not_stored", 30
+
+
 class UnknownError(BatchWeaveError):
     """An error of a newer daemon that this client has no class for; the message is the daemon's."""
 
@@ -204,7 +271,10 @@ class SystemRefusedError(BatchWeaveError):
 
 
 BY_CODE: dict[int, type[BatchWeaveError]] = {
-    cls.code: cls for cls in BatchWeaveError.__subclasses__() if cls.code is not None
+    cls.code: cls
+    for base in (BatchWeaveError, MarkRefusedError)
+    for cls in base.__subclasses__()
+    if cls.code is not None
 }
 
 
@@ -220,4 +290,4 @@ def from_fault(fault: dict[str, Any]) -> BatchWeaveError:
         text += f" ({fault['key']})"
     if fault["remedy"]:
         text += f"; {fault['remedy']}"
-    return cls(text, step=fault["step"], key=fault["key"])
+    return cls(text, step=fault["step"], key=fault["key"], remedy=fault["remedy"] or None)

@@ -1,13 +1,17 @@
 """The reader: an iterator over batches that survives the daemon's restarts and Ctrl-C.
 
-One rule keeps every batch exactly once: the reader has a position, the next step, which moves in
-the last instruction before a batch is handed out. Whatever else happens (a lost message, an
-interrupt, a new daemon), the session is dropped and another one starts at the position.
+One rule keeps every batch exactly once: the reader has a position, the step after the last batch,
+which moves in the last instruction before a batch is handed out. Whatever else happens (a lost
+message, an interrupt, a new daemon), the session is dropped and another one starts at the position.
+
+Steps that the attempt passes over (a quarantine) do not move the position: ranks learn of them at
+different times, and states must be equal on all ranks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import math
 import mmap
@@ -18,7 +22,8 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 
 from batchweave import _wire
-from batchweave._connect import Options, Unserved, hello, open_session
+from batchweave._connect import Options, Unserved, hello, open_session, unserved
+from batchweave._marks import Marks
 from batchweave._session import Event, Lost, Session, Step, close_parked
 from batchweave._wait import Wait
 from batchweave.batch import Batch, Slice
@@ -28,9 +33,8 @@ from batchweave.errors import (
     BadStateError,
     BatchWeaveError,
     ClosedError,
-    DaemonGoneError,
     ForkedError,
-    NoDaemonError,
+    MarkOtherAttemptError,
     OtherStreamError,
 )
 from batchweave.state import KEY, State
@@ -56,7 +60,7 @@ class Reader:
         self._session: Session | None = None
         self._failure: BatchWeaveError | None = None
         self._closed = self._ended = self._forked = False
-        self._marks: dict[int, bytes] = {}
+        self._marks = Marks()
         self._old: list[tuple[str, weakref.ref[mmap.mmap]]] = []
         self._waited = 0.0
         self._progress_at = time.monotonic()
@@ -75,8 +79,11 @@ class Reader:
 
     @property
     def next_step(self) -> int:
-        """The step that comes next."""
-        return self._position
+        """The step that comes next, as far as this rank knows: later ones may be passed over."""
+        # The welcome's is above the position only between a skip and the batch that follows it.
+        if self._welcome is None:
+            return self._position
+        return max(self._position, self._welcome.next_step)
 
     @property
     def ended(self) -> bool:
@@ -98,19 +105,34 @@ class Reader:
         return self._state(self._position).to_dict()
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
-        """Goes on from a saved position; the next batch is the first one after it."""
+        """Goes on from a saved position; the next batch is the first one after it.
+
+        A job's reader stays where it is: its attempt began there, on all ranks, by a record.
+        """
         self._check()
         loaded = self._own(State.from_dict(state))
+        if self._options.job is not None and loaded.next_step != self._position:
+            raise BadStateError(
+                f"the state stands at step {loaded.next_step}, this reader of job "
+                f"{self._options.job} at {self._position}, and an attempt can't move: close the "
+                "reader, then connect(state=...) with a new attempt (with "
+                "torch.distributed.checkpoint: load into batchweave.torch.Checkpointing first)",
+                step=loaded.next_step,
+            )
         self._ended = False
         if loaded.next_step != self._position:
             self._position = loaded.next_step
+            self._welcome = dataclasses.replace(self.info, next_step=loaded.next_step)
             if self._session is not None:
                 self._session.torn = True
 
     def checkpoint(self, state: Mapping[str, str]) -> None:
         """Tells the job that a model checkpoint with this state is durable; call it after that.
 
-        May be called in any thread. `state` is what was captured when the model was saved.
+        May be called in any thread; does not wait. `state` is what was captured when the model was
+        saved. Call it on all ranks, whatever `checkpoints` says in the daemon's configuration. A
+        mark that the daemon refuses is logged, and its error raised by the next `checkpoint` or by
+        `close`; reading goes on.
         """
         self._check()
         saved = self._own(State.from_dict(state))
@@ -119,13 +141,25 @@ class Reader:
         text = state[KEY].encode()
         if len(text) > _wire.STATE_BYTES_MAX:
             raise BadStateError(f"the state has {len(text)} bytes, over {_wire.STATE_BYTES_MAX}")
-        # In the table first: a reconnect in another thread then sends it, too.
-        self._marks[saved.next_step] = text
-        if self._session is not None:
-            self._session.post(_wire.checkpoint(saved.next_step, text))
+        if saved.attempt != self.info.attempt:
+            raise MarkOtherAttemptError(
+                f"the state was captured in attempt {saved.attempt}, this is attempt "
+                f"{self.info.attempt}; mark states of batches that this attempt trained: a "
+                "restored one is a restart point already",
+                step=saved.next_step,
+            )
+        self._marks.add(saved.next_step, text, self._session)
+        self._marks.raise_refusal()
 
     def close(self) -> None:
-        """Ends the session. Arrays stay valid; the socket closes when the last one is gone."""
+        """Ends the session. Arrays stay valid; the socket closes when the last one is gone.
+
+        Waits up to 5 s for the daemon to confirm checkpoints, and raises if it refused one.
+        """
+        self._end()
+        self._marks.raise_refusal()
+
+    def _end(self) -> None:
         if self._closed:
             return
         self._closed = True
@@ -146,7 +180,10 @@ class Reader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        # An error on its way out is worth more than a refused mark, which is in the log.
+        self._end()
+        if error is None:
+            self._marks.raise_refusal()
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
@@ -168,7 +205,7 @@ class Reader:
                 session = self._ready(wait)
                 found = session.receive()
                 if isinstance(found, Step):
-                    if found.step == self._position:
+                    if found.step == self.next_step:
                         return self._batch(found)
                     session.torn = True
                 elif isinstance(found, Event):
@@ -188,7 +225,7 @@ class Reader:
                 session.torn = True
                 raise KeyboardInterrupt
             if not session.lost and not session.torn:
-                session.next_step = self._position
+                session.next_step = self.next_step
                 self._report(session, False)
                 session.flush()
                 return session
@@ -218,7 +255,8 @@ class Reader:
             for half_open in opened:
                 half_open.close()
             if isinstance(error, Unserved):
-                raise self._unserved(str(error), first) from None
+                at = None if first else self._position
+                raise unserved(self._options, str(error), at) from None
             if isinstance(error, BatchWeaveError):
                 raise self._fail(error) from None
             raise
@@ -230,8 +268,7 @@ class Reader:
             raise self._fail(self._other_stream(welcome.stream_id, self._stream_id))
         self._stream_id = welcome.stream_id
         self._advance(welcome)
-        for step, text in list(self._marks.items()):
-            session.post(_wire.checkpoint(step, text))
+        self._marks.send_again(session)
         return session
 
     def _greeting(self, before: Session | None) -> bytes:
@@ -261,10 +298,12 @@ class Reader:
         elif event.kind == _wire.WAITING:
             wait.cause = event.value[1]
         elif event.kind == _wire.MARKED:
-            self._marks.pop(event.value, None)
+            self._marks.stored(event.value)
+        elif event.kind == _wire.MARK_REFUSED:
+            self._marks.refused(event.value)
         elif event.kind == _wire.ERROR:
             raise self._fail(event.value)
-        elif event.value == self._position:
+        elif event.value == self.next_step:
             self._ended = True
         else:
             session.torn = True
@@ -279,7 +318,6 @@ class Reader:
             )
         if welcome.next_step > self._position:
             _log.info("steps %d to %d are quarantined", self._position, welcome.next_step - 1)
-            self._position = welcome.next_step
 
     def _batch(self, found: Step) -> Batch:
         slices = []
@@ -295,29 +333,32 @@ class Reader:
         if waiting or now - self._progress_at >= _PROGRESS_SECONDS:
             self._progress_at = now
             waited = int(self._waited * 1e6)
-            session.offer(_wire.progress(self._position, waited, waiting))
+            session.offer(_wire.progress(self.next_step, waited, waiting))
             close_parked()
 
     def _await_marks(self, session: Session) -> None:
         deadline = time.monotonic() + _MARKS_SECONDS
-        while self._marks and not session.torn:
+        while self._marks.unconfirmed() and not session.torn:
             found = session.receive()
             if isinstance(found, Lost) or time.monotonic() > deadline:
                 break
             if isinstance(found, Event) and found.kind == _wire.MARKED:
-                self._marks.pop(found.value, None)
+                self._marks.stored(found.value)
+            elif isinstance(found, Event) and found.kind == _wire.MARK_REFUSED:
+                self._marks.refused(found.value)
             elif found is None:
                 session.wait(0.05)
             del found
-        if self._marks:
-            _log.warning("checkpoints at steps %s were not confirmed", sorted(self._marks))
+        if late := self._marks.unconfirmed():
+            _log.warning("checkpoints at steps %s were not confirmed", late)
 
     # States and errors.
 
     def _state(self, next_step: int) -> State:
         info = self.info
-        attempt = self._options.attempt or info.attempt
-        return State(info.stream_id, next_step, attempt, self._options.dp_size)
+        return State(
+            info.stream_id, next_step, info.attempt, info.attempt_number, self._options.dp_size
+        )
 
     def _own(self, state: State) -> State:
         if state.stream_id != self._stream_id:
@@ -340,19 +381,6 @@ class Reader:
             raise ClosedError("the reader is closed; connect again to go on from a saved state")
         if self._failure is not None:
             raise self._failure
-
-    def _unserved(self, cause: str, first: bool) -> BatchWeaveError:
-        place = f"{self._options.socket} ({cause})"
-        if first:
-            return NoDaemonError(
-                f"no consumer daemon answers at {place} within the connect timeout; start "
-                "batchweave-consumer, or name its socket in BATCHWEAVE_SOCKET or socket="
-            )
-        return DaemonGoneError(
-            f"daemon_restarting: the consumer daemon at {place} went away before step "
-            f"{self._position} and did not come back within {self._options.timeout:g} s; restart "
-            "it and read again, or resume from the saved state"
-        )
 
     def _fail(self, error: BatchWeaveError) -> BatchWeaveError:
         """An error that stays: every later call raises it again."""

@@ -16,7 +16,8 @@ from batchweave.errors import BadStateError
 
 KEY = "batchweave"
 FORMAT = 1
-_FIELDS = {"format", "stream_id", "next_step", "attempt", "world"}
+_FIELDS = {"format", "stream_id", "next_step", "attempt", "attempt_number", "world"}
+_COUNTS = {int, type(None)}
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class State:
     stream_id: str
     next_step: int
     attempt: str | None = None
+    attempt_number: int | None = None
+    """The attempt that trained so far: its id, and its number within its job."""
     world: int | None = None
     """How many data-parallel ranks there were: information for people, never compared."""
 
@@ -36,6 +39,7 @@ class State:
             "stream_id": self.stream_id,
             "next_step": self.next_step,
             "attempt": self.attempt,
+            "attempt_number": self.attempt_number,
             "world": self.world,
         }
         return {KEY: json.dumps(body, separators=(",", ":"))}
@@ -74,8 +78,15 @@ class State:
         if not isinstance(next_step, int) or isinstance(next_step, bool) or next_step < 0:
             raise BadStateError(f"next_step of the saved state is {next_step!r}, not a step number")
         attempt, world = body.get("attempt"), body.get("world")
-        if not isinstance(attempt, str | None) or not isinstance(world, int | None):
+        number = body.get("attempt_number")
+        if not isinstance(attempt, str | None) or not {type(number), type(world)} <= _COUNTS:
             raise BadStateError(
                 f"attempt or world of the saved state has a wrong type: {text[:80]!r}"
             )
-        return State(stream_id, next_step, attempt, world)
+        return State(stream_id, next_step, attempt, number, world)
+
+    def parent(self) -> dict[str, Any] | None:
+        """The attempt and step that go on from here, as `hello` says them; None without a job."""
+        if self.attempt is None or self.attempt_number is None:
+            return None
+        return {"attempt": self.attempt_number, "id": self.attempt, "step": self.next_step}

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::FormatError;
 use crate::ids::{Epoch, ProducerName, Seq, StreamId};
 use crate::limits::{ENTRY_BYTES_MAX, INTENT_BYTES_MAX, INTENTS_PER_ROUND};
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::judge;
+use crate::manifest::{Entry, Manifest, Void};
 use crate::{json, keys};
 
 const _: () = assert!(INTENT_BYTES_MAX > ENTRY_BYTES_MAX);
@@ -122,10 +123,41 @@ fn is_dead(manifest: &Manifest, producer: &ProducerName, epoch: Epoch, what: &An
     if state.is_some_and(|p| p.finished) {
         return true;
     }
+    let next = state.filter(|p| !p.retired).map(|p| p.next_seq);
     match what {
         Announced::Opened => epoch != current + 1,
-        Announced::Batch(_, last) => epoch != current || state.is_none_or(|p| *last < p.next_seq),
-        Announced::Finished(_) => epoch != current,
+        Announced::Batch(from, _) | Announced::Finished(from) => {
+            epoch != current || next.is_none_or(|next| *from < next)
+        }
+    }
+}
+
+/// What an intent's entry is worth by one state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Worth {
+    /// It is valid, or may be after others of its producer.
+    Candidate,
+    /// It is not valid, but a record that is no entry of its producer could make it so.
+    NotNow(Void),
+    /// Nothing makes it valid any more. No correct producer announces such a one.
+    Never(Void),
+}
+
+/// Judges an intent's entry alone.
+pub fn worth(manifest: &Manifest, entry: &Entry) -> Worth {
+    let verdict = judge::size(entry).and_then(|()| manifest.judge(entry).map(|_| ()));
+    match verdict {
+        Ok(()) => Worth::Candidate,
+        Err(Void::WrongSeq { next, found, .. }) if found > next => Worth::Candidate,
+        Err(void) => match void {
+            Void::Sealed
+            | Void::VersionsUsedUp
+            | Void::WrongMixture { .. }
+            | Void::WrongStep { .. }
+            | Void::NotOpened(_) => Worth::NotNow(void),
+            Void::WrongEpoch { current, found, .. } if found > current => Worth::NotNow(void),
+            _ => Worth::Never(void),
+        },
     }
 }
 

@@ -1,4 +1,7 @@
 //! One try to append a record at the next version.
+//!
+//! The record is kept until its put has a certain outcome. A future that is dropped meanwhile leaves
+//! it there (pitfall P8), and whoever appends next puts the same bytes again before anything else.
 
 use std::sync::Arc;
 
@@ -6,10 +9,17 @@ use batchweave_core::ids::Version;
 use batchweave_core::manifest::{Entry, Folded, Hints, Record, Writer};
 use batchweave_core::mutation::{self, Mutation};
 use bytes::Bytes;
-use tracing::debug;
+use tracing::{debug, warn};
 
-use crate::resolve::{self, Resolved};
+use crate::resolve::{self, Failed, Resolved};
 use crate::{Log, LogError};
+
+/// A record whose put may have happened, or may yet.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenPut {
+    version: Version,
+    bytes: Bytes,
+}
 
 /// What became of a try. A lost race is a value, not an error.
 #[derive(Debug)]
@@ -53,9 +63,42 @@ impl Log {
         hints: Hints,
         entries: Vec<Entry>,
     ) -> Result<Append, LogError> {
+        if let Some(folded) = self.resolve_open().await? {
+            // What the caller has judged was judged before this one.
+            let version = self.manifest.next_version() - 1;
+            return Ok(Append::Lost { version, folded });
+        }
         let version = self.manifest.next_version();
         let mistaken = mutation::is(Mutation::Trust412) || mutation::is(Mutation::Unfolded);
         let again = mistaken.then(|| entries.clone());
+        let bytes = self.record(version, writer, hints.clone(), entries);
+        match self.put_open(version, bytes.clone(), false).await? {
+            Resolved::Ours => {
+                let folded = self.fold_put(&bytes).await?;
+                self.snapshot_if_due(true).await;
+                Ok(Append::Won { version, folded })
+            }
+            Resolved::Theirs(theirs) => {
+                debug!(version, "lost the race for a version");
+                let folded = self.fold_put(&theirs).await?;
+                self.snapshot_if_due(false).await;
+                if let Some(entries) = again
+                    && (theirs == bytes) == mutation::is(Mutation::Trust412)
+                {
+                    return Box::pin(self.put_record(writer, hints, entries)).await;
+                }
+                Ok(Append::Lost { version, folded })
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        version: Version,
+        writer: &Writer,
+        hints: Hints,
+        entries: Vec<Entry>,
+    ) -> Bytes {
         let record = Record {
             format: 1,
             stream: self.manifest.stream_id(),
@@ -69,27 +112,52 @@ impl Log {
             },
             entries,
         };
-        let bytes = Bytes::from(record.to_json());
+        Bytes::from(record.to_json())
+    }
+
+    /// Puts a record and finds out who has its version. `in_doubt`: it was put before.
+    async fn put_open(
+        &mut self,
+        version: Version,
+        bytes: Bytes,
+        in_doubt: bool,
+    ) -> Result<Resolved, LogError> {
+        self.open_put = Some(OpenPut {
+            version,
+            bytes: bytes.clone(),
+        });
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
         let key = batchweave_core::keys::log(version);
-        let store = Arc::clone(&self.store);
-        let clock = Arc::clone(&self.clock);
-        match resolve::put(store.as_ref(), clock.as_ref(), &key, bytes.clone()).await? {
-            Resolved::Ours => {
-                let folded = self.fold(&bytes).await?;
-                self.snapshot_if_due(true).await;
-                Ok(Append::Won { version, folded })
+        let put = resolve::put_again(store.as_ref(), clock.as_ref(), &key, bytes, in_doubt);
+        put.await.map_err(|Failed { error, in_doubt }| {
+            if !in_doubt {
+                self.open_put = None;
             }
-            Resolved::Theirs(theirs) => {
-                debug!(version, "lost the race for a version");
-                let folded = self.fold(&theirs).await?;
-                self.snapshot_if_due(false).await;
-                if let Some(entries) = again
-                    && (theirs == bytes) == mutation::is(Mutation::Trust412)
-                {
-                    return Box::pin(self.put_record(writer, hints, entries)).await;
-                }
-                Ok(Append::Lost { version, folded })
-            }
-        }
+            error.into()
+        })
+    }
+
+    /// Folds what is at the version of the open put, which is closed by that.
+    async fn fold_put(&mut self, bytes: &Bytes) -> Result<Folded, LogError> {
+        let folded = self.fold(bytes).await?;
+        self.open_put = None;
+        Ok(folded)
+    }
+
+    /// What became of a put whose future was dropped, or that ended in doubt: the same bytes are put
+    /// again until that is certain, and what is there is folded. `None` when there is no such put, or
+    /// its version was read meanwhile.
+    pub(crate) async fn resolve_open(&mut self) -> Result<Option<Folded>, LogError> {
+        let next = self.manifest.next_version();
+        let Some(open) = self.open_put.clone().filter(|open| open.version == next) else {
+            self.open_put = None;
+            return Ok(None);
+        };
+        warn!(version = next, "a put was left in the middle: resolving it");
+        let found = match self.put_open(next, open.bytes.clone(), true).await? {
+            Resolved::Ours => open.bytes,
+            Resolved::Theirs(theirs) => theirs,
+        };
+        self.fold_put(&found).await.map(Some)
     }
 }

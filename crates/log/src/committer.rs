@@ -15,6 +15,7 @@ use batchweave_core::manifest::judge::Verdict;
 use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
 use batchweave_core::mutation::{self, Mutation};
 
+use crate::ahead::Ahead;
 use crate::append::Append;
 use crate::clock::Clock;
 use crate::intents::Intents;
@@ -58,17 +59,22 @@ pub(crate) struct Committer {
     /// 0 until the producer is open.
     pub(crate) epoch: Epoch,
     pub(crate) wants: Wants,
+    pub(crate) ahead: Ahead,
     pub(crate) done: Done,
     intents: Intents,
     announced: usize,
     /// The epoch in the announced opening.
     opening: Epoch,
     leading: bool,
+    /// What was seen by looks that no policy had asked for.
+    aside: Vec<SeenRecord>,
 }
 
 /// Records read at once by a producer that fell behind; more at a time would not help a store that
 /// is throttling.
 const WINDOW_MAX: u64 = 16;
+/// Records that are remembered from looks of our own.
+const ASIDE_MAX: usize = 64;
 /// Space in a record for what is not an entry.
 const RECORD_ROOM: usize = RECORD_BYTES_MAX - (4 << 10);
 
@@ -88,11 +94,13 @@ impl Committer {
             name,
             nonce,
             epoch,
+            ahead: Ahead::default(),
             done: Done::default(),
             intents,
             announced: 0,
             opening: 0,
             leading: false,
+            aside: Vec::new(),
         }
     }
 
@@ -114,23 +122,39 @@ impl Committer {
         self.intents.refused()
     }
 
+    /// Before the first item: what the producer's own last try has done, if nobody waited for it.
+    /// Items made by an older state are refused by their keys, never committed twice.
+    pub(crate) async fn recover(&mut self) -> Result<(), LogError> {
+        if self.log.resolve_open().await?.is_some() {
+            self.wants.start_at(self.next_seq());
+        }
+        Ok(())
+    }
+
     /// Asks the policy for its next action and carries it out.
     pub(crate) async fn advance(
         &mut self,
         policy: &mut dyn Policy,
         event: Event,
     ) -> Result<Result<Next, Stop>, LogError> {
+        self.admit().await?;
         let now = self.log.clock.now();
+        let ready = self.wants.allowed();
+        let oldest = self.wants.oldest().filter(|_| ready > 0);
         let queue = Queue {
-            ready: self.wants.len(),
-            announced: self.announced,
-            oldest: self.wants.oldest().unwrap_or(now),
+            ready,
+            announced: self.announced.min(ready),
+            oldest: oldest.unwrap_or(now),
         };
         let acted = match policy.step(now, queue, event) {
             Action::Idle => return Ok(Ok(Next::Wait(None))),
             Action::Wait(time) => return Ok(Ok(Next::Wait(Some(time)))),
             Action::CatchUp(expected) => self.catch_up(expected).await?,
             Action::Announce => Ok(self.announce().await),
+            // What is there was above the ceiling a moment ago, and nothing has changed.
+            Action::List if self.ahead.is_in_vain(self.log.manifest.next_version()) => {
+                Ok(Event::Listed(0))
+            }
             Action::List => {
                 let start = self.log.random();
                 let listed = self
@@ -138,7 +162,10 @@ impl Committer {
                     .list(&self.log.manifest, &self.name, start, now);
                 Ok(Event::Listed(listed.await))
             }
-            Action::Gather => Ok(Event::Gathered(self.intents.gather().await)),
+            Action::Gather => {
+                let others = self.intents.gather(&self.log.manifest).await;
+                Ok(Event::Gathered(others))
+            }
             Action::Put {
                 leads,
                 combine,
@@ -148,12 +175,51 @@ impl Committer {
         Ok(acted.map(Next::Event))
     }
 
+    /// Finds out what of the wants is below the ceiling, by the state that the next record follows.
+    async fn admit(&mut self) -> Result<(), LogError> {
+        let Some(mut gate) = self.ahead.gate(&mut self.log).await? else {
+            self.wants.admit(None, self.epoch, Duration::ZERO);
+            return Ok(());
+        };
+        let now = self.log.clock.now();
+        let held = self.wants.admit(Some(&mut gate), self.epoch, now);
+        self.ahead.held_since(held, now);
+        Ok(())
+    }
+
+    /// Whether all that is wanted is above the ceiling.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.wants.is_empty() && self.wants.allowed() == 0
+    }
+
+    /// Folds up to the head for one who is held and puts nothing: jobs open, others' turns pass.
+    pub(crate) async fn look(&mut self) -> Result<Result<(), Stop>, LogError> {
+        loop {
+            let (folded, at_head) = self.log.catch_up_window().await?;
+            self.note(&folded);
+            let room = ASIDE_MAX.saturating_sub(self.aside.len());
+            self.aside
+                .extend(folded.iter().filter_map(seen_record).take(room));
+            let settled = self.settle();
+            if at_head || settled.is_err() {
+                return Ok(settled);
+            }
+        }
+    }
+
+    fn note<'f>(&mut self, folded: impl IntoIterator<Item = &'f Folded>) {
+        for folded in folded {
+            self.ahead.note(&folded.placed);
+        }
+    }
+
     async fn catch_up(&mut self, expected: u64) -> Result<Result<Event, Stop>, LogError> {
-        let mut seen = Vec::new();
+        let mut seen = std::mem::take(&mut self.aside);
         let (mut window, mut tries) = (expected, 0);
         loop {
             self.log.window = window;
             let (folded, at_head) = self.log.catch_up_window().await?;
+            self.note(&folded);
             seen.extend(folded.iter().filter_map(seen_record));
             let settled = self.settle();
             // Who has nothing left to commit need not know the head.
@@ -191,7 +257,8 @@ impl Committer {
         let finished = state.is_some_and(|p| p.finished);
         self.intents.forget_own(|entry| match entry {
             Entry::Opened(e) => e.epoch <= current,
-            Entry::Batch(e) => e.epoch < current || e.last_seq < next_seq,
+            // One that is partly committed can't be valid any more either.
+            Entry::Batch(e) => e.epoch < current || e.first_seq < next_seq,
             _ => finished,
         });
         self.stopped()
@@ -293,7 +360,8 @@ impl Committer {
             ..Hints::default()
         };
         let event = match self.log.put_record(&writer, hints, entries).await? {
-            Append::Won { version, .. } => {
+            Append::Won { version, folded } => {
+                self.note([&folded]);
                 self.done.records += 1;
                 self.done.combined += others.len() as u64;
                 self.done.version = Some(version);
@@ -301,6 +369,7 @@ impl Committer {
                 Event::Won(others)
             }
             Append::Lost { folded, .. } => {
+                self.note([&folded]);
                 self.done.lost += 1;
                 self.leading = false;
                 Event::Lost(seen_record(&folded).unwrap_or_else(nobody))

@@ -160,6 +160,7 @@ impl<P: Policy> Driver<P> {
         mut self,
         mut receive: mpsc::Receiver<Message>,
     ) -> Result<(CommitEnd, Producer), LogError> {
+        self.committer.recover().await?;
         let mut next = Next::Wait(None);
         loop {
             if self.closed && self.committer.wants.is_empty() {

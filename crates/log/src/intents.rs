@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::{ProducerName, StreamId};
-use batchweave_core::intent::{self, Selection};
+use batchweave_core::intent::{self, Selection, Worth};
 use batchweave_core::keys;
 use batchweave_core::limits::INTENTS_PER_ROUND;
 use batchweave_core::manifest::{Entry, Manifest};
@@ -15,13 +15,17 @@ use futures::StreamExt;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use self::useless::Useless;
+
+mod useless;
+
 /// Pages of a list in one round; the next round goes on where this one stopped.
 const PAGES_MAX: usize = 4;
 /// Reads at once.
 const READS_MAX: usize = 256;
 /// Deletions at once; what does not fit is left to whoever leads.
 const DELETES_MAX: usize = 32;
-/// Dead intents of others deleted in a round.
+/// Dead intents of others deleted in a round, and as many that were refused.
 const SWEPT_MAX: usize = 16;
 /// Dead intents that are remembered from round to round.
 const SUSPECTS_MAX: usize = 8 * INTENTS_PER_ROUND;
@@ -40,8 +44,8 @@ pub(crate) struct Intents {
     /// Dead, and since when they are seen so: owners delete theirs themselves, so what is still
     /// there after a while has none.
     suspects: BTreeMap<String, Duration>,
+    useless: Useless,
     deletes: JoinSet<()>,
-    refused: u64,
 }
 
 impl Intents {
@@ -54,14 +58,14 @@ impl Intents {
             wanted: Vec::new(),
             gathered: Vec::new(),
             suspects: BTreeMap::new(),
+            useless: Useless::default(),
             deletes: JoinSet::new(),
-            refused: 0,
         }
     }
 
-    /// Objects under `intents/` that were none, so far.
+    /// Objects under `intents/` that were read and could not be committed, so far.
     pub(crate) fn refused(&self) -> u64 {
-        self.refused
+        self.useless.count()
     }
 
     /// Announces one of our own entries; true when it is durable.
@@ -131,9 +135,13 @@ impl Intents {
                 break;
             }
         }
+        let whole = from_start && self.page.is_none();
+        let hopeless = self.useless.sort_out(&mut listed, manifest, whole);
+        for key in hopeless.into_iter().take(SWEPT_MAX) {
+            self.delete(key);
+        }
         let Selection { wanted, dead } = intent::select(manifest, &listed, own, start);
         self.wanted = wanted;
-        let whole = from_start && self.page.is_none();
         self.sweep(dead, whole, now);
         self.wanted.len()
     }
@@ -158,8 +166,8 @@ impl Intents {
         }
     }
 
-    /// Reads what the list has shown; returns how many entries there are.
-    pub(crate) async fn gather(&mut self) -> usize {
+    /// Reads what the list has shown; returns how many entries there are that may be committed.
+    pub(crate) async fn gather(&mut self, manifest: &Manifest) -> usize {
         let wanted = std::mem::take(&mut self.wanted);
         let store = &self.store;
         let reads = wanted.into_iter().map(|key| async move {
@@ -171,20 +179,47 @@ impl Intents {
             .collect()
             .await;
         self.gathered.clear();
+        let mut deleted = 0;
         for (key, read) in read {
-            match read.map(|bytes| intent::decode(&key, &bytes, self.stream)) {
-                Ok(Ok(entry)) => self.gathered.push(entry),
-                Ok(Err(e)) => {
-                    self.refused += 1;
-                    warn!(error = %e, "an unusable intent is ignored");
-                    self.delete(key);
+            let bytes = match read {
+                Ok(bytes) => bytes,
+                Err(e) => {
+                    // Not found: its owner has deleted it, so it is committed.
+                    if !e.is_not_found() {
+                        debug!(error = %e, "an intent was not read");
+                    }
+                    continue;
                 }
-                // Its owner has deleted it: it is committed.
-                Err(e) if e.is_not_found() => {}
-                Err(e) => debug!(error = %e, "an intent was not read"),
+            };
+            match intent::decode(&key, &bytes, self.stream) {
+                Ok(entry) => match intent::worth(manifest, &entry) {
+                    Worth::Candidate => self.gathered.push(entry),
+                    Worth::NotNow(reason) => {
+                        debug!(key, %reason, "an intent is of no use at present");
+                        self.useless.not_now(key, manifest);
+                        continue;
+                    }
+                    Worth::Never(reason) => {
+                        warn!(key, %reason, "an intent that can't be committed is ignored");
+                        self.refuse(key, &mut deleted);
+                    }
+                },
+                Err(e) => {
+                    warn!(error = %e, "an unusable intent is ignored");
+                    self.refuse(key, &mut deleted);
+                }
             }
         }
         self.gathered.len()
+    }
+
+    /// Some go at once, the others when the next lists show them again.
+    fn refuse(&mut self, key: String, deleted: &mut usize) {
+        if *deleted < SWEPT_MAX {
+            *deleted += 1;
+            self.delete(key.clone());
+        }
+        self.useless.never(key);
     }
 
     /// What the last round has gathered.

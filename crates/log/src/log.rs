@@ -8,6 +8,7 @@ use batchweave_store::Store;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::append::OpenPut;
 use crate::clock::{Clock, TokioClock};
 use crate::folder::Folder;
 use crate::snapshots::Snapshots;
@@ -53,6 +54,8 @@ pub struct Log {
     pub(crate) folder: Option<Arc<dyn Folder>>,
     /// Looks in a row at a next version that was not there.
     pub(crate) idle_looks: u32,
+    /// Our last put, while its outcome is open.
+    pub(crate) open_put: Option<OpenPut>,
 }
 
 impl Log {
@@ -67,6 +70,7 @@ impl Log {
             clock: Arc::clone(&options.clock),
             folder: options.folder.clone(),
             idle_looks: 0,
+            open_put: None,
         }
     }
 

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use batchweave_store::{Chunks, Create, Inspect, ListPage, ObjectMeta, Store, StoreError};
+use batchweave_store::{
+    Chunks, Create, Inspect, ListPage, ObjectMeta, PendingUpload, Store, StoreError,
+};
 use bytes::Bytes;
 use tracing::warn;
 
@@ -78,6 +80,18 @@ impl Store for Patient {
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.store.delete(key).await
+    }
+
+    async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
+        self.store.delete_many(keys).await
+    }
+
+    async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
+        self.retry(|| self.store.unfinished(prefix)).await
+    }
+
+    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
+        self.store.abort(upload).await
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {

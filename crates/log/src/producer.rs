@@ -173,7 +173,9 @@ impl Producer {
         self.log.manifest().producer(&self.name)
     }
 
-    /// One try to commit `tgbs` with the cursor that follows them. The objects are durable.
+    /// One try to commit `tgbs` with the cursor that follows them. The objects are durable. When the
+    /// future is dropped, the next try finds out first what became of this one, and is `Lost`:
+    /// `next_seq` and `cursor` then say what is committed.
     pub async fn try_commit(
         &mut self,
         tgbs: Vec<TgbRecord>,

@@ -21,16 +21,35 @@ pub(crate) enum Resolved {
 /// Tries of a request that surely did not happen (refused connections, 503) before giving up.
 const DID_NOT_TRIES: u32 = 12;
 
-/// Puts `body` at `key` and finds out who has it. Fails only when the put surely did not happen;
-/// while the outcome is unknown it goes on asking.
+/// Nobody knows who has the key.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: StoreError,
+    /// The put may have happened, or may yet; otherwise it surely did not.
+    pub(crate) in_doubt: bool,
+}
+
+/// Puts `body` at `key` and finds out who has it. Fails when the put surely did not happen, or when
+/// the store refuses to say; while the outcome is only unknown it goes on asking.
 pub(crate) async fn put(
     store: &dyn Store,
     clock: &dyn Clock,
     key: &str,
     body: Bytes,
 ) -> Result<Resolved, StoreError> {
+    let put = put_again(store, clock, key, body, false).await;
+    put.map_err(|failed| failed.error)
+}
+
+/// The same, `in_doubt` when that body was put there before and nobody has seen the answer.
+pub(crate) async fn put_again(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    key: &str,
+    body: Bytes,
+    mut in_doubt: bool,
+) -> Result<Resolved, Failed> {
     let mut pause = Pause::new();
-    let mut in_doubt = false;
     let mut tries = 0;
     loop {
         tries += 1;
@@ -46,14 +65,20 @@ pub(crate) async fn put(
             }
             let hopeless = !e.kind.is_transient() || tries >= DID_NOT_TRIES;
             if !in_doubt && hopeless {
-                return Err(e.clone());
+                let error = e.clone();
+                return Err(Failed { error, in_doubt });
             }
             if tries % 10 == 1 {
                 warn!(key, tries, error = %e, "the outcome of a put is open: asking the store");
             }
         }
         let asked = if error.is_none() || in_doubt {
-            read(store, clock, key).await?
+            let read = read(store, clock, key).await;
+            // A 412 may be of our own first try.
+            read.map_err(|error| Failed {
+                error,
+                in_doubt: true,
+            })?
         } else {
             None
         };

@@ -74,10 +74,10 @@ impl Log {
         if let Some(lost) = &self.snapshots.lost {
             return Err(lost.clone());
         }
-        let before = self.manifest.clone();
-        let manifest = &mut self.manifest;
+        // Ours only when all is done: this future may be dropped at any await.
+        let mut manifest = self.manifest.clone();
         let result = match &self.folder {
-            Some(folder) => folder.fold(manifest, bytes),
+            Some(folder) => folder.fold(&mut manifest, bytes),
             None => manifest.fold(bytes),
         };
         let folded = match result {
@@ -87,15 +87,13 @@ impl Log {
                     return Err(unreadable.into());
                 }
                 warn!(version, reason = %unreadable, "an unreadable record was repaired: it is void");
-                self.manifest.fold_repaired(bytes)
+                manifest.fold_repaired(bytes)
             }
             Err(e) => return Err(e.into()),
         };
         report(version, &folded);
-        if let Err(e) = self.explain(version, &before, &folded).await {
-            self.manifest = before;
-            return Err(e);
-        }
+        self.explain(version, &self.manifest, &folded).await?;
+        self.manifest = manifest;
         self.note_folded(version, bytes.len() as u64, &folded);
         Ok(folded)
     }

@@ -34,6 +34,12 @@ pub(crate) enum Answer {
     Throttled,
     /// 403.
     Denied,
+    /// Done; nothing is ever answered.
+    DoneHangs,
+    /// Not done, the same.
+    NotDoneHangs,
+    /// On its way as `DoneLater`, the same.
+    LaterHangs,
 }
 
 /// Wraps a store; `script` says what happens to the next creates under `log/`.
@@ -95,7 +101,10 @@ impl Store for Scripted {
         let Some(answer) = answer else {
             return self.inner.create(key, body).await;
         };
-        if matches!(answer, Answer::DoneLost | Answer::DoneExists) {
+        if matches!(
+            answer,
+            Answer::DoneLost | Answer::DoneExists | Answer::DoneHangs
+        ) {
             let _ = self.inner.create(key, body.clone()).await?;
         }
         match answer {
@@ -110,6 +119,11 @@ impl Store for Scripted {
             Answer::Conflict => Err(self.error(key, ErrorKind::Conflict, Effect::Unknown)),
             Answer::Throttled => Err(self.error(key, ErrorKind::Throttled, Effect::DidNot)),
             Answer::Denied => Err(self.error(key, ErrorKind::Denied, Effect::DidNot)),
+            Answer::LaterHangs => {
+                self.late.lock().unwrap().push((key.to_owned(), body));
+                std::future::pending().await
+            }
+            Answer::DoneHangs | Answer::NotDoneHangs => std::future::pending().await,
         }
     }
 

@@ -18,12 +18,14 @@ use crate::*;
 mod combining;
 mod copies;
 mod distant;
+mod dropped;
 mod intents;
 mod opening;
 mod repairs;
 mod roots;
 mod strangers;
 mod turns;
+mod useless;
 
 async fn stream(producers: &[&str]) -> Arc<dyn Store> {
     let store: Arc<dyn Store> = MemoryStore::new();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
+use batchweave_core::lifecycle::pace::{Gate, Held};
 use batchweave_core::limits::{ENTRY_BYTES_MAX, ENTRY_TGBS_MAX};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::entry::{Batch, Entry, Finished, Opened};
@@ -35,12 +36,23 @@ enum Want {
     Finish,
 }
 
+#[derive(Debug)]
+struct Waiting {
+    want: Want,
+    /// Since when it may be committed, as far as this producer is concerned.
+    ready: Duration,
+    /// It is above the ceiling.
+    held: bool,
+}
+
 /// The queue of one instance of a producer.
 #[derive(Debug)]
 pub(crate) struct Wants {
     name: ProducerName,
     nonce: Nonce,
-    queue: VecDeque<(Want, Duration)>,
+    queue: VecDeque<Waiting>,
+    /// How many of them, from the front, are below the ceiling.
+    allowed: usize,
     /// The first sequence number of the next item.
     next_seq: Seq,
     tgbs_per_entry: usize,
@@ -60,14 +72,20 @@ impl Wants {
             name,
             nonce,
             queue: VecDeque::new(),
+            allowed: 0,
             next_seq,
             tgbs_per_entry: tgbs_per_entry.clamp(1, ENTRY_TGBS_MAX),
         }
     }
 
+    /// The first sequence number, found out late; for an empty queue.
+    pub(crate) fn start_at(&mut self, next_seq: Seq) {
+        self.next_seq = next_seq;
+    }
+
     pub(crate) fn open(&mut self, instance: &str, at: Duration) {
         let instance = instance.to_owned();
-        self.queue.push_back((Want::Open { instance }, at));
+        self.push(Want::Open { instance }, at);
     }
 
     pub(crate) fn item(&mut self, item: CommitItem, at: Duration) {
@@ -75,12 +93,58 @@ impl Wants {
         let bytes = serde_json::to_vec(&item.tgbs).map_or(ENTRY_BYTES_MAX, |b| b.len());
         let first = self.next_seq;
         self.next_seq += item.tgbs.len() as u64;
-        self.queue
-            .push_back((Want::Item { item, first, bytes }, at));
+        self.push(Want::Item { item, first, bytes }, at);
     }
 
     pub(crate) fn finish(&mut self, at: Duration) {
-        self.queue.push_back((Want::Finish, at));
+        self.push(Want::Finish, at);
+    }
+
+    fn push(&mut self, want: Want, ready: Duration) {
+        let held = false;
+        self.queue.push_back(Waiting { want, ready, held });
+    }
+
+    /// Asks `gate` what may be committed by now; returns why the first that may not is held. Without
+    /// a gate everything may.
+    pub(crate) fn admit(
+        &mut self,
+        gate: Option<&mut Gate>,
+        epoch: Epoch,
+        now: Duration,
+    ) -> Option<Held> {
+        let held = gate.and_then(|gate| self.ask(gate, epoch));
+        if held.is_none() {
+            self.allowed = self.queue.len();
+        }
+        for (at, waiting) in self.queue.iter_mut().enumerate() {
+            let was_held = std::mem::replace(&mut waiting.held, at >= self.allowed);
+            if was_held && !waiting.held {
+                // The time for which it was held is no latency of a commit.
+                waiting.ready = now;
+            }
+        }
+        held
+    }
+
+    fn ask(&mut self, gate: &mut Gate, epoch: Epoch) -> Option<Held> {
+        for (at, waiting) in self.queue.iter().enumerate() {
+            let asked = match &waiting.want {
+                Want::Open { .. } => Ok(()),
+                Want::Item { item, .. } => gate.item(&self.name, &item.tgbs),
+                Want::Finish => gate.finish(&self.finished(epoch)),
+            };
+            if let Err(held) = asked {
+                self.allowed = at;
+                return Some(held);
+            }
+        }
+        None
+    }
+
+    /// How many may be committed now.
+    pub(crate) fn allowed(&self) -> usize {
+        self.allowed
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -92,12 +156,13 @@ impl Wants {
     }
 
     pub(crate) fn oldest(&self) -> Option<Duration> {
-        self.queue.front().map(|(_, at)| *at)
+        self.queue.front().map(|waiting| waiting.ready)
     }
 
     /// Whether a seal stops what is wanted first: a finish is allowed under a seal.
     pub(crate) fn is_stopped_by_seal(&self) -> bool {
-        !matches!(self.queue.front(), None | Some((Want::Finish, _)))
+        let first = self.queue.front().map(|waiting| &waiting.want);
+        !matches!(first, None | Some(Want::Finish))
     }
 
     /// Drops what is committed by `state`; returns how many wants that were. Only this instance
@@ -107,8 +172,8 @@ impl Wants {
         let Some(state) = state.filter(|p| p.nonce == self.nonce) else {
             return 0;
         };
-        while let Some((want, _)) = self.queue.front() {
-            let done = match want {
+        while let Some(waiting) = self.queue.front() {
+            let done = match &waiting.want {
                 Want::Open { .. } => true,
                 Want::Item { item, first, .. } => first + item.tgbs.len() as u64 <= state.next_seq,
                 Want::Finish => state.finished,
@@ -117,12 +182,13 @@ impl Wants {
                 break;
             }
             self.queue.pop_front();
+            self.allowed = self.allowed.saturating_sub(1);
         }
         before - self.queue.len()
     }
 
-    /// Entries for what is wanted after the first `skip` wants, each with the number of wants that
-    /// it covers. `epoch` is that of this instance, or the one it wants to open.
+    /// Entries for what is wanted after the first `skip` wants and allowed, each with the number of
+    /// wants that it covers. `epoch` is that of this instance, or the one it wants to open.
     pub(crate) fn entries(
         &self,
         manifest: &Manifest,
@@ -132,10 +198,10 @@ impl Wants {
         let mut entries = Vec::new();
         let mut at = skip;
         while entries.len() < ENTRIES_MAX {
-            let Some((want, _)) = self.queue.get(at) else {
+            let Some(waiting) = self.queue.get(at).filter(|_| at < self.allowed) else {
                 break;
             };
-            let (entry, wants) = match want {
+            let (entry, wants) = match &waiting.want {
                 Want::Open { instance } => (self.opened(instance, epoch), 1),
                 Want::Item { .. } => self.batch(manifest, epoch, at),
                 Want::Finish => (self.finished(epoch), 1),
@@ -169,12 +235,12 @@ impl Wants {
         let (mut tgbs, mut bytes, mut count) = (Vec::new(), 0, 0);
         let mut cursor = Cursor::default();
         let mut first_seq = 0;
-        for (want, _) in self.queue.range(at..) {
+        for waiting in self.queue.range(at..self.allowed) {
             let Want::Item {
                 item,
                 first,
                 bytes: size,
-            } = want
+            } = &waiting.want
             else {
                 break;
             };
@@ -214,7 +280,7 @@ impl Wants {
 
     fn cursor_before(&self, manifest: &Manifest, at: usize) -> Cursor {
         let before = at.checked_sub(1).and_then(|before| self.queue.get(before));
-        if let Some((Want::Item { item, .. }, _)) = before {
+        if let Some(Want::Item { item, .. }) = before.map(|waiting| &waiting.want) {
             return item.cursor.clone();
         }
         let state = manifest.producer(&self.name);

@@ -3,7 +3,8 @@
 use super::*;
 use crate::ids::Nonce;
 use crate::limits::NUMBER_MAX;
-use crate::manifest::testing::{Bench, name};
+use crate::manifest::entry::{Batch, Retired};
+use crate::manifest::testing::{Bench, name, request};
 use crate::stream::Order;
 
 /// Two open producers, the second with TGBs 0 and 1 committed.
@@ -81,6 +82,8 @@ fn what_can_never_be_valid_is_dead() {
     let b = bench();
     let odd = [
         "p1/1/0-1",
+        "p1/1/1-4",
+        "p1/1/finished-1",
         "p1/0/2-3",
         "p9/1/0-0",
         "p0/1/opened-00",
@@ -122,4 +125,54 @@ fn the_choice_begins_elsewhere_each_round_and_leaves_out_our_own() {
     let first = |start| select(&b.m, &listed, &name("me"), start).wanted.remove(0);
     assert_ne!(first(0), first(1));
     assert_eq!(select(&b.m, &listed, &name("p0"), 0).wanted.len(), 1);
+}
+
+#[test]
+fn a_retired_epoch_has_dead_intents_only() {
+    let mut b = bench();
+    let (wanted, _) = chosen(&b, &["p1/1/2-2", "p1/1/finished-3"]);
+    assert_eq!(wanted.len(), 2);
+    b.fold(vec![Entry::Retired(Retired {
+        request: request(1),
+        producer: name("p1"),
+        epoch: 1,
+        reason: String::new(),
+    })]);
+    let nonce = Nonce([4; 8]);
+    let opening = format!("p1/2/opened-{nonce}");
+    let (wanted, dead) = chosen(&b, &["p1/1/2-2", "p1/1/finished-3", &opening]);
+    assert_eq!((wanted, dead.len()), (vec![opening], 2));
+}
+
+#[test]
+fn an_entry_is_worth_something_as_long_as_a_record_may_make_it_valid() {
+    let b = bench();
+    let batch = |change: fn(&mut Batch)| {
+        let mut batch = b.batch("p1", 2);
+        change(&mut batch);
+        worth(&b.m, &Entry::Batch(batch))
+    };
+    assert_eq!(batch(|_| ()), Worth::Candidate);
+    let later = batch(|e| (e.first_seq, e.last_seq) = (4, 5));
+    assert_eq!(
+        later,
+        Worth::Candidate,
+        "others of its producer may come first"
+    );
+    let not_now: [fn(&mut Batch); 2] = [|e| e.mixture += 1, |e| e.epoch += 1];
+    for change in not_now {
+        assert!(matches!(batch(change), Worth::NotNow(_)));
+    }
+    let never: [fn(&mut Batch); 6] = [
+        |e| e.first_seq = 1,
+        |e| e.epoch = 0,
+        |e| e.cursor_before = crate::ids::Hash::of(b"elsewhere"),
+        |e| e.last_seq += 1,
+        |e| e.tgbs[0].parts[0].key = "data/p1/1-00/0-1.tgb".into(),
+        |e| e.cursor = crate::cursor::Cursor(serde_json::Value::from("x".repeat(70 << 10))),
+    ];
+    for (at, change) in never.into_iter().enumerate() {
+        assert!(matches!(batch(change), Worth::Never(_)), "{at}");
+    }
+    assert!(matches!(worth(&b.m, &b.finish("p1")), Worth::Candidate));
 }

@@ -154,7 +154,7 @@ pub(super) fn number(value: u64) -> Result<(), Void> {
 }
 
 /// An entry alone is bounded; asked only when its record is large enough to hold such a one.
-pub(super) fn size(entry: &Entry) -> Result<(), Void> {
+pub(crate) fn size(entry: &Entry) -> Result<(), Void> {
     let bytes = entry.json_len();
     if bytes > ENTRY_BYTES_MAX {
         Err(Void::TooLarge { bytes })

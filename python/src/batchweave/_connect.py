@@ -14,9 +14,11 @@ import numpy as np
 from batchweave import _wire
 from batchweave._session import Event, Lost, Session
 from batchweave.errors import (
+    AttemptNotOpenedError,
     BadMessageError,
     BatchWeaveError,
     DaemonGoneError,
+    JobNotOpenError,
     NoDaemonError,
     SystemRefusedError,
 )
@@ -61,6 +63,17 @@ class Unserved(Exception):  # noqa: N818 - not an error yet: the caller knows wh
 def unserved(options: Options, cause: str, position: int | None) -> BatchWeaveError:
     """The error for `Unserved`; `position` is None when no daemon was ever there."""
     place = f"{options.socket} ({cause})"
+    if cause.startswith("attempt_not_open"):
+        return AttemptNotOpenedError(
+            f"attempt {options.attempt} of job {options.job} did not begin in time: the daemon at "
+            f"{place} waits for global rank 0's; check that global rank 0 runs, reaches its daemon "
+            "and has the same attempt"
+        )
+    if cause.startswith("job_not_open"):
+        return JobNotOpenError(
+            f"job {options.job} was not opened in time, says the daemon at {place}; open it with "
+            "`batchweave job open`, or set job.open in the daemon's config"
+        )
     if position is None:
         return NoDaemonError(
             f"no consumer daemon answers at {place} within the connect timeout; start "

@@ -88,9 +88,8 @@ pub async fn damage(
     store: &Arc<dyn Store>,
     options: &LogOptions,
 ) -> Result<Option<Damage>, LogError> {
-    let error = match Log::open(Arc::clone(store), options).await {
-        Ok(_) => return Ok(None),
-        Err(error) => error,
+    let Err(error) = Log::open(Arc::clone(store), options).await else {
+        return Ok(None);
     };
     let LogError::Fold(FoldError::Unreadable {
         version,

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-use crate::{Inspect, StoreError};
+use crate::{Inspect, PendingUpload, StoreError};
 
 /// What a create-only put that was answered clearly has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +80,32 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// Deletes the object; deleting an absent one succeeds.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;
+
+    /// Deletes objects, in as few requests as this kind of store can; absent ones count as deleted.
+    /// Returns those that it refused, each with its reason. An error as a whole means that a request
+    /// failed: of all keys it is unknown then whether they are gone.
+    async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let mut refused = Vec::new();
+        for key in keys {
+            if let Err(error) = self.delete(key).await {
+                refused.push((key.clone(), error));
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Uploads of keys below `prefix` that were begun and neither completed nor given up; some of
+    /// them, where there are very many. One without a key belongs to nobody any more.
+    async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
+        let _ = prefix;
+        Ok(Vec::new())
+    }
+
+    /// Gives an unfinished upload up; one that is gone already succeeds.
+    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
+        let _ = upload;
+        Ok(())
+    }
 
     /// What can be found out about this kind of store beyond the contract, for `batchweave doctor`.
     fn inspect(&self) -> Option<&dyn Inspect> {

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 
-use crate::{Chunks, Create, Inspect, ListPage, ObjectMeta, Op, Store, StoreError};
+use crate::{Chunks, Create, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError};
 
 /// The operations that are counted, in order of their slots.
 const OPS: [Op; 7] = [
@@ -242,6 +242,26 @@ impl Store for Counted {
         self.count(Op::Delete, key, self.inner.delete(key)).await
     }
 
+    /// One request for all keys, of the class of the first; each refused key is an error.
+    async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let first = keys.first().map_or("", String::as_str);
+        let call = self.inner.delete_many(keys);
+        let refused = self.count(Op::Delete, first, call).await?;
+        let row = self.row(first);
+        self.add(row, Op::Delete, |cell| &cell.errors, refused.len() as u64);
+        Ok(refused)
+    }
+
+    async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
+        self.count(Op::List, prefix, self.inner.unfinished(prefix))
+            .await
+    }
+
+    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
+        self.count(Op::Delete, &upload.key, self.inner.abort(upload))
+            .await
+    }
+
     fn inspect(&self) -> Option<&dyn Inspect> {
         self.inner.inspect()
     }
@@ -281,6 +301,18 @@ mod tests {
             ),
             (5, 8, 5)
         );
+    }
+
+    #[tokio::test]
+    async fn a_bulk_delete_is_one_request() {
+        let store = Counted::with_classes(MemoryStore::new(), &["data"]);
+        let keys: Vec<_> = (0..9).map(|n| format!("data/{n}")).collect();
+        for key in &keys {
+            let _ = store.create(key, "1".into()).await.unwrap();
+        }
+        assert!(store.delete_many(&keys).await.unwrap().is_empty());
+        assert_eq!(store.counts().of(Op::Delete).requests, 1);
+        assert!(store.list("data/", None).await.unwrap().objects.is_empty());
     }
 
     #[tokio::test]

@@ -22,7 +22,8 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 
 use crate::{
-    Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, Store, StoreError, key,
+    Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store,
+    StoreError, key,
 };
 
 /// Where files are written before they get their names; no key may begin with it.
@@ -268,6 +269,38 @@ impl Store for FileStore {
                     publish::prune(&folder.path, path);
                     Ok(())
                 }
+            }
+        })
+        .await
+    }
+
+    /// Files that a process left behind when it died while it wrote.
+    async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
+        key::check_prefix(Op::List, &self.0.root, prefix)?;
+        let hidden = self.0.path.join(HIDDEN);
+        let stale = blocking(move || Ok(publish::stale(&hidden))).await?;
+        let names = stale.into_iter().filter_map(|path| {
+            let id = path.file_name()?.to_str()?.to_owned();
+            let key = String::new();
+            Some(PendingUpload {
+                key,
+                id,
+                ..PendingUpload::default()
+            })
+        });
+        Ok(names.collect())
+    }
+
+    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
+        key::check(Op::Delete, &self.0.root, &upload.id)?;
+        let (folder, id) = (Arc::clone(&self.0), upload.id.clone());
+        blocking(move || {
+            let path = folder.path.join(HIDDEN).join(&id);
+            match fs::remove_file(path) {
+                Err(e) if kind_of(&e) != ErrorKind::NotFound => {
+                    Err(folder.io(Op::Delete, &id, &e, Effect::DidNot))
+                }
+                _ => Ok(()),
             }
         })
         .await

@@ -168,16 +168,19 @@ pub(super) fn prune(root: &Path, deleted: &Path) {
 
 /// Removes what dead processes left in the hidden folder; best effort, since readers may not write.
 pub(super) fn sweep(hidden: &Path) {
-    let Ok(entries) = fs::read_dir(hidden) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let age = entry
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .map(|at| at.elapsed());
-        if matches!(age, Ok(Ok(age)) if age > STALE_AFTER) {
-            let _ = fs::remove_file(entry.path());
-        }
+    for path in stale(hidden) {
+        let _ = fs::remove_file(path);
     }
+}
+
+/// What dead processes left in the hidden folder.
+pub(super) fn stale(hidden: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(hidden) else {
+        return Vec::new();
+    };
+    let old = entries.flatten().filter(|entry| {
+        let modified = entry.metadata().and_then(|meta| meta.modified());
+        matches!(modified.map(|at| at.elapsed()), Ok(Ok(age)) if age > STALE_AFTER)
+    });
+    old.map(|entry| entry.path()).collect()
 }

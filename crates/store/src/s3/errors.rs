@@ -75,6 +75,31 @@ fn answered<E: Failure>(op: Op, error: &Sdk<E>, raw: &HttpResponse) -> (ErrorKin
     (kind, is_final(status, kind), detail)
 }
 
+/// What a refusal without a status of its own means: one key of a bulk delete.
+pub(super) fn of_code(op: Op, code: Option<&str>, message: Option<&str>) -> Fault {
+    let code = code.unwrap_or_default();
+    let status = match code {
+        "AccessDenied" => 403,
+        "NoSuchKey" => 404,
+        "InternalError" => 500,
+        "NotImplemented" => 501,
+        "SlowDown" | "ServiceUnavailable" => 503,
+        _ => 400,
+    };
+    let kind = kind_of(op, status, code);
+    let effect = if is_final(status, kind) {
+        Effect::DidNot
+    } else {
+        Effect::Unknown
+    };
+    let detail = format!("{code}: {}", one_line(message.unwrap_or_default()));
+    Fault {
+        kind,
+        effect,
+        detail,
+    }
+}
+
 fn kind_of(op: Op, status: u16, code: &str) -> ErrorKind {
     match (status, code) {
         (_, "NoSuchBucket") => ErrorKind::NoBucket,

@@ -9,7 +9,7 @@ use aws_sdk_s3::primitives::{ByteStream, DateTime, DateTimeFormat};
 use aws_sdk_s3::types::{BucketVersioningStatus, CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
 
-use super::{S3Store, errors, upload};
+use super::{S3Store, clean, errors, upload};
 use crate::{
     Bucket, Create, Effect, ErrorKind, Inspect, LifecycleRule, Op, PendingUpload, StoreError,
     Versioning,
@@ -35,26 +35,8 @@ impl Inspect for S3Store {
     }
 
     async fn tidy(&self, prefix: &str) -> Result<(), StoreError> {
-        let list = self.0.data.list_multipart_uploads();
-        let listed = list
-            .bucket(&self.0.bucket)
-            .prefix(self.full(prefix))
-            .send()
-            .await;
-        let listed = listed.map_err(|error| self.mapped(Op::List, prefix, &error))?;
-        for upload in listed.uploads() {
-            let (Some(key), Some(id)) = (upload.key(), upload.upload_id()) else {
-                continue;
-            };
-            let Some(key) = key.strip_prefix(&self.0.prefix) else {
-                continue;
-            };
-            let pending = PendingUpload {
-                key: key.to_owned(),
-                id: id.to_owned(),
-                ..PendingUpload::default()
-            };
-            self.abort_upload(&pending).await?;
+        for upload in clean::unfinished(self, prefix).await? {
+            self.abort_upload(&upload).await?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! - Data requests are repeated inside: every data key is unique, so a repeat finds itself.
 //! - Bodies are in memory, never aws-chunked; every request has a time-out.
 
+mod clean;
 mod config;
 mod errors;
 mod inspect;
@@ -21,8 +22,8 @@ use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 
 use crate::{
-    Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, OpenOptions, Store,
-    StoreError, key,
+    Bucket, Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, OpenOptions,
+    PendingUpload, Store, StoreError, key,
 };
 
 /// Objects in a bucket, below a prefix.
@@ -231,6 +232,18 @@ impl Store for S3Store {
             Err(error) if !error.is_not_found() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
+        clean::delete_many(self, keys).await
+    }
+
+    async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
+        clean::unfinished(self, prefix).await
+    }
+
+    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
+        self.abort_upload(upload).await
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {

@@ -3,6 +3,7 @@
 //! Each check works below a prefix of its own, so that a suite may run on a bucket in use; what it
 //! made is deleted at its end.
 
+mod cleaning;
 mod tools;
 
 use std::ops::Range;
@@ -50,6 +51,8 @@ pub async fn run(store: Arc<dyn Store>, effort: Effort) {
     bench("ranges").ranges().await;
     bench("lists").lists().await;
     bench("deletes").deletes().await;
+    bench("bulk").bulk_deletes().await;
+    bench("unfinished").unfinished().await;
     bench("uploads").uploads().await;
     bench("large").large().await;
     bench("keys").invalid_keys().await;

@@ -15,7 +15,9 @@ use futures::{StreamExt, stream};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError};
+use crate::{
+    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError,
+};
 
 /// One way to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,6 +315,40 @@ impl Store for FaultStore {
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.around(Op::Delete, key, self.0.inner.delete(key))
+            .await
+            .map(drop)
+    }
+
+    /// Random faults strike the whole request, ordered ones their key alone.
+    async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let (mut sent, mut refused) = (Vec::new(), Vec::new());
+        for key in keys {
+            let ordered = self.take_ordered(Op::Delete, key);
+            self.0
+                .struck
+                .fetch_add(u64::from(ordered.is_some()), Relaxed);
+            if ordered.is_none() || ordered == Some(Fault::LostAnswer) {
+                sent.push(key.clone());
+            }
+            if let Some(fault) = ordered {
+                refused.push((key.clone(), self.error(Op::Delete, key, fault)));
+            }
+        }
+        let first = sent.first().map_or("", String::as_str).to_owned();
+        let call = self.0.inner.delete_many(&sent);
+        let (more, _) = self.around(Op::Delete, &first, call).await?;
+        refused.extend(more);
+        Ok(refused)
+    }
+
+    async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
+        self.around(Op::List, prefix, self.0.inner.unfinished(prefix))
+            .await
+            .map(|(uploads, _)| uploads)
+    }
+
+    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
+        self.around(Op::Delete, &upload.key, self.0.inner.abort(upload))
             .await
             .map(drop)
     }

@@ -1,0 +1,64 @@
+//! Bulk deletes: refusals of single keys are told apart from a refused request.
+
+use batchweave_store::{Effect, ErrorKind};
+
+use super::script::{ok, refusal, scripted};
+
+fn keys(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| format!("data/{name}")).collect()
+}
+
+/// 200 says that the request was understood, not that anything was deleted.
+#[tokio::test]
+async fn errors_of_single_keys_are_read() {
+    let one = |key: &str, code: &str| {
+        format!("<Error><Key>p/data/{key}</Key><Code>{code}</Code><Message>no</Message></Error>")
+    };
+    let errors = [
+        one("a", "AccessDenied"),
+        one("b", "InternalError"),
+        one("c", "NoSuchKey"),
+        one("d", "SlowDown"),
+    ];
+    let body = format!(
+        "<?xml version=\"1.0\"?><DeleteResult>{}</DeleteResult>",
+        errors.concat()
+    );
+    let (store, seen) = scripted(vec![ok("", &body)]).await;
+    let refused = store.delete_many(&keys(&["a", "b", "c", "d", "e"])).await;
+    let refused = refused.unwrap();
+    let told: Vec<_> = refused
+        .iter()
+        .map(|(key, error)| (key.as_str(), error.kind, error.effect))
+        .collect();
+    let expected = [
+        ("data/a", ErrorKind::Denied, Effect::DidNot),
+        ("data/b", ErrorKind::Server, Effect::Unknown),
+        ("data/d", ErrorKind::Throttled, Effect::Unknown),
+    ];
+    assert_eq!(told, expected);
+    let text = refused[0].1.to_string();
+    assert!(text.contains("delete s3://batchweave/p/data/a"), "{text}");
+    assert!(text.contains("AccessDenied: no"), "{text}");
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_request_is_one_error() {
+    let (store, _) = scripted(vec![refusal("403 Forbidden", "AccessDenied", "")]).await;
+    let error = store.delete_many(&keys(&["a", "b"])).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Denied, "{error}");
+    assert_eq!(error.effect, Effect::DidNot, "{error}");
+    let invalid = store.delete_many(&keys(&["a", "../b"])).await.unwrap_err();
+    assert_eq!(invalid.kind, ErrorKind::Invalid, "{invalid}");
+}
+
+#[tokio::test]
+async fn a_store_without_bulk_deletes_gets_single_ones() {
+    let no = refusal("501 Not Implemented", "NotImplemented", "");
+    let gone = refusal("404 Not Found", "NoSuchKey", "");
+    let (store, seen) = scripted(vec![no, gone]).await;
+    let refused = store.delete_many(&keys(&["a", "b", "c"])).await.unwrap();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(seen.lock().unwrap().len(), 4);
+}

@@ -1,12 +1,15 @@
 """A whole training loop: read, train, save, and go on from the last checkpoint after a crash.
 
-    torchrun --nproc-per-node 4 examples/train_loop.py checkpoint-folder
+    torchrun --nproc-per-node 4 --max-restarts 3 examples/train_loop.py checkpoint-folder
 
-Rank, world size and the daemon's socket come from the environment. The "model" counts tokens.
+Rank, world size and the daemon's socket come from the environment. The "model" counts the tokens of
+all ranks, as real ones are equal on all data-parallel ranks. Kill it, start it again, with another
+number of ranks if you like: the count at the end is the stream's.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -36,20 +39,33 @@ def save(path: Path, checkpoint: dict[str, Any]) -> None:
     fresh.replace(path)
 
 
+def attempt() -> str | None:
+    """This start's id, equal on all ranks; None lets BatchWeave draw one, or read it from Slurm."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return None
+    distributed: Any = importlib.import_module("torch.distributed")
+    distributed.init_process_group("gloo")
+    return batchweave.torch.attempt()
+
+
 def main(folder: Path) -> None:
     """Trains until the stream ends."""
-    rank = os.environ.get("RANK", "0")
-    path = folder / f"rank{rank}.json"
+    path, rank = folder / "checkpoint.json", os.environ.get("RANK", "0")
     last = load(path)
     model = last["model"] if last else {"tokens": 0}
-    with batchweave.connect(job="example", state=last["data"] if last else None) as reader:
+    with batchweave.connect(
+        job="example", attempt=attempt(), state=last["data"] if last else None
+    ) as reader:
         for batch in reader:
-            for piece in batch.slices:
-                # Views of shared memory: give them to the device, keep none after the step.
-                model["tokens"] += piece.inputs.size
+            # Views of shared memory: give them to the device, keep none after the step.
+            own = sum(piece.inputs.size for piece in batch.slices)
+            # The all-reduce of a real loop, which also keeps the ranks together.
+            model["tokens"] += own * reader.info.slices // reader.info.slice_count
             if (batch.step + 1) % SAVE_EVERY == 0:
                 state = batch.state_dict()
-                save(path, {"model": model, "data": state})
+                if rank == "0":
+                    save(path, {"model": model, "data": state})
+                # All ranks: the step is a restart point when the last has said so, rank 0 too.
                 reader.checkpoint(state)
     print(f"rank {rank}: {model['tokens']} tokens")
 

@@ -1,4 +1,4 @@
-"""The helpers for torch and JAX, with fakes of their interfaces, and with the real ones if there."""
+"""The helpers for torch and JAX, with fakes of their interfaces, and the real ones if there."""
 
 from __future__ import annotations
 
@@ -232,6 +232,9 @@ def test_rank_0_draws_the_attempt_for_all(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_without_a_group_or_a_framework_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, fake_torch.modules())
+    assert batchweave.torch.attempt() != batchweave.torch.attempt(), "one rank needs no group"
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(errors.NoAttemptError, match=r"init_process_group\(\) on all ranks"):
         batchweave.torch.attempt()
     # None in sys.modules is an ImportError.

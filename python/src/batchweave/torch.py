@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from batchweave._launch import rank_and_world
 from batchweave.errors import BadStateError, BatchWeaveError, NoAttemptError
 from batchweave.state import KEY, State
 
@@ -32,14 +33,17 @@ _SAVES_SECONDS = 600.0
 def attempt() -> str:
     """An attempt's id, drawn by global rank 0 and broadcast: call it on all ranks, at each start.
 
-    Needs `torch.distributed.init_process_group`; any backend will do. With NCCL set the device
-    first (`torch.cuda.set_device`), since objects travel through it.
+    Needs `torch.distributed.init_process_group`, except where the launcher started one rank; any
+    backend will do. With NCCL set the device first (`torch.cuda.set_device`), since objects travel
+    through it.
     """
     try:
         distributed: Any = importlib.import_module("torch.distributed")
     except ImportError as reason:
         raise NoAttemptError(f"batchweave.torch.attempt() needs PyTorch: {reason}") from reason
     if not distributed.is_available() or not distributed.is_initialized():
+        if rank_and_world(None, None) == (0, 1):
+            return secrets.token_hex(16)
         raise NoAttemptError(
             "batchweave.torch.attempt() broadcasts over the default process group, and there is "
             "none: call torch.distributed.init_process_group() on all ranks before"

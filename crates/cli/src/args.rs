@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
-use crate::{bench, doctor, init, log, plan, seal, show, status};
+use crate::{bench, doctor, init, job, log, plan, quarantine, repair, retire, seal, show, status, verify};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,8 +72,18 @@ pub(crate) enum Verb {
     Show(show::ShowArgs),
     /// End a stream, or take that back
     Seal(seal::SealArgs),
+    /// Open, close, list and show the training runs that read a stream
+    Job(job::JobArgs),
+    /// Keep steps from attempts that begin later, or take that back
+    Quarantine(quarantine::QuarantineArgs),
+    /// End the epoch of a producer that is gone
+    Retire(retire::RetireArgs),
+    /// Say what can be done about a record that nobody can read, and do it
+    Repair(repair::RepairArgs),
     /// Check that a store and a stream are fit for use, and say what to do where they are not
     Doctor(doctor::DoctorArgs),
+    /// Check that a stream is whole, or prove what a run was fed
+    Verify(verify::VerifyArgs),
     /// Work out latency, requests and cost of a stream before it is built
     Plan(plan::PlanArgs),
     /// Measure what the protocol costs as a log grows

@@ -1,6 +1,6 @@
 //! Entries of the log in a few words each.
 
-use batchweave_core::ids::{Epoch, ProducerName};
+use batchweave_core::ids::{Epoch, ProducerName, Step};
 use batchweave_core::manifest::Entry;
 
 use crate::output::{count, range};
@@ -71,4 +71,10 @@ pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
         Entry::Sealed(e) => format!("sealed: {}", e.reason),
         Entry::Unsealed(e) => format!("unsealed: {}", e.reason),
     }
+}
+
+/// `steps 3..5`, `step 3`: both ends included.
+pub(crate) fn steps(first: Step, last: Step) -> String {
+    let noun = if first == last { "step" } else { "steps" };
+    format!("{noun} {}", range(first, last.saturating_add(1)))
 }

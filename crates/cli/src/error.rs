@@ -18,6 +18,12 @@ pub(crate) enum CliError {
     /// What was asked for is not in the stream.
     #[error("{0}")]
     Absent(String),
+    /// The rules of the stream, or what is alive in it, speak against it.
+    #[error("{0}")]
+    Refused(String),
+    /// What is stored is not whole, or a run can't be proved.
+    #[error("{0}")]
+    Unsound(String),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -42,10 +48,13 @@ impl CliError {
             Self::Input(_) => Exit::BadInput,
             Self::Store(e) => of_store(e),
             Self::Log(e) => of_log(e),
-            Self::Tgb(_) => Exit::Protocol,
-            Self::Absent(_) | Self::Demo(_) | Self::DevS3(_) | Self::Output(_) | Self::Bench(_) => {
-                Exit::Failure
-            }
+            Self::Tgb(_) | Self::Unsound(_) => Exit::Protocol,
+            Self::Absent(_)
+            | Self::Refused(_)
+            | Self::Demo(_)
+            | Self::DevS3(_)
+            | Self::Output(_)
+            | Self::Bench(_) => Exit::Failure,
         }
     }
 

@@ -85,7 +85,7 @@ pub(crate) async fn read(
 }
 
 /// The object is gone or cut short: a fault of these frames, not of the store.
-fn is_damage(error: &StoreError) -> bool {
+pub(crate) fn is_damage(error: &StoreError) -> bool {
     matches!(error.kind, ErrorKind::NotFound | ErrorKind::Range)
 }
 

@@ -4,9 +4,11 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - Only `init`, `seal`, `doctor` and `demo` write to a store; every other verb needs read permissions only.
+//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `repair`, `doctor` and `demo` write to a
+//!   store; every other verb needs read permissions only.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod args;
 mod as_of;
 mod bench;
@@ -18,12 +20,18 @@ mod doctor;
 mod error;
 mod frames;
 mod init;
+mod job;
 mod log;
 mod output;
 mod plan;
+mod quarantine;
+mod repair;
+mod retire;
 mod seal;
 mod show;
+mod standing;
 mod status;
+mod verify;
 
 use std::ffi::OsString;
 
@@ -64,7 +72,12 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Log(args) => log::run(&args, &context).await,
         Verb::Show(args) => show::run(&args, &context).await,
         Verb::Seal(args) => seal::run(&args, &context).await,
+        Verb::Job(args) => job::run(&args, &context).await,
+        Verb::Quarantine(args) => quarantine::run(&args, &context).await,
+        Verb::Retire(args) => retire::run(&args, &context).await,
+        Verb::Repair(args) => repair::run(&args, &context).await,
         Verb::Doctor(args) => doctor::run(&args, &context).await,
+        Verb::Verify(args) => verify::run(&args, &context).await,
         Verb::Plan(args) => plan::run(&args, &context),
         Verb::Bench(args) => bench::run(&args, &context).await,
         Verb::DevS3(args) => dev_s3::run(args, &context).await,

@@ -1,11 +1,12 @@
 //! `batchweave seal`: ends a stream by a person's word, or takes that back.
 
-use batchweave_core::ids::{Step, Version};
+use batchweave_core::ids::{RequestId, Step, Version};
+use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{Sealed, Unsealed};
-use batchweave_core::manifest::{Entry, Manifest};
 use batchweave_daemon::Exit;
 use serde::Serialize;
 
+use crate::admin;
 use crate::context::{self, Context};
 use crate::error::CliError;
 use crate::output::{Style, count};
@@ -28,6 +29,9 @@ pub(crate) struct SealArgs {
     /// Open the stream again
     #[arg(long)]
     undo: bool,
+    /// An id that you drew (32 hexadecimal digits): the same again does nothing
+    #[arg(long, value_name = "ID")]
+    request: Option<RequestId>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,22 +46,20 @@ struct Report {
 
 pub(crate) async fn run(args: &SealArgs, context: &Context) -> Result<Exit, CliError> {
     let mut log = context::open_log(context.store(false).await?).await?;
-    let sealed = !args.undo;
-    let mut version = None;
-    if log.manifest().sealed() != sealed {
-        let request = log.new_request();
-        let reason = args.reason.clone();
-        let entry = if sealed {
-            Entry::Sealed(Sealed { request, reason })
-        } else {
-            Entry::Unsealed(Unsealed { request, reason })
-        };
-        let make = |_: &Manifest| entry.clone();
-        version = log.commit_entry("batchweave-seal", make).await?;
-    }
+    let (seal, reason) = (!args.undo, args.reason.clone());
+    let request = admin::request(args.request, &mut log);
+    let entry = if seal {
+        Entry::Sealed(Sealed { request, reason })
+    } else {
+        Entry::Unsealed(Unsealed { request, reason })
+    };
+    let version = admin::commit(&mut log, "seal", |m| {
+        Ok((m.sealed() != seal).then(|| entry.clone()))
+    })
+    .await?;
     let report = Report {
         root: log.store().root().to_owned(),
-        sealed,
+        sealed: log.manifest().sealed(),
         version,
         end: log.manifest().end(),
     };

@@ -6,7 +6,8 @@ mod values;
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
-use batchweave_core::manifest::StepEntry;
+use batchweave_core::manifest::state::QuarantineState;
+use batchweave_core::manifest::{Manifest, StepEntry};
 use batchweave_core::tgb::{Digest, Layout};
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
@@ -17,6 +18,7 @@ use crate::context::{self, Context};
 use crate::error::CliError;
 use crate::frames::{self, Frame};
 use crate::output::{Style, bytes, count, fields, range, table};
+use crate::standing::{self, Reader, Signs, Standing};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,6 +48,10 @@ pub(crate) struct ShowArgs {
 struct Report {
     #[serde(flatten)]
     entry: Arc<StepEntry>,
+    /// Those that the step lies in.
+    quarantines: Vec<QuarantineState>,
+    /// The newest attempt of each job, and what it does with the step.
+    readers: Vec<Reader>,
     /// With --slices or --slice: what was read.
     slices: Option<Vec<Frame>>,
     /// With --slices: whether the slices' checksums give the digest that the log has.
@@ -78,7 +84,10 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         (false, Some(slice)) => Some(slice..slice + 1),
         (false, None) => None,
     };
+    let signs = standing::signs(&log).await?;
     let mut report = Report {
+        quarantines: quarantines(log.manifest(), args.step),
+        readers: readers(log.manifest(), &signs, args.step),
         entry,
         slices: None,
         digest_matches: None,
@@ -125,6 +134,18 @@ async fn locate(log: &mut Log, step: Step) -> Result<Arc<StepEntry>, CliError> {
             "step {step} of {root} is reclaimed: the oldest step that can be read is {watermark}"
         ))),
     }
+}
+
+fn quarantines(m: &Manifest, step: Step) -> Vec<QuarantineState> {
+    let mut all = m.quarantines().to_vec();
+    all.retain(|q| (q.first..=q.last).contains(&step));
+    all
+}
+
+fn readers(m: &Manifest, signs: &Signs, step: Step) -> Vec<Reader> {
+    let jobs = standing::all(m, Some(signs));
+    let reader = |job: &Standing| job.reader_of(step, m.quarantines());
+    jobs.iter().filter_map(reader).collect()
 }
 
 fn digest_matches(entry: &StepEntry, frames: &[Frame]) -> bool {
@@ -209,6 +230,18 @@ fn render(report: &Report, style: Style) -> String {
     if let Some(key) = &tgb.provenance {
         rows.push(("provenance", key.clone()));
     }
+    rows.extend(
+        report
+            .quarantines
+            .iter()
+            .map(|q| ("quarantine", quarantine(q))),
+    );
+    rows.extend(
+        report
+            .readers
+            .iter()
+            .map(|r| ("job", format!("{} {} it", r.who(), r.does))),
+    );
     let mut text = fields(&rows);
     text.push('\n');
     text.push_str(&part_table(report, style));
@@ -226,6 +259,18 @@ fn render(report: &Report, style: Style) -> String {
         text.push_str(&array.text());
     }
     text
+}
+
+fn quarantine(state: &QuarantineState) -> String {
+    let lifted = state
+        .lifted
+        .map_or(String::new(), |v| format!(", and before version {v}"));
+    format!(
+        "{:.8}, for attempts opened after version {}{lifted}: {}",
+        state.id.to_string(),
+        state.added,
+        state.reason
+    )
 }
 
 fn part_table(report: &Report, style: Style) -> String {

@@ -1,11 +1,12 @@
 //! `batchweave status`: where a stream stands, from the folded log.
 
 mod commits;
+mod render;
 
 use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
-use batchweave_core::manifest::state::{JobState, MixtureState, QuarantineState};
+use batchweave_core::manifest::state::{MixtureState, QuarantineState};
 use batchweave_core::stream::{Order, StreamConfig};
 use batchweave_daemon::Exit;
 use batchweave_store::Store;
@@ -14,7 +15,8 @@ use serde::Serialize;
 use crate::as_of::AsOf;
 use crate::context::{self, Context};
 use crate::error::CliError;
-use crate::output::{Style, bytes, count, fields, range, table};
+use crate::output::count;
+use crate::standing::{self, Reclaim, Signs, Standing};
 use commits::Commits;
 
 const EXAMPLES: &str = "\
@@ -49,7 +51,9 @@ struct Report {
     awaited_since: Option<Version>,
     /// TGBs that are committed and wait for their lane's turn.
     waiting: usize,
-    jobs: Vec<Job>,
+    jobs: Vec<Standing>,
+    /// What keeps the watermark where it is; none for states of the past.
+    reclaim: Option<Reclaim>,
     quarantines: Vec<QuarantineState>,
     mixture: MixtureState,
     void_entries: u64,
@@ -76,13 +80,6 @@ struct Producer {
 }
 
 #[derive(Debug, Serialize)]
-struct Job {
-    name: String,
-    #[serde(flatten)]
-    state: JobState,
-}
-
-#[derive(Debug, Serialize)]
 struct Snapshot {
     version: Version,
     bytes: u64,
@@ -104,10 +101,15 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
             "version {at} of {root} is not written yet: the newest is {newest}"
         )));
     }
-    let snapshots = snapshots(log.store().as_ref()).await?;
-    let commits = commits::newest(log.store().as_ref(), next).await?;
-    let report = gather(log.store().root(), log.manifest(), snapshots, commits);
-    context.out.report(&report, render)?;
+    // Marks and progress are of now: of the past they say nothing.
+    let signs = match args.at {
+        None => Some(standing::signs(&log).await?),
+        Some(_) => None,
+    };
+    let mut report = gather(log.store().root(), log.manifest(), signs.as_ref());
+    report.snapshots = snapshots(log.store().as_ref()).await?;
+    report.commits = commits::newest(log.store().as_ref(), next).await?;
+    context.out.report(&report, render::render)?;
     Ok(Exit::Ok)
 }
 
@@ -123,11 +125,7 @@ async fn snapshots(store: &dyn Store) -> Result<Vec<Snapshot>, CliError> {
     Ok(listed.into_iter().filter_map(snapshot).collect())
 }
 
-fn gather(root: &str, m: &Manifest, snapshots: Vec<Snapshot>, commits: Commits) -> Report {
-    let job = |(name, state): (&batchweave_core::ids::JobName, &JobState)| Job {
-        name: name.to_string(),
-        state: state.clone(),
-    };
+fn gather(root: &str, m: &Manifest, signs: Option<&Signs>) -> Report {
     Report {
         root: root.to_owned(),
         stream: m.stream().clone(),
@@ -135,7 +133,7 @@ fn gather(root: &str, m: &Manifest, snapshots: Vec<Snapshot>, commits: Commits) 
             version: m.next_version().checked_sub(1),
             steps: m.next_step(),
         },
-        commits,
+        commits: Commits::default(),
         watermark: m.watermark(),
         end: m.end(),
         sealed: m.sealed(),
@@ -143,12 +141,13 @@ fn gather(root: &str, m: &Manifest, snapshots: Vec<Snapshot>, commits: Commits) 
         awaited_lane: m.awaited_lane().cloned(),
         awaited_since: m.awaited().map(|awaited| awaited.since),
         waiting: m.waiting(),
-        jobs: m.jobs().iter().map(job).collect(),
+        jobs: standing::all(m, signs),
+        reclaim: signs.map(|signs| Reclaim::of(m, signs)),
         quarantines: m.quarantines().to_vec(),
         mixture: m.mixture().clone(),
         void_entries: m.void_entries(),
         void_records: m.void_records(),
-        snapshots,
+        snapshots: Vec::new(),
     }
 }
 
@@ -217,139 +216,4 @@ pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static st
         ),
         ("order", order),
     ]
-}
-
-fn render(report: &Report, style: Style) -> String {
-    let mut text = fields(&rows(report, style));
-    text.push('\n');
-    text.push_str(&producer_table(report, style));
-    if !report.jobs.is_empty() {
-        text.push('\n');
-        text.push_str(&job_table(report, style));
-    }
-    for q in &report.quarantines {
-        let steps = range(q.first, q.last.saturating_add(1));
-        let lifted = q
-            .lifted
-            .map_or(String::new(), |v| format!(", lifted at version {v}"));
-        text.push_str(&style.yellow(&format!(
-            "\nquarantine  steps {steps}: {}{lifted}",
-            q.reason
-        )));
-    }
-    text
-}
-
-fn rows(report: &Report, style: Style) -> Vec<(&'static str, String)> {
-    let mut rows = stream_rows(&report.root, &report.stream);
-    let version = report
-        .head
-        .version
-        .map_or("no commit yet".to_owned(), |v| format!("version {v}"));
-    let steps = report.head.steps;
-    let held = match range(0, steps).as_str() {
-        "none" => String::new(),
-        held => format!(" ({held})"),
-    };
-    rows.push(("head", format!("{version}; {}{held}", count(steps, "step"))));
-    rows.push(("commits", report.commits.text()));
-    rows.push((
-        "watermark",
-        match report.watermark {
-            0 => "0: every step can be read".to_owned(),
-            w => format!("{w}: older steps may be gone"),
-        },
-    ));
-    rows.push((
-        "end",
-        match (report.end, report.sealed) {
-            (Some(end), true) => format!("sealed at step {end}"),
-            (Some(end), false) => format!("all producers have finished: {}", count(end, "step")),
-            (None, _) => "open".to_owned(),
-        },
-    ));
-    if let Some(lane) = &report.awaited_lane {
-        let since = report.awaited_since.unwrap_or_default();
-        let waiting = count(report.waiting as u64, "TGB");
-        rows.push((
-            "next lane",
-            format!("{lane}, since version {since}; {waiting} of other lanes wait for it"),
-        ));
-    }
-    if report.mixture.id > 0 {
-        rows.push(("mixture", report.mixture.id.to_string()));
-    }
-    let snapshots = report.snapshots.iter();
-    let snapshots: Vec<_> = snapshots
-        .map(|s| format!("{} ({})", s.version, bytes(s.bytes)))
-        .collect();
-    let snapshots = if snapshots.is_empty() {
-        "none".to_owned()
-    } else {
-        snapshots.join(", ")
-    };
-    rows.push(("snapshots", snapshots));
-    let (entries, records) = (report.void_entries, report.void_records);
-    if entries + records > 0 {
-        let text = format!(
-            "{}, {}: a writer is faulty; `batchweave log --from 0` shows which",
-            count(entries, "entry"),
-            count(records, "whole record")
-        );
-        rows.push(("void", style.red(&text)));
-    }
-    rows
-}
-
-fn producer_table(report: &Report, style: Style) -> String {
-    if report.producers.is_empty() {
-        return "no producer was opened yet\n".to_owned();
-    }
-    let dash = || "-".to_owned();
-    let rows: Vec<Vec<String>> = report
-        .producers
-        .iter()
-        .map(|p| {
-            vec![
-                p.name.to_string(),
-                p.state.to_owned(),
-                p.epoch.to_string(),
-                p.next_seq.to_string(),
-                p.opened.map_or_else(dash, |v| v.to_string()),
-                p.instance.clone().unwrap_or_else(dash),
-            ]
-        })
-        .collect();
-    let header = [
-        "PRODUCER",
-        "STATE",
-        "EPOCH",
-        "NEXT SEQ",
-        "OPENED AT",
-        "INSTANCE",
-    ];
-    table(style, &header, &rows)
-}
-
-fn job_table(report: &Report, style: Style) -> String {
-    let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
-    let rows: Vec<Vec<String>> = report
-        .jobs
-        .iter()
-        .map(|Job { name, state }| {
-            vec![
-                format!("{name}@{}", state.opened),
-                state.start.to_string(),
-                state.attempts.len().to_string(),
-                state
-                    .attempts
-                    .last()
-                    .map_or("-".to_owned(), |a| a.start.to_string()),
-                yes(state.holds),
-                yes(state.paces),
-            ]
-        })
-        .collect();
-    let header = ["JOB", "START", "ATTEMPTS", "NEWEST FROM", "HOLDS", "PACES"];
-    table(style, &header, &rows)
 }

@@ -84,32 +84,20 @@ fn harm(rule: &LifecycleRule) -> Option<Finding> {
     );
     let archive = rule.moves_to.as_deref();
     let archive = archive.filter(|class| ARCHIVES.contains(class));
-    match (reached(&KEPT), reached(&USEFUL)) {
-        (Some(area), _) if rule.expires => {
-            let detail = format!("deletes objects below {area} by age: the stream will break");
-            Some(Finding::fail(
-                GROUP,
-                &name,
-                detail,
-                remedy,
-                Exit::StreamRefused,
-            ))
-        }
-        (Some(area), _) if archive.is_some() => {
-            let class = archive.unwrap_or_default();
-            let detail = format!("moves {area} to {class}, where nothing can be read");
-            Some(Finding::fail(
-                GROUP,
-                &name,
-                detail,
-                remedy,
-                Exit::StreamRefused,
-            ))
-        }
-        (_, Some(area)) if rule.expires || archive.is_some() => {
-            let detail = format!("takes {area} away by age: opening gets slow, restarts unsafe");
-            Some(Finding::warn(GROUP, &name, detail, remedy))
-        }
-        _ => None,
+    let breaks = reached(&KEPT).and_then(|area| match archive {
+        _ if rule.expires => Some(format!(
+            "deletes objects below {area} by age: the stream will break"
+        )),
+        Some(class) => Some(format!(
+            "moves {area} to {class}, where nothing can be read"
+        )),
+        None => None,
+    });
+    if let Some(detail) = breaks {
+        let exit = Exit::StreamRefused;
+        return Some(Finding::fail(GROUP, &name, detail, remedy, exit));
     }
+    let area = reached(&USEFUL).filter(|_| rule.expires || archive.is_some())?;
+    let detail = format!("takes {area} away by age: opening gets slow, restarts unsafe");
+    Some(Finding::warn(GROUP, &name, detail, remedy))
 }

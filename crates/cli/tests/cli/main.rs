@@ -2,9 +2,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
+mod admin;
 mod damage;
 mod doctor;
+mod jobs;
 mod reading;
 mod refusals;
+mod runs;
 mod s3;
 mod world;

@@ -1,0 +1,235 @@
+//! What verbs that change a stream by a record have in common: a request id, one commit, and the
+//! rules' refusals in words that say what to do.
+
+use std::fmt::Write as _;
+
+use batchweave_core::ids::{JobName, RequestId, Version};
+use batchweave_core::manifest::state::JobState;
+use batchweave_core::manifest::{Entry, Manifest, Void};
+use batchweave_log::{Log, LogError};
+use batchweave_store::{ErrorKind, Op};
+
+use crate::error::CliError;
+use crate::output::count;
+
+/// The request id of a command: the person's, or a new one.
+pub(crate) fn request(given: Option<RequestId>, log: &mut Log) -> RequestId {
+    given.unwrap_or_else(|| log.new_request())
+}
+
+/// Commits what `make` builds, judged anew after each lost race. `None` when there was nothing left
+/// to do: the request was applied before, or `make` said so.
+pub(crate) async fn commit(
+    log: &mut Log,
+    verb: &str,
+    make: impl FnMut(&Manifest) -> Result<Option<Entry>, CliError>,
+) -> Result<Option<Version>, CliError> {
+    let writer = format!("batchweave-{verb}");
+    let done = log.commit_if(&writer, make).await;
+    done.map_err(|error| match error {
+        CliError::Log(LogError::Void(void)) => refused(&void, log.manifest()),
+        CliError::Log(LogError::Store(mut e)) if denied(&e) => {
+            e.detail
+                .push_str(" (this verb commits a record: it needs s3:PutObject on log/*)");
+            CliError::Store(e)
+        }
+        other => other,
+    })
+}
+
+fn denied(error: &batchweave_store::StoreError) -> bool {
+    error.kind == ErrorKind::Denied && error.op == Op::Create
+}
+
+/// A rule's refusal, and what to do about it by the state that refused.
+pub(crate) fn refused(void: &Void, m: &Manifest) -> CliError {
+    let mut text = format!("{void}");
+    let advice = advice(void, m);
+    if !advice.is_empty() {
+        let _ = write!(text, ": {advice}");
+    }
+    CliError::Refused(text)
+}
+
+fn advice(void: &Void, m: &Manifest) -> String {
+    match void {
+        Void::NotOpened(_) | Void::NotNamed(_) => producers(m),
+        Void::Finished(_) => "its epoch can commit nothing more, so there is nothing to end".into(),
+        Void::Retired { .. } => "whoever opens it again gets a new epoch".into(),
+        Void::WrongEpoch { current, .. } => format!(
+            "it was opened again, as epoch {current}, while this command ran; \
+             look at `batchweave status` before you try again"
+        ),
+        Void::JobOpen(job) => m.jobs().get(job).map_or(String::new(), |state| {
+            format!(
+                "it is {}, {}; choose another name, or close that one first \
+                 (`batchweave job show {job}` shows it)",
+                incarnation(job, state.opened),
+                parameters(state)
+            )
+        }),
+        Void::JobNotOpen { job, .. } => not_open(m, job),
+        Void::BelowWatermark { watermark, .. } => {
+            format!("older steps may be gone; the oldest that can be read is {watermark}")
+        }
+        Void::KeepNothing => "a job that keeps no restart point could never restart".into(),
+        Void::TextTooLong { .. } => "shorten --reason".into(),
+        Void::NoQuarantine => "`batchweave quarantine` lists those in force".into(),
+        Void::WatermarkOrder { .. } => "somebody else has moved it: there is nothing to do".into(),
+        Void::WatermarkAboveHead { head, .. } => {
+            format!("the stream has {}", count(*head, "step"))
+        }
+        Void::WatermarkJobs => {
+            "a job or an attempt was opened or closed meanwhile: run the command again".into()
+        }
+        Void::WatermarkUnasked => "`batchweave reclaim --to STEP` is a person's request".into(),
+        _ => String::new(),
+    }
+}
+
+fn producers(m: &Manifest) -> String {
+    let names: Vec<_> = m.producers().map(|(name, _)| name.as_str()).collect();
+    match names.as_slice() {
+        [] => "no producer was opened yet".into(),
+        names => format!("those that were are {}", names.join(", ")),
+    }
+}
+
+/// Why `job` can't be found, by what is open.
+pub(crate) fn not_open(m: &Manifest, job: &JobName) -> String {
+    if let Some(state) = m.jobs().get(job) {
+        let (held, by) = (incarnation(job, state.opened), parameters(state));
+        return format!("the open one is {held}, {by}");
+    }
+    let open: Vec<_> = m
+        .jobs()
+        .iter()
+        .map(|(name, state)| incarnation(name, state.opened))
+        .collect();
+    match open.as_slice() {
+        [] => "no job is open".into(),
+        open => format!("open are {}", open.join(", ")),
+    }
+}
+
+/// `llm@4`: a name and the version that opened it.
+pub(crate) fn incarnation(job: &JobName, opened: Version) -> String {
+    format!("{job}@{opened}")
+}
+
+/// What a job was opened with, in words.
+pub(crate) fn parameters(job: &JobState) -> String {
+    let yes =
+        |yes: bool, does: &str, does_not: &str| (if yes { does } else { does_not }).to_owned();
+    let lease = job
+        .lease_seconds
+        .map_or("no lease".to_owned(), |s| format!("a lease of {s} s"));
+    format!(
+        "from step {} on, keeps {}, {}, {}, {lease}",
+        job.start,
+        count(job.keep.into(), "restart point"),
+        yes(job.holds, "holds data", "holds no data"),
+        yes(job.paces, "paces producers", "paces nobody"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use batchweave_core::manifest::entry::Sealed;
+    use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+    use batchweave_daemon::Exit;
+    use batchweave_store::Store;
+    use batchweave_store::memory::MemoryStore;
+
+    use super::*;
+    use crate::as_of::AsOf;
+    use crate::context;
+
+    /// An empty stream behind credentials that may only read.
+    async fn read_only() -> Log {
+        let store: Arc<dyn Store> = MemoryStore::new();
+        let config = StreamConfig {
+            format: 1,
+            stream_id: batchweave_core::ids::StreamId::from_random([7; 16]),
+            slices: 4,
+            order: Order::Arrival,
+            producers: Vec::new(),
+            tokenizer: TokenizerId {
+                name: "bytes".into(),
+                fingerprint: batchweave_core::ids::Hash([0; 32]),
+            },
+            seq_len: 8,
+            rows_per_slice: 1,
+            created: "2026-11-21T00:00:00Z".into(),
+        };
+        let _ = batchweave_log::create(&store, &config).await.unwrap();
+        context::open_log(AsOf::new(store, u64::MAX)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_missing_permission_is_one_message_that_names_it() {
+        let mut log = read_only().await;
+        let request = log.new_request();
+        let seal = |_: &Manifest| {
+            let reason = "enough".to_owned();
+            Ok(Some(Entry::Sealed(Sealed { request, reason })))
+        };
+        let error = commit(&mut log, "seal", seal).await.unwrap_err();
+        assert_eq!(error.exit(), Exit::StoreUnavailable);
+        let text = error.to_string();
+        assert!(text.contains("s3:PutObject on log/*"), "{text}");
+        assert!(text.contains("log/00000000000000000000.json"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn every_refusal_says_what_and_what_to_do() {
+        let log = read_only().await;
+        let job: JobName = "llm".parse().unwrap();
+        let producer = || "p0".parse().unwrap();
+        let cases = [
+            (Void::NotOpened(producer()), "no producer was opened yet"),
+            (Void::Finished(producer()), "nothing to end"),
+            (
+                Void::WrongEpoch {
+                    producer: producer(),
+                    current: 3,
+                    found: 2,
+                },
+                "as epoch 3",
+            ),
+            (
+                Void::JobNotOpen {
+                    job: job.clone(),
+                    opened: 4,
+                },
+                "no job is open",
+            ),
+            (
+                Void::BelowWatermark {
+                    step: 1,
+                    watermark: 9,
+                },
+                "that can be read is 9",
+            ),
+            (Void::KeepNothing, "could never restart"),
+            (Void::TextTooLong { limit: 4096 }, "shorten --reason"),
+            (Void::NoQuarantine, "lists those in force"),
+            (
+                Void::WatermarkOrder {
+                    current: 5,
+                    found: 4,
+                },
+                "somebody else has moved it",
+            ),
+            (Void::WatermarkJobs, "run the command again"),
+            (Void::WatermarkUnasked, "a person's request"),
+        ];
+        for (void, advice) in cases {
+            let text = refused(&void, log.manifest()).to_string();
+            assert!(text.starts_with(&void.to_string()), "{text}");
+            assert!(text.contains(advice), "{text}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `batchweave job close`: what it held becomes free, so a job that may still run needs `--force`.
+//!
+//! The store has no clock: whether a run that stands still is dead is for a person to say.
+
+use batchweave_core::ids::{JobName, RequestId, Step, Version};
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::JobClosed;
+use batchweave_core::manifest::judge::Verdict;
+use batchweave_daemon::Exit;
+use batchweave_log::Log;
+use serde::Serialize;
+
+use super::CloseArgs;
+use crate::admin;
+use crate::context::{self, Context};
+use crate::error::CliError;
+use crate::output::Style;
+use crate::standing::{self, Reclaim, Standing};
+
+#[derive(Debug, Serialize)]
+struct Report {
+    root: String,
+    job: JobName,
+    /// The incarnation; none when the request was applied before.
+    opened: Option<Version>,
+    /// The version that closed it; none when it was closed before.
+    version: Option<Version>,
+    /// What keeps the watermark now.
+    reclaim: Reclaim,
+}
+
+pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, CliError> {
+    let mut log = context::open_log(context.store(false).await?).await?;
+    let request = admin::request(args.request, &mut log);
+    let repeated = log.manifest().judge(&entry(args, request, 0)) == Ok(Verdict::Repeat);
+    let (opened, version) = if repeated {
+        (None, None)
+    } else {
+        let opened = args.job.opened(log.manifest())?;
+        (Some(opened), close(args, request, opened, &mut log).await?)
+    };
+    let signs = standing::signs(&log).await?;
+    let report = Report {
+        root: log.store().root().to_owned(),
+        job: args.job.name.clone(),
+        opened,
+        version,
+        reclaim: Reclaim::of(log.manifest(), &signs),
+    };
+    context.out.report(&report, render)?;
+    Ok(Exit::Ok)
+}
+
+fn entry(args: &CloseArgs, request: RequestId, opened: Version) -> Entry {
+    Entry::JobClosed(JobClosed {
+        request,
+        job: args.job.name.clone(),
+        opened,
+        reason: args.reason.clone(),
+    })
+}
+
+async fn close(
+    args: &CloseArgs,
+    request: RequestId,
+    opened: Version,
+    log: &mut Log,
+) -> Result<Option<Version>, CliError> {
+    let signs = standing::signs(log).await?;
+    let jobs = standing::all(log.manifest(), Some(&signs));
+    let mut meant = jobs.iter().filter(|job| job.name == args.job.name);
+    let job = meant.find(|job| job.state.opened == opened);
+    if let (Some(job), false) = (job, args.force) {
+        may_run(job, log.manifest().end())?;
+    }
+    let attempts = job.map_or(0, |job| job.state.attempts.len());
+    admin::commit(log, "job", |m| {
+        let now = m.jobs().get(&args.job.name);
+        match now.filter(|job| job.opened == opened) {
+            None => Ok(None),
+            Some(now) if now.attempts.len() != attempts && !args.force => {
+                let id = admin::incarnation(&args.job.name, opened);
+                Err(CliError::Refused(format!(
+                    "job {id} is alive: an attempt of it was opened while this command ran"
+                )))
+            }
+            Some(_) => Ok(Some(entry(args, request, opened))),
+        }
+    })
+    .await
+}
+
+/// A job that was never started, or has read all that there will be, is over. Any other may run.
+fn may_run(job: &Standing, end: Option<Step>) -> Result<(), CliError> {
+    let Some(newest) = job.state.attempts.last() else {
+        return Ok(());
+    };
+    let at = job.position.unwrap_or(newest.start);
+    if end.is_some_and(|end| at >= end) {
+        return Ok(());
+    }
+    let of = end.map_or(String::new(), |end| format!(" of {end}"));
+    Err(CliError::Refused(format!(
+        "job {} may still run: attempt {} has got to step {at}{of}; closing it gives up all that it \
+         holds, and its ranks can be reclaimed from; when the run is over or dead, add --force",
+        job.id(),
+        newest.number
+    )))
+}
+
+fn render(report: &Report, style: Style) -> String {
+    let by = report
+        .version
+        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    let id = report.opened.map_or(report.job.to_string(), |opened| {
+        admin::incarnation(&report.job, opened)
+    });
+    let head = style.green(&format!("job {id} is closed, {by}"));
+    format!("{head}\nwatermark: {}", report.reclaim.text())
+}

@@ -1,0 +1,84 @@
+//! `batchweave job open`.
+
+use batchweave_core::ids::{JobName, Version};
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::JobOpened;
+use batchweave_core::manifest::state::JobState;
+use batchweave_daemon::Exit;
+use serde::Serialize;
+
+use super::OpenArgs;
+use crate::admin;
+use crate::context::{self, Context};
+use crate::error::CliError;
+use crate::output::Style;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    root: String,
+    job: JobName,
+    /// The version that opened it now; none when this request was applied before.
+    version: Option<Version>,
+    /// The open incarnation; none when it was closed since.
+    #[serde(flatten)]
+    state: Option<JobState>,
+}
+
+pub(super) async fn run(args: &OpenArgs, context: &Context) -> Result<Exit, CliError> {
+    if args.keep == 0 {
+        return Err(CliError::Usage(
+            "--keep 0: a job that keeps no restart point could never restart; keep at least 1"
+                .into(),
+        ));
+    }
+    let lease = lease_seconds(args)?;
+    let mut log = context::open_log(context.store(false).await?).await?;
+    let entry = Entry::JobOpened(JobOpened {
+        request: admin::request(args.request, &mut log),
+        job: args.job.clone(),
+        start: args.start,
+        keep: args.keep,
+        holds: !args.no_holds,
+        paces: !args.no_paces,
+        lease_seconds: lease,
+    });
+    let version = admin::commit(&mut log, "job", |_| Ok(Some(entry.clone()))).await?;
+    let report = Report {
+        root: log.store().root().to_owned(),
+        job: args.job.clone(),
+        version,
+        state: log.manifest().jobs().get(&args.job).cloned(),
+    };
+    context.out.report(&report, render)?;
+    Ok(Exit::Ok)
+}
+
+/// Whole seconds: what a lease is counted in.
+fn lease_seconds(args: &OpenArgs) -> Result<Option<u64>, CliError> {
+    match args.lease.map(|lease| lease.0) {
+        None => Ok(None),
+        Some(time) if time.as_secs() > 0 && time.subsec_nanos() == 0 => Ok(Some(time.as_secs())),
+        Some(_) => Err(CliError::Usage(
+            "--lease: write at least a second, in whole seconds; without it a job is closed by a \
+             person only"
+                .into(),
+        )),
+    }
+}
+
+fn render(report: &Report, style: Style) -> String {
+    let by = report
+        .version
+        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    match &report.state {
+        Some(state) => {
+            let id = admin::incarnation(&report.job, state.opened);
+            let head = style.green(&format!("job {id} is open, {by}"));
+            format!("{head}\n{}", admin::parameters(state))
+        }
+        None => format!(
+            "this request opened job {} before, and it was closed since",
+            report.job
+        ),
+    }
+}

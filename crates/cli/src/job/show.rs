@@ -1,0 +1,258 @@
+//! `batchweave job show`: one job with its attempts, marks and progress.
+
+use std::collections::BTreeMap;
+
+use batchweave_core::ids::{AttemptNo, Step};
+use batchweave_core::lifecycle::{AttemptSigns, JobSigns};
+use batchweave_core::manifest::state::AttemptState;
+use batchweave_daemon::Exit;
+use serde::Serialize;
+
+use super::JobShowArgs;
+use crate::admin;
+use crate::context::{self, Context};
+use crate::error::CliError;
+use crate::output::{Style, count, fields, range, table};
+use crate::standing::{self, Standing};
+
+#[derive(Debug, Serialize)]
+struct Report {
+    root: String,
+    /// How many steps the stream has.
+    steps: Step,
+    /// The step that ends it, once that is decided.
+    end: Option<Step>,
+    #[serde(flatten)]
+    job: Standing,
+    marks: Vec<Mark>,
+    progress: Vec<Progress>,
+    /// Objects among the job's that are none of its marks and progress.
+    ignored: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Mark {
+    step: Step,
+    attempt: AttemptNo,
+    complete: bool,
+    /// Data coordinates that have not made it.
+    missing: Vec<u32>,
+}
+
+/// Neighbouring data coordinates of an attempt that have got equally far.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Progress {
+    attempt: AttemptNo,
+    first: u32,
+    last: u32,
+    /// All steps below it are received.
+    step: Step,
+}
+
+pub(super) async fn run(args: &JobShowArgs, context: &Context) -> Result<Exit, CliError> {
+    let log = context::open_log(context.store(false).await?).await?;
+    let opened = args.job.opened(log.manifest())?;
+    let all = standing::signs(&log).await?;
+    let m = log.manifest();
+    let mut jobs = standing::all(m, Some(&all)).into_iter();
+    let Some(job) = jobs.find(|job| job.name == args.job.name && job.state.opened == opened) else {
+        let id = admin::incarnation(&args.job.name, opened);
+        return Err(CliError::Absent(format!("job {id} was closed just now")));
+    };
+    let none = JobSigns::new();
+    let signs = all.get(&job.name).unwrap_or(&none);
+    let report = Report {
+        root: log.store().root().to_owned(),
+        steps: m.next_step(),
+        end: m.end(),
+        marks: marks(&job, signs),
+        progress: progress(&job, signs),
+        ignored: signs.values().map(|signs| signs.ignored).sum(),
+        job,
+    };
+    context.out.report(&report, render)?;
+    Ok(Exit::Ok)
+}
+
+fn seen<'a>(
+    job: &'a Standing,
+    signs: &'a JobSigns,
+) -> impl Iterator<Item = (&'a AttemptState, &'a AttemptSigns)> {
+    let attempts = job.state.attempts.iter();
+    attempts.filter_map(|attempt| Some((attempt, signs.get(&attempt.number)?)))
+}
+
+fn marks(job: &Standing, signs: &JobSigns) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for (attempt, signs) in seen(job, signs) {
+        let mut all = BTreeMap::new();
+        let complete = signs.complete_marks(attempt.dp_size).into_iter();
+        all.extend(complete.map(|step| (step, Vec::new())));
+        let incomplete = signs.incomplete(attempt.dp_size).into_iter();
+        all.extend(incomplete.map(|(step, missing)| (step, Vec::from_iter(missing))));
+        marks.extend(all.into_iter().map(|(step, missing)| Mark {
+            step,
+            attempt: attempt.number,
+            complete: missing.is_empty(),
+            missing,
+        }));
+    }
+    marks
+}
+
+fn progress(job: &Standing, signs: &JobSigns) -> Vec<Progress> {
+    let mut rows: Vec<Progress> = Vec::new();
+    for (attempt, signs) in seen(job, signs) {
+        for coordinate in 0..attempt.dp_size {
+            let step = signs.progress.get(&coordinate);
+            let step = step.copied().unwrap_or(attempt.start);
+            let number = attempt.number;
+            match rows.last_mut() {
+                Some(row) if (row.attempt, row.step) == (number, step) => row.last = coordinate,
+                _ => rows.push(Progress {
+                    attempt: number,
+                    first: coordinate,
+                    last: coordinate,
+                    step,
+                }),
+            }
+        }
+    }
+    rows
+}
+
+fn render(report: &Report, style: Style) -> String {
+    let mut text = fields(&rows(report));
+    if report.job.state.attempts.is_empty() {
+        text.push_str("\nno attempt was opened yet\n");
+        return text;
+    }
+    text.push('\n');
+    text.push_str(&attempt_table(&report.job, style));
+    if !report.marks.is_empty() {
+        text.push('\n');
+        text.push_str(&mark_table(&report.marks, style));
+    }
+    if !report.progress.is_empty() {
+        text.push('\n');
+        text.push_str(&progress_table(&report.progress, style));
+    }
+    if report.ignored > 0 {
+        let objects = count(report.ignored, "object");
+        let line = format!("\n{objects} among the job's are none of its marks and progress");
+        text.push_str(&style.yellow(&line));
+    }
+    text
+}
+
+fn rows(report: &Report) -> Vec<(&'static str, String)> {
+    let (job, state) = (&report.job, &report.job.state);
+    let points = job.restart_points.iter().flatten();
+    let points: Vec<_> = points.map(u64::to_string).collect();
+    let position = match (job.position, report.end) {
+        (None, _) => "none".to_owned(),
+        (Some(at), Some(end)) if at >= end => format!("{at}: all that there will be"),
+        (Some(at), _) => {
+            let ahead = count(report.steps.saturating_sub(at), "step");
+            format!("{at}; {ahead} committed ahead of it")
+        }
+    };
+    vec![
+        ("job", job.id()),
+        ("opened", format!("by version {}", state.opened)),
+        ("as", admin::parameters(state)),
+        ("position", position),
+        (
+            "restart points",
+            if points.is_empty() {
+                "none".to_owned()
+            } else {
+                points.join(", ")
+            },
+        ),
+        (
+            "floor",
+            match job.floor {
+                Some(floor) if state.holds => format!("{floor}: keeps the steps from there on"),
+                Some(floor) => format!("{floor}, but it holds no data"),
+                None if state.holds => {
+                    let keep = count(state.keep.into(), "restart point");
+                    format!("none before it has {keep}: keeps all that there is")
+                }
+                None => "none".to_owned(),
+            },
+        ),
+    ]
+}
+
+fn attempt_table(job: &Standing, style: Style) -> String {
+    let row = |attempt: &AttemptState| {
+        let parent = attempt.parent.map_or("-".to_owned(), |parent| {
+            format!("attempt {} at {}", parent.attempt, parent.step)
+        });
+        let axes = attempt.mesh.iter();
+        let axes: Vec<_> = axes.map(|a| format!("{} {}", a.name, a.size)).collect();
+        vec![
+            attempt.number.to_string(),
+            attempt.opened.to_string(),
+            parent,
+            attempt.start.to_string(),
+            attempt.dp_size.to_string(),
+            axes.join(" x "),
+        ]
+    };
+    let rows: Vec<_> = job.state.attempts.iter().map(row).collect();
+    let header = ["ATTEMPT", "OPENED AT", "PARENT", "START", "DP", "MESH"];
+    table(style, &header, &rows)
+}
+
+fn mark_table(marks: &[Mark], style: Style) -> String {
+    let row = |mark: &Mark| {
+        let state = if mark.complete {
+            "complete".to_owned()
+        } else {
+            format!("missing: dp ranks {}", runs(&mark.missing))
+        };
+        vec![mark.step.to_string(), mark.attempt.to_string(), state]
+    };
+    let rows: Vec<_> = marks.iter().map(row).collect();
+    table(style, &["MARK", "ATTEMPT", "STATE"], &rows)
+}
+
+fn progress_table(progress: &[Progress], style: Style) -> String {
+    let row = |p: &Progress| {
+        vec![
+            p.attempt.to_string(),
+            range(p.first.into(), u64::from(p.last) + 1),
+            range(0, p.step),
+        ]
+    };
+    let rows: Vec<_> = progress.iter().map(row).collect();
+    table(style, &["ATTEMPT", "DP RANKS", "RECEIVED"], &rows)
+}
+
+/// `0..2, 7` for 0, 1, 2 and 7.
+fn runs(sorted: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &number in sorted {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let texts = runs
+        .iter()
+        .map(|&(first, last)| range(first.into(), u64::from(last) + 1));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_joined() {
+        assert_eq!(runs(&[0, 1, 2, 7]), "0..2, 7");
+        assert_eq!(runs(&[]), "");
+    }
+}

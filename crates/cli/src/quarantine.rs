@@ -1,0 +1,289 @@
+//! `batchweave quarantine`: steps that attempts opened later pass over; listing and lifting.
+
+use std::str::FromStr;
+
+use batchweave_core::ids::{RequestId, Step, Version};
+use batchweave_core::manifest::entry::{QuarantineLifted, Quarantined};
+use batchweave_core::manifest::state::QuarantineState;
+use batchweave_core::manifest::{Entry, Manifest};
+use batchweave_daemon::Exit;
+use batchweave_log::Log;
+use serde::Serialize;
+
+use crate::context::{self, Context};
+use crate::error::CliError;
+use crate::output::{Style, range, table};
+use crate::standing::{self, Reader};
+use crate::{admin, describe};
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave quarantine 1200..1260 --reason \"a shard of garbage\"     both steps included
+  batchweave quarantine --store s3://bucket/stream                   what there is, and who reads it
+  batchweave quarantine --lift 3f07                                  by the first digits of its id
+
+Attempts of jobs that are opened after the record pass over the steps: their ranks get those that
+follow. Attempts that run go on to read them, all their nodes alike, until they are restarted. The
+data stays; lifting counts for attempts opened after it.";
+
+/// Arguments of `batchweave quarantine`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct QuarantineArgs {
+    /// Steps to pass over, or one step; without: list
+    #[arg(value_name = "FIRST..LAST", requires = "reason")]
+    steps: Option<Steps>,
+    /// Why; it stays in the log
+    #[arg(long, value_name = "TEXT", requires = "steps")]
+    reason: Option<String>,
+    /// Lift the quarantine with this id, or with an id that begins so
+    #[arg(long, value_name = "ID", conflicts_with = "steps")]
+    lift: Option<String>,
+    /// An id that you drew (32 hexadecimal digits): the same again does nothing
+    #[arg(long, value_name = "ID")]
+    request: Option<RequestId>,
+}
+
+/// A range of steps, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Steps {
+    first: Step,
+    last: Step,
+}
+
+impl FromStr for Steps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        match (first.parse(), last.parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok(Self { first, last }),
+            (Ok(_), Ok(_)) => Err("the first step is above the last".to_owned()),
+            _ => Err("write FIRST..LAST, both included, as 1200..1260, or one step".to_owned()),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    root: String,
+    watermark: Step,
+    /// How many steps there are.
+    steps: Step,
+    /// With a range or --lift: what became of it.
+    change: Option<Change>,
+    quarantines: Vec<Shown>,
+}
+
+#[derive(Debug, Serialize)]
+struct Change {
+    quarantine: RequestId,
+    lifted: bool,
+    /// The version that changed it; none when it was so before.
+    version: Option<Version>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    state: QuarantineState,
+    /// The newest attempt of each job, and what it does with the steps.
+    readers: Vec<Reader>,
+}
+
+pub(crate) async fn run(args: &QuarantineArgs, context: &Context) -> Result<Exit, CliError> {
+    let mut log = context::open_log(context.store(false).await?).await?;
+    let change = match (args.steps, &args.lift) {
+        (Some(steps), _) => Some(add(args, steps, &mut log).await?),
+        (None, Some(id)) => Some(lift(args, id, &mut log).await?),
+        (None, None) => None,
+    };
+    let signs = standing::signs(&log).await?;
+    let m = log.manifest();
+    let jobs = standing::all(m, Some(&signs));
+    let shown = |state: &QuarantineState| Shown {
+        state: state.clone(),
+        readers: jobs.iter().filter_map(|job| job.reader(state)).collect(),
+    };
+    let report = Report {
+        root: log.store().root().to_owned(),
+        watermark: m.watermark(),
+        steps: m.next_step(),
+        change,
+        quarantines: m.quarantines().iter().map(shown).collect(),
+    };
+    context.out.report(&report, render)?;
+    Ok(Exit::Ok)
+}
+
+async fn add(args: &QuarantineArgs, steps: Steps, log: &mut Log) -> Result<Change, CliError> {
+    let Steps { first, last } = steps;
+    let request = admin::request(args.request, log);
+    let entry = Entry::Quarantined(Quarantined {
+        request,
+        first,
+        last,
+        reason: args.reason.clone().unwrap_or_default(),
+    });
+    let version = admin::commit(log, "quarantine", |m| {
+        Ok(in_force(m, steps).is_none().then(|| entry.clone()))
+    })
+    .await?;
+    let quarantine = in_force(log.manifest(), steps).map_or(request, |q| q.id);
+    Ok(Change {
+        quarantine,
+        lifted: false,
+        version,
+    })
+}
+
+/// The same range, in force already.
+fn in_force(m: &Manifest, steps: Steps) -> Option<&QuarantineState> {
+    let same = |q: &&QuarantineState| (q.first, q.last) == (steps.first, steps.last);
+    m.quarantines()
+        .iter()
+        .filter(same)
+        .find(|q| q.lifted.is_none())
+}
+
+async fn lift(args: &QuarantineArgs, id: &str, log: &mut Log) -> Result<Change, CliError> {
+    let quarantine = find(log.manifest(), id)?;
+    let entry = Entry::QuarantineLifted(QuarantineLifted {
+        request: admin::request(args.request, log),
+        quarantine,
+    });
+    let version = admin::commit(log, "quarantine", |m| {
+        let mut lifted = m.quarantines().iter().filter(|q| q.lifted.is_some());
+        let done = lifted.any(|q| q.id == quarantine);
+        Ok((!done).then(|| entry.clone()))
+    })
+    .await?;
+    Ok(Change {
+        quarantine,
+        lifted: true,
+        version,
+    })
+}
+
+/// The one quarantine whose id begins with `id`.
+fn find(m: &Manifest, id: &str) -> Result<RequestId, CliError> {
+    let found: Vec<_> = m
+        .quarantines()
+        .iter()
+        .filter(|q| q.id.to_string().starts_with(id))
+        .collect();
+    match found.as_slice() {
+        [one] => Ok(one.id),
+        // A script that repeats a lift names the whole id, and what was lifted may be forgotten.
+        [] => id.parse().map_err(|_| {
+            CliError::Absent(format!(
+                "no quarantine has an id that begins with {id:?}; `batchweave quarantine` lists them"
+            ))
+        }),
+        several => Err(CliError::Usage(format!(
+            "--lift {id}: {} quarantines have ids that begin so; write more digits",
+            several.len()
+        ))),
+    }
+}
+
+fn render(report: &Report, style: Style) -> String {
+    let mut text = String::new();
+    if let Some(change) = &report.change {
+        text.push_str(&changed(report, change, style));
+    } else if report.quarantines.is_empty() {
+        text.push_str("nothing is quarantined\n");
+    } else {
+        text.push_str(&listing(report, style));
+    }
+    text
+}
+
+fn changed(report: &Report, change: &Change, style: Style) -> String {
+    let by = change
+        .version
+        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    let id = change.quarantine;
+    let Some(shown) = report.quarantines.iter().find(|s| s.state.id == id) else {
+        let is = if change.lifted { "is" } else { "was" };
+        return style.green(&format!("quarantine {id} {is} lifted, {by}"));
+    };
+    let state = &shown.state;
+    let steps = describe::steps(state.first, state.last);
+    let (what, at) = match state.lifted {
+        Some(at) => ("no longer quarantined", at),
+        None => ("quarantined", state.added),
+    };
+    let mut text = style.green(&format!("{steps}: {what}, {by} (id {id})"));
+    text.push_str(&format!(
+        "\ncounts for attempts that are opened after version {at}"
+    ));
+    for reader in &shown.readers {
+        let line = match (reader.does, state.lifted) {
+            ("has passed", _) => format!("{} has read them already", reader.who()),
+            ("reads", None) => format!(
+                "{} still reads them: restart it from a checkpoint to pass over them",
+                reader.who()
+            ),
+            ("reads", Some(_)) => format!("{} reads them", reader.who()),
+            _ => format!("{} passes over them", reader.who()),
+        };
+        text.push_str(&format!("\n{line}"));
+    }
+    text.push_str(&outside(report, state));
+    text
+}
+
+/// Steps that are gone, or not there yet, may well be meant; it is said.
+fn outside(report: &Report, state: &QuarantineState) -> String {
+    let (watermark, steps) = (report.watermark, report.steps);
+    if state.last < watermark {
+        format!("\nall of them are below the watermark {watermark}: nobody starts there any more")
+    } else if state.last >= steps {
+        format!("\nthe stream has steps {} yet", range(0, steps))
+    } else {
+        String::new()
+    }
+}
+
+fn listing(report: &Report, style: Style) -> String {
+    let row = |shown: &Shown| {
+        let state = &shown.state;
+        let readers = shown
+            .readers
+            .iter()
+            .map(|r| format!("{}/{} {}", r.job, r.attempt, r.does));
+        let readers: Vec<_> = readers.collect();
+        vec![
+            format!("{:.8}", state.id.to_string()),
+            range(state.first, state.last.saturating_add(1)),
+            state.added.to_string(),
+            state.lifted.map_or("-".to_owned(), |v| v.to_string()),
+            if readers.is_empty() {
+                "-".to_owned()
+            } else {
+                readers.join(", ")
+            },
+            state.reason.clone(),
+        ]
+    };
+    let rows: Vec<_> = report.quarantines.iter().map(row).collect();
+    let header = ["ID", "STEPS", "ADDED", "LIFTED", "READERS", "REASON"];
+    table(style, &header, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_include_both_ends() {
+        let steps = |first, last| Ok(Steps { first, last });
+        assert_eq!("1200..1260".parse(), steps(1200, 1260));
+        assert_eq!("7".parse(), steps(7, 7));
+        assert_eq!("7..7".parse(), steps(7, 7));
+        for bad in ["8..7", "", "..", "1..", "..2", "1...3", "1-3", "-1", "a"] {
+            assert!(bad.parse::<Steps>().is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `batchweave repair`: what can be done about a record that nobody can read, and doing it.
+
+use batchweave_core::ids::{Hash, Step, Version};
+use batchweave_core::keys;
+use batchweave_core::limits::REASON_BYTES_MAX;
+use batchweave_daemon::Exit;
+use batchweave_log::repair::{self, Damage, Remedy, Repaired};
+use batchweave_log::{Log, LogOptions};
+use serde::Serialize;
+
+use crate::context::{self, Context};
+use crate::error::CliError;
+use crate::output::{Style, bytes, count, fields};
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave repair --store s3://bucket/stream       look, and say what can be done
+  batchweave repair --apply --reason \"truncated by a proxy\"
+
+A record that can't be read stops the stream for everybody. Restoring the object is always better:
+what it committed is lost otherwise, and its writers commit it again. Only while it is the newest
+may it be made void, by an object repairs/VERSION.json that names the hash of the bad bytes.";
+
+/// Arguments of `batchweave repair`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RepairArgs {
+    /// Make the record void, for everybody and for ever
+    #[arg(long, requires = "reason")]
+    apply: bool,
+    /// Why; it stays in the repair
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    root: String,
+    /// Whether the log can be read to its head now.
+    readable: bool,
+    /// The head, when it can.
+    head: Option<Head>,
+    damage: Option<Found>,
+    /// `none`, `possible`, `done`, `done before` or `refused`.
+    repair: &'static str,
+    /// What to do.
+    advice: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Head {
+    /// The newest version; none before the first commit.
+    version: Option<Version>,
+    steps: Step,
+}
+
+#[derive(Debug, Serialize)]
+struct Found {
+    version: Version,
+    key: String,
+    reason: String,
+    bytes: u64,
+    hash: Hash,
+}
+
+pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, CliError> {
+    let reason = args.reason.as_deref().unwrap_or_default();
+    if reason.len() > REASON_BYTES_MAX {
+        return Err(CliError::Usage(format!(
+            "--reason has more than {REASON_BYTES_MAX} bytes"
+        )));
+    }
+    let store = context.store(false).await?;
+    let options = LogOptions {
+        write_snapshots: false,
+        ..LogOptions::new(rand::random())
+    };
+    let root = store.root().to_owned();
+    let damage = repair::damage(&store, &options).await?;
+    let (repair, remedy) = match &damage {
+        None => ("none", None),
+        Some(damage) if damage.remedy != Remedy::Repair => ("refused", Some(damage.remedy.clone())),
+        Some(_) if !args.apply => ("possible", Some(Remedy::Repair)),
+        Some(damage) => match repair::repair(&store, damage, reason, &options).await? {
+            Repaired::Now => ("done", None),
+            Repaired::Before { .. } => ("done before", None),
+            Repaired::Refused(remedy) => ("refused", Some(remedy)),
+        },
+    };
+    let log = match remedy {
+        None => Some(context::open_log(store).await?),
+        Some(_) => None,
+    };
+    let report = Report {
+        root,
+        readable: log.is_some(),
+        head: log.as_ref().map(Head::of),
+        advice: remedy
+            .as_ref()
+            .zip(damage.as_ref())
+            .map(|(remedy, damage)| advice(remedy, damage)),
+        damage: damage.map(Found::of),
+        repair,
+    };
+    context.out.report(&report, render)?;
+    Ok(if report.readable {
+        Exit::Ok
+    } else {
+        Exit::Protocol
+    })
+}
+
+impl Head {
+    fn of(log: &Log) -> Self {
+        Self {
+            version: log.manifest().next_version().checked_sub(1),
+            steps: log.manifest().next_step(),
+        }
+    }
+}
+
+impl Found {
+    fn of(damage: Damage) -> Self {
+        Self {
+            version: damage.version,
+            key: damage.key,
+            reason: damage.reason.to_string(),
+            bytes: damage.bytes,
+            hash: damage.bad,
+        }
+    }
+}
+
+fn advice(remedy: &Remedy, damage: &Damage) -> String {
+    let key = &damage.key;
+    let restore = format!("restore {key} from a backup or bucket version");
+    match remedy {
+        Remedy::Repair => format!(
+            "{restore}; if there is none, `batchweave repair --apply --reason ...` makes version {} \
+             void: what it committed is lost with it, and its writers commit it again",
+            damage.version
+        ),
+        Remedy::Upgrade => format!(
+            "no repair: {key} has a format that is newer than this program, and newer programs read \
+             it; upgrade this one"
+        ),
+        Remedy::UpgradeToo { later } => format!(
+            "no repair: {later} goes on from these very bytes, so its writer could read them; \
+             upgrade this program"
+        ),
+        Remedy::Restore {
+            later,
+            held: Some(held),
+        } => format!(
+            "no repair: {later} goes on from bytes with the hash {held}, so {key} was altered after \
+             it was written; {restore}"
+        ),
+        Remedy::Restore { later, held: None } => format!(
+            "no repair: {later} exists, so others have read what was here, and it can't be read \
+             either; restore both from a backup or bucket version"
+        ),
+        Remedy::Unsteady => format!(
+            "no repair: {key} reads differently from one time to the next; look for what changes it, \
+             or its bytes on the way here, and run this again"
+        ),
+        Remedy::RepairedOther { repair, held } => format!(
+            "no repair: {repair} has made bytes with the hash {held} void, and {key} was altered since; \
+             restore those bytes"
+        ),
+    }
+}
+
+fn render(report: &Report, style: Style) -> String {
+    let Some(found) = &report.damage else {
+        return format!("{}{}", style.green("nothing to repair"), head(report));
+    };
+    let mut rows = vec![
+        ("root", report.root.clone()),
+        ("record", found.key.clone()),
+        ("bytes", bytes(found.bytes)),
+        ("hash", found.hash.to_string()),
+        ("fault", found.reason.clone()),
+    ];
+    if let Some(advice) = &report.advice {
+        rows.push(("advice", style.yellow(advice)));
+    }
+    let mut text = fields(&rows);
+    if report.readable {
+        let (version, key) = (found.version, keys::repair(found.version));
+        let done = format!("{}: version {version} is void, by {key}", report.repair);
+        text.push_str(&style.green(&done));
+        text.push_str(&head(report));
+    }
+    text
+}
+
+fn head(report: &Report) -> String {
+    report.head.as_ref().map_or(String::new(), |head| {
+        let newest = head.version.map_or("none".to_owned(), |v| v.to_string());
+        let steps = count(head.steps, "step");
+        let root = &report.root;
+        format!("\nthe log of {root} can be read: newest version {newest}, {steps}")
+    })
+}

@@ -1,0 +1,215 @@
+//! Where the open jobs of a stream stand: what the log says of them, and what their marks and
+//! progress say. Shared by all verbs that show jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use batchweave_core::ids::{JobName, Step};
+use batchweave_core::keys;
+use batchweave_core::lifecycle::{self, Due, JobSigns};
+use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::state::{AttemptState, JobState, QuarantineState};
+use batchweave_log::Log;
+use serde::Serialize;
+
+use crate::admin::incarnation;
+use crate::context;
+use crate::error::CliError;
+use crate::output::{Style, table};
+
+/// What all jobs' marks and progress say.
+pub(crate) type Signs = BTreeMap<JobName, JobSigns>;
+
+/// One open job.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Standing {
+    pub(crate) name: JobName,
+    #[serde(flatten)]
+    pub(crate) state: JobState,
+    /// The step that its slowest data coordinate waits for; none before an attempt, and for states
+    /// of the past.
+    pub(crate) position: Option<Step>,
+    /// The steps that it can restart from; none for states of the past.
+    pub(crate) restart_points: Option<BTreeSet<Step>>,
+    /// The oldest step that it still needs; none while that is not decided.
+    pub(crate) floor: Option<Step>,
+}
+
+/// What keeps the watermark where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(crate) enum Reclaim {
+    /// Whoever reclaims may publish this watermark.
+    May { watermark: Step },
+    /// This job still needs the steps from here on; none: it has too few restart points.
+    Held { job: String, floor: Option<Step> },
+    /// No job holds data.
+    NoJob,
+    /// There is nothing that could go.
+    Nothing,
+}
+
+/// What a job's newest attempt does with some steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Reader {
+    /// `llm@4`.
+    pub(crate) job: String,
+    pub(crate) attempt: u64,
+    pub(crate) position: Option<Step>,
+    /// `reads`, `passes over` or `has passed`.
+    pub(crate) does: &'static str,
+}
+
+/// All open jobs by name; `signs` are none for states of the past.
+pub(crate) fn all(m: &Manifest, signs: Option<&Signs>) -> Vec<Standing> {
+    let none = JobSigns::new();
+    let one = |(name, state): (&JobName, &JobState)| {
+        let mine = signs.map(|all| all.get(name).unwrap_or(&none));
+        Standing {
+            name: name.clone(),
+            position: mine.and_then(|signs| position(state, signs)),
+            restart_points: mine.map(|signs| lifecycle::restart_points(state, signs)),
+            floor: mine.and_then(|signs| lifecycle::floor(state, signs)),
+            state: state.clone(),
+        }
+    };
+    m.jobs().iter().map(one).collect()
+}
+
+/// Reads marks and progress of all open jobs; no request when there are none.
+pub(crate) async fn signs(log: &Log) -> Result<Signs, CliError> {
+    let m = log.manifest();
+    let mut all = Signs::new();
+    for (name, job) in m.jobs() {
+        let mine: &mut JobSigns = all.entry(name.clone()).or_default();
+        for attempt in &job.attempts {
+            let folders = [keys::marks, keys::progress_of];
+            for folder in folders.map(|of| of(name, job.opened, attempt.number)) {
+                for object in context::list(log.store().as_ref(), &folder).await? {
+                    let signs = mine.entry(attempt.number).or_default();
+                    signs.note(&object.key, attempt.dp_size, m.next_step());
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn position(state: &JobState, signs: &JobSigns) -> Option<Step> {
+    let newest = state.attempts.last()?;
+    let seen = signs.get(&newest.number);
+    Some(seen.map_or(newest.start, |signs| signs.position(newest)))
+}
+
+impl Standing {
+    /// `llm@4`.
+    pub(crate) fn id(&self) -> String {
+        incarnation(&self.name, self.state.opened)
+    }
+
+    /// What the newest attempt does with the steps of `quarantine`; none before there is one.
+    pub(crate) fn reader(&self, quarantine: &QuarantineState) -> Option<Reader> {
+        let newest = self.state.attempts.last()?;
+        Some(self.reads(newest, quarantine.last, passes_over(quarantine, newest)))
+    }
+
+    /// What the newest attempt does with one step.
+    pub(crate) fn reader_of(&self, step: Step, all: &[QuarantineState]) -> Option<Reader> {
+        let newest = self.state.attempts.last()?;
+        let mut around = all.iter().filter(|q| (q.first..=q.last).contains(&step));
+        let over = around.any(|q| passes_over(q, newest));
+        Some(self.reads(newest, step, over))
+    }
+
+    fn reads(&self, newest: &AttemptState, last: Step, over: bool) -> Reader {
+        let does = if over {
+            "passes over"
+        } else if self.position.unwrap_or(newest.start) > last {
+            "has passed"
+        } else {
+            "reads"
+        };
+        Reader {
+            job: self.id(),
+            attempt: newest.number,
+            position: self.position,
+            does,
+        }
+    }
+}
+
+/// An attempt's quarantine is the state at its opening.
+fn passes_over(quarantine: &QuarantineState, attempt: &AttemptState) -> bool {
+    let lifted = |at| at < attempt.opened;
+    quarantine.added < attempt.opened && !quarantine.lifted.is_some_and(lifted)
+}
+
+impl Reader {
+    /// `llm@4 attempt 2 (at step 800)`.
+    pub(crate) fn who(&self) -> String {
+        let at = self
+            .position
+            .map_or(String::new(), |at| format!(" (at step {at})"));
+        format!("{} attempt {}{at}", self.job, self.attempt)
+    }
+}
+
+impl Reclaim {
+    pub(crate) fn of(m: &Manifest, signs: &Signs) -> Self {
+        match lifecycle::watermark(m, signs) {
+            Due::Publish(due) => Self::May {
+                watermark: due.step,
+            },
+            Due::HeldBy { job, floor } => {
+                let opened = m.jobs().get(&job).map_or(0, |state| state.opened);
+                let job = incarnation(&job, opened);
+                Self::Held { job, floor }
+            }
+            Due::NoJob => Self::NoJob,
+            Due::UpToDate => Self::Nothing,
+        }
+    }
+
+    /// In a few words, behind those on the watermark.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::May { watermark } => {
+                format!("may move to {watermark}: `batchweave reclaim` shows what goes")
+            }
+            Self::Held {
+                job,
+                floor: Some(floor),
+            } => format!("held by {job}, which may restart from step {floor}"),
+            Self::Held { job, floor: None } => {
+                format!("held by {job}, which has too few restart points yet")
+            }
+            Self::NoJob => "no job holds data: `batchweave reclaim --to STEP` moves it".to_owned(),
+            Self::Nothing => "nothing is due to go".to_owned(),
+        }
+    }
+}
+
+/// One line a job.
+pub(crate) fn job_table(jobs: &[Standing], style: Style) -> String {
+    let dash = || "-".to_owned();
+    let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
+    let row = |job: &Standing| {
+        let (state, newest) = (&job.state, job.state.attempts.last());
+        let number = |step: Option<Step>| step.map_or_else(dash, |s| s.to_string());
+        vec![
+            job.id(),
+            state.attempts.len().to_string(),
+            number(Some(newest.map_or(state.start, |a| a.start))),
+            newest.map_or_else(dash, |a| a.dp_size.to_string()),
+            number(job.position),
+            state.keep.to_string(),
+            number(job.floor),
+            yes(state.holds),
+            yes(state.paces),
+        ]
+    };
+    let rows: Vec<_> = jobs.iter().map(row).collect();
+    let header = [
+        "JOB", "ATTEMPTS", "FROM", "DP", "POSITION", "KEEPS", "FLOOR", "HOLDS", "PACES",
+    ];
+    table(style, &header, &rows)
+}

@@ -1,0 +1,171 @@
+//! `batchweave verify`: is a stream whole, and with --job: did every rank of a run get every step, once,
+//! in order, with the bytes that the log names?
+
+pub(crate) mod bar;
+mod copies;
+mod data;
+mod fold;
+pub(crate) mod job;
+mod objects;
+mod picture;
+mod stream;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use batchweave_core::ids::{JobName, Step, Version};
+use batchweave_daemon::Exit;
+use batchweave_store::Store;
+use serde::{Deserialize, Serialize};
+
+use crate::context::{self, Context};
+use crate::error::CliError;
+use bar::Bar;
+use fold::Folding;
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave verify --store s3://bucket/stream          the log, its copies, and that all objects are there
+  batchweave verify --data --resume verify.json         also read all data and check every checksum
+  batchweave verify --job llm --svg lineage.svg         prove what a run was fed, also after reclamation
+  batchweave verify --job llm@812 --to 20000 --json     an earlier incarnation, up to a step
+
+The proof compares the ledgers of the job's attempts with the digests in the log; it needs no data. The
+exit code is 76 when something is wrong, with the first contradiction as the error.";
+
+/// Arguments of `batchweave verify`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct VerifyArgs {
+    /// Read all data that the log names and check every checksum
+    #[arg(long, conflicts_with = "job")]
+    data: bool,
+    /// With --data: keep in this file how far it is, and go on from there when it exists
+    #[arg(long, value_name = "FILE", requires = "data")]
+    resume: Option<PathBuf>,
+    /// With --data: steps read at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = parallel)]
+    concurrency: usize,
+    /// Prove the run of this job (its newest incarnation, or that of NAME@VERSION)
+    #[arg(long, value_name = "NAME")]
+    job: Option<JobArg>,
+    /// With --job: prove only what comes before this step
+    #[arg(long, value_name = "STEP", requires = "job")]
+    to: Option<Step>,
+    /// With --job: draw the lineage into this file
+    #[arg(long, value_name = "FILE", requires = "job")]
+    svg: Option<PathBuf>,
+}
+
+/// A job, and which incarnation.
+#[derive(Debug, Clone)]
+pub(crate) struct JobArg {
+    pub(crate) name: JobName,
+    pub(crate) opened: Option<Version>,
+}
+
+impl std::str::FromStr for JobArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, opened) = match text.split_once('@') {
+            None => (text, None),
+            Some((name, version)) => {
+                let version = version.parse();
+                let version = version.map_err(|e| format!("the version after @: {e}"))?;
+                (name, Some(version))
+            }
+        };
+        let name = name.parse::<JobName>().map_err(|e| e.to_string())?;
+        Ok(Self { name, opened })
+    }
+}
+
+fn parallel(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n @ 1..=1024) => Ok(n),
+        _ => Err("1 to 1024".to_owned()),
+    }
+}
+
+/// Something that is not as it must be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Problem {
+    /// `snapshot`, `index`, `object` or `data`.
+    what: String,
+    key: String,
+    /// The first step that it concerns, where it concerns one.
+    step: Option<Step>,
+    why: String,
+}
+
+impl Problem {
+    fn at(what: &str, key: String, why: String) -> Self {
+        Self {
+            what: what.to_owned(),
+            key,
+            step: None,
+            why,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { what, key, why, .. } = self;
+        let step = self.step.map_or(String::new(), |s| format!(" (step {s})"));
+        if why.contains(&**key) {
+            return format!("{what}{step}: {why}");
+        }
+        format!("{what} {key}{step} {why}")
+    }
+}
+
+pub(crate) async fn run(args: &VerifyArgs, context: &Context) -> Result<Exit, CliError> {
+    let store = context.store(false).await?;
+    if let Some(job) = &args.job {
+        return prove(&store, job, args, context).await;
+    }
+    let mut folding = Folding::begin(Arc::clone(&store)).await?;
+    let report = stream::check(&store, args, &mut folding).await?;
+    context.out.report(&report, stream::Report::text)?;
+    match report.problems.first() {
+        None => Ok(Exit::Ok),
+        Some(first) => Err(CliError::Unsound(format!(
+            "{}: {}{}",
+            report.root,
+            first.text(),
+            match report.problem_count {
+                1 => String::new(),
+                n => format!("; and {} more", n - 1),
+            }
+        ))),
+    }
+}
+
+async fn prove(
+    store: &Arc<dyn Store>,
+    job: &JobArg,
+    args: &VerifyArgs,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    let report = job::prove(store, job, args.to).await?;
+    if let Some(file) = &args.svg {
+        let write = std::fs::write(file, picture::svg(&report));
+        write.map_err(|e| CliError::Input(format!("--svg {}: {e}", file.display())))?;
+    }
+    context.out.report(&report, job::Report::text)?;
+    match &report.contradiction {
+        None => Ok(Exit::Ok),
+        Some(why) => Err(CliError::Unsound(format!(
+            "job {} of {}: {why}",
+            report.name(),
+            report.root
+        ))),
+    }
+}
+
+/// A bar over all records; what there are is told by the newest snapshot or a short fold.
+async fn log_bar(store: &Arc<dyn Store>) -> Result<Bar, CliError> {
+    let head = context::open_log(Arc::clone(store)).await?;
+    Ok(Bar::new("records", head.manifest().next_version()))
+}

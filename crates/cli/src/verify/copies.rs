@@ -1,0 +1,146 @@
+//! Snapshots and index segments against the fold: both are copies of what the log says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use batchweave_core::ids::Version;
+use batchweave_core::keys;
+use batchweave_core::limits::SEGMENT_STEPS;
+use batchweave_core::manifest::{Manifest, Segment};
+use batchweave_store::Store;
+use futures::{StreamExt, TryStreamExt};
+use serde::Serialize;
+
+use super::Problem;
+use super::fold::Folding;
+use crate::context;
+use crate::error::CliError;
+
+/// Segments read at a time.
+const READS: usize = 16;
+
+/// What was compared.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Copies {
+    /// Snapshots that are what the fold gives.
+    pub(super) snapshots: Vec<Version>,
+    /// Segments that are what the fold gives.
+    pub(super) segments: u64,
+    /// Segments of readable steps that nobody has stored: readers compute them from the log.
+    pub(super) segments_not_stored: Vec<u64>,
+}
+
+/// Folds to the head and compares each copy on the way.
+pub(super) async fn check(
+    store: &Arc<dyn Store>,
+    folding: &mut Folding,
+    problems: &mut Vec<Problem>,
+    mut show: impl FnMut(Version),
+) -> Result<Copies, CliError> {
+    let listed = context::list(store.as_ref(), keys::SNAPSHOTS).await?;
+    let versions = listed.iter().filter_map(|o| keys::snapshot_version(&o.key));
+    let versions: BTreeSet<Version> = versions.collect();
+    let mut copies = Copies::default();
+    let mut missing = Vec::new();
+    for version in versions.into_iter().map(Some).chain([None]) {
+        let end = version.map_or(Version::MAX, |v| v.saturating_add(1));
+        loop {
+            let (segments, at_end) = folding.window(end).await?;
+            copies.segments += compare(store, folding, segments, &mut missing, problems).await?;
+            show(folding.manifest().next_version());
+            if at_end {
+                break;
+            }
+        }
+        if let Some(version) = version {
+            snapshot(store, folding.manifest(), version, &mut copies, problems).await?;
+        }
+    }
+    let watermark = folding.manifest().watermark();
+    missing.retain(|segment| (segment + 1) * SEGMENT_STEPS > watermark);
+    copies.segments_not_stored = missing;
+    Ok(copies)
+}
+
+async fn snapshot(
+    store: &Arc<dyn Store>,
+    folded: &Manifest,
+    version: Version,
+    copies: &mut Copies,
+    problems: &mut Vec<Problem>,
+) -> Result<(), CliError> {
+    let key = keys::snapshot(version);
+    let bytes = match store.get(&key).await {
+        Ok(bytes) => bytes,
+        // Removed since it was listed: there are newer ones.
+        Err(e) if e.is_not_found() => return Ok(()),
+        Err(e) => return Err(e.into()),
+    };
+    let stream = Arc::new(folded.stream().clone());
+    let why = if folded.next_version() != version.saturating_add(1) {
+        "the log has no such version".to_owned()
+    } else {
+        match Manifest::from_snapshot(stream, &bytes, version) {
+            Ok(stored) if stored == *folded => {
+                copies.snapshots.push(version);
+                return Ok(());
+            }
+            Ok(_) => "differs from what the log folds to".to_owned(),
+            Err(e) => e.to_string(),
+        }
+    };
+    problems.push(Problem::at(
+        "snapshot",
+        key,
+        format!("{why}; delete it: whoever follows the log writes a new one"),
+    ));
+    Ok(())
+}
+
+/// How many of these segments are stored and right; those not stored go to `missing`.
+async fn compare(
+    store: &Arc<dyn Store>,
+    folding: &Folding,
+    segments: Vec<Segment>,
+    missing: &mut Vec<u64>,
+    problems: &mut Vec<Problem>,
+) -> Result<u64, CliError> {
+    let stream = folding.manifest().stream_id();
+    let reads = segments.into_iter().map(|folded| async move {
+        let key = keys::segment(folded.segment);
+        match store.get(&key).await {
+            Ok(bytes) => Ok((folded, Some(bytes))),
+            Err(e) if e.is_not_found() => Ok((folded, None)),
+            Err(e) => Err(CliError::from(e)),
+        }
+    });
+    let mut reads = futures::stream::iter(reads).buffered(READS);
+    let mut right = 0;
+    while let Some((folded, bytes)) = reads.try_next().await? {
+        let Some(bytes) = bytes else {
+            missing.push(folded.segment);
+            continue;
+        };
+        let key = keys::segment(folded.segment);
+        let why = match Segment::from_json(&bytes, stream, folded.segment) {
+            Ok(stored) if same(&stored, &folded) => {
+                right += 1;
+                continue;
+            }
+            Ok(_) => "differs from what the log folds to".to_owned(),
+            Err(e) => e.to_string(),
+        };
+        problems.push(Problem::at(
+            "index",
+            key,
+            format!("{why}; delete it: readers compute it from the log"),
+        ));
+    }
+    Ok(right)
+}
+
+/// Segments of older builds don't say which record filled them.
+fn same(stored: &Segment, folded: &Segment) -> bool {
+    let filled = stored.filled.is_none() || stored.filled == folded.filled;
+    filled && stored.steps == folded.steps
+}

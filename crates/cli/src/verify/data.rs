@@ -1,0 +1,253 @@
+//! Reading all data and checking every checksum, in parallel, with a file that remembers how far.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use batchweave_core::ids::{Step, StreamId};
+use batchweave_core::manifest::StepEntry;
+use batchweave_core::tgb::Digest;
+use batchweave_log::{Located, Log};
+use batchweave_store::Store;
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+
+use super::bar::Bar;
+use super::{Problem, VerifyArgs};
+use crate::error::CliError;
+use crate::output::{bytes, count, range};
+use crate::{context, frames};
+
+/// Steps looked up at a time.
+const CHUNK: u64 = 256;
+/// How often the file is written.
+const SAVE_PERIOD: Duration = Duration::from_secs(2);
+
+/// What was read in this run.
+#[derive(Debug, Serialize)]
+pub(super) struct Checked {
+    /// The first step read by this run.
+    pub(super) from: Step,
+    /// The step after the last one.
+    pub(super) to: Step,
+    /// The first step that an earlier run had read, where the file says so.
+    pub(super) earlier: Option<Step>,
+    pub(super) frames: u64,
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+}
+
+/// The file of --resume.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    format: u32,
+    stream: StreamId,
+    first_step: Step,
+    next_step: Step,
+    problems: Vec<Problem>,
+}
+
+/// What one step turned out to be.
+struct StepCheck {
+    frames: u64,
+    bytes: u64,
+    faults: Vec<Problem>,
+}
+
+/// Reads every step from the watermark on, or from where the file says.
+pub(super) async fn check(
+    store: &Arc<dyn Store>,
+    args: &VerifyArgs,
+    stream: StreamId,
+    problems: &mut Vec<Problem>,
+) -> Result<Checked, CliError> {
+    let mut log = context::open_log(Arc::clone(store)).await?;
+    let (watermark, head) = (log.manifest().watermark(), log.manifest().next_step());
+    let mut state = match &args.resume {
+        Some(file) => State::load(file, stream)?,
+        None => None,
+    };
+    // What the file tells of must reach up to what can still be read.
+    state = state.filter(|s| s.next_step >= watermark && s.next_step <= head);
+    let earlier = state.as_ref().map(|s| s.first_step.max(watermark));
+    let mut state = state.unwrap_or(State {
+        format: 1,
+        stream,
+        first_step: watermark,
+        next_step: watermark,
+        problems: Vec::new(),
+    });
+    let began = Instant::now();
+    let mut saved = Instant::now();
+    let mut bar = Bar::new("steps", head - state.next_step);
+    let mut checked = Checked {
+        from: state.next_step,
+        to: head,
+        earlier,
+        frames: 0,
+        bytes: 0,
+        seconds: 0.0,
+    };
+    while state.next_step < head {
+        let steps = state.next_step..head.min(state.next_step + CHUNK);
+        let entries = look_up(&mut log, steps).await?;
+        let checks = entries.into_iter().map(|entry| step(store, stream, entry));
+        let mut checks = futures::stream::iter(checks).buffered(args.concurrency.max(1));
+        while let Some(one) = checks.next().await {
+            let one = one?;
+            state.problems.extend(one.faults);
+            state.next_step += 1;
+            checked.frames += one.frames;
+            checked.bytes += one.bytes;
+            bar.add(1, one.bytes);
+            if saved.elapsed() >= SAVE_PERIOD {
+                saved = Instant::now();
+                state.save(args.resume.as_deref())?;
+            }
+        }
+    }
+    bar.end();
+    forget_reclaimed(&mut log, &mut state).await?;
+    state.save(args.resume.as_deref())?;
+    problems.append(&mut state.problems);
+    checked.seconds = began.elapsed().as_secs_f64();
+    Ok(checked)
+}
+
+/// The entries of these steps; `None` for those reclaimed meanwhile.
+async fn look_up(
+    log: &mut Log,
+    steps: std::ops::Range<Step>,
+) -> Result<Vec<Option<Arc<StepEntry>>>, CliError> {
+    let mut entries = Vec::new();
+    for step in steps {
+        entries.push(match log.locate(step).await? {
+            Located::At(entry) => Some(entry),
+            Located::Reclaimed { .. } | Located::NotYet | Located::Ended { .. } => None,
+        });
+    }
+    Ok(entries)
+}
+
+async fn step(
+    store: &Arc<dyn Store>,
+    stream: StreamId,
+    entry: Option<Arc<StepEntry>>,
+) -> Result<StepCheck, CliError> {
+    let mut found = StepCheck {
+        frames: 0,
+        bytes: 0,
+        faults: Vec::new(),
+    };
+    let Some(entry) = entry else {
+        return Ok(found);
+    };
+    let slices = entry.tgb.parts.last().map_or(0, |part| part.end_slice());
+    let mut fault = |key: String, why| {
+        let mut problem = Problem::at("data", key, why);
+        problem.step = Some(entry.step);
+        found.faults.push(problem);
+    };
+    let first_key = || {
+        entry
+            .tgb
+            .parts
+            .first()
+            .map_or_else(String::new, |p| p.key.clone())
+    };
+    let frames = match frames::read(store.as_ref(), stream, &entry, 0..slices, false).await {
+        Ok(frames) => frames,
+        Err(CliError::Tgb(e)) => {
+            fault(first_key(), e.to_string());
+            return Ok(found);
+        }
+        Err(CliError::Store(e)) if frames::is_damage(&e) => {
+            fault(first_key(), e.to_string());
+            return Ok(found);
+        }
+        Err(e) => return Err(e),
+    };
+    let mut crcs = Vec::with_capacity(frames.len());
+    for frame in &frames {
+        match &frame.fault {
+            Some(why) => fault(frame.key.clone(), why.clone()),
+            None => crcs.extend(frame.crc32c.map(|crc| crc.0)),
+        }
+    }
+    let whole = crcs.len() == frames.len();
+    if whole && Digest::of_crcs(crcs) != entry.tgb.digest {
+        let why = "its slices' checksums do not give the digest that the log names";
+        fault(first_key(), why.to_owned());
+    }
+    found.frames = frames.len() as u64;
+    found.bytes = frames.iter().map(|f| f.bytes).sum();
+    Ok(found)
+}
+
+/// A step that was reclaimed while it was read is no fault.
+async fn forget_reclaimed(log: &mut Log, state: &mut State) -> Result<(), CliError> {
+    if !state.problems.is_empty() {
+        log.catch_up().await?;
+        let watermark = log.manifest().watermark();
+        state
+            .problems
+            .retain(|p| p.step.is_none_or(|step| step >= watermark));
+    }
+    Ok(())
+}
+
+impl State {
+    fn load(file: &Path, stream: StreamId) -> Result<Option<Self>, CliError> {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Self::bad(file, &e.to_string())),
+        };
+        let state: Self =
+            serde_json::from_str(&text).map_err(|e| Self::bad(file, &e.to_string()))?;
+        if state.format != 1 || state.stream != stream {
+            let why = format!("it is of stream {}, format {}", state.stream, state.format);
+            return Err(Self::bad(file, &why));
+        }
+        Ok(Some(state))
+    }
+
+    fn bad(file: &Path, why: &str) -> CliError {
+        CliError::Input(format!(
+            "--resume {}: {why}; name another file, or remove this one to begin again",
+            file.display()
+        ))
+    }
+
+    /// A new file takes the old one's place, so that a kill leaves one of both.
+    fn save(&self, file: Option<&Path>) -> Result<(), CliError> {
+        let Some(file) = file else { return Ok(()) };
+        let write = || {
+            let folder = file.parent().filter(|p| !p.as_os_str().is_empty());
+            let mut new = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+            serde_json::to_writer(&mut new, self)?;
+            new.write_all(b"\n")?;
+            new.persist(file).map(drop).map_err(|e| e.error)
+        };
+        write().map_err(|e: std::io::Error| Self::bad(file, &e.to_string()))
+    }
+}
+
+impl Checked {
+    pub(super) fn text(&self) -> String {
+        let speed = self.bytes as f64 / self.seconds.max(1e-3);
+        let earlier = self.earlier.filter(|first| *first < self.from);
+        let earlier = earlier.map_or(String::new(), |first| {
+            format!("; {} by an earlier run", range(first, self.from))
+        });
+        format!(
+            "steps {} read, {}, {} at {}/s{earlier}",
+            range(self.from, self.to),
+            count(self.frames, "slice"),
+            bytes(self.bytes),
+            bytes(speed as u64)
+        )
+    }
+}

@@ -1,0 +1,151 @@
+//! The whole log folded again from its first record, without any copy's help.
+
+use std::sync::Arc;
+
+use batchweave_core::ids::{Step, Version};
+use batchweave_core::keys;
+use batchweave_core::lifecycle::{History, Named};
+use batchweave_core::manifest::{Folded, Manifest, Segment};
+use batchweave_log::{Log, LogError};
+use batchweave_store::Store;
+use futures::future::try_join_all;
+use serde::Serialize;
+
+use super::objects::Objects;
+use crate::as_of::AsOf;
+use crate::context;
+use crate::error::CliError;
+
+/// Void entries and records that are listed; all are counted.
+const VOIDS_LISTED: usize = 100;
+/// Versions behind the head that are looked at: a record there means that one before it is gone.
+const BEHIND_HEAD: u64 = 256;
+
+/// Something in the log that is void for everybody.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct VoidAt {
+    pub(super) version: Version,
+    /// Which entry; none for a whole record.
+    pub(super) entry: Option<usize>,
+    pub(super) reason: String,
+}
+
+/// What the records say, taken together.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub(super) history: History,
+    /// By step.
+    pub(super) named: Vec<Named>,
+    pub(super) objects: Objects,
+    pub(super) voids: Vec<VoidAt>,
+    pub(super) void_count: u64,
+}
+
+/// A log that is folded from the beginning.
+pub(super) struct Folding {
+    store: Arc<dyn Store>,
+    view: Arc<AsOf>,
+    log: Log,
+    pub(super) facts: Facts,
+}
+
+impl Folding {
+    /// The state before version 0.
+    pub(super) async fn begin(store: Arc<dyn Store>) -> Result<Self, CliError> {
+        let view = AsOf::new(Arc::clone(&store), 0);
+        let log = context::open_log(Arc::clone(&view) as _).await?;
+        Ok(Self {
+            store,
+            view,
+            log,
+            facts: Facts::default(),
+        })
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        self.log.manifest()
+    }
+
+    /// Folds one window of the records below version `end`; the segments that became full, and
+    /// whether there is no more.
+    pub(super) async fn window(&mut self, end: Version) -> Result<(Vec<Segment>, bool), CliError> {
+        self.view.show_until(end);
+        let mut version = self.manifest().next_version();
+        let (folded, at_end) = self.log.catch_up_window().await?;
+        let mut segments = Vec::new();
+        for mut one in folded {
+            self.facts.note(version, &one);
+            segments.append(&mut one.segments);
+            version += 1;
+        }
+        self.facts.objects.prune(self.log.manifest().watermark());
+        Ok((segments, at_end))
+    }
+
+    /// Folds all records that there are; `show` hears the version after each window.
+    pub(super) async fn to_head(&mut self, mut show: impl FnMut(Version)) -> Result<(), CliError> {
+        while !self.window(Version::MAX).await?.1 {
+            show(self.manifest().next_version());
+        }
+        Ok(())
+    }
+
+    /// Makes sure that nothing stands behind the head: it would be unreachable for everybody.
+    pub(super) async fn nothing_behind(&self) -> Result<(), CliError> {
+        let next = self.manifest().next_version();
+        let look = |version| async move {
+            match self.store.head(&keys::log(version)).await {
+                Ok(_) => Ok(Some(version)),
+                Err(e) if e.is_not_found() => Ok(None),
+                Err(e) => Err(e),
+            }
+        };
+        let found = try_join_all((next + 1..next + BEHIND_HEAD).map(look)).await?;
+        let Some(later) = found.into_iter().flatten().next() else {
+            return Ok(());
+        };
+        // Written while we looked? Then it is there now.
+        if look(next).await?.is_some() {
+            return Ok(());
+        }
+        let root = self.store.root().to_owned();
+        let key = keys::log(next);
+        Err(LogError::Gap { root, key, later }.into())
+    }
+}
+
+impl Facts {
+    fn note(&mut self, version: Version, folded: &Folded) {
+        self.history.note(version, folded);
+        self.objects.note(folded);
+        let digests = folded.placed.iter().map(|entry| Named {
+            digest: entry.tgb.digest,
+            version: entry.version,
+        });
+        self.named.extend(digests);
+        if let Some(reason) = &folded.void {
+            self.void(version, None, reason.to_string());
+        }
+        for (index, verdict) in folded.entries.iter().enumerate() {
+            if let Err(reason) = verdict {
+                self.void(version, Some(index), reason.to_string());
+            }
+        }
+    }
+
+    fn void(&mut self, version: Version, entry: Option<usize>, reason: String) {
+        self.void_count += 1;
+        if self.voids.len() < VOIDS_LISTED {
+            self.voids.push(VoidAt {
+                version,
+                entry,
+                reason,
+            });
+        }
+    }
+
+    /// What the log says of a step.
+    pub(super) fn named(&self, step: Step) -> Option<Named> {
+        self.named.get(usize::try_from(step).ok()?).copied()
+    }
+}

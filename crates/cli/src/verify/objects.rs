@@ -1,0 +1,95 @@
+//! Which data objects the log names for steps that may still be read, and how large each must be.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use batchweave_core::ids::{ProducerName, Seq, Step};
+use batchweave_core::manifest::entry::Batch;
+use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::{Entry, Folded};
+use batchweave_core::tgb::{ENTRY_BYTES, TRAILER_BYTES};
+
+/// One object as the log's parts make it.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    frames: u64,
+    frames_end: u64,
+    /// TGBs in it that have no step yet.
+    waiting: u32,
+    /// Steps that it holds slices of.
+    pub(super) first: Option<Step>,
+    pub(super) last: Option<Step>,
+}
+
+impl Named {
+    /// All TGBs of an object are in one entry, so its length follows from the log.
+    pub(super) fn bytes(&self) -> u64 {
+        self.frames_end + self.frames * ENTRY_BYTES + TRAILER_BYTES
+    }
+
+    fn needed(&self, watermark: Step) -> bool {
+        self.waiting > 0 || self.last.is_some_and(|last| last >= watermark)
+    }
+}
+
+/// All objects that are needed.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    by_key: HashMap<Arc<str>, Named>,
+    waiting: BTreeMap<(ProducerName, Seq), Vec<Arc<str>>>,
+    pruned_at: Step,
+}
+
+impl Objects {
+    /// Takes in what a record did.
+    pub(super) fn note(&mut self, folded: &Folded) {
+        let Some(record) = &folded.record else { return };
+        for (entry, verdict) in record.entries.iter().zip(&folded.entries) {
+            if let (Entry::Batch(batch), Ok(Verdict::Applies)) = (entry, verdict) {
+                self.commit(batch);
+            }
+        }
+        for placed in &folded.placed {
+            let at = (placed.producer.clone(), placed.seq);
+            for key in self.waiting.remove(&at).unwrap_or_default() {
+                if let Some(object) = self.by_key.get_mut(&key) {
+                    object.waiting -= 1;
+                    object.first.get_or_insert(placed.step);
+                    object.last = Some(placed.step);
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: &Batch) {
+        for (seq, tgb) in (batch.first_seq..).zip(&batch.tgbs) {
+            let mut keys: Vec<Arc<str>> = Vec::new();
+            for part in &tgb.parts {
+                let key: Arc<str> = part.key.as_str().into();
+                let object = self.by_key.entry(Arc::clone(&key)).or_default();
+                object.frames += u64::from(part.slices);
+                object.frames_end = object.frames_end.max(part.end());
+                if !keys.contains(&key) {
+                    object.waiting += 1;
+                    keys.push(key);
+                }
+            }
+            self.waiting.insert((batch.producer.clone(), seq), keys);
+        }
+    }
+
+    /// Forgets what is below the watermark; often called, seldom at work.
+    pub(super) fn prune(&mut self, watermark: Step) {
+        if watermark > self.pruned_at {
+            self.pruned_at = watermark;
+            self.by_key.retain(|_, object| object.needed(watermark));
+        }
+    }
+
+    /// Every object that is needed from `watermark` on, by key.
+    pub(super) fn needed(&self, watermark: Step) -> BTreeMap<&str, &Named> {
+        let all = self.by_key.iter();
+        let needed = all.filter(|(_, object)| object.needed(watermark));
+        needed.map(|(key, object)| (&**key, object)).collect()
+    }
+}

@@ -1,0 +1,228 @@
+//! The check of a stream: log, copies of it, and the objects that it names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use batchweave_core::ids::{Step, Version};
+use batchweave_core::keys;
+use batchweave_store::Store;
+use serde::Serialize;
+
+use super::copies::{self, Copies};
+use super::data::{self, Checked};
+use super::fold::{Folding, VoidAt};
+use super::{Problem, VerifyArgs};
+use crate::context;
+use crate::error::CliError;
+use crate::output::{Style, bytes, count, fields, range};
+
+/// Problems that are listed; all are counted.
+const LISTED: usize = 1000;
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) root: String,
+    stream: String,
+    /// Records of the log, all folded.
+    records: Version,
+    steps: Step,
+    watermark: Step,
+    /// How many entries and records are void for everybody; no harm is done by them.
+    void_count: u64,
+    /// The first of them.
+    voids: Vec<VoidAt>,
+    copies: Copies,
+    objects: Objects,
+    /// With --data: what was read.
+    data: Option<Checked>,
+    pub(super) problem_count: usize,
+    /// The first of them.
+    pub(super) problems: Vec<Problem>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Objects {
+    /// Named by steps at or above the watermark, or by TGBs that wait for their turn.
+    named: usize,
+    /// Of those, there and of the right size.
+    whole: usize,
+    bytes: u64,
+    /// Stored and not named: orphans, uploads under way, or data below the watermark.
+    others: usize,
+    others_bytes: u64,
+}
+
+/// Checks everything; problems are collected, only a log that can't be folded is an error.
+pub(super) async fn check(
+    store: &Arc<dyn Store>,
+    args: &VerifyArgs,
+    folding: &mut Folding,
+) -> Result<Report, CliError> {
+    let mut problems = Vec::new();
+    let mut bar = super::log_bar(store).await?;
+    let mut shown = 0;
+    let copies = copies::check(store, folding, &mut problems, |next| {
+        bar.add(next - std::mem::replace(&mut shown, next), 0);
+    });
+    let copies = copies.await?;
+    bar.end();
+    folding.nothing_behind().await?;
+    let head = folding.manifest().next_step();
+    let objects = objects(store, folding, &mut problems).await?;
+    let data = if args.data {
+        let stream = folding.manifest().stream_id();
+        Some(data::check(store, args, stream, &mut problems).await?)
+    } else {
+        None
+    };
+    let problem_count = problems.len();
+    problems.truncate(LISTED);
+    Ok(Report {
+        root: store.root().to_owned(),
+        stream: folding.manifest().stream_id().to_string(),
+        records: folding.manifest().next_version(),
+        steps: head,
+        watermark: folding.manifest().watermark(),
+        void_count: folding.facts.void_count,
+        voids: folding.facts.voids.clone(),
+        copies,
+        objects,
+        data,
+        problem_count,
+        problems,
+    })
+}
+
+/// Compares one LIST of all data with what was named before it. What is missing is judged by the
+/// watermark after it: a reclaimer may be at work.
+async fn objects(
+    store: &Arc<dyn Store>,
+    folding: &mut Folding,
+    problems: &mut Vec<Problem>,
+) -> Result<Objects, CliError> {
+    let named_before: BTreeMap<String, super::objects::Named> = folding
+        .facts
+        .objects
+        .needed(folding.manifest().watermark())
+        .into_iter()
+        .map(|(key, object)| (key.to_owned(), object.clone()))
+        .collect();
+    let listed = context::list(store.as_ref(), keys::DATA).await?;
+    folding.to_head(|_| ()).await?;
+    let named_now = folding.facts.objects.needed(folding.manifest().watermark());
+    let mut there = BTreeMap::new();
+    let mut found = Objects::default();
+    for object in listed {
+        if named_now.contains_key(&*object.key) {
+            there.insert(object.key, object.size);
+        } else {
+            found.others += 1;
+            found.others_bytes += object.size;
+        }
+    }
+    for (key, object) in &named_before {
+        if !named_now.contains_key(&**key) {
+            continue;
+        }
+        found.named += 1;
+        let steps = match (object.first, object.last) {
+            (Some(first), Some(last)) => format!("steps {}", range(first, last + 1)),
+            _ => "batches that wait for their turn".to_owned(),
+        };
+        let why = match there.get(key) {
+            None => format!(
+                "is missing: {steps} can't be read; restore it from a bucket version or backup"
+            ),
+            Some(&size) if size != object.bytes() => format!(
+                "has {size} bytes, the log says {}: {steps} can't be read whole",
+                object.bytes()
+            ),
+            Some(&size) => {
+                found.whole += 1;
+                found.bytes += size;
+                continue;
+            }
+        };
+        let mut problem = Problem::at("object", key.clone(), why);
+        problem.step = object.first;
+        problems.push(problem);
+    }
+    Ok(found)
+}
+
+impl Report {
+    pub(super) fn text(&self, style: Style) -> String {
+        let o = &self.objects;
+        let mut rows = vec![
+            ("root", self.root.clone()),
+            ("stream", self.stream.clone()),
+            (
+                "log",
+                format!("{}, dense, all folded", count(self.records, "record")),
+            ),
+            (
+                "steps",
+                format!(
+                    "{} can be read: {}",
+                    count(self.steps.saturating_sub(self.watermark), "step"),
+                    range(self.watermark, self.steps)
+                ),
+            ),
+            ("copies", self.copies()),
+            (
+                "objects",
+                format!(
+                    "{} of {} named ones are there and whole, {}; {} not named, {}",
+                    o.whole,
+                    o.named,
+                    bytes(o.bytes),
+                    o.others,
+                    bytes(o.others_bytes)
+                ),
+            ),
+        ];
+        if let Some(data) = &self.data {
+            rows.push(("data", data.text()));
+        }
+        let mut text = fields(&rows);
+        if self.void_count > 0 {
+            let line = format!(
+                "void       {} harm nothing; a writer is faulty\n",
+                count(self.void_count, "entry")
+            );
+            text.push_str(&style.yellow(&line));
+        }
+        for void in &self.voids {
+            let entry = void.entry.map_or(String::new(), |n| format!(", entry {n}"));
+            text.push_str(&format!(
+                "  version {}{entry}: {}\n",
+                void.version, void.reason
+            ));
+        }
+        for problem in &self.problems {
+            text.push_str(&style.red(&format!("FAIL  {}\n", problem.text())));
+        }
+        match self.problem_count {
+            0 => text.push_str(&style.green("the stream is sound")),
+            n if n > self.problems.len() => {
+                text.push_str(&format!("and {} more", n - self.problems.len()));
+            }
+            _ => {}
+        }
+        text
+    }
+
+    fn copies(&self) -> String {
+        let c = &self.copies;
+        let missing = match c.segments_not_stored.len() as u64 {
+            0 => String::new(),
+            n => format!("; {} not stored, readers compute them", count(n, "segment")),
+        };
+        format!(
+            "{} and {} are what the log folds to{missing}",
+            count(c.snapshots.len() as u64, "snapshot"),
+            count(c.segments, "index segment")
+        )
+    }
+}

@@ -1,0 +1,175 @@
+"""The Python in the documentation is read by Python, and that of docs/python.md runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import fake_torch
+import numpy as np
+import pytest
+from fake_daemon import FakeDaemon
+
+from batchweave import errors
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "python/README.md", "docs/python.md", "docs/first-steps.md"]
+PAGE = (ROOT / "docs" / "python.md").read_text()
+
+
+def blocks(text: str) -> Iterator[tuple[int, str]]:
+    """The Python blocks of a page, each with the line where it begins."""
+    inside = ""
+    block: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            if inside == "python":
+                yield number - len(block), "\n".join(block) + "\n"
+            inside, block = ("" if inside else line[3:].strip() or "text"), []
+        else:
+            block.append(line)
+
+
+def test_blocks_are_found() -> None:
+    text = "a\n```python\nb\n\nc\n```\n```sh\nd\n```\n```python\ne\n```\n"
+    assert list(blocks(text)) == [(3, "b\n\nc\n"), (11, "e\n")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_on_the_pages_is_python(page: str) -> None:
+    found = list(blocks((ROOT / page).read_text()))
+    assert found, "the page has none: take it off the list"
+    for line, block in found:
+        compile("\n" * (line - 1) + block, str(ROOT / page), "exec")
+
+
+class Model:
+    """What the page calls a model: counts steps."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps = state["steps"]
+
+
+class Accelerator:
+    """What the page uses of Accelerate."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+
+    def register_for_checkpointing(self, part: Any) -> None:
+        self.parts.append(part)
+
+    def save_state(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / "part").write_text(self.parts[0].state_dict()["batchweave"])
+
+    def load_state(self, folder: Path) -> None:
+        self.parts[0].load_state_dict({"batchweave": (folder / "part").read_text()})
+
+
+def frameworks() -> dict[str, ModuleType]:
+    ranks = fake_torch.Ranks(1)
+    ranks.enter(0)
+    found = fake_torch.modules(ranks)
+    vars(found["torch.distributed"])["init_process_group"] = lambda backend: backend
+    for name in ("accelerate", "jax", "jax.experimental.multihost_utils", "lightning"):
+        found[name] = ModuleType(name)
+    vars(found["accelerate"])["Accelerator"] = Accelerator
+    vars(found["jax"]).update(process_index=lambda: 0, process_count=lambda: 1)
+    vars(found["jax.experimental.multihost_utils"])["broadcast_one_to_all"] = np.array
+    vars(found["lightning"]).update(
+        pytorch=SimpleNamespace(Callback=object), LightningModule=object
+    )
+    return found
+
+
+class Stage:
+    """The names that the page takes for granted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.steps = folder, 0
+        self.saved: dict[str, Any] = {}
+
+    def train(self, *arrays: Any) -> None:
+        assert [each.shape for each in arrays] == [(4, 15)] * 2
+        self.steps += 1
+
+    def names(self) -> dict[str, Any]:
+        return {
+            "__name__": "page",
+            "train": self.train,
+            "model": Model(),
+            "path": self.folder / "last.pt",
+            "folder": self.folder / "checkpoint",
+            "save": self.saved.update,
+            "load": lambda: self.saved,
+            "exists": lambda: bool(self.saved),
+        }
+
+
+def fit(names: dict[str, Any], trained: Stage) -> None:
+    """As Lightning does: asks for the loader, takes a batch ahead, tells the callback."""
+    data = names["Data"]()
+    trainer = SimpleNamespace(save_checkpoint=lambda _: data.state_dict())
+    with data.position:
+        loader = names["Module"](data).train_dataloader()
+        ahead = next(loader, None)
+        while ahead is not None:
+            batch, ahead = ahead, next(loader, None)
+            trained.train(batch.inputs, batch.labels)
+            data.on_train_batch_end(trainer, None, None, batch, batch.step)
+
+
+END = 2_000
+
+
+@pytest.mark.parametrize(("line", "block"), list(blocks(PAGE)))
+def test_the_trainers_page_runs(
+    monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path, line: int, block: str
+) -> None:
+    for name, module in frameworks().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("BATCHWEAVE_SOCKET", str(path))
+    stage = Stage(tmp_path)
+    # Earlier blocks of the page import what later ones use.
+    names = stage.names()
+    imports = "\n".join(row for row in PAGE.splitlines() if row.startswith(("import ", "from ")))
+    exec(imports, names)
+    program = compile("\n" * (line - 1) + block, str(ROOT / "docs" / "python.md"), "exec")
+    with FakeDaemon(path, end=END) as daemon:
+        for _ in range(2):
+            exec(program, names)
+            if "Module" in names:
+                fit(names, stage)
+        first, again = daemon.peers
+        # One that saves goes on from its last checkpoint, which is the end; others read again.
+        resumes = any(word in block for word in ("load(", "load_state("))
+        assert again.hello["next_step"] == (END if resumes else 0)
+        assert stage.steps == (END if resumes else 2 * END)
+        marks = [step for step, _ in first.checkpoints]
+        tells = any(word in block for word in (".checkpoint(", ".after_"))
+        assert sorted(marks) == ([1_000, END] if tells else [])
+
+
+def test_the_page_names_the_errors_of_attempts_and_marks() -> None:
+    rows = [row for row in PAGE.split("## Errors")[1].splitlines() if row.startswith("| `")]
+    named = {row.split("`")[1] for row in rows}
+    all_of_them = {
+        name
+        for name, cls in vars(errors).items()
+        if isinstance(cls, type) and name.endswith("Error")
+    }
+    assert named <= all_of_them
+    about = ("Attempt", "Mark", "Job")
+    assert named >= {
+        n for n in all_of_them if any(w in n for w in about) and n != "UnknownJobError"
+    }

@@ -117,7 +117,12 @@ pub fn select(
     selection
 }
 
-fn is_dead(manifest: &Manifest, producer: &ProducerName, epoch: Epoch, what: &Announced) -> bool {
+pub(crate) fn is_dead(
+    manifest: &Manifest,
+    producer: &ProducerName,
+    epoch: Epoch,
+    what: &Announced,
+) -> bool {
     let state = manifest.producer(producer);
     let current = state.map_or(0, |p| p.epoch);
     if state.is_some_and(|p| p.finished) {

@@ -10,6 +10,7 @@ pub use jobs::{
 
 use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use crate::intent::Announced;
+use crate::limits::{NUMBER_MAX, SEGMENT_STEPS};
 use jobs::plain as number;
 
 /// The stream's identity and parameters.
@@ -20,6 +21,8 @@ pub const SNAPSHOTS: &str = "snapshots/";
 pub const DATA: &str = "data/";
 /// All intents.
 pub const INTENTS: &str = "intents/";
+/// All index segments.
+pub const INDEX: &str = "index/";
 /// All jobs' objects.
 pub const JOBS: &str = "jobs/";
 /// The log. Never listed, never deleted from.
@@ -63,6 +66,13 @@ pub fn snapshot_version(key: &str) -> Option<Version> {
 /// The index segment `segment` = step / 1024.
 pub fn segment(segment: u64) -> String {
     format!("index/{segment:012}.json")
+}
+
+/// The number in a segment's key.
+pub fn segment_number(key: &str) -> Option<u64> {
+    let digits = key.strip_prefix(INDEX)?.strip_suffix(".json")?;
+    let number: u64 = digits.parse().ok()?;
+    (number < NUMBER_MAX / SEGMENT_STEPS && segment(number) == key).then_some(number)
 }
 
 /// An announced entry.

@@ -14,6 +14,7 @@ mod lineage;
 mod marks;
 mod progress;
 mod proof;
+pub mod reclaim;
 mod restart;
 mod signs;
 

@@ -8,6 +8,7 @@ use super::state::{JobState, Manifest};
 use super::void::Void;
 use crate::ids::{JobName, Step, Version};
 use crate::limits::MESH_RANKS_MAX;
+use crate::mutation::{self, Mutation};
 
 fn open_job<'m>(m: &'m Manifest, job: &JobName, opened: Version) -> Result<&'m JobState, Void> {
     let found = m.jobs.get(job).filter(|state| state.opened == opened);
@@ -144,7 +145,7 @@ pub(super) fn watermark(m: &Manifest, e: &Watermark) -> Result<(), Void> {
             head: m.next_step,
         });
     }
-    if e.jobs != m.holding_jobs() {
+    if e.jobs != m.holding_jobs() && !mutation::is(Mutation::StaleWatermark) {
         return Err(Void::WatermarkJobs);
     }
     if e.jobs.is_empty() && e.request.is_none() {

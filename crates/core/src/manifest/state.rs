@@ -295,7 +295,18 @@ impl Manifest {
         self.open_steps.get(usize::try_from(index).ok()?)
     }
 
-    /// TGBs that are committed and wait for their lane's turn.
+    /// The steps of the open segment.
+    pub fn open_steps(&self) -> impl Iterator<Item = &Arc<StepEntry>> {
+        self.open_steps.iter()
+    }
+
+    /// The TGBs that are committed and have no step yet.
+    pub fn waiting_tgbs(&self) -> impl Iterator<Item = &TgbRecord> {
+        let queues = self.lanes.queues();
+        queues.flat_map(|(_, queue)| queue.values().map(|waiting| &waiting.tgb))
+    }
+
+    /// How many TGBs are committed and wait for their lane's turn.
     pub fn waiting(&self) -> usize {
         self.lanes.waiting()
     }

@@ -1,0 +1,275 @@
+//! Which objects nobody can need any more, by one fold at or after the watermark's record.
+//!
+//! The rule for data: an object may be deleted when its epoch is over or its last sequence number is
+//! below the producer's next, *and* no valid entry names it for a step at or above the watermark or
+//! for a turn that has no step yet. That covers reclaimed data and orphans alike. Several TGBs may
+//! share an object: it lives while any of them does.
+//!
+//! All answers of one value are by one manifest. A view mixed from two would call an object unnamed
+//! by the older and passed by the newer.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::signs::JobSigns;
+use crate::ids::{Nonce, ProducerName, Seq, Step, Version};
+use crate::intent;
+use crate::keys::{self, MarkKey, Owner, ProgressKey};
+use crate::limits::{SEGMENT_STEPS, SNAPSHOTS_KEPT};
+use crate::manifest::state::JobState;
+use crate::manifest::{Manifest, StepEntry};
+use crate::mutation::{self, Mutation};
+use crate::tgb::TgbRecord;
+
+/// What becomes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Somebody may need it.
+    Needed,
+    /// No entry names it, and one still may.
+    Uncommitted,
+    /// Nobody can need it any more.
+    Dead,
+    /// Its name is none of ours: it is left alone.
+    Foreign,
+}
+
+/// The segments that hold steps from the watermark on, which the manifest itself no longer holds.
+pub fn retained_segments(m: &Manifest, watermark: Step) -> Range<u64> {
+    let end = m.first_open_step() / SEGMENT_STEPS;
+    (watermark / SEGMENT_STEPS).min(end)..end
+}
+
+/// The keys that steps from the watermark on and waiting TGBs name.
+#[derive(Debug, Default)]
+pub struct Named {
+    keys: BTreeSet<String>,
+    /// For a deliberate mistake.
+    below: BTreeSet<String>,
+}
+
+impl Named {
+    /// What the manifest itself names; the retained segments are added by [`Named::step`].
+    pub fn of(m: &Manifest, watermark: Step) -> Self {
+        let mut named = Self::default();
+        m.open_steps()
+            .for_each(|entry| named.step(entry, watermark));
+        m.waiting_tgbs().for_each(|tgb| named.tgb(tgb));
+        named
+    }
+
+    /// Takes a step of a retained segment.
+    pub fn step(&mut self, entry: &StepEntry, watermark: Step) {
+        if entry.step >= watermark {
+            self.tgb(&entry.tgb);
+        } else if mutation::is(Mutation::SharedObject) {
+            let parts = entry.tgb.parts.iter();
+            self.below.extend(parts.map(|part| part.key.clone()));
+        }
+    }
+
+    fn tgb(&mut self, tgb: &TgbRecord) {
+        for key in tgb.parts.iter().map(|part| &part.key) {
+            if !self.keys.contains(key) {
+                self.keys.insert(key.clone());
+            }
+        }
+        self.keys.extend(tgb.provenance.clone());
+    }
+
+    fn contains(&self, key: &str) -> bool {
+        self.keys.contains(key) && !self.below.contains(key)
+    }
+}
+
+/// See the file's header.
+#[derive(Debug)]
+pub struct Reclaim<'m> {
+    m: &'m Manifest,
+    watermark: Step,
+}
+
+impl<'m> Reclaim<'m> {
+    /// By the fold `m`.
+    pub fn by(m: &'m Manifest) -> Self {
+        let watermark = m.watermark();
+        Self { m, watermark }
+    }
+
+    /// As if a watermark were published now: for plans, never for deletions.
+    pub fn as_if(m: &'m Manifest, watermark: Step) -> Self {
+        let watermark = watermark.max(m.watermark());
+        Self { m, watermark }
+    }
+
+    /// The oldest step that may be read.
+    pub fn watermark(&self) -> Step {
+        self.watermark
+    }
+
+    /// An object under `data/`.
+    pub fn data(&self, key: &str, named: &Named) -> Fate {
+        let Some(object) = parse_data(key) else {
+            return Fate::Foreign;
+        };
+        if named.contains(key) {
+            return Fate::Needed;
+        }
+        if self.may_commit(&object) && !mutation::is(Mutation::UncommittedObject) {
+            return Fate::Uncommitted;
+        }
+        Fate::Dead
+    }
+
+    /// An unfinished upload under `data/`: only when its epoch is over, since its owner may be at it.
+    pub fn upload(&self, key: &str) -> Fate {
+        match parse_data(key) {
+            None => Fate::Foreign,
+            Some(object) if self.epoch_over(&object) => Fate::Dead,
+            Some(_) => Fate::Uncommitted,
+        }
+    }
+
+    fn may_commit(&self, object: &DataKey) -> bool {
+        let next = self.m.producer(&object.producer).map_or(0, |p| p.next_seq);
+        !self.epoch_over(object) && object.last >= next
+    }
+
+    /// Whether no record can name objects of this folder any more. An epoch that nobody has opened
+    /// as far as we have folded is not over.
+    fn epoch_over(&self, object: &DataKey) -> bool {
+        let Some(p) = self.m.producer(&object.producer) else {
+            return false;
+        };
+        let ended = p.finished || p.retired || p.nonce != object.nonce;
+        object.epoch < p.epoch || (object.epoch == p.epoch && ended)
+    }
+
+    /// An intent: dead when it can never be valid again. Those of epochs that we don't know stay.
+    pub fn intent(&self, key: &str) -> Fate {
+        let Some((producer, epoch, what)) = keys::parse_intent(key) else {
+            return Fate::Foreign;
+        };
+        let current = self.m.producer(&producer).map_or(0, |p| p.epoch);
+        if epoch <= current && intent::is_dead(self.m, &producer, epoch, &what) {
+            Fate::Dead
+        } else {
+            Fate::Needed
+        }
+    }
+
+    /// An index segment: dead when all of its steps are below the watermark.
+    pub fn segment(&self, key: &str) -> Fate {
+        match keys::segment_number(key) {
+            None => Fate::Foreign,
+            Some(number) if (number + 1) * SEGMENT_STEPS <= self.watermark => Fate::Dead,
+            Some(_) => Fate::Needed,
+        }
+    }
+
+    /// Of all listed snapshots the dead ones: all but the newest few that this fold has passed.
+    pub fn snapshots(&self, listed: &[Version]) -> Vec<Version> {
+        let head = self.m.next_version();
+        let mut passed: Vec<_> = listed.iter().copied().filter(|v| *v < head).collect();
+        passed.sort_unstable();
+        let dead = passed.len().saturating_sub(SNAPSHOTS_KEPT);
+        passed.truncate(dead);
+        passed
+    }
+
+    /// An object of a job's attempt. `signs` are those of its job, if it is open. Ledgers are the
+    /// proof of what was delivered: never deleted.
+    pub fn job(&self, key: &str, signs: Option<&JobSigns>) -> Fate {
+        if keys::parse_ledger(key).is_some() {
+            return Fate::Needed;
+        }
+        let (mark, progress) = (keys::parse_mark(key), keys::parse_progress(key));
+        let owner = mark.as_ref().map(|m| &m.owner);
+        let Some(owner) = owner.or_else(|| progress.as_ref().map(|p| &p.owner)) else {
+            return Fate::Foreign;
+        };
+        let dead = match self.job_of(owner) {
+            Whose::Unknown => false,
+            Whose::Closed => true,
+            Whose::Open(job) => match (&mark, &progress) {
+                (Some(mark), _) => self.mark_dead(mark, job),
+                (_, Some(progress)) => progress_dead(progress, job, signs),
+                _ => false,
+            },
+        };
+        if dead { Fate::Dead } else { Fate::Needed }
+    }
+
+    fn job_of(&self, owner: &Owner) -> Whose<'_> {
+        let job = self.m.jobs().get(&owner.job);
+        match job.filter(|job| job.opened == owner.opened) {
+            Some(job) if owner.attempt < job.attempts.len() as u64 => Whose::Open(job),
+            Some(_) => Whose::Unknown,
+            None if owner.opened < self.m.next_version() => Whose::Closed,
+            None => Whose::Unknown,
+        }
+    }
+
+    /// A mark below the watermark, or one of an abandoned history, is no restart point again, and
+    /// without it the floor comes out the same wherever that matters.
+    fn mark_dead(&self, mark: &MarkKey, job: &JobState) -> bool {
+        let later = job.attempts.iter().skip(mark.owner.attempt as usize + 1);
+        let lowest = later.map(|attempt| attempt.start).min();
+        mark.step < self.watermark || lowest.is_some_and(|start| mark.step > start)
+    }
+}
+
+/// Progress of a superseded attempt, or such that each of its coordinates has newer.
+fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobSigns>) -> bool {
+    let attempt = progress.owner.attempt;
+    if attempt + 1 < job.attempts.len() as u64 {
+        return true;
+    }
+    let Some(signs) = signs.and_then(|signs| signs.get(&attempt)) else {
+        return false;
+    };
+    let newer = |at| {
+        signs
+            .progress
+            .get(&at)
+            .is_some_and(|step| *step > progress.step)
+    };
+    // No more coordinates are asked for than there are, whatever the name says.
+    signs.progress.len() as u64 > u64::from(progress.last - progress.first)
+        && (progress.first..=progress.last).all(newer)
+}
+
+enum Whose<'m> {
+    Open(&'m JobState),
+    Closed,
+    /// Opened after our fold.
+    Unknown,
+}
+
+/// What a data object's key says.
+struct DataKey {
+    producer: ProducerName,
+    epoch: u64,
+    nonce: Nonce,
+    last: Seq,
+}
+
+fn parse_data(key: &str) -> Option<DataKey> {
+    let mut segments = key.strip_prefix(keys::DATA)?.split('/');
+    let (producer, folder, name) = (segments.next()?, segments.next()?, segments.next()?);
+    let (epoch, nonce) = folder.split_once('-')?;
+    let (producer, nonce) = (producer.parse().ok()?, nonce.parse().ok()?);
+    let epoch = epoch.parse().ok()?;
+    // Written as we write it, so that no other name can pass for one of ours.
+    let written = key.starts_with(&keys::data_folder(&producer, epoch, nonce));
+    let (_, last) = keys::data_seqs(name).filter(|_| written && segments.next().is_none())?;
+    Some(DataKey {
+        producer,
+        epoch,
+        nonce,
+        last,
+    })
+}
+
+#[cfg(test)]
+mod tests;

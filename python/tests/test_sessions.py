@@ -273,6 +273,23 @@ def test_checkpoints_are_told_and_told_again_after_a_restart(path: Path) -> None
             assert not reader._marks.unconfirmed(), "close waited for the confirmation"
 
 
+def test_the_last_checkpoint_is_told_to_a_daemon_that_restarts(path: Path) -> None:
+    first = FakeDaemon(path)
+    first.marks = False
+    reader = batchweave.connect(path, job="j")
+    state = next(reader).state_dict()
+    reader.checkpoint(state)
+    first.stop()
+    started: list[FakeDaemon] = []
+    timer = threading.Timer(0.2, lambda: started.append(FakeDaemon(path)))
+    timer.start()
+    reader.close()
+    with started[0] as second:
+        assert second.peers[0].checkpoints == [(1, state["batchweave"])]
+        assert not reader._marks.unconfirmed()
+        assert second.peers[0].gone.wait(5)
+
+
 def test_checkpoint_refuses_what_is_not_its_own(daemon: FakeDaemon, path: Path) -> None:
     with batchweave.connect(path, job="j") as reader:
         with pytest.raises(errors.OtherStreamError):

@@ -23,15 +23,12 @@ class Marks:
         self._waiting: dict[int, bytes] = {}
         self._refused: deque[MarkRefusedError] = deque(maxlen=_MARKS_MAX)
 
-    def add(self, step: int, text: bytes, session: Session | None) -> None:
-        """Notes a mark and sends it."""
-        # In the table first: a reconnect in another thread then sends it, too.
+    def add(self, step: int, text: bytes) -> None:
+        """Notes a mark; send it afterwards, so that a reconnect in another thread can't miss it."""
         self._waiting[step] = text
         while len(self._waiting) > _MARKS_MAX:
             with contextlib.suppress(KeyError, RuntimeError):
                 self._waiting.pop(next(iter(self._waiting)))
-        if session is not None:
-            session.post(_wire.checkpoint(step, text))
 
     def send_again(self, session: Session) -> None:
         """A new session has begun."""

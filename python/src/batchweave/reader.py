@@ -148,7 +148,9 @@ class Reader:
                 "restored one is a restart point already",
                 step=saved.next_step,
             )
-        self._marks.add(saved.next_step, text, self._session)
+        self._marks.add(saved.next_step, text)
+        if self._session is not None:
+            self._session.post(_wire.checkpoint(saved.next_step, text))
         self._marks.raise_refusal()
 
     def close(self) -> None:
@@ -163,13 +165,15 @@ class Reader:
         if self._closed:
             return
         self._closed = True
+        if self._session is not None and not self._session.forked:
+            with contextlib.suppress(BatchWeaveError):
+                self._await_marks(self._session)
+            if late := self._marks.unconfirmed():
+                _log.warning("checkpoints at steps %s were not confirmed", late)
         session, self._session = self._session, None
-        if session is None or session.forked:
-            return
-        with contextlib.suppress(BatchWeaveError):
-            self._await_marks(session)
-        session.park()
-        close_parked()
+        if session is not None and not session.forked:
+            session.park()
+            close_parked()
 
     def __enter__(self) -> Reader:
         return self
@@ -338,19 +342,18 @@ class Reader:
 
     def _await_marks(self, session: Session) -> None:
         deadline = time.monotonic() + _MARKS_SECONDS
-        while self._marks.unconfirmed() and not session.torn:
+        while self._marks.unconfirmed() and not session.torn and time.monotonic() < deadline:
             found = session.receive()
-            if isinstance(found, Lost) or time.monotonic() > deadline:
-                break
-            if isinstance(found, Event) and found.kind == _wire.MARKED:
+            if isinstance(found, Lost):
+                # A daemon that restarts just now hears of them all the same.
+                session = self.open(deadline)
+            elif isinstance(found, Event) and found.kind == _wire.MARKED:
                 self._marks.stored(found.value)
             elif isinstance(found, Event) and found.kind == _wire.MARK_REFUSED:
                 self._marks.refused(found.value)
             elif found is None:
                 session.wait(0.05)
             del found
-        if late := self._marks.unconfirmed():
-            _log.warning("checkpoints at steps %s were not confirmed", late)
 
     # States and errors.
 

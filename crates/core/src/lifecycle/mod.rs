@@ -12,6 +12,7 @@ mod due;
 mod ledger;
 mod lineage;
 mod marks;
+pub mod pace;
 mod progress;
 mod proof;
 pub mod reclaim;

@@ -3,7 +3,8 @@
 //! - `record`, `entry`: what is stored in the log;
 //! - `state`: what the fold keeps; `snapshot`: the same, stored;
 //! - `judge`: is an entry valid in a state? `fold`: the state after a record;
-//! - `order`, `lanes`: which step a TGB gets; `invariants`: what must hold after every fold.
+//! - `order`, `lanes`: which step a TGB gets; `trial`: and would get; `invariants`: what must hold after
+//!   every fold.
 
 pub mod entry;
 pub mod fold;
@@ -18,6 +19,7 @@ pub mod repair;
 pub mod segment;
 pub mod snapshot;
 pub mod state;
+pub mod trial;
 pub mod void;
 
 #[cfg(test)]

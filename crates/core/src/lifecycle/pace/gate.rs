@@ -1,0 +1,195 @@
+//! The judge of one moment: which of the next commits stay below the ceiling.
+
+use super::{Bound, Held, Limits, Pace, Sizes, Slowest};
+use crate::ids::{ProducerName, Step};
+use crate::manifest::Entry;
+use crate::manifest::state::Manifest;
+use crate::manifest::trial::{Given, Trial};
+use crate::tgb::TgbRecord;
+
+/// Asked about commits in the order in which they would be written; remembers those it let pass.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    limits: Limits,
+    slowest: Option<Slowest>,
+    ceiling: Option<Step>,
+    lane: Option<ProducerName>,
+    now: State,
+}
+
+#[derive(Debug, Clone)]
+struct State {
+    trial: Trial,
+    /// Bytes that have steps, from the slowest position on; `None` is more than the bound.
+    placed: Option<u64>,
+    /// Bytes that wait for their turn.
+    waiting: u64,
+}
+
+impl Gate {
+    /// The gate in the state `m`. `sizes` is asked only with a bound in bytes.
+    pub fn new(pace: &Pace, m: &Manifest, sizes: Option<&Sizes>) -> Self {
+        let slowest = pace.slowest(m);
+        let mut limits = pace.limits;
+        if slowest.is_none() {
+            limits.bytes = None;
+        }
+        let (mut placed, mut waiting) = (Some(0), 0);
+        if let (Some(slowest), Some(_)) = (&slowest, limits.bytes) {
+            placed = sizes.and_then(|s| s.from(slowest.position.max(m.watermark())));
+            waiting = m.waiting_bytes();
+        }
+        Self {
+            limits,
+            ceiling: pace.ceiling(m),
+            slowest,
+            lane: m.awaited_lane().cloned(),
+            now: State {
+                trial: Trial::new(m),
+                placed,
+                waiting,
+            },
+        }
+    }
+
+    /// May `producer` commit these TGBs next, all at once? If so, they count from now on.
+    pub fn item(&mut self, producer: &ProducerName, tgbs: &[TgbRecord]) -> Result<(), Held> {
+        let owner = self.now.trial.owns_next_step(producer);
+        let after = self.now.after(producer, tgbs);
+        if !(owner && self.is_starved()) {
+            self.judge(producer, owner, &after)?;
+        }
+        self.now = after.state;
+        Ok(())
+    }
+
+    /// May the producer of a `finished` entry say so? Under `lanes` that gives steps to what waits.
+    pub fn finish(&mut self, entry: &Entry) -> Result<(), Held> {
+        let after = self.now.after_finish(entry);
+        if !self.is_starved() {
+            self.judge_finish(&after)?;
+        }
+        self.now = after.state;
+        Ok(())
+    }
+
+    /// Whether a leader may take another's entry along. Only what fits: what is due all the same its
+    /// owner commits itself.
+    pub fn take_along(&mut self, entry: &Entry) -> bool {
+        let (after, judged) = match entry {
+            Entry::Batch(e) => {
+                let owner = self.now.trial.owns_next_step(&e.producer);
+                let after = self.now.after(&e.producer, &e.tgbs);
+                let judged = self.judge(&e.producer, owner, &after);
+                (after, judged)
+            }
+            Entry::Finished(_) => {
+                let after = self.now.after_finish(entry);
+                let judged = self.judge_finish(&after);
+                (after, judged)
+            }
+            _ => return true,
+        };
+        let fits = judged.is_ok();
+        if fits {
+            self.now = after.state;
+        }
+        fits
+    }
+
+    /// An entry that is in the record already, whatever the ceiling says.
+    pub fn count(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Batch(e) => self.now = self.now.after(&e.producer, &e.tgbs).state,
+            Entry::Finished(_) => self.now = self.now.after_finish(entry).state,
+            _ => {}
+        }
+    }
+
+    /// The slowest job has received all there is.
+    fn is_starved(&self) -> bool {
+        let next = self.now.trial.next_step();
+        self.slowest.as_ref().is_some_and(|s| next <= s.position)
+    }
+
+    fn judge(&self, producer: &ProducerName, owner: bool, after: &After) -> Result<(), Held> {
+        self.below_ceiling(after)?;
+        // The owner is held by what can be read, never by what waits for it.
+        self.bytes_fit(after, if owner { 0 } else { after.state.waiting })?;
+        match self.limits.lead {
+            Some(most) if !owner && after.state.trial.waiting_of(producer) > most => {
+                Err(self.held(Bound::Lead(most)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_finish(&self, after: &After) -> Result<(), Held> {
+        self.below_ceiling(after)?;
+        if after.given.steps == 0 {
+            return Ok(());
+        }
+        self.bytes_fit(after, 0)
+    }
+
+    fn bytes_fit(&self, after: &After, waiting: u64) -> Result<(), Held> {
+        let Some(most) = self.limits.bytes else {
+            return Ok(());
+        };
+        let bytes = after.state.placed.map(|p| p.saturating_add(waiting));
+        if bytes.is_none_or(|bytes| bytes > most) {
+            return Err(self.held(Bound::Bytes(most)));
+        }
+        Ok(())
+    }
+
+    fn below_ceiling(&self, after: &After) -> Result<(), Held> {
+        let over = |ceiling| after.state.trial.next_step() > ceiling;
+        if after.given.steps == 0 || !self.ceiling.is_some_and(over) {
+            return Ok(());
+        }
+        Err(self.held(match self.slowest {
+            Some(_) => Bound::Steps(self.limits.steps.unwrap_or(0)),
+            None => Bound::NoJob(self.limits.no_job.unwrap_or(0)),
+        }))
+    }
+
+    fn held(&self, bound: Bound) -> Held {
+        let lead = matches!(bound, Bound::Lead(_));
+        Held {
+            bound,
+            by: self.slowest.clone().filter(|_| !lead),
+            lane: self.lane.clone().filter(|_| lead),
+            next_step: self.now.trial.next_step(),
+        }
+    }
+}
+
+struct After {
+    state: State,
+    given: Given,
+}
+
+impl State {
+    fn after(&self, producer: &ProducerName, tgbs: &[TgbRecord]) -> After {
+        let mut state = self.clone();
+        let given = state.trial.commit(producer, tgbs);
+        let bytes = tgbs
+            .iter()
+            .fold(0, |sum, tgb| u64::saturating_add(sum, tgb.bytes()));
+        state.waiting = state.waiting.saturating_add(bytes);
+        state.give(given)
+    }
+
+    fn after_finish(&self, entry: &Entry) -> After {
+        let mut state = self.clone();
+        let given = state.trial.finish(entry);
+        state.give(given)
+    }
+
+    fn give(mut self, given: Given) -> After {
+        self.waiting = self.waiting.saturating_sub(given.bytes);
+        self.placed = self.placed.map(|p| p.saturating_add(given.bytes));
+        After { state: self, given }
+    }
+}

@@ -33,9 +33,9 @@ def test_a_rank_that_is_killed_goes_on_from_its_state(path: Path, tmp_path: Path
     out, state, end = tmp_path / "out", tmp_path / "state", 6_000
     command = [sys.executable, "-m", "batchweave.demo_rank", "--socket", str(path), "--job", "demo"]
     command += ["--rank", "1", "--world", "2", "--steps", str(end), "--save-every", "3"]
-    command += ["--attempt", "ab" * 16]
+    command += ["--attempt", "ab" * 16, "--mark-every", "2000"]
     command += ["--state-file", str(state), "--out", str(out), "--timeout", "30"]
-    with FakeDaemon(path, slices=2):
+    with FakeDaemon(path, slices=2) as daemon:
         kills = 0
         while kills < 3:
             rank = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -50,6 +50,8 @@ def test_a_rank_that_is_killed_goes_on_from_its_state(path: Path, tmp_path: Path
         last = json.loads(state.read_text())
         assert out.stat().st_size >= last["bytes"] > 0
         done = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True)
+        marked = {step for peer in daemon.peers for step, _ in peer.checkpoints}
+    assert marked == {2000, 4000, 6000}
     report = json.loads(done.stdout)
     first = json.loads(last["state"]["batchweave"])["next_step"]
     assert report == {"rank": 1, "first_step": first, "steps": end - first}

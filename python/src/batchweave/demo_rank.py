@@ -10,7 +10,8 @@ of step and slice, with nothing between them (the Rust rank of the demo writes t
 
 Numbers are little-endian. F is a JSON object: the reader's state and the size of FILE that it
 covers; it is replaced atomically. Started again, the rank cuts FILE to that size and goes on from
-there, so a step is in FILE once, whenever the rank was killed.
+there, so a step is in FILE once, whenever the rank was killed. With --mark-every K, the steps that
+K divides are made restart points of the job.
 """
 
 from __future__ import annotations
@@ -75,8 +76,11 @@ def _run(args: argparse.Namespace, saved: dict[str, Any] | None, out: BinaryIO) 
             time.sleep(args.step_ms / 1000)
             _write(out, batch)
             read += 1
-            if read % args.save_every == 0:
+            marks = args.mark_every and (batch.step + 1) % args.mark_every == 0
+            if marks or read % args.save_every == 0:
                 _save(args.state_file, batch.state_dict(), out)
+            if marks:
+                reader.checkpoint(batch.state_dict())
             # The next `next()` then finds the frames of this step free.
             del batch
         _save(args.state_file, reader.state_dict(), out)
@@ -123,6 +127,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--state-file", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="where the records go")
     parser.add_argument("--save-every", type=int, default=1, metavar="K", help="steps (default 1)")
+    parser.add_argument("--mark-every", type=int, default=0, metavar="K", help="default: never")
     parser.add_argument("--credits", type=int, default=4)
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
     return parser.parse_args(arguments)

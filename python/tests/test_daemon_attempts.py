@@ -1,0 +1,165 @@
+"""Attempts, marks and quarantine with the real daemons."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from real_daemons import ATTEMPTS, BINARIES, MARKS, SLICES, Daemons, Tokens, expected
+
+import batchweave
+from batchweave import errors
+
+pytestmark = MARKS
+
+
+def first_steps(
+    path: Path, world: int, count: int, state: dict[str, str] | None, attempt: str
+) -> tuple[list[int], Tokens, list[dict[str, str]]]:
+    """All ranks of an attempt read some steps at once: their numbers, tokens and last states."""
+    found: dict[int, tuple[list[int], list[Tokens]]] = {}
+    states: dict[int, dict[str, str]] = {}
+
+    def run(rank: int) -> None:
+        with batchweave.connect(
+            path, job="t", dp_rank=rank, dp_size=world, state=state, attempt=attempt, timeout=60
+        ) as reader:
+            steps, tokens = found.setdefault(rank, ([], []))
+            for batch in reader:
+                steps.append(batch.step)
+                tokens.append(np.stack([piece["tokens"] for piece in batch.slices]))
+                states[rank] = batch.state_dict()
+                if len(steps) == count:
+                    break
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in reversed(range(world))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert sorted(found) == list(range(world)), "a rank failed"
+    (steps,) = {tuple(found[rank][0]) for rank in range(world)}
+    tokens = np.concatenate([np.stack(found[rank][1]) for rank in range(world)], axis=1)
+    return list(steps), tokens, [states[rank] for rank in range(world)]
+
+
+def test_each_mark_restarts_any_number_of_ranks_with_the_same_bytes(
+    daemons: Daemons, tmp_path: Path
+) -> None:
+    want, path = expected(), tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    marks = []
+    with batchweave.connect(path, job="t", attempt=ATTEMPTS[0], timeout=60) as reader:
+        for batch in reader:
+            if batch.step in (4, 9, 19):
+                marks.append(batch.state_dict())
+                reader.checkpoint(marks[-1])
+            if batch.step == 25:
+                break
+    for number, (world, state) in enumerate(zip((4, 2, 4), reversed(marks), strict=True), 1):
+        start = json.loads(state["batchweave"])["next_step"]
+        steps, tokens, states = first_steps(path, world, 12, state, ATTEMPTS[number])
+        assert steps == list(range(start, start + 12))
+        assert (tokens == want[start : start + 12]).all()
+        assert len({each["batchweave"] for each in states}) == 1
+        last = json.loads(states[0]["batchweave"])
+        assert (last["attempt"], last["attempt_number"]) == (ATTEMPTS[number], number)
+
+
+def test_the_newer_of_two_living_attempts_wins(daemons: Daemons, tmp_path: Path) -> None:
+    want, path = expected(), tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    with batchweave.connect(path, job="t", attempt=ATTEMPTS[0], timeout=60) as old:
+        kept = next(old)
+        with batchweave.connect(
+            path, job="t", attempt=ATTEMPTS[1], state=kept.state_dict(), timeout=60
+        ) as new:
+            assert next(new).step == 1
+            with pytest.raises(errors.AttemptSupersededError, match=ATTEMPTS[1]):
+                for _ in old:
+                    pass
+            assert (kept.slices[0]["tokens"] == want[0, 0]).all()
+            with pytest.raises(errors.AttemptSupersededError):
+                batchweave.connect(path, job="t", attempt=ATTEMPTS[0])
+            assert next(new).step == 2
+
+
+def test_ranks_that_disagree_with_their_attempt_are_told_how(
+    daemons: Daemons, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    same: dict[str, Any] = {"job": "t", "attempt": ATTEMPTS[0], "connect_timeout": 30}
+    with batchweave.connect(path, dp_rank=0, dp_size=2, **same) as zero:
+        with pytest.raises(errors.AttemptDisagreesError, match="7"):
+            batchweave.connect(path, dp_rank=1, dp_size=2, start=7, **same)
+        with pytest.raises(errors.AttemptDisagreesError, match="4"):
+            batchweave.connect(path, dp_rank=1, dp_size=4, **same)
+        state = [next(zero) for _ in range(3)][-1].state_dict()
+        # Alone restarted: its own position, in the same attempt.
+        with batchweave.connect(path, dp_rank=1, dp_size=2, state=state, **same) as one:
+            assert next(one).step == 3
+    with pytest.raises(errors.AttemptNotOpenedError, match="rank 0"):
+        batchweave.connect(
+            path, job="t", attempt=ATTEMPTS[1], dp_rank=1, dp_size=2, connect_timeout=1
+        )
+
+
+def test_marks_that_are_no_restart_points_are_refused(daemons: Daemons, tmp_path: Path) -> None:
+    want, path = expected(), tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+
+    def refused(reader: batchweave.Reader, step: int) -> type[Exception]:
+        inner = json.loads(reader.state_dict()["batchweave"])
+        reader.checkpoint({"batchweave": json.dumps({**inner, "next_step": step})})
+        with pytest.raises(errors.MarkRefusedError) as caught:
+            reader.close()
+        assert caught.value.step == step
+        return caught.type
+
+    def reader(number: int, **more: Any) -> batchweave.Reader:
+        return batchweave.connect(path, job="t", attempt=ATTEMPTS[number], credits=2, **more)
+
+    assert refused(reader(0), len(want) + 1) is errors.MarkInFutureError
+    assert refused(reader(1), len(want) - 1) is errors.MarkNotDeliveredError
+    with reader(2) as before:
+        state = [next(before) for _ in range(9)][-1].state_dict()
+        before.checkpoint(state)
+    assert refused(reader(3, state=state), 8) is errors.MarkOtherAttemptError
+
+
+def test_quarantined_steps_are_passed_over_by_new_attempts(
+    daemons: Daemons, tmp_path: Path
+) -> None:
+    want, path = expected(), tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    _, _, (before,) = first_steps(path, 1, 5, None, ATTEMPTS[0])
+    command = [str(BINARIES / "batchweave"), "--store", f"file://{tmp_path}/stream", "quarantine"]
+    subprocess.run([*command, "8..11", "--reason", "a test"], timeout=60, check=True)
+    steps, tokens, states = first_steps(path, 2, 6, before, ATTEMPTS[1])
+    assert steps == [5, 6, 7, 12, 13, 14]
+    assert (tokens == want[steps]).all()
+    assert len({each["batchweave"] for each in states}) == 1
+    # A checkpoint from the middle of the range, taken by those who read it.
+    inner = json.loads(before["batchweave"])
+    middle = {"batchweave": json.dumps({**inner, "next_step": 10})}
+    steps, tokens, _ = first_steps(path, SLICES, 3, middle, ATTEMPTS[2])
+    assert steps == [12, 13, 14]
+    assert (tokens == want[steps]).all()
+
+
+def test_a_job_that_nobody_opened_is_named(daemons: Daemons, tmp_path: Path) -> None:
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer", job='open_within = "200ms"')
+    with pytest.raises(errors.JobNotOpenError, match="job open"):
+        batchweave.connect(tmp_path / "s.sock", job="t")

@@ -9,7 +9,9 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
-use crate::{bench, doctor, init, job, log, plan, quarantine, repair, retire, seal, show, status, verify};
+use crate::{
+    bench, doctor, init, job, log, plan, quarantine, repair, retire, seal, show, status, verify,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,11 +110,12 @@ impl Cli {
 }
 
 impl Verb {
-    /// What is logged without RUST_LOG. `log` prints void entries itself; the S3 library logs every
+    /// What is logged without RUST_LOG. `log` and `verify` print void entries themselves; the S3 library logs every
     /// request that it refuses, which the client is told anyway.
     pub(crate) fn log_level(&self) -> &'static str {
         match self {
             Self::Log(_) => "warn,batchweave_log::tail=error",
+            Self::Verify(_) => "warn,batchweave_log=error",
             Self::DevS3(_) => "warn,s3s=off",
             _ => "warn",
         }

@@ -40,20 +40,15 @@ impl Bar {
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= PERIOD);
         if self.terminal && due {
             self.shown = Some(Instant::now());
-            self.write(&self.line(self.began.elapsed()));
+            write(&self.line(self.began.elapsed()));
         }
     }
 
     /// Clears the line.
     pub(crate) fn end(&self) {
         if self.shown.is_some() {
-            self.write("");
+            write("");
         }
-    }
-
-    fn write(&self, line: &str) {
-        let mut err = std::io::stderr().lock();
-        let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
     }
 
     fn line(&self, elapsed: Duration) -> String {
@@ -78,6 +73,11 @@ impl Bar {
             share * 100.0
         )
     }
+}
+
+fn write(line: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
 }
 
 #[cfg(test)]

@@ -77,9 +77,7 @@ async fn snapshot(
         Err(e) => return Err(e.into()),
     };
     let stream = Arc::new(folded.stream().clone());
-    let why = if folded.next_version() != version.saturating_add(1) {
-        "the log has no such version".to_owned()
-    } else {
+    let why = if folded.next_version() == version.saturating_add(1) {
         match Manifest::from_snapshot(stream, &bytes, version) {
             Ok(stored) if stored == *folded => {
                 copies.snapshots.push(version);
@@ -88,6 +86,8 @@ async fn snapshot(
             Ok(_) => "differs from what the log folds to".to_owned(),
             Err(e) => e.to_string(),
         }
+    } else {
+        "the log has no such version".to_owned()
     };
     problems.push(Problem::at(
         "snapshot",

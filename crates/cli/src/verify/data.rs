@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::Digest;
+use batchweave_core::tgb::{Digest, Part};
 use batchweave_log::{Located, Log};
 use batchweave_store::Store;
 use futures::StreamExt;
@@ -144,7 +144,7 @@ async fn step(
     let Some(entry) = entry else {
         return Ok(found);
     };
-    let slices = entry.tgb.parts.last().map_or(0, |part| part.end_slice());
+    let slices = entry.tgb.parts.last().map_or(0, Part::end_slice);
     let mut fault = |key: String, why| {
         let mut problem = Problem::at("data", key, why);
         problem.step = Some(entry.step);

@@ -83,7 +83,7 @@ impl Folding {
     }
 
     /// Folds all records that there are; `show` hears the version after each window.
-    pub(super) async fn to_head(&mut self, mut show: impl FnMut(Version)) -> Result<(), CliError> {
+    pub(super) async fn follow(&mut self, mut show: impl FnMut(Version)) -> Result<(), CliError> {
         while !self.window(Version::MAX).await?.1 {
             show(self.manifest().next_version());
         }

@@ -103,7 +103,7 @@ pub(crate) async fn prove(
     let mut bar = super::log_bar(store).await?;
     let mut shown = 0;
     folding
-        .to_head(|next| bar.add(next - std::mem::replace(&mut shown, next), 0))
+        .follow(|next| bar.add(next - std::mem::replace(&mut shown, next), 0))
         .await?;
     bar.end();
     let root = store.root();

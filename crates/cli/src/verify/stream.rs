@@ -1,6 +1,7 @@
 //! The check of a stream: log, copies of it, and the objects that it names.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use batchweave_core::ids::{Step, Version};
@@ -109,7 +110,7 @@ async fn objects(
         .map(|(key, object)| (key.to_owned(), object.clone()))
         .collect();
     let listed = context::list(store.as_ref(), keys::DATA).await?;
-    folding.to_head(|_| ()).await?;
+    folding.follow(|_| ()).await?;
     let named_now = folding.facts.objects.needed(folding.manifest().watermark());
     let mut there = BTreeMap::new();
     let mut found = Objects::default();
@@ -195,10 +196,7 @@ impl Report {
         }
         for void in &self.voids {
             let entry = void.entry.map_or(String::new(), |n| format!(", entry {n}"));
-            text.push_str(&format!(
-                "  version {}{entry}: {}\n",
-                void.version, void.reason
-            ));
+            let _ = writeln!(text, "  version {}{entry}: {}", void.version, void.reason);
         }
         for problem in &self.problems {
             text.push_str(&style.red(&format!("FAIL  {}\n", problem.text())));
@@ -206,7 +204,7 @@ impl Report {
         match self.problem_count {
             0 => text.push_str(&style.green("the stream is sound")),
             n if n > self.problems.len() => {
-                text.push_str(&format!("and {} more", n - self.problems.len()));
+                let _ = write!(text, "and {} more", n - self.problems.len());
             }
             _ => {}
         }

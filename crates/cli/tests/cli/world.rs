@@ -158,7 +158,7 @@ impl World {
 }
 
 /// Slice s of TGB n begins with the token 100 n + s.
-fn tgb(seq: u64) -> TgbData {
+pub(crate) fn tgb(seq: u64) -> TgbData {
     let width = u64::from(SEQ_LEN) + 1;
     let layout = Layout::tokens(Dtype::U16, u64::from(ROWS), width).unwrap();
     let slice = |s: u32| {

@@ -8,15 +8,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::commit::{Action, Event, Policy, Queue, SeenRecord, tag};
+use batchweave_core::commit::{Action, Event, Policy, Queue, SeenRecord};
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
-use batchweave_core::limits::RECORD_BYTES_MAX;
-use batchweave_core::manifest::judge::Verdict;
 use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
 use batchweave_core::mutation::{self, Mutation};
 
 use crate::ahead::Ahead;
 use crate::append::Append;
+use crate::candidates::{choose, nobody, seen_record};
 use crate::clock::Clock;
 use crate::intents::Intents;
 use crate::wants::Wants;
@@ -75,8 +74,6 @@ pub(crate) struct Committer {
 const WINDOW_MAX: u64 = 16;
 /// Records that are remembered from looks of our own.
 const ASIDE_MAX: usize = 64;
-/// Space in a record for what is not an entry.
-const RECORD_ROOM: usize = RECORD_BYTES_MAX - (4 << 10);
 
 impl Committer {
     pub(crate) fn new(
@@ -183,7 +180,7 @@ impl Committer {
         };
         let now = self.log.clock.now();
         let held = self.wants.admit(Some(&mut gate), self.epoch, now);
-        self.ahead.held_since(held, now);
+        self.ahead.note_held(held, now);
         Ok(())
     }
 
@@ -346,8 +343,13 @@ impl Committer {
         if combine {
             candidates.extend(gathered);
         }
-        let (entries, others) = self.choose(candidates, own)?;
+        let gate = self.ahead.gate(&mut self.log).await?;
+        let chosen = choose(&self.log.manifest, gate, candidates, own)?;
+        let (entries, others) = (chosen.entries, chosen.others);
         if entries.is_empty() {
+            if chosen.above {
+                self.ahead.in_vain(self.log.manifest.next_version());
+            }
             return Ok(Ok(Event::Gathered(0)));
         }
         let writer = Writer {
@@ -378,61 +380,9 @@ impl Committer {
         Ok(self.settle().map(|()| event))
     }
 
-    /// The candidates that are valid one after the other and fit a record; whose they are that are
-    /// not ours. Our own are valid, or something is wrong that nobody planned.
-    fn choose(
-        &self,
-        candidates: Vec<Entry>,
-        own: usize,
-    ) -> Result<(Vec<Entry>, Vec<u64>), LogError> {
-        let mut bytes = 0;
-        let fitting = |entry: &Entry| {
-            bytes += serde_json::to_vec(entry).map_or(RECORD_BYTES_MAX, |b| b.len() + 1);
-            bytes <= RECORD_ROOM
-        };
-        let candidates: Vec<_> = candidates.into_iter().take_while(fitting).collect();
-        let verdicts = self.log.manifest.judge_all(&candidates);
-        let mut entries = Vec::with_capacity(candidates.len());
-        let mut others = Vec::new();
-        for (at, (entry, verdict)) in candidates.into_iter().zip(verdicts).enumerate() {
-            match verdict {
-                Ok(Verdict::Applies) => {
-                    if let Some((name, _)) = entry.producer().filter(|_| at >= own) {
-                        others.push(tag(name.as_str()));
-                    }
-                    entries.push(entry);
-                }
-                Err(void) if at < own => return Err(LogError::Void(void)),
-                _ => {}
-            }
-        }
-        Ok((entries, others))
-    }
-
     /// Leaves nothing running.
     pub(crate) async fn end(&mut self) {
         self.intents.settle().await;
         self.log.settle_snapshots().await;
-    }
-}
-
-fn seen_record(folded: &Folded) -> Option<SeenRecord> {
-    let record = folded.record.as_ref()?;
-    let producers = record.entries.iter().filter_map(Entry::producer);
-    Some(SeenRecord {
-        writer: tag(&record.writer.name),
-        leads: record.hints.leads,
-        put_ms: record.hints.put_ms,
-        producers: producers.map(|(name, _)| tag(name.as_str())).collect(),
-    })
-}
-
-/// A record that says nothing: it was unreadable and repaired.
-fn nobody() -> SeenRecord {
-    SeenRecord {
-        writer: 0,
-        leads: false,
-        put_ms: None,
-        producers: Vec::new(),
     }
 }

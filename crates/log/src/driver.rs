@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use batchweave_core::commit::{Event, Policy};
 use batchweave_core::ids::{Epoch, Seq, Step, Version};
+use batchweave_core::lifecycle::pace::{Held, Lead, Pace};
+use batchweave_core::manifest::Manifest;
 use futures::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::LogError;
+use crate::ahead::Ahead;
 use crate::committer::{Committer, Next, Stop};
 use crate::producer::Producer;
 use crate::wants::CommitItem;
@@ -63,13 +66,27 @@ pub struct Committed {
     pub latency: Duration,
 }
 
+/// Where a producer stands with its bounds; a watch value, kept up to date while there are bounds.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// The folded state.
+    pub manifest: Manifest,
+    /// Why it may not commit all that it has.
+    pub held: Option<Held>,
+    /// How far the stream is ahead of the slowest job that paces.
+    pub lead: Option<Lead>,
+}
+
 /// Bounds of the commit task.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct DriverOptions {
     /// Items that may wait; submitting more waits.
     pub queue: usize,
     /// TGBs in one entry at most.
     pub tgbs_per_entry: usize,
+    /// How far it may run ahead, and of whom; `None` is no bound. When the sender is gone while
+    /// something is held, the task ends with what is committed: the ceiling would never rise.
+    pub pace: Option<watch::Receiver<Pace>>,
 }
 
 impl Default for DriverOptions {
@@ -77,6 +94,7 @@ impl Default for DriverOptions {
         Self {
             queue: 64,
             tgbs_per_entry: 256,
+            pace: None,
         }
     }
 }
@@ -91,6 +109,7 @@ enum Message {
 pub struct CommitQueue {
     send: mpsc::Sender<Message>,
     progress: watch::Receiver<Committed>,
+    standing: watch::Receiver<Standing>,
     task: JoinHandle<Result<(CommitEnd, Producer), LogError>>,
 }
 
@@ -104,6 +123,11 @@ impl CommitQueue {
     /// Progress, to be read at any time.
     pub fn progress(&self) -> watch::Receiver<Committed> {
         self.progress.clone()
+    }
+
+    /// Where the producer stands with its bounds, to be read at any time.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
     }
 
     /// Closes the queue and waits for everything in it; with `finish`, the producer then says that
@@ -127,7 +151,21 @@ struct Driver<P> {
     queue: usize,
     finish: bool,
     closed: bool,
+    /// When one who is held looks at the log again.
+    look_at: Option<Duration>,
     progress: watch::Sender<Committed>,
+    standing: watch::Sender<Standing>,
+}
+
+/// Who is held looks at the log after an eighth of the time for which it has been held, within these.
+const LOOK_MIN: Duration = Duration::from_millis(250);
+const LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// Why the task wakes up.
+enum Wake {
+    Event(Event),
+    /// It is held, and it is time to see what others do.
+    Look,
 }
 
 impl Producer {
@@ -139,17 +177,27 @@ impl Producer {
             ..Committed::default()
         };
         let (progress, watcher) = watch::channel(start);
+        let (standing, stands) = watch::channel(Standing {
+            manifest: self.log().manifest().clone(),
+            held: None,
+            lead: None,
+        });
+        let mut committer = self.into_committer(options.tgbs_per_entry);
+        committer.ahead = Ahead::new(options.pace);
         let driver = Driver {
-            committer: self.into_committer(options.tgbs_per_entry),
+            committer,
             policy,
             queue: options.queue.max(1),
             finish: false,
             closed: false,
+            look_at: None,
             progress,
+            standing,
         };
         CommitQueue {
             send,
             progress: watcher,
+            standing: stands,
             task: tokio::spawn(driver.run(receive)),
         }
     }
@@ -163,11 +211,17 @@ impl<P: Policy> Driver<P> {
         self.committer.recover().await?;
         let mut next = Next::Wait(None);
         loop {
-            if self.closed && self.committer.wants.is_empty() {
+            if self.is_over() {
                 return Ok(self.end(None).await);
             }
             let event = match next {
-                Next::Wait(time) => self.wait(&mut receive, time).await,
+                Next::Wait(time) => match self.wait(&mut receive, time).await {
+                    Wake::Event(event) => event,
+                    Wake::Look => match self.look().await? {
+                        Ok(()) => Event::Ready,
+                        Err(stop) => return Ok(self.end(Some(stop)).await),
+                    },
+                },
                 Next::Event(event) => event,
             };
             // What has become ready meanwhile goes along.
@@ -184,6 +238,13 @@ impl<P: Policy> Driver<P> {
         }
     }
 
+    /// Nothing is left to commit, or nothing that can be.
+    fn is_over(&self) -> bool {
+        let committer = &self.committer;
+        let for_ever = committer.is_held() && committer.ahead.is_last();
+        for_ever || self.closed && committer.wants.is_empty()
+    }
+
     fn is_full(&self) -> bool {
         self.committer.wants.len() >= self.queue
     }
@@ -193,14 +254,18 @@ impl<P: Policy> Driver<P> {
         &mut self,
         receive: &mut mpsc::Receiver<Message>,
         time: Option<Duration>,
-    ) -> Event {
-        let timer = match time {
-            Some(time) => self.committer.clock().sleep(time),
+    ) -> Wake {
+        let clock = self.committer.clock();
+        let sleep = |time: Option<Duration>| match time {
+            Some(time) => clock.sleep(time),
             None => std::future::pending().boxed(),
         };
-        tokio::select! {
+        let (timer, look) = (sleep(time), sleep(self.until_look()));
+        let open = !self.is_full() && !self.closed;
+        let held = self.committer.is_held();
+        Wake::Event(tokio::select! {
             biased;
-            message = receive.recv(), if !self.is_full() && !self.closed => {
+            message = receive.recv(), if open => {
                 if let Some(message) = message {
                     self.take(message);
                     Event::Ready
@@ -209,8 +274,31 @@ impl<P: Policy> Driver<P> {
                     Event::Timer
                 }
             }
+            () = self.committer.ahead.changed(), if held => Event::Ready,
             () = timer => Event::Timer,
+            () = look => return Wake::Look,
+        })
+    }
+
+    /// How long until who is held looks at the log; `None` for who is not.
+    fn until_look(&mut self) -> Option<Duration> {
+        if !self.committer.is_held() {
+            self.look_at = None;
+            return None;
         }
+        let now = self.committer.clock().now();
+        let at = *self.look_at.get_or_insert(now + LOOK_MIN);
+        Some(at.saturating_sub(now))
+    }
+
+    async fn look(&mut self) -> Result<Result<(), Stop>, LogError> {
+        let now = self.committer.clock().now();
+        let since = self.committer.ahead.held().map_or(now, |(_, since)| *since);
+        let pause = (now.saturating_sub(since) / 8).clamp(LOOK_MIN, LOOK_MAX);
+        // Those held by one job would look at the same moments for ever.
+        let jitter = 768 + (self.committer.log.random() % 512) as u32;
+        self.look_at = Some(now + pause * jitter / 1024);
+        self.committer.look().await
     }
 
     fn take(&mut self, message: Message) {
@@ -245,6 +333,24 @@ impl<P: Policy> Driver<P> {
             *before = committed;
             changed
         });
+        if committer.ahead.is_bounded() {
+            self.report_standing();
+        }
+    }
+
+    fn report_standing(&self) {
+        let (log, ahead) = (&self.committer.log, &self.committer.ahead);
+        let (held, lead) = (ahead.held().map(|(held, _)| held), ahead.lead(log));
+        self.standing.send_if_modified(|before| {
+            let same = before.manifest.next_version() == log.manifest.next_version()
+                && before.held.as_ref() == held
+                && before.lead == lead;
+            if !same {
+                before.manifest = log.manifest.clone();
+                (before.held, before.lead) = (held.cloned(), lead);
+            }
+            !same
+        });
     }
 
     async fn end(mut self, stop: Option<Stop>) -> (CommitEnd, Producer) {
@@ -255,7 +361,9 @@ impl<P: Policy> Driver<P> {
             Some(Stop::Fenced { by, instance }) => CommitEnd::Fenced { by, instance },
             Some(Stop::Sealed) => CommitEnd::Sealed,
             Some(Stop::Finished { tgbs }) => CommitEnd::Finished { tgbs },
-            None if self.finish => CommitEnd::Finished { tgbs: next_seq },
+            None if self.finish && self.committer.wants.is_empty() => {
+                CommitEnd::Finished { tgbs: next_seq }
+            }
             None => CommitEnd::Drained { next_seq },
         };
         (end, Producer::from_committer(self.committer))

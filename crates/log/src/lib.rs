@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod ahead;
 mod append;
+mod candidates;
 mod chain;
 mod clock;
 mod committer;
@@ -19,6 +21,7 @@ mod intents;
 mod locate;
 mod log;
 mod open;
+mod pacer;
 mod patient;
 mod producer;
 pub mod repair;
@@ -38,10 +41,11 @@ mod window;
 pub use append::Append;
 pub use clock::{Clock, TokioClock};
 pub use create::{Creation, create};
-pub use driver::{CommitEnd, CommitQueue, Committed, DriverOptions};
+pub use driver::{CommitEnd, CommitQueue, Committed, DriverOptions, Standing};
 pub use error::LogError;
 pub use folder::Folder;
 pub use locate::Located;
 pub use log::{Log, LogOptions};
+pub use pacer::{Pacer, positions};
 pub use producer::{Commit, Producer, ProducerOpening};
 pub use wants::CommitItem;

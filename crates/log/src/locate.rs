@@ -63,7 +63,8 @@ impl Log {
         Ok(Located::At(Arc::clone(entry)))
     }
 
-    async fn segment(&mut self, number: u64) -> Result<Arc<Segment>, LogError> {
+    /// A whole segment below the open one.
+    pub(crate) async fn segment(&mut self, number: u64) -> Result<Arc<Segment>, LogError> {
         let s = &self.snapshots;
         let known = s
             .unstored

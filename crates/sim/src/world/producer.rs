@@ -148,6 +148,7 @@ impl Process {
         let options = DriverOptions {
             queue: 8,
             tgbs_per_entry: self.plan.per_entry,
+            ..DriverOptions::default()
         };
         let queue = producer.spawn(self.policy(), options);
         while seq < self.plan.tgbs {

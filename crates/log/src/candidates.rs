@@ -1,0 +1,98 @@
+//! Which entries go into the next record, and what policies see of a record.
+
+use batchweave_core::commit::{SeenRecord, tag};
+use batchweave_core::lifecycle::pace::Gate;
+use batchweave_core::limits::RECORD_BYTES_MAX;
+use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::{Entry, Folded, Manifest};
+
+use crate::LogError;
+
+/// Space in a record for what is not an entry.
+const RECORD_ROOM: usize = RECORD_BYTES_MAX - (4 << 10);
+
+/// The choice.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen {
+    pub(crate) entries: Vec<Entry>,
+    /// Whose they are that are not ours.
+    pub(crate) others: Vec<u64>,
+    /// Something was left out because it is above the ceiling.
+    pub(crate) above: bool,
+}
+
+/// The candidates that are valid one after the other, stay below the ceiling and fit a record. The
+/// first `own` are ours: they are valid and below it, or something is wrong that nobody planned.
+pub(crate) fn choose(
+    manifest: &Manifest,
+    gate: Option<Gate>,
+    candidates: Vec<Entry>,
+    own: usize,
+) -> Result<Chosen, LogError> {
+    let mut bytes = 0;
+    let fitting = |entry: &Entry| {
+        bytes += serde_json::to_vec(entry).map_or(RECORD_BYTES_MAX, |b| b.len() + 1);
+        bytes <= RECORD_ROOM
+    };
+    let candidates: Vec<_> = candidates.into_iter().take_while(fitting).collect();
+    let mut chosen = valid(manifest, candidates, own)?;
+    let Some(mut gate) = gate else {
+        return Ok(chosen);
+    };
+    let all = chosen.entries.len();
+    let mut at = 0;
+    chosen.entries.retain(|entry| {
+        at += 1;
+        if at > own {
+            return gate.take_along(entry);
+        }
+        gate.count(entry);
+        true
+    });
+    if chosen.entries.len() < all {
+        // What followed an entry that was left out may be valid no more.
+        chosen = valid(manifest, chosen.entries, own)?;
+        chosen.above = true;
+    }
+    Ok(chosen)
+}
+
+fn valid(manifest: &Manifest, candidates: Vec<Entry>, own: usize) -> Result<Chosen, LogError> {
+    let verdicts = manifest.judge_all(&candidates);
+    let mut chosen = Chosen::default();
+    for (at, (entry, verdict)) in candidates.into_iter().zip(verdicts).enumerate() {
+        match verdict {
+            Ok(Verdict::Applies) => {
+                if let Some((name, _)) = entry.producer().filter(|_| at >= own) {
+                    chosen.others.push(tag(name.as_str()));
+                }
+                chosen.entries.push(entry);
+            }
+            Err(void) if at < own => return Err(LogError::Void(void)),
+            _ => {}
+        }
+    }
+    Ok(chosen)
+}
+
+/// A record as policies see it.
+pub(crate) fn seen_record(folded: &Folded) -> Option<SeenRecord> {
+    let record = folded.record.as_ref()?;
+    let producers = record.entries.iter().filter_map(Entry::producer);
+    Some(SeenRecord {
+        writer: tag(&record.writer.name),
+        leads: record.hints.leads,
+        put_ms: record.hints.put_ms,
+        producers: producers.map(|(name, _)| tag(name.as_str())).collect(),
+    })
+}
+
+/// A record that says nothing: it was unreadable and repaired.
+pub(crate) fn nobody() -> SeenRecord {
+    SeenRecord {
+        writer: 0,
+        leads: false,
+        put_ms: None,
+        producers: Vec::new(),
+    }
+}

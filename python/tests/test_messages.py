@@ -107,6 +107,10 @@ GARBAGE: dict[str, bytes] = {
     "welcome short": head(64, bytes(3)),
     "end long": head(68, bytes(9)),
     "retire long": head(71, bytes(9)),
+    "mark refused nowhere": head(
+        73,
+        b'{"code":28,"name":"mark_in_future","message":"","step":null,"key":null,"remedy":""}',
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from real_daemons import ATTEMPTS, BINARIES, MARKS, SLICES, Daemons, Tokens, expected
+from real_daemons import ATTEMPTS, BINARIES, JOB, MARKS, SLICES, Daemons, Tokens, expected
 
 import batchweave
 from batchweave import errors
@@ -135,6 +135,31 @@ def test_marks_that_are_no_restart_points_are_refused(daemons: Daemons, tmp_path
         state = [next(before) for _ in range(9)][-1].state_dict()
         before.checkpoint(state)
     assert refused(reader(3, state=state), 8) is errors.MarkOtherAttemptError
+
+
+@pytest.mark.parametrize(
+    ("policy", "names"),
+    [
+        ("all", {"000000000003-0.json", "000000000003-1.json"}),
+        ("rank0", {"000000000003-all.json"}),
+    ],
+)
+def test_who_must_mark_is_the_daemons_configuration(
+    daemons: Daemons, tmp_path: Path, policy: str, names: set[str]
+) -> None:
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer", job=f'{JOB}\ncheckpoints = "{policy}"')
+    same: dict[str, Any] = {"job": "t", "dp_size": 2, "attempt": ATTEMPTS[0]}
+    path = tmp_path / "s.sock"
+    with (
+        batchweave.connect(path, dp_rank=0, **same) as zero,
+        batchweave.connect(path, dp_rank=1, **same) as one,
+    ):
+        for reader in (one, zero):
+            reader.checkpoint([next(reader) for _ in range(3)][-1].state_dict())
+    assert not zero._marks.unconfirmed(), "confirmed"
+    assert not one._marks.unconfirmed(), "confirmed, also when there is nothing to store"
+    assert {each.name for each in (tmp_path / "stream" / "jobs").glob("*/*/marks/*")} == names
 
 
 def test_quarantined_steps_are_passed_over_by_new_attempts(

@@ -14,7 +14,9 @@ import os
 import time
 from collections.abc import Mapping
 
-from batchweave import errors, jax, torch
+from batchweave import errors
+from batchweave import jax as jax
+from batchweave import torch as torch
 from batchweave._connect import Options, __version__
 from batchweave._launch import attempt_of, global_rank_of, rank_and_world, socket_path
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
@@ -23,6 +25,7 @@ from batchweave.errors import BadHelloError, BatchWeaveError
 from batchweave.reader import Reader
 from batchweave.state import State
 
+# Without jax and torch: `from batchweave import *` must not hide the real ones.
 __all__ = [
     "Batch",
     "BatchWeaveError",
@@ -31,8 +34,6 @@ __all__ = [
     "__version__",
     "connect",
     "errors",
-    "jax",
-    "torch",
 ]
 
 

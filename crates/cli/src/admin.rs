@@ -2,10 +2,12 @@
 //! rules' refusals in words that say what to do.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use batchweave_core::ids::{JobName, RequestId, Version};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::manifest::{Entry, Manifest, Void};
+use batchweave_daemon::config::Period;
 use batchweave_log::{Log, LogError};
 use batchweave_store::{ErrorKind, Op};
 
@@ -121,9 +123,9 @@ pub(crate) fn incarnation(job: &JobName, opened: Version) -> String {
 pub(crate) fn parameters(job: &JobState) -> String {
     let yes =
         |yes: bool, does: &str, does_not: &str| (if yes { does } else { does_not }).to_owned();
-    let lease = job
-        .lease_seconds
-        .map_or("no lease".to_owned(), |s| format!("a lease of {s} s"));
+    let lease = job.lease_seconds.map_or("no lease".to_owned(), |seconds| {
+        format!("a lease of {}", Period(Duration::from_secs(seconds)))
+    });
     format!(
         "from step {} on, keeps {}, {}, {}, {lease}",
         job.start,

@@ -50,8 +50,11 @@ pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
         Entry::JobClosed(e) => format!("job {}@{} closed: {}", e.job, e.opened, e.reason),
         Entry::AttemptOpened(e) => {
             let (job, opened) = (&e.job, e.opened);
+            let parent = e.parent.map_or(String::new(), |parent| {
+                format!(", out of attempt {} at {}", parent.attempt, parent.step)
+            });
             format!(
-                "attempt of {job}@{opened} from step {}, dp {}",
+                "attempt of {job}@{opened} from step {}, dp {}{parent}",
                 e.start, e.dp_size
             )
         }
@@ -65,8 +68,15 @@ pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
         }
         Entry::QuarantineLifted(e) => format!("quarantine {} lifted", e.quarantine),
         Entry::Watermark(e) => {
-            let jobs = count(e.jobs.len() as u64, "job");
-            format!("watermark {} ({jobs} holding)", e.step)
+            let jobs = e.jobs.iter().map(|held| {
+                let attempt = held.attempt.map_or(String::new(), |n| format!("/{n}"));
+                format!("{}@{}{attempt}", held.job, held.opened)
+            });
+            let jobs = match jobs.collect::<Vec<_>>().as_slice() {
+                [] => "no job holds".to_owned(),
+                jobs => format!("{} hold", jobs.join(", ")),
+            };
+            format!("watermark {} ({jobs})", e.step)
         }
         Entry::Sealed(e) => format!("sealed: {}", e.reason),
         Entry::Unsealed(e) => format!("unsealed: {}", e.reason),

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use batchweave_core::ids::{JobName, RequestId, Step, Version};
 use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::state::JobState;
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 
@@ -128,10 +129,10 @@ impl FromStr for Which {
 
 impl Which {
     /// The open incarnation that is meant.
-    fn opened(&self, m: &Manifest) -> Result<Version, CliError> {
+    fn find<'m>(&self, m: &'m Manifest) -> Result<&'m JobState, CliError> {
         let state = m.jobs().get(&self.name);
         let meant = state.filter(|job| self.opened.is_none_or(|v| v == job.opened));
-        meant.map(|job| job.opened).ok_or_else(|| {
+        meant.ok_or_else(|| {
             let opened = self.opened.map_or(String::new(), |v| format!("@{v}"));
             CliError::Absent(format!(
                 "job {}{opened} is not open: {} (`batchweave log` has those that were)",

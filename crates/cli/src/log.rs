@@ -190,7 +190,8 @@ impl Line {
             .writer
             .as_ref()
             .map_or("-".to_owned(), |w| match w.epoch {
-                0 => w.name.clone(),
+                // A person's record: the verb says enough.
+                0 => w.name.trim_start_matches("batchweave-").to_owned(),
                 epoch => format!("{}/{epoch}", w.name),
             });
         let entries = match &self.void {

@@ -98,7 +98,7 @@ pub(crate) async fn run(args: &QuarantineArgs, context: &Context) -> Result<Exit
         (None, Some(id)) => Some(lift(args, id, &mut log).await?),
         (None, None) => None,
     };
-    let signs = standing::signs(&log).await?;
+    let signs = standing::signs(&mut log).await?;
     let m = log.manifest();
     let jobs = standing::all(m, Some(&signs));
     let shown = |state: &QuarantineState| Shown {
@@ -215,9 +215,8 @@ fn changed(report: &Report, change: &Change, style: Style) -> String {
         None => ("quarantined", state.added),
     };
     let mut text = style.green(&format!("{steps}: {what}, {by} (id {id})"));
-    text.push_str(&format!(
-        "\ncounts for attempts that are opened after version {at}"
-    ));
+    text.push_str("\ncounts for attempts that are opened after version ");
+    text.push_str(&at.to_string());
     for reader in &shown.readers {
         let line = match (reader.does, state.lifted) {
             ("has passed", _) => format!("{} has read them already", reader.who()),
@@ -228,7 +227,8 @@ fn changed(report: &Report, change: &Change, style: Style) -> String {
             ("reads", Some(_)) => format!("{} reads them", reader.who()),
             _ => format!("{} passes over them", reader.who()),
         };
-        text.push_str(&format!("\n{line}"));
+        text.push('\n');
+        text.push_str(&line);
     }
     text.push_str(&outside(report, state));
     text

@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         (false, Some(slice)) => Some(slice..slice + 1),
         (false, None) => None,
     };
-    let signs = standing::signs(&log).await?;
+    let signs = standing::signs(&mut log).await?;
     let mut report = Report {
         quarantines: quarantines(log.manifest(), args.step),
         readers: readers(log.manifest(), &signs, args.step),
@@ -236,12 +236,7 @@ fn render(report: &Report, style: Style) -> String {
             .iter()
             .map(|q| ("quarantine", quarantine(q))),
     );
-    rows.extend(
-        report
-            .readers
-            .iter()
-            .map(|r| ("job", format!("{} {} it", r.who(), r.does))),
-    );
+    rows.extend(report.readers.iter().map(|r| ("job", r.text())));
     let mut text = fields(&rows);
     text.push('\n');
     text.push_str(&part_table(report, style));

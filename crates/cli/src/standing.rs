@@ -64,30 +64,35 @@ pub(crate) fn all(m: &Manifest, signs: Option<&Signs>) -> Vec<Standing> {
     let none = JobSigns::new();
     let one = |(name, state): (&JobName, &JobState)| {
         let mine = signs.map(|all| all.get(name).unwrap_or(&none));
-        Standing {
-            name: name.clone(),
-            position: mine.and_then(|signs| position(state, signs)),
-            restart_points: mine.map(|signs| lifecycle::restart_points(state, signs)),
-            floor: mine.and_then(|signs| lifecycle::floor(state, signs)),
-            state: state.clone(),
-        }
+        Standing::of(name, state, mine)
     };
     m.jobs().iter().map(one).collect()
 }
 
-/// Reads marks and progress of all open jobs; no request when there are none.
-pub(crate) async fn signs(log: &Log) -> Result<Signs, CliError> {
-    let m = log.manifest();
+/// Reads what all open jobs' marks and progress say, as far as it still matters; no request when
+/// there are no jobs.
+pub(crate) async fn signs(log: &mut Log) -> Result<Signs, CliError> {
     let mut all = Signs::new();
-    for (name, job) in m.jobs() {
-        let mine: &mut JobSigns = all.entry(name.clone()).or_default();
-        for attempt in &job.attempts {
-            let folders = [keys::marks, keys::progress_of];
-            for folder in folders.map(|of| of(name, job.opened, attempt.number)) {
-                for object in context::list(log.store().as_ref(), &folder).await? {
-                    let signs = mine.entry(attempt.number).or_default();
-                    signs.note(&object.key, attempt.dp_size, m.next_step());
-                }
+    for (name, job) in log.manifest().jobs() {
+        all.insert(name.clone(), history(log, name, job).await?);
+    }
+    Ok(all)
+}
+
+/// The same of one job, what matters no more included.
+pub(crate) async fn history(
+    log: &Log,
+    name: &JobName,
+    job: &JobState,
+) -> Result<JobSigns, CliError> {
+    let head = log.manifest().next_step();
+    let mut all = JobSigns::new();
+    for attempt in &job.attempts {
+        let signs = all.entry(attempt.number).or_default();
+        let folders = [keys::marks, keys::progress_of];
+        for folder in folders.map(|of| of(name, job.opened, attempt.number)) {
+            for object in context::list(log.store().as_ref(), &folder).await? {
+                signs.note(&object.key, attempt.dp_size, head);
             }
         }
     }
@@ -101,6 +106,17 @@ fn position(state: &JobState, signs: &JobSigns) -> Option<Step> {
 }
 
 impl Standing {
+    /// A job by its signs; none for states of the past.
+    pub(crate) fn of(name: &JobName, state: &JobState, signs: Option<&JobSigns>) -> Self {
+        Self {
+            name: name.clone(),
+            position: signs.and_then(|signs| position(state, signs)),
+            restart_points: signs.map(|signs| lifecycle::restart_points(state, signs)),
+            floor: signs.and_then(|signs| lifecycle::floor(state, signs)),
+            state: state.clone(),
+        }
+    }
+
     /// `llm@4`.
     pub(crate) fn id(&self) -> String {
         incarnation(&self.name, self.state.opened)
@@ -150,6 +166,15 @@ impl Reader {
             .position
             .map_or(String::new(), |at| format!(" (at step {at})"));
         format!("{} attempt {}{at}", self.job, self.attempt)
+    }
+
+    /// The same with what it does with one step.
+    pub(crate) fn text(&self) -> String {
+        let does = match self.does {
+            "reads" => "is still to read",
+            does => does,
+        };
+        format!("{} {does} it", self.who())
     }
 }
 

@@ -87,7 +87,7 @@ struct Snapshot {
 
 pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, CliError> {
     let store = context.store(false).await?;
-    let log = match args.at {
+    let mut log = match args.at {
         None => context::open_log(store).await?,
         Some(at) => context::open_log(AsOf::new(store, at.saturating_add(1))).await?,
     };
@@ -103,7 +103,7 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
     }
     // Marks and progress are of now: of the past they say nothing.
     let signs = match args.at {
-        None => Some(standing::signs(&log).await?),
+        None => Some(standing::signs(&mut log).await?),
         Some(_) => None,
     };
     let mut report = gather(log.store().root(), log.manifest(), signs.as_ref());

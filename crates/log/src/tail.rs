@@ -8,7 +8,7 @@ use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::void::RecordVoid;
 use batchweave_core::manifest::{FoldError, Folded, Manifest};
 use bytes::Bytes;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{Log, LogError, chain, window};
 
@@ -86,7 +86,7 @@ impl Log {
                 if !self.repaired(version, bytes).await? {
                     return Err(unreadable.into());
                 }
-                warn!(version, reason = %unreadable, "an unreadable record was repaired: it is void");
+                debug!(version, "an unreadable record was repaired: it is void");
                 manifest.fold_repaired(bytes)
             }
             Err(e) => return Err(e.into()),

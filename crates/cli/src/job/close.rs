@@ -36,10 +36,10 @@ pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, Cli
     let (opened, version) = if repeated {
         (None, None)
     } else {
-        let opened = args.job.opened(log.manifest())?;
+        let opened = args.job.find(log.manifest())?.opened;
         (Some(opened), close(args, request, opened, &mut log).await?)
     };
-    let signs = standing::signs(&log).await?;
+    let signs = standing::signs(&mut log).await?;
     let report = Report {
         root: log.store().root().to_owned(),
         job: args.job.name.clone(),
@@ -102,7 +102,7 @@ fn may_run(job: &Standing, end: Option<Step>) -> Result<(), CliError> {
     let of = end.map_or(String::new(), |end| format!(" of {end}"));
     Err(CliError::Refused(format!(
         "job {} may still run: attempt {} has got to step {at}{of}; closing it gives up all that it \
-         holds, and its ranks can be reclaimed from; when the run is over or dead, add --force",
+         holds, and a run that goes on may miss steps; when it is over or dead, add --force",
         job.id(),
         newest.number
     )))

@@ -21,8 +21,8 @@ struct Report {
 }
 
 pub(super) async fn run(context: &Context) -> Result<Exit, CliError> {
-    let log = context::open_log(context.store(false).await?).await?;
-    let signs = standing::signs(&log).await?;
+    let mut log = context::open_log(context.store(false).await?).await?;
+    let signs = standing::signs(&mut log).await?;
     let m = log.manifest();
     let report = Report {
         root: log.store().root().to_owned(),

@@ -45,28 +45,24 @@ struct Progress {
     attempt: AttemptNo,
     first: u32,
     last: u32,
-    /// All steps below it are received.
+    /// Where the attempt began.
+    start: Step,
+    /// All steps from there on and below this are received.
     step: Step,
 }
 
 pub(super) async fn run(args: &JobShowArgs, context: &Context) -> Result<Exit, CliError> {
     let log = context::open_log(context.store(false).await?).await?;
-    let opened = args.job.opened(log.manifest())?;
-    let all = standing::signs(&log).await?;
     let m = log.manifest();
-    let mut jobs = standing::all(m, Some(&all)).into_iter();
-    let Some(job) = jobs.find(|job| job.name == args.job.name && job.state.opened == opened) else {
-        let id = admin::incarnation(&args.job.name, opened);
-        return Err(CliError::Absent(format!("job {id} was closed just now")));
-    };
-    let none = JobSigns::new();
-    let signs = all.get(&job.name).unwrap_or(&none);
+    let state = args.job.find(m)?;
+    let signs = standing::history(&log, &args.job.name, state).await?;
+    let job = Standing::of(&args.job.name, state, Some(&signs));
     let report = Report {
         root: log.store().root().to_owned(),
         steps: m.next_step(),
         end: m.end(),
-        marks: marks(&job, signs),
-        progress: progress(&job, signs),
+        marks: marks(&job, &signs),
+        progress: progress(&job, &signs),
         ignored: signs.values().map(|signs| signs.ignored).sum(),
         job,
     };
@@ -102,7 +98,11 @@ fn marks(job: &Standing, signs: &JobSigns) -> Vec<Mark> {
 
 fn progress(job: &Standing, signs: &JobSigns) -> Vec<Progress> {
     let mut rows: Vec<Progress> = Vec::new();
-    for (attempt, signs) in seen(job, signs) {
+    let newest = job.state.attempts.last().map(|attempt| attempt.number);
+    // What is over may have been reclaimed, and then says nothing.
+    let says =
+        |a: &AttemptState, s: &AttemptSigns| Some(a.number) == newest || !s.progress.is_empty();
+    for (attempt, signs) in seen(job, signs).filter(|(a, s)| says(a, s)) {
         for coordinate in 0..attempt.dp_size {
             let step = signs.progress.get(&coordinate);
             let step = step.copied().unwrap_or(attempt.start);
@@ -113,6 +113,7 @@ fn progress(job: &Standing, signs: &JobSigns) -> Vec<Progress> {
                     attempt: number,
                     first: coordinate,
                     last: coordinate,
+                    start: attempt.start,
                     step,
                 }),
             }
@@ -224,7 +225,7 @@ fn progress_table(progress: &[Progress], style: Style) -> String {
         vec![
             p.attempt.to_string(),
             range(p.first.into(), u64::from(p.last) + 1),
-            range(0, p.step),
+            range(p.start, p.step),
         ]
     };
     let rows: Vec<_> = progress.iter().map(row).collect();

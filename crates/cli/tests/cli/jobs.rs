@@ -126,8 +126,8 @@ async fn show_has_attempts_marks_and_progress() {
         "   2        0  complete\n",
         "   6        0  missing: dp ranks 0\n",
         "      0  0..1      0..5\n",
-        "      1  0         0..6\n",
-        "      1  1         0..4\n",
+        "      1  0         4..6\n",
+        "      1  1         4\n",
     ]);
     let shown = world.json(&["job", "show", "llm@2"]);
     let marks = shown["marks"].as_array().unwrap();

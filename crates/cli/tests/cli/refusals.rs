@@ -121,5 +121,5 @@ async fn steps_that_are_not_there_say_why() {
         .prints(&["end        sealed at step 3\n"]);
     world
         .run(&["log"])
-        .prints(&["watermark 2 (0 jobs holding)", "sealed: enough"]);
+        .prints(&["watermark 2 (no job holds)", "sealed: enough"]);
 }

@@ -76,6 +76,8 @@ pub struct LegProof<'a> {
     /// Checksums by slice, of steps that are not settled.
     open: BTreeMap<Step, Vec<Option<u32>>>,
     settled: Step,
+    /// The highest mark of each coordinate: its ledgers were stored before it.
+    marked: BTreeMap<u32, Step>,
     proven: ProvenLeg,
 }
 
@@ -91,6 +93,7 @@ impl<'a> LegProof<'a> {
             readers: BTreeMap::new(),
             open: BTreeMap::new(),
             settled: leg.from,
+            marked: BTreeMap::new(),
             proven: ProvenLeg {
                 leg,
                 end: leg.from,
@@ -160,14 +163,25 @@ impl<'a> LegProof<'a> {
         Ok(())
     }
 
-    /// Ends the leg. `whole`: nobody can be on the way any more, so that all must have come equally far.
-    pub fn finish(mut self, whole: bool, log: Lookup<'_>) -> Result<ProvenLeg, Contradiction> {
+    /// Notes a mark of a coordinate of a newest attempt: it has received all steps below.
+    pub fn marked(&mut self, dp_rank: u32, step: Step) {
+        let highest = self.marked.entry(dp_rank).or_default();
+        *highest = step.max(*highest);
+    }
+
+    /// Ends the leg. `even_from`: once some coordinate has come so far nobody can be on the way any
+    /// more, so that all must have come equally far.
+    pub fn finish(
+        mut self,
+        even_from: Option<Step>,
+        log: Lookup<'_>,
+    ) -> Result<ProvenLeg, Contradiction> {
         let end = self.leg.to.unwrap_or(0);
         let furthest = self.pending.values().map(|c| c.entry.to).max();
         let most = self.readers.values().copied().max().max(furthest);
         self.settle(end.max(most.unwrap_or(0)), log)?;
         if self.leg.to.is_none() {
-            self.judge_tail(whole)?;
+            self.judge_tail(even_from)?;
         }
         self.proven.end = self.settled;
         Ok(self.proven)
@@ -323,12 +337,24 @@ impl<'a> LegProof<'a> {
     }
 
     /// The newest attempt ends where its slowest coordinate does.
-    fn judge_tail(&mut self, whole: bool) -> Result<(), Contradiction> {
+    fn judge_tail(&mut self, even_from: Option<Step>) -> Result<(), Contradiction> {
         let all = 0..self.attempt.state.dp_size;
         let reached: Vec<_> = all.map(|c| (c, self.reached(c))).collect();
+        for &(dp_rank, step) in &reached {
+            let reached = step.unwrap_or(self.leg.from);
+            if let Some(&marked) = self.marked.get(&dp_rank).filter(|m| **m > reached) {
+                return Err(Contradiction::Marked {
+                    attempt: self.attempt.state.number,
+                    dp_rank,
+                    marked,
+                    reached,
+                });
+            }
+        }
         let Some(most) = reached.iter().filter_map(|(_, step)| *step).max() else {
             return Ok(());
         };
+        let whole = even_from.is_some_and(|from| most >= from);
         for &(coordinate, step) in &reached {
             let behind = step.is_none_or(|step| step < most && whole);
             if behind {

@@ -138,7 +138,8 @@ impl Run {
                 proof.settle(next.first(), &named)?;
             }
         }
-        proof.finish(whole, &named)
+        proof.marked(0, leg.from);
+        proof.finish(whole.then_some(0), &named)
     }
 
     #[track_caller]
@@ -375,6 +376,28 @@ fn the_newest_attempt_may_end_unevenly_while_it_can_still_run() {
     run.attempt(2100, 4, 2100, &[]);
     let proven = run.prove(None, false).unwrap();
     assert_eq!((proven[6].end, proven[6].steps), (2100, 0));
+}
+
+#[test]
+fn a_mark_above_the_ledgers_tells_that_some_are_gone() {
+    let run = honest();
+    let leg = *run.job.lineage().unwrap().last().unwrap();
+    let mut proof = LegProof::new(run.job.attempt(5).unwrap(), leg, SLICES);
+    for ledger in run.ledgers[&5].iter().filter(|l| l.first() == 1700) {
+        proof.add("ledger", ledger.clone()).unwrap();
+    }
+    for mark in [1800, 2000, 1900] {
+        proof.marked(1, mark);
+    }
+    let error = proof.finish(None, &named).unwrap_err().to_string();
+    for part in [
+        "missing steps",
+        "coordinate 1",
+        "mark at step 2000",
+        "end at step 1956",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod open;
 mod pacer;
 mod patient;
 mod producer;
+pub mod reclaim;
 pub mod repair;
 mod resolve;
 mod snapshot_job;

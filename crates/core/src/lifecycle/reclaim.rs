@@ -204,9 +204,8 @@ impl<'m> Reclaim<'m> {
         let job = self.m.jobs().get(&owner.job);
         match job.filter(|job| job.opened == owner.opened) {
             Some(job) if owner.attempt < job.attempts.len() as u64 => Whose::Open(job),
-            Some(_) => Whose::Unknown,
             None if owner.opened < self.m.next_version() => Whose::Closed,
-            None => Whose::Unknown,
+            _ => Whose::Unknown,
         }
     }
 

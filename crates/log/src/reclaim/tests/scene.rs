@@ -1,0 +1,240 @@
+//! A stream with real objects, a job with marks and progress, and a store that meddles.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use async_trait::async_trait;
+use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
+use batchweave_core::keys;
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
+use batchweave_store::memory::MemoryStore;
+use batchweave_store::{
+    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
+};
+use bytes::Bytes;
+use tokio::sync::Mutex;
+
+use crate::testing::{config, item, opened, options};
+use crate::{Commit, Log, Producer, create};
+
+/// TGBs of one object, and so of one commit, in these tests.
+pub(super) const SHARED: u64 = 4;
+
+pub(super) fn job() -> JobName {
+    "llm".parse().unwrap()
+}
+
+/// A stream in memory.
+pub(super) struct Scene {
+    pub(super) memory: Arc<MemoryStore>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) opened: Version,
+    attempts: u8,
+}
+
+impl Scene {
+    pub(super) async fn new() -> Self {
+        let memory = MemoryStore::new();
+        let store: Arc<dyn Store> = Arc::clone(&memory) as Arc<dyn Store>;
+        let _ = create(&store, &config(&[])).await.unwrap();
+        Self {
+            memory,
+            store,
+            opened: 0,
+            attempts: 0,
+        }
+    }
+
+    /// With a producer that has committed so many objects.
+    pub(super) async fn with(objects: u64) -> (Self, Producer) {
+        let scene = Self::new().await;
+        let mut producer = opened(&scene.store, "p0", 7).await;
+        for _ in 0..objects {
+            scene.commit(&mut producer).await;
+        }
+        (scene, producer)
+    }
+
+    pub(super) async fn log(&self, seed: u8) -> Log {
+        Log::open(Arc::clone(&self.store), &options(seed))
+            .await
+            .unwrap()
+    }
+
+    /// Uploads an object of `SHARED` TGBs and commits it.
+    pub(super) async fn commit(&self, producer: &mut Producer) {
+        let next = item(producer, producer.next_seq(), SHARED);
+        let body = Bytes::from(vec![7; 1024 * SHARED as usize]);
+        let key = &next.tgbs[0].parts[0].key;
+        let _ = self.store.upload(key, body).await.unwrap();
+        loop {
+            let (tgbs, cursor) = (next.tgbs.clone(), next.cursor.clone());
+            match producer.try_commit(tgbs, cursor).await.unwrap() {
+                Commit::Committed { .. } => return,
+                // Somebody else's record was first.
+                Commit::Lost => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    pub(super) fn job_opened(keep: u32, lease_seconds: Option<u64>) -> Entry {
+        Entry::JobOpened(JobOpened {
+            request: RequestId([keep as u8; 16]),
+            job: job(),
+            start: 0,
+            keep,
+            holds: true,
+            paces: false,
+            lease_seconds,
+        })
+    }
+
+    pub(super) async fn open_job(&mut self, keep: u32, lease_seconds: Option<u64>) {
+        let entry = Self::job_opened(keep, lease_seconds);
+        let version = self
+            .log(50)
+            .await
+            .commit_entry("t", |_| entry.clone())
+            .await;
+        self.opened = version.unwrap().unwrap();
+        self.attempts = 0;
+    }
+
+    pub(super) fn attempt(&mut self, start: Step) -> Entry {
+        self.attempts += 1;
+        let n = self.attempts;
+        Entry::AttemptOpened(AttemptOpened {
+            job: job(),
+            opened: self.opened,
+            attempt: AttemptId([n; 16]),
+            predecessor: (n > 1).then_some(AttemptId([n - 1; 16])),
+            parent: None,
+            start,
+            dp_size: 2,
+            mesh: Vec::new(),
+        })
+    }
+
+    pub(super) async fn open_attempt(&mut self, start: Step) {
+        let entry = self.attempt(start);
+        let mut log = self.log(51).await;
+        log.commit_entry("t", |_| entry.clone()).await.unwrap();
+    }
+
+    async fn put(&self, key: &str) {
+        let _ = self
+            .store
+            .create(key, Bytes::from_static(b"{}"))
+            .await
+            .unwrap();
+    }
+
+    /// Both coordinates have received all below `step`.
+    pub(super) async fn progress(&self, attempt: u64, step: Step) {
+        self.put(&keys::progress(
+            &job(),
+            self.opened,
+            attempt,
+            step,
+            (0, 1),
+            "n",
+        ))
+        .await;
+    }
+
+    /// A complete mark, and progress that goes with it.
+    pub(super) async fn mark(&self, attempt: u64, step: Step) {
+        self.progress(attempt, step).await;
+        for at in 0..2 {
+            self.put(&keys::mark(&job(), self.opened, attempt, step, Some(at)))
+                .await;
+        }
+    }
+
+    /// The first sequence numbers of the objects that are there.
+    pub(super) fn objects(&self) -> Vec<u64> {
+        let keys = self.memory.keys();
+        let data = keys.iter().filter(|key| key.starts_with(keys::DATA));
+        data.filter_map(|key| keys::data_seqs(key.rsplit('/').next()?))
+            .map(|(first, _)| first)
+            .collect()
+    }
+
+    pub(super) fn count(&self, prefix: &str) -> usize {
+        let keys = self.memory.keys();
+        keys.iter().filter(|key| key.starts_with(prefix)).count()
+    }
+}
+
+/// Does something of its own just before the next record is put, once.
+#[derive(Debug)]
+pub(super) struct Meddler {
+    inner: Arc<dyn Store>,
+    /// Another writer, and the entry that it gets in first.
+    pub(super) first: Mutex<Option<(Log, Entry)>>,
+    /// Answers 403 to everything after so many deletions.
+    pub(super) deletes_left: AtomicI64,
+}
+
+impl Meddler {
+    pub(super) fn new(scene: &Scene) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(&scene.store),
+            first: Mutex::default(),
+            deletes_left: AtomicI64::new(i64::MAX),
+        })
+    }
+}
+
+#[async_trait]
+impl Store for Meddler {
+    fn root(&self) -> &str {
+        self.inner.root()
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        let first = self.first.lock().await.take();
+        if let Some((mut log, entry)) = first {
+            log.commit_entry("t", |_| entry.clone()).await.unwrap();
+        }
+        self.inner.create(key, body).await
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.inner.upload(key, body).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+        self.inner.get(key).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        self.inner.get_range(key, range).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.inner.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        self.inner.list(prefix, page).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        if self.deletes_left.fetch_sub(1, Relaxed) <= 0 {
+            let location = format!("{}/{key}", self.root());
+            let (kind, effect) = (ErrorKind::Denied, Effect::DidNot);
+            return Err(StoreError::new(
+                Op::Delete,
+                location,
+                kind,
+                effect,
+                "scripted",
+            ));
+        }
+        self.inner.delete(key).await
+    }
+}

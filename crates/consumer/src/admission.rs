@@ -1,17 +1,19 @@
-//! Whether a rank may join, and what it then reads: the checks of its hello, pure.
-//!
-//! In this form the daemon sees only its own node: ranks of one attempt must agree on `dp_size` and,
-//! when they join, on the start step; each coordinate is read by one live session of an attempt.
+//! Whether a rank may join, and what it then reads: the checks of its hello against the stream, pure.
+//! What its job and attempt say is judged in `member`. On a node, each data coordinate of an attempt
+//! is read by one live session.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use batchweave_arena::wire::{ErrorName, Fault, Hello, Mode};
-use batchweave_core::ids::Step;
-use batchweave_core::mesh;
+use batchweave_arena::wire::{ErrorName, Fault, Hello};
+use batchweave_core::ids::{AttemptId, JobName, Step};
+use batchweave_core::mesh::{self, MeshError};
 use batchweave_core::stream::StreamConfig;
 
+use crate::attempts::below_watermark;
 use crate::engine::SessionId;
+use crate::member::{Hold, Member, Wish};
 
 /// What is known of the stream's ends when a rank says hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,10 @@ pub(crate) struct Bounds {
 pub(crate) enum Refusal {
     /// Another live session reads the coordinate. It may be about to end: worth a short wait.
     Occupied(SessionId),
+    /// Its attempt is to be opened first, by this daemon.
+    Open(Box<Wish>),
+    /// Others have to act first.
+    Wait(Box<Hold>),
     /// For good.
     Final(Box<Fault>),
 }
@@ -37,78 +43,31 @@ impl From<Fault> for Refusal {
     }
 }
 
-type AttemptKey = (Option<String>, Option<String>);
-
-#[derive(Debug)]
-struct Attempt {
-    dp_size: u32,
-    joined_at: Option<Step>,
-    live: BTreeMap<u32, SessionId>,
-}
-
-/// The attempts with live sessions on this node.
+/// The data coordinates that live sessions of this node read.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    attempts: BTreeMap<AttemptKey, Attempt>,
+    live: BTreeMap<(JobName, AttemptId, u32), SessionId>,
 }
 
 impl Admission {
-    /// Admits `session` under its hello or says why not. Call `leave` when it is over.
-    pub(crate) fn enter(&mut self, session: SessionId, hello: &Hello) -> Result<(), Refusal> {
-        // A reader without a job is on its own: nothing to agree with.
-        if hello.job.is_none() {
-            return Ok(());
+    /// Admits `session` or says who reads its coordinate. Call `leave` when it is over.
+    pub(crate) fn enter(&mut self, session: SessionId, member: &Member) -> Result<(), Refusal> {
+        let Member {
+            job, id, dp_rank, ..
+        } = member;
+        match self.live.entry((job.clone(), *id, *dp_rank)) {
+            Entry::Occupied(other) => Err(Refusal::Occupied(*other.get())),
+            Entry::Vacant(free) => {
+                free.insert(session);
+                Ok(())
+            }
         }
-        let key = (hello.job.clone(), hello.attempt.clone());
-        let attempt = self.attempts.entry(key).or_insert_with(|| Attempt {
-            dp_size: hello.dp_size,
-            joined_at: None,
-            live: BTreeMap::new(),
-        });
-        if let Err(fault) = agree(attempt, hello) {
-            return Err(fault.into());
-        }
-        if let Some(other) = attempt.live.get(&hello.dp_rank) {
-            return Err(Refusal::Occupied(*other));
-        }
-        attempt.live.insert(hello.dp_rank, session);
-        if hello.mode == Mode::Join {
-            attempt.joined_at.get_or_insert(hello.next_step);
-        }
-        Ok(())
     }
 
     /// A session is over, or follows no more.
     pub(crate) fn leave(&mut self, session: SessionId) {
-        for attempt in self.attempts.values_mut() {
-            attempt.live.retain(|_, live| *live != session);
-        }
-        self.attempts.retain(|_, attempt| !attempt.live.is_empty());
+        self.live.retain(|_, live| *live != session);
     }
-}
-
-fn agree(attempt: &Attempt, hello: &Hello) -> Result<(), Fault> {
-    let rank = hello.dp_rank;
-    if attempt.dp_size != hello.dp_size {
-        let message = format!(
-            "dp_rank {rank} says dp_size {}, other ranks of the attempt on this node {}",
-            hello.dp_size, attempt.dp_size
-        );
-        return Err(Fault::new(ErrorName::AttemptDisagrees, message));
-    }
-    // Without an attempt's id a restarted rank can't be told from a wrong one.
-    let joins = hello.mode == Mode::Join && hello.attempt.is_some();
-    if let Some(start) = attempt
-        .joined_at
-        .filter(|start| joins && *start != hello.next_step)
-    {
-        let message = format!(
-            "dp_rank {rank} starts at step {}, other ranks of the attempt on this node at {start}",
-            hello.next_step
-        );
-        return Err(Fault::new(ErrorName::AttemptDisagrees, message).at_step(hello.next_step));
-    }
-    Ok(())
 }
 
 /// Told after waiting in vain for the other session to end.
@@ -120,21 +79,34 @@ pub(crate) fn occupied(hello: &Hello, other: SessionId) -> Fault {
     Fault::new(ErrorName::DuplicateCoordinate, message)
 }
 
-/// The rank's slices, or what its hello and the stream disagree on.
-pub(crate) fn slices_of(
-    hello: &Hello,
-    stream: &StreamConfig,
-    bounds: Bounds,
-    served_job: &str,
-) -> Result<Range<u32>, Fault> {
+/// What a hello says of itself, the daemon's job and the stream; not of step and mesh.
+pub(crate) fn check(hello: &Hello, stream: &StreamConfig, served_job: &str) -> Result<(), Fault> {
     hello
         .check()
         .map_err(|why| Fault::new(ErrorName::BadHello, why))?;
     check_job(hello, served_job)?;
-    check_stream(hello, stream)?;
+    check_stream(hello, stream)
+}
+
+/// The rank's slices, or why it can't read from its step or in its mesh.
+pub(crate) fn slices_of(
+    hello: &Hello,
+    stream: &StreamConfig,
+    bounds: Bounds,
+) -> Result<Range<u32>, Fault> {
     check_position(hello.next_step, bounds)?;
-    mesh::slices_of(stream.slices, hello.dp_size, hello.dp_rank)
-        .map_err(|why| Fault::new(ErrorName::BadMesh, why.to_string()))
+    mesh::slices_of(stream.slices, hello.dp_size, hello.dp_rank).map_err(|why| misfit(&why))
+}
+
+/// The remedy stands in the fault's own place, so not in its message.
+fn misfit(why: &MeshError) -> Fault {
+    let MeshError::Size { slices, dp_size } = why else {
+        return Fault::new(ErrorName::BadMesh, why.to_string());
+    };
+    let message = format!("dp_size {dp_size} does not divide the stream's {slices} slices a step");
+    let sizes: Vec<String> = mesh::divisors(*slices).iter().map(u32::to_string).collect();
+    let remedy = format!("choose a dp_size of {}", sizes.join(", "));
+    Fault::new(ErrorName::BadMesh, message).remedy(remedy)
 }
 
 fn check_job(hello: &Hello, served: &str) -> Result<(), Fault> {
@@ -183,11 +155,7 @@ fn check_stream(hello: &Hello, stream: &StreamConfig) -> Result<(), Fault> {
 
 fn check_position(step: Step, bounds: Bounds) -> Result<(), Fault> {
     if step < bounds.watermark {
-        let message = format!(
-            "step {step} is below the watermark {}: its data is reclaimed",
-            bounds.watermark
-        );
-        return Err(Fault::new(ErrorName::StepReclaimed, message).at_step(step));
+        return Err(below_watermark(step, bounds.watermark));
     }
     if let Some(end) = bounds.end.filter(|end| step > *end) {
         let message = format!("the stream ended before step {end}: there will be no step {step}");

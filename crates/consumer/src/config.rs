@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use batchweave_arena::SOCKET_PATH_BYTES_MAX;
-use batchweave_core::ids::JobName;
 use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
 use batchweave_daemon::telemetry::LogConfig;
 use serde::{Deserialize, Serialize};
@@ -44,13 +43,9 @@ pub struct StoreTable {
     pub region: String,
 }
 
-/// `[job]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct JobTable {
-    /// The only job served; empty: any.
-    pub name: String,
-}
+mod job;
+
+pub use job::{Checkpoints, JobTable};
 
 /// `[arena]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,11 +188,7 @@ impl Config for ConsumerConfig {
                 "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"".into(),
             );
         }
-        if !self.job.name.is_empty()
-            && let Err(why) = self.job.name.parse::<JobName>()
-        {
-            problem("job.name", why.to_string());
-        }
+        self.job.check(&mut problem);
         self.arena.check(&mut problem);
         self.socket.check(&mut problem);
         self.prefetch.check(&self.arena, &mut problem);

@@ -3,6 +3,7 @@
 use std::io;
 
 use batchweave_arena::{ArenaError, SocketError};
+use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_daemon::Exit;
 use batchweave_log::LogError;
 use batchweave_store::{ErrorKind, StoreError};
@@ -16,6 +17,33 @@ pub enum RunError {
     /// The stream can't be used.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The configured job is open with other parameters.
+    #[error(
+        "job {job} is open already, since version {opened}, and not as configured:\n  {}\n\
+         correct [job], choose another name, or close it with `batchweave job close {job}`",
+        .differences.join("\n  ")
+    )]
+    OtherJob {
+        /// Its name.
+        job: JobName,
+        /// The version that opened it.
+        opened: Version,
+        /// One line each.
+        differences: Vec<String>,
+    },
+    /// The configured job would begin where the data is gone.
+    #[error(
+        "job {job} can't be opened: job.start is {step}, below the watermark {watermark}; \
+         set job.start to {watermark} or later"
+    )]
+    JobStart {
+        /// Its name.
+        job: JobName,
+        /// As configured.
+        step: Step,
+        /// The oldest step that can be read.
+        watermark: Step,
+    },
     /// The configured arena can never be made; the text gives the sizes.
     #[error("arena.bytes: {0}; lower it, or give the machine or container more memory")]
     ArenaTooLarge(String),
@@ -46,8 +74,11 @@ impl RunError {
                 | LogError::RootInUse { .. }
                 | LogError::OtherStream { .. },
             ) => Exit::StreamRefused,
+            Self::OtherJob { .. } => Exit::StreamRefused,
             Self::Log(_) => Exit::Protocol,
-            Self::ArenaTooLarge(_) | Self::Socket(_) | Self::Admin(_) => Exit::Config,
+            Self::ArenaTooLarge(_) | Self::JobStart { .. } | Self::Socket(_) | Self::Admin(_) => {
+                Exit::Config
+            }
             // Memory may be there later: the last daemon's arena goes when the ranks let go of it.
             Self::Arena(_) | Self::Runtime(_) | Self::Metrics(_) => Exit::Failure,
         }

@@ -11,7 +11,7 @@ use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_arena::{ArenaError, FrameBuf, Segment};
 use batchweave_core::ids::Step;
 use batchweave_core::tgb::plan::{Read, coalesce};
-use batchweave_core::tgb::verify;
+use batchweave_core::tgb::{FrameHeader, verify};
 use batchweave_store::{ErrorKind, StoreError};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
@@ -42,6 +42,8 @@ impl Target {
 /// A frame that stands in the arena and is right.
 pub(crate) struct Loaded {
     pub(crate) shape: Arc<Shape>,
+    /// CRC32C of the payload.
+    pub(crate) crc: u32,
     /// Held as long as the frame is: nobody can write there.
     _lease: FrameBuf,
 }
@@ -141,8 +143,10 @@ fn check(hub: &Hub, target: &Target) -> Result<Arc<Loaded>, String> {
         let (key, FrameId { step, slice }) = (&target.from.key, target.id);
         format!("{key} (step {step}, slice {slice}): {why}")
     })?;
+    let header = FrameHeader::decode(frame).map_err(|fault| expect.error(fault).to_string())?;
     Ok(Arc::new(Loaded {
         shape,
+        crc: header.payload_crc,
         _lease: lease,
     }))
 }

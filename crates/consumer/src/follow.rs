@@ -10,33 +10,28 @@ use batchweave_core::manifest::{Manifest, StepEntry};
 use batchweave_log::{Located, Log, LogError};
 use futures::StreamExt;
 use rand::RngExt;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::attempts::{Order, below_watermark, open_attempt};
 use crate::config::FollowTable;
-use crate::hub::{Head, Hub, Needs, Reads};
-use crate::marks::Incarnation;
+use crate::hub::{Head, Hub, Needs, Reads, writer};
 use crate::plan::{self, PlanError};
 
 /// Indexes read at a time.
 const RESOLVE_CONCURRENCY: usize = 16;
+/// The pause while a rank waits for its job or attempt.
+const HURRIED: Duration = Duration::from_millis(100);
 /// The pause after an error that trying again may not mend.
 const BROKEN_PAUSE: Duration = Duration::from_secs(5);
 
-/// What the follower needs to know of the folded state.
+/// What ranks need to know of the folded state.
 pub(crate) fn head_of(manifest: &Manifest) -> Head {
-    let jobs = manifest.jobs().iter().map(|(name, job)| {
-        let attempt = job.attempts.last().map_or(0, |attempt| attempt.number);
-        (
-            name.clone(),
-            Incarnation {
-                opened: job.opened,
-                attempt,
-            },
-        )
-    });
+    let awaited = manifest.awaited();
     Head {
-        jobs: jobs.collect(),
+        jobs: manifest.jobs().clone(),
+        quarantine: manifest.quarantines().to_vec(),
+        awaited: awaited.map(|awaited| (awaited.lane.clone(), awaited.since)),
         watermark: manifest.watermark(),
         next_step: manifest.next_step(),
         end: manifest.end(),
@@ -44,7 +39,13 @@ pub(crate) fn head_of(manifest: &Manifest) -> Head {
 }
 
 /// Follows until the daemon stops.
-pub(crate) async fn follow(mut log: Log, hub: Arc<Hub>, table: FollowTable, steps_ahead: u64) {
+pub(crate) async fn follow(
+    mut log: Log,
+    hub: Arc<Hub>,
+    mut orders: mpsc::Receiver<Order>,
+    table: FollowTable,
+    steps_ahead: u64,
+) {
     let mut needs = hub.needs.subscribe();
     let mut looked = Instant::now();
     loop {
@@ -58,7 +59,11 @@ pub(crate) async fn follow(mut log: Log, hub: Arc<Hub>, table: FollowTable, step
             biased;
             () = hub.stop.cancelled() => return,
             () = hub.look.notified() => {}
-            () = changed(&mut needs, &now.steps) => continue,
+            Some(order) = orders.recv() => {
+                carry_out(&mut log, &hub, order).await;
+                continue;
+            }
+            () = changed(&mut needs, &now) => continue,
             () = tokio::time::sleep_until(looked + pause) => {}
         }
         let outcome = log.catch_up().await;
@@ -71,11 +76,24 @@ pub(crate) async fn follow(mut log: Log, hub: Arc<Hub>, table: FollowTable, step
     }
 }
 
-/// Waits for needs that ask for other steps; a change of the lead alone does not ask for a look-up.
-async fn changed(needs: &mut watch::Receiver<Needs>, steps: &[Step]) {
+/// Puts into the log what a rank needs there.
+async fn carry_out(log: &mut Log, hub: &Arc<Hub>, order: Order) {
+    match order {
+        Order::Open(wish, answer) => {
+            let outcome = open_attempt(log, &wish, &writer(&hub.instance)).await;
+            note_head(hub, log);
+            // A rank that is gone needs no answer: the attempt is there when it comes again.
+            let _ = answer.send(outcome);
+        }
+    }
+}
+
+/// Waits for needs that ask for other steps, or for haste; a change of the lead alone does not ask for
+/// a look-up.
+async fn changed(needs: &mut watch::Receiver<Needs>, then: &Needs) {
     // A closed channel can't be: the hub holds the sender and this task the hub.
     let other = needs
-        .wait_for(|now| now.steps.as_slice() != steps)
+        .wait_for(|now| now.steps != then.steps || (now.hurry && !then.hurry))
         .await
         .is_ok();
     if !other {
@@ -88,6 +106,7 @@ fn note_head(hub: &Arc<Hub>, log: &Log) {
     let known = { hub.lock().head == head };
     if !known {
         hub.apply(|state| state.set_head(head));
+        hub.heads.send_replace(());
     }
     // What was broken is whole again: someone repaired it, or the store answers.
     let mended = { hub.lock().log_fault.is_some() };
@@ -105,10 +124,7 @@ async fn look_up(log: &mut Log, hub: &Arc<Hub>, steps: &[Step]) -> Result<(), Lo
             Located::At(entry) => found.push(entry),
             Located::NotYet | Located::Ended { .. } => break,
             Located::Reclaimed { watermark } => {
-                let message = format!(
-                    "step {step} is below the watermark {watermark}: its data is reclaimed"
-                );
-                let fault = Fault::new(ErrorName::StepReclaimed, message).at_step(step);
+                let fault = below_watermark(step, watermark);
                 hub.apply(|state| state.fail_step(step, &fault));
             }
         }
@@ -157,6 +173,11 @@ fn pause(needs: &Needs, table: &FollowTable, steps_ahead: u64) -> Duration {
         .lead
         .map_or(1.0, |lead| lead as f64 / steps_ahead as f64);
     let pause = idle.mul_f64(share.min(1.0)).max(starved);
+    let pause = if needs.hurry {
+        pause.min(HURRIED.max(starved))
+    } else {
+        pause
+    };
     pause.mul_f64(rand::rng().random_range(0.75..1.25))
 }
 
@@ -192,6 +213,7 @@ mod tests {
                 &Needs {
                     steps: Vec::new(),
                     lead,
+                    hurry: false,
                 },
                 &table,
                 64,

@@ -2,6 +2,7 @@
 //! the stream. Everything happens under one lock, held for microseconds; what takes longer is
 //! started after it is given back.
 
+mod job;
 mod line;
 mod state;
 mod view;
@@ -12,23 +13,29 @@ use std::time::{Duration, Instant};
 
 use batchweave_arena::Segment;
 use batchweave_arena::wire::{Fault, Hello, Welcome};
-use batchweave_core::ids::{JobName, Step};
+use batchweave_core::ids::{JobName, ProducerName, Step, Version};
+use batchweave_core::manifest::state::{JobState, QuarantineState};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::{Store, StoreError};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use job::Run;
 pub(crate) use line::Outgoing;
 pub(crate) use state::State;
 pub(crate) use view::Late;
 
 use crate::admission::{self, Bounds, Refusal};
+use crate::attempts::Order;
+use crate::config::JobTable;
+use crate::deliveries::Deliveries;
 use crate::engine::{Limits, SessionId};
 use crate::fetch;
 use crate::layouts::Shapes;
-use crate::marks::Incarnation;
+use crate::member::{Member, Standing, standing};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
+use crate::skips::Skips;
 
 /// What the follower of the log is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,6 +44,8 @@ pub(crate) struct Needs {
     pub(crate) steps: Vec<Step>,
     /// How far the head is ahead of the rank that is nearest to it; None without ranks.
     pub(crate) lead: Option<u64>,
+    /// Some rank waits for its job or attempt to be opened.
+    pub(crate) hurry: bool,
 }
 
 /// Who reads: either may work while the other does not.
@@ -61,15 +70,19 @@ pub(crate) struct Head {
     pub(crate) watermark: Step,
     pub(crate) next_step: Step,
     pub(crate) end: Option<Step>,
-    pub(crate) jobs: BTreeMap<JobName, Incarnation>,
+    pub(crate) jobs: BTreeMap<JobName, JobState>,
+    pub(crate) quarantine: Vec<QuarantineState>,
+    /// Under `lanes`: whose TGB the next step waits for, and since which version.
+    pub(crate) awaited: Option<(ProducerName, Version)>,
 }
 
 /// Fixed parts, and the state behind its lock.
 pub(crate) struct Hub {
     pub(crate) stream: StreamConfig,
     pub(crate) instance: [u8; 16],
-    /// The only job served; empty: any.
-    pub(crate) job: String,
+    pub(crate) job: JobTable,
+    /// To the follower of the log.
+    pub(crate) orders: mpsc::Sender<Order>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
@@ -81,6 +94,10 @@ pub(crate) struct Hub {
     /// Wakes the follower for a look at the head now; `rounds` counts its looks.
     pub(crate) look: Notify,
     pub(crate) rounds: watch::Sender<u64>,
+    /// Tells that the head is another one.
+    pub(crate) heads: watch::Sender<()>,
+    /// Tells that progress is to be stored now.
+    pub(crate) progress_due: Arc<Notify>,
     memory: Memory,
     grow_after: Duration,
     started: Instant,
@@ -91,7 +108,9 @@ pub(crate) struct Hub {
 pub(crate) struct Parts {
     pub(crate) stream: StreamConfig,
     pub(crate) instance: [u8; 16],
-    pub(crate) job: String,
+    pub(crate) job: JobTable,
+    pub(crate) orders: mpsc::Sender<Order>,
+    pub(crate) deliveries: Deliveries,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
@@ -105,16 +124,20 @@ pub(crate) struct Parts {
 
 impl Hub {
     pub(crate) fn new(parts: Parts, head: Head) -> Arc<Self> {
-        let state = State::new(
+        let progress_due = Arc::new(Notify::new());
+        let mut state = State::new(
             parts.limits,
             parts.first_segment,
-            head,
             parts.metrics.clone(),
+            parts.deliveries,
         );
+        state.report_progress(parts.job.progress_steps, progress_due.clone());
+        state.set_head(head);
         Arc::new(Self {
             stream: parts.stream,
             instance: parts.instance,
             job: parts.job,
+            orders: parts.orders,
             store: parts.store,
             metrics: parts.metrics,
             stop: parts.stop,
@@ -124,6 +147,8 @@ impl Hub {
             needs: watch::Sender::default(),
             look: Notify::new(),
             rounds: watch::Sender::default(),
+            heads: watch::Sender::default(),
+            progress_due,
             memory: parts.memory,
             grow_after: parts.grow_after,
             started: Instant::now(),
@@ -183,27 +208,38 @@ impl Hub {
         self: &Arc<Self>,
         hello: &Hello,
     ) -> Result<(SessionId, Welcome, Arc<Notify>), Refusal> {
+        admission::check(hello, &self.stream, &self.job.name)?;
         self.apply(|state| {
             let bounds = Bounds {
                 watermark: state.head.watermark,
                 end: state.head.end,
             };
-            let slices = admission::slices_of(hello, &self.stream, bounds, &self.job)?;
+            let standing = standing(hello, &state.head.jobs)?;
+            let slices = admission::slices_of(hello, &self.stream, bounds)?;
+            let quarantine = &state.head.quarantine;
+            let (member, skips) = match standing {
+                Standing::Opens(wish) => return Err(Refusal::Open(wish)),
+                Standing::Waits(hold) => return Err(Refusal::Wait(hold)),
+                Standing::Alone => (None, Arc::new(Skips::now(quarantine))),
+                Standing::In(job, attempt) => {
+                    let skips = Arc::new(Skips::at(quarantine, attempt.opened));
+                    let member =
+                        Member::new(hello, job, attempt, slices.clone(), Arc::clone(&skips))?;
+                    (Some(Arc::new(member)), skips)
+                }
+            };
             self.retire_replaced(state, hello);
             let id = state.new_session();
-            state.admission.enter(id, hello)?;
-            let wake = state.open_line(id, hello, slices.clone());
-            let attempt = hello
-                .attempt
-                .as_deref()
-                .and_then(|a| a.parse::<batchweave_core::ids::AttemptId>().ok());
+            if let Some(member) = &member {
+                state.admission.enter(id, member)?;
+            }
             let welcome = Welcome {
                 session: id,
                 instance: self.instance,
                 stream: self.stream.stream_id.0,
-                attempt: attempt.map_or([0; 16], |a| a.0),
-                attempt_number: None,
-                next_step: hello.next_step,
+                attempt: member.as_ref().map_or([0; 16], |m| m.id.0),
+                attempt_number: member.as_ref().map(|m| m.attempt),
+                next_step: skips.pass(hello.next_step),
                 end_step: state.head.end,
                 slices: self.stream.slices,
                 seq_len: self.stream.seq_len,
@@ -212,6 +248,7 @@ impl Hub {
                 slice_count: slices.end - slices.start,
                 credits: hello.credits,
             };
+            let wake = state.open_line(hello, welcome.clone(), member, skips);
             Ok((id, welcome, wake))
         })
     }
@@ -258,6 +295,11 @@ impl Hub {
     pub(crate) fn log_broken(self: &Arc<Self>, fault: Option<Fault>) {
         self.apply(|state| state.log_fault = fault);
     }
+}
+
+/// How records name the daemon as their writer.
+pub(crate) fn writer(instance: &[u8; 16]) -> String {
+    format!("consumer-{}", &hex(instance)[..8])
 }
 
 /// Lower-case hexadecimal.

@@ -4,27 +4,37 @@
 //! It keeps no position of its own: ranks say where to start, so it may be killed at any time.
 //!
 //! - `engine` decides (pure): what to fetch, push, free; `space` places frames; `admission` judges
-//!   hellos;
+//!   hellos, `member` a rank's place in its job, `skips` quarantined steps;
 //! - `hub` holds engine and ranks under one lock; `follow` finds steps in the log, `fetch` reads
-//!   frames; `session` talks to one rank; `marks` stores checkpoint marks.
+//!   frames; `greet` lets a rank in, `session` talks to it; `attempts` opens jobs and attempts in the
+//!   log, `marks` stores checkpoint marks; `deliveries` tells the `ledger` what was received.
 #![forbid(unsafe_code)]
 
 mod admission;
+mod attempts;
 pub mod config;
+mod deliveries;
 mod engine;
 mod error;
 mod fetch;
 mod follow;
+mod greet;
 mod hub;
 mod layouts;
+mod ledger;
 mod listen;
+mod lobby;
 mod marks;
+mod member;
 mod memory;
 mod metrics;
+mod opening;
 mod peer;
 mod plan;
+mod progress;
 mod run;
 mod session;
+mod skips;
 mod space;
 
 pub use error::RunError;

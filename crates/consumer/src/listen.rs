@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::SocketTable;
 use crate::error::RunError;
 use crate::hub::Hub;
+use crate::lobby::Guest;
 use crate::peer::{Peer, watch};
 use crate::session;
 
@@ -45,6 +46,24 @@ impl Gate {
             .await
     }
 
+    /// The next rank, with why it is refused if it is; none when it could not be accepted, or when too
+    /// many are refused already.
+    pub(crate) async fn guest(&self, open: usize) -> Option<Guest> {
+        let accepted = self.next().await;
+        match accepted.and_then(|(connection, who)| Ok((Peer::new(connection)?, who))) {
+            Ok(((peer, inbox), who)) => (open < self.max_sessions + REFUSED_MAX).then(|| Guest {
+                peer,
+                inbox,
+                refusal: self.refusal(who, open),
+            }),
+            Err(why) => {
+                tracing::warn!(%why, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                None
+            }
+        }
+    }
+
     fn refusal(&self, who: Who, sessions: usize) -> Option<Fault> {
         if !who.allowed(own_uid(), &self.allow_uids) {
             let message = format!("user id {} may not connect", who.uid);
@@ -59,33 +78,38 @@ impl Gate {
     }
 }
 
-/// Accepts ranks until `stop`; the socket's file is gone when this returns.
-pub(crate) async fn accept(gate: Gate, hub: Arc<Hub>, marks: TaskTracker, stop: CancellationToken) {
+/// Accepts ranks until `stop`; the socket's file is gone when this returns. `guests` came before.
+pub(crate) async fn accept(
+    gate: Gate,
+    guests: Vec<Guest>,
+    hub: Arc<Hub>,
+    marks: TaskTracker,
+    stop: CancellationToken,
+) {
     let sessions = TaskTracker::new();
+    let serve = |guest: Guest| {
+        let Guest {
+            peer,
+            inbox,
+            refusal,
+        } = guest;
+        sessions.spawn(session::serve(
+            hub.clone(),
+            peer,
+            inbox,
+            marks.clone(),
+            refusal,
+        ));
+    };
+    guests.into_iter().for_each(serve);
     loop {
-        let accepted = tokio::select! {
+        let guest = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            accepted = gate.next() => accepted,
+            guest = gate.guest(sessions.len()) => guest,
         };
-        match accepted.and_then(|(connection, who)| Ok((Peer::new(connection)?, who))) {
-            Ok(((peer, inbox), who)) => {
-                let open = sessions.len();
-                if open < gate.max_sessions + REFUSED_MAX {
-                    let refusal = gate.refusal(who, open);
-                    sessions.spawn(session::serve(
-                        hub.clone(),
-                        peer,
-                        inbox,
-                        marks.clone(),
-                        refusal,
-                    ));
-                }
-            }
-            Err(why) => {
-                tracing::warn!(%why, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+        if let Some(guest) = guest {
+            serve(guest);
         }
     }
 }

@@ -1,120 +1,253 @@
-//! Checkpoint marks and progress, stored as create-only objects under the job's keys.
+//! Checkpoint marks: judged, stored as create-only objects, and looked after.
 //!
-//! Best effort: a mark that can't be stored is tried again and never stops the daemon. Until jobs and
-//! attempts go through the log, a job that no record opened has version 0 and attempt 0 in its keys.
+//! A mark that can't be stored is tried again and never stops the daemon; the rank is told what became
+//! of it. Marks are never deleted here.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{Checkpoint, DaemonMessage, Hello};
-use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
+use batchweave_arena::wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
+use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::keys;
+use batchweave_core::lifecycle::{AttemptSigns, Mark};
+use batchweave_store::StoreError;
 use bytes::Bytes;
 use rand::RngExt;
-use serde_json::json;
+use serde::Deserialize;
 use tokio_util::task::TaskTracker;
 
+use crate::attempts::below_watermark;
+use crate::config::Checkpoints;
 use crate::engine::SessionId;
-use crate::hub::{Hub, hex};
+use crate::hub::{Head, Hub};
+use crate::member::Member;
 
-/// How often progress is stored, if it changed.
-const PROGRESS_PERIOD: Duration = Duration::from_secs(10);
 const TRIES: u32 = 8;
+/// Missing coordinates that a warning lists.
+const LISTED_MAX: usize = 16;
 
-/// Where a job stands in the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Incarnation {
-    pub(crate) opened: Version,
-    pub(crate) attempt: AttemptNo,
+/// What a mark's state says; other keys are for people.
+#[derive(Deserialize)]
+struct StateText {
+    format: u64,
+    stream_id: String,
+    next_step: u64,
+    attempt: Option<String>,
 }
 
-/// Stores a mark in the background and tells the rank when it is there.
-pub(crate) fn mark(
-    hub: &Arc<Hub>,
-    tasks: &TaskTracker,
-    session: SessionId,
-    hello: &Hello,
+/// Whether a rank that was sent every step below `sent` may mark so. Pure.
+pub(crate) fn judge(
+    member: &Member,
+    sent: Step,
+    head: &Head,
     made: &Checkpoint,
-) {
+    stream: StreamId,
+) -> Result<(), Fault> {
     let step = made.step;
-    let Some(job) = hello
-        .job
-        .as_deref()
-        .and_then(|job| job.parse::<JobName>().ok())
-    else {
-        // A reader without a job holds nothing back: there is nothing to store.
-        return hub.apply(|state| state.send(session, DaemonMessage::Marked(step)));
-    };
-    let at = hub.lock().incarnation(&job);
-    let key = keys::mark(&job, at.opened, at.attempt, step, Some(hello.dp_rank));
-    let body = json!({
-        "format": 1,
-        "stream": hub.stream.stream_id,
-        "job": job,
-        "attempt": hello.attempt,
-        "dp_rank": hello.dp_rank,
-        "dp_size": hello.dp_size,
-        "step": step,
-        "state": made.state,
+    let Member {
+        job,
+        attempt,
+        start,
+        dp_rank,
+        ..
+    } = member;
+    let fault = |name, message: String| Fault::new(name, message).at_step(step);
+    let state = state_of(made, stream).map_err(|why| {
+        let message = format!("the mark's state {why}");
+        fault(ErrorName::MarkBadState, message)
+    })?;
+    if state.attempt.as_ref() != Some(&member.id.to_string()) {
+        let of = state.attempt.unwrap_or_else(|| "none".into());
+        let message = format!(
+            "the mark's state is of attempt {of}, this rank reads in attempt {attempt} ({}) of job {job}",
+            member.id
+        );
+        return Err(fault(ErrorName::MarkOtherAttempt, message));
+    }
+    if step < *start {
+        let message = format!("the mark lies before step {start}, where attempt {attempt} began");
+        return Err(fault(ErrorName::MarkOtherAttempt, message));
+    }
+    let recorded = head.jobs.get(job).and_then(|job| {
+        let found = job.attempts.iter().find(|a| a.number == *attempt)?;
+        Some(found.dp_size)
     });
-    let hub = Arc::clone(hub);
-    tasks.spawn(async move {
-        let stored = put(&hub, &key, &body).await;
-        let outcome = if stored { "stored" } else { "lost" };
-        hub.metrics.marks.with_label_values(&[outcome]).inc();
-        if stored {
-            hub.apply(|state| state.send(session, DaemonMessage::Marked(step)));
-        }
-    });
+    if let Some(size) = recorded.filter(|size| dp_rank >= size) {
+        let message = format!(
+            "the mark is of data rank {dp_rank}, attempt {attempt} has the ranks 0 to {}",
+            size - 1
+        );
+        return Err(fault(ErrorName::MarkNoSuchRank, message));
+    }
+    if step < head.watermark {
+        return Err(below_watermark(step, head.watermark));
+    }
+    if step > head.next_step {
+        let message = format!(
+            "the mark says that the steps below it were trained, the stream has those below {}",
+            head.next_step
+        );
+        return Err(fault(ErrorName::MarkInFuture, message));
+    }
+    if step > sent {
+        let message = format!(
+            "the mark says that the steps below it were trained, this rank was sent those below {sent}"
+        );
+        return Err(fault(ErrorName::MarkNotDelivered, message));
+    }
+    Ok(())
 }
 
-/// Stores how far this node's ranks have come, now and then.
-pub(crate) async fn progress(hub: Arc<Hub>) {
-    let mut last: BTreeMap<String, Step> = BTreeMap::new();
-    loop {
-        tokio::select! {
-            biased;
-            () = hub.stop.cancelled() => return,
-            () = tokio::time::sleep(PROGRESS_PERIOD) => {}
+fn state_of(made: &Checkpoint, stream: StreamId) -> Result<StateText, String> {
+    let state: StateText =
+        serde_json::from_str(&made.state).map_err(|why| format!("is not readable: {why}"))?;
+    if state.format != 1 {
+        return Err(format!("has format {}, this daemon reads 1", state.format));
+    }
+    if state.stream_id != stream.to_string() {
+        return Err(format!("is of stream {}, not {stream}", state.stream_id));
+    }
+    if state.next_step != made.step {
+        return Err(format!(
+            "stands at step {}, not at {}",
+            state.next_step, made.step
+        ));
+    }
+    Ok(state)
+}
+
+/// What is stored of a good mark; none where another rank speaks for this one.
+pub(crate) fn of(
+    member: &Member,
+    made: &Checkpoint,
+    policy: Checkpoints,
+    stream: StreamId,
+) -> Option<Mark> {
+    let dp_rank = match policy {
+        Checkpoints::All => Some(member.dp_rank),
+        Checkpoints::Rank0 if member.dp_rank == 0 => None,
+        Checkpoints::Rank0 => return None,
+    };
+    Some(Mark {
+        format: 1,
+        stream,
+        job: member.job.clone(),
+        opened: member.opened,
+        attempt: member.attempt,
+        id: member.id,
+        dp_rank,
+        dp_size: member.dp_size,
+        step: made.step,
+        state: made.state.clone(),
+    })
+}
+
+/// Judges a mark, stores it in the background, and tells the rank what became of it.
+pub(crate) fn mark(hub: &Arc<Hub>, tasks: &TaskTracker, session: SessionId, made: &Checkpoint) {
+    let (policy, stream) = (hub.job.checkpoints, hub.stream.stream_id);
+    match hub.apply(|state| state.mark(session, made, policy, stream)) {
+        Ok(None) => hub.apply(|state| state.send(session, DaemonMessage::Marked(made.step))),
+        Err(fault) => refuse(hub, session, "refused", fault),
+        Ok(Some((mark, receipt))) => {
+            let hub = Arc::clone(hub);
+            // The ledger first: a proof must have no hole below a restart point.
+            tasks.spawn(async move {
+                let kept = receipt.await.unwrap_or(false);
+                keep(&hub, session, &mark, kept).await;
+            });
         }
-        let positions = { hub.lock().positions() };
-        for (job, step) in &positions {
-            let Ok(name) = job.parse::<JobName>() else {
-                continue;
-            };
-            if last.get(job) != Some(step) {
-                let node = hex(&hub.instance);
-                let at = hub.lock().incarnation(&name);
-                let key = keys::progress(&name, at.opened, at.attempt, *step, (0, 0), &node);
-                let stream = hub.stream.stream_id;
-                let body =
-                    json!({"format": 1, "stream": stream, "job": job, "node": node, "step": step});
-                put(&hub, &key, &body).await;
-            }
-        }
-        last = positions;
     }
 }
 
-/// Whether the object is there in the end. One that was there already says the same.
-async fn put(hub: &Hub, key: &str, body: &serde_json::Value) -> bool {
-    let body = Bytes::from(body.to_string());
+fn refuse(hub: &Arc<Hub>, session: SessionId, outcome: &str, fault: Fault) {
+    tracing::warn!(session, %fault, "a mark was not stored");
+    hub.metrics.marks.with_label_values(&[outcome]).inc();
+    hub.apply(|state| state.send(session, DaemonMessage::MarkRefused(fault)));
+}
+
+async fn keep(hub: &Arc<Hub>, session: SessionId, mark: &Mark, kept: bool) {
+    let key = mark.key();
+    if !kept {
+        let message = "the ledger of what was delivered before the mark could not be stored";
+        let fault = Fault::new(ErrorName::MarkNotStored, message).at_step(mark.step);
+        return refuse(hub, session, "lost", fault.at_key(key));
+    }
+    if let Err(why) = put(hub, &key, mark.to_json().into()).await {
+        let message = format!("the mark could not be stored in {TRIES} tries: {why}");
+        let fault = Fault::new(ErrorName::MarkNotStored, message).at_step(mark.step);
+        return refuse(hub, session, "lost", fault.at_key(key));
+    }
+    hub.metrics.marks.with_label_values(&["stored"]).inc();
+    hub.apply(|state| state.send(session, DaemonMessage::Marked(mark.step)));
+    // One coordinate looks after the marks of all.
+    if mark.dp_rank == Some(0) && mark.dp_size > 1 {
+        warn_of_incomplete(hub, mark).await;
+    }
+}
+
+/// Older marks that some coordinates have not made: their ranks do not call `checkpoint`, or fail to.
+async fn warn_of_incomplete(hub: &Hub, mark: &Mark) {
+    let signs = match list(hub, mark).await {
+        Ok(signs) => signs,
+        Err(why) => return tracing::debug!(%why, "marks could not be listed"),
+    };
+    let incomplete = signs.incomplete(mark.dp_size);
+    let older: Vec<_> = incomplete
+        .into_iter()
+        .filter(|(step, _)| *step < mark.step)
+        .collect();
+    hub.metrics
+        .incomplete_marks
+        .with_label_values(&[mark.job.as_str()])
+        .set(older.len().cast_signed() as i64);
+    // The newest of them: it was told of the others when they were.
+    if let Some((step, missing)) = older.last() {
+        tracing::warn!(
+            job = %mark.job,
+            attempt = mark.attempt,
+            step,
+            missing = missing.len(),
+            dp_ranks = ?&missing[..missing.len().min(LISTED_MAX)],
+            "a mark is incomplete: nobody can restart from it; every data coordinate must call \
+             checkpoint(), or set job.checkpoints = \"rank0\""
+        );
+    }
+}
+
+async fn list(hub: &Hub, mark: &Mark) -> Result<AttemptSigns, StoreError> {
+    let prefix = keys::marks(&mark.job, mark.opened, mark.attempt);
+    let mut signs = AttemptSigns::default();
+    let mut page = None;
+    loop {
+        let found = hub.store.list(&prefix, page).await?;
+        for object in found.objects {
+            signs.note(&object.key, mark.dp_size, Step::MAX);
+        }
+        page = found.next;
+        if page.is_none() {
+            return Ok(signs);
+        }
+    }
+}
+
+/// Stores an object that is the same whoever stores it.
+pub(crate) async fn put(hub: &Hub, key: &str, body: Bytes) -> Result<(), StoreError> {
     let mut pause = Duration::from_millis(100);
-    for left in (0..TRIES).rev() {
+    let mut tries = 1;
+    loop {
         match hub.store.create(key, body.clone()).await {
-            Ok(_) => return true,
-            Err(why) if left > 0 && why.kind.is_transient() => {
+            Ok(_) => return Ok(()),
+            Err(why) if tries < TRIES && why.kind.is_transient() => {
                 tracing::debug!(%why, "trying again");
             }
-            Err(why) => {
-                tracing::warn!(key, %why, "a mark or progress could not be stored");
-                return false;
-            }
+            Err(why) => return Err(why),
         }
+        tries += 1;
         let jitter = rand::rng().random_range(0.5..1.5);
         tokio::time::sleep(pause.mul_f64(jitter)).await;
         pause = (pause * 2).min(Duration::from_secs(5));
     }
-    false
 }
+
+#[cfg(test)]
+mod tests;

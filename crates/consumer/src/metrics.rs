@@ -1,6 +1,6 @@
 //! The daemon's metrics. Names and labels are part of the interface: docs and dashboards use them.
 
-use batchweave_daemon::metrics::{Maker, Requests};
+use batchweave_daemon::metrics::Maker;
 use batchweave_store::counting::Counted;
 use prometheus::{CounterVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
@@ -23,6 +23,14 @@ pub(crate) struct Metrics {
     pub(crate) head_step: IntGauge,
     pub(crate) rank_step: IntGaugeVec,
     pub(crate) marks: IntCounterVec,
+    pub(crate) incomplete_marks: IntGaugeVec,
+    pub(crate) attempt: IntGaugeVec,
+    pub(crate) superseded: IntCounter,
+    pub(crate) deliveries_lost: IntCounter,
+    pub(crate) ledgers: IntCounterVec,
+    pub(crate) ledger_recalled: IntCounter,
+    pub(crate) ledger_holes: IntCounter,
+    pub(crate) awaited_lane: IntGaugeVec,
 }
 
 impl Metrics {
@@ -50,6 +58,28 @@ impl Metrics {
             head_step: m.gauge("head_step", "First step that is not committed yet.")?,
             rank_step: m.gauges("rank_step", "Next step to send, by rank.", &["dp_rank"])?,
             marks: m.counters("marks_total", "Checkpoint marks, by outcome.", &["outcome"])?,
+            incomplete_marks: m.gauges(
+                "incomplete_marks",
+                "Marks of the newest attempt below its last one that lack coordinates, by job.",
+                &["job"],
+            )?,
+            attempt: m.gauges("attempt", "Number of the newest attempt, by job.", &["job"])?,
+            superseded: m.counter("superseded_sessions_total", "Sessions ended by a newer attempt.")?,
+            deliveries_lost: m.counter(
+                "deliveries_lost_total",
+                "Reports that the ledger had no room for: told from the store's indexes instead.",
+            )?,
+            ledgers: m.counters("ledgers_total", "Ledger objects, by outcome.", &["outcome"])?,
+            ledger_recalled: m.counter(
+                "ledger_recalled_steps_total",
+                "Steps that an earlier daemon delivered and this one told from the store's indexes.",
+            )?,
+            ledger_holes: m.counter("ledger_holes_total", "Times that steps could not be told: the run can't be proved there.")?,
+            awaited_lane: m.gauges(
+                "awaited_lane",
+                "Version since which this lane's producer is awaited; one lane at a time.",
+                &["lane"],
+            )?,
         })
     }
 }
@@ -66,18 +96,5 @@ impl Metrics {
 
 /// Registers the counters of a store.
 pub(crate) fn register_store(registry: &Registry, counted: Counted) -> prometheus::Result<()> {
-    Maker::new(registry, PREFIX).store(move || {
-        let mut now = Vec::new();
-        for (class, counts) in counted.by_class() {
-            let made = counts.iter().filter(|(_, count)| count.requests > 0);
-            now.extend(made.map(|(op, count)| Requests {
-                class,
-                op: op.name(),
-                requests: count.requests,
-                errors: count.errors,
-                bytes: count.bytes,
-            }));
-        }
-        now
-    })
+    Maker::new(registry, PREFIX).counted(counted)
 }

@@ -6,26 +6,31 @@ use std::time::Duration;
 use batchweave_core::keys;
 use batchweave_daemon::admin::{self, Health};
 use batchweave_daemon::shutdown;
-use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_log::Log;
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
 use prometheus::Registry;
-use tokio::time::Instant;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{ConsumerConfig, FollowTable};
+use crate::attempts::{Order, open_job};
+use crate::config::ConsumerConfig;
+use crate::deliveries::{Deliveries, Delivery};
 use crate::engine::Limits;
 use crate::error::RunError;
 use crate::follow::{follow, head_of};
-use crate::hub::{Hub, Parts};
+use crate::hub::{Hub, Parts, writer};
 use crate::listen::{Gate, accept};
-use crate::marks;
+use crate::ledger;
+use crate::lobby::{Guest, Lobby};
 use crate::memory::Memory;
 use crate::metrics::{Metrics, register_store};
+use crate::opening::open_log;
+use crate::progress;
 
-/// The stream that is waited for is named again after this.
-const TOLD_AGAIN: Duration = Duration::from_mins(1);
+/// Attempts that wait to be opened; a node has one or two.
+const ORDERS_MAX: usize = 64;
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs the daemon on the store that the configuration names until `stop`.
@@ -64,14 +69,25 @@ pub async fn run_on(
     let memory = Memory::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
     let first_segment = memory.segment()?;
     let store: Arc<dyn Store> = Arc::new(counted);
-    let opened = open_log(store.clone(), &config.follow, &health, &stop).await?;
+    let instance = rand::random();
+    let mut lobby = Lobby::default();
+    let open = open_all(store.clone(), &config, &instance, &health, &stop);
+    let opened = tokio::select! {
+        biased;
+        opened = open => opened?,
+        never = lobby.receive(&gate, &health) => match never {},
+    };
     let Some(log) = opened else {
         return Ok(());
     };
+    let (deliveries, delivered) = Deliveries::channel(metrics.clone());
+    let (orders, ordered) = mpsc::channel(ORDERS_MAX);
     let parts = Parts {
         stream: log.manifest().stream().clone(),
-        instance: rand::random(),
-        job: config.job.name.clone(),
+        instance,
+        job: config.job.clone(),
+        orders,
+        deliveries,
         store,
         metrics,
         stop: end.clone(),
@@ -82,47 +98,35 @@ pub async fn run_on(
         first_segment,
         grow_after: config.arena.grow_after.0,
     };
-    serve(log, parts, gate, &config, &health, stop).await;
+    let doors = (gate, lobby.into_guests());
+    let channels = (ordered, delivered);
+    serve((log, channels), parts, doors, &config, &health, stop).await;
     Ok(())
 }
 
-/// Opens the log; waits for a stream that nobody has made yet. `None` when `stop` came first.
-async fn open_log(
+/// The log, with the daemon's own job open. `None` when `stop` came first.
+async fn open_all(
     store: Arc<dyn Store>,
-    table: &FollowTable,
+    config: &ConsumerConfig,
+    instance: &[u8; 16],
     health: &Health,
     stop: &CancellationToken,
 ) -> Result<Option<Log>, RunError> {
-    health.not_ready("opening the log");
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new(rand::random())
+    let Some(mut log) = open_log(store, &config.follow, health, stop).await? else {
+        return Ok(None);
     };
-    let mut told: Option<Instant> = None;
-    loop {
-        let why = match Log::open(store.clone(), &options).await {
-            Ok(log) => return Ok(Some(log)),
-            Err(why @ LogError::NoStream { .. }) => why,
-            Err(why) => return Err(why.into()),
-        };
-        health.not_ready(format!("waiting for the stream: {why}"));
-        if told.is_none_or(|told| told.elapsed() >= TOLD_AGAIN) {
-            tracing::warn!(%why, "waiting for the stream");
-            told = Some(Instant::now());
-        }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(None),
-            () = tokio::time::sleep(table.idle.0) => {}
-        }
+    if config.job.open {
+        health.not_ready(format!("opening job {}", config.job.name));
+        open_job(&mut log, &config.job, &writer(instance)).await?;
     }
+    Ok(Some(log))
 }
 
 /// Serves ranks until `stop`, then drains.
 async fn serve(
-    log: Log,
+    (log, (orders, delivered)): (Log, (mpsc::Receiver<Order>, mpsc::Receiver<Delivery>)),
     parts: Parts,
-    gate: Gate,
+    (gate, guests): (Gate, Vec<Guest>),
     config: &ConsumerConfig,
     health: &Health,
     stop: CancellationToken,
@@ -138,15 +142,26 @@ async fn serve(
     let hub = Hub::new(parts, head);
     let tasks = TaskTracker::new();
     let ahead = config.prefetch.steps;
-    tokio::spawn(follow(log, hub.clone(), config.follow.clone(), ahead));
-    tokio::spawn(marks::progress(hub.clone()));
+    let table = config.follow.clone();
+    tokio::spawn(follow(log, hub.clone(), orders, table, ahead));
+    tasks.spawn(progress::report(hub.clone(), stop.clone()));
+    let finish = CancellationToken::new();
+    let ledger = tokio::spawn(ledger::keep(hub.clone(), delivered, finish.clone()));
     tokio::spawn(report(hub.clone(), health.clone()));
-    accept(gate, hub.clone(), tasks.clone(), stop).await;
+    accept(gate, guests, hub.clone(), tasks.clone(), stop).await;
 
     health.not_ready("stopping");
     tasks.close();
     // A late drain is logged; ranks mark again after their reconnect.
-    let _ = shutdown::drain("checkpoint marks", config.shutdown.deadline.0, tasks.wait()).await;
+    let _ = shutdown::drain(
+        "marks and progress",
+        config.shutdown.deadline.0,
+        tasks.wait(),
+    )
+    .await;
+    // After the marks, which wait for it.
+    finish.cancel();
+    let _ = shutdown::drain("ledger", config.shutdown.deadline.0, ledger).await;
     tracing::info!("stopped");
 }
 
@@ -180,33 +195,5 @@ async fn report(hub: Arc<Hub>, health: Health) {
         } else {
             health.ready(status);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use batchweave_store::memory::MemoryStore;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn waiting_for_a_stream_is_told_in_readyz_and_ends_with_the_daemon() {
-        let (health, stop) = (Health::default(), CancellationToken::new());
-        let waiting = tokio::spawn({
-            let (health, stop) = (health.clone(), stop.clone());
-            async move { open_log(MemoryStore::new(), &FollowTable::default(), &health, &stop).await }
-        });
-        tokio::time::sleep(Duration::from_mins(3)).await;
-        let (ready, reason) = health.get();
-        assert!(!ready && !waiting.is_finished());
-        for part in [
-            "waiting for the stream",
-            "batchweave init",
-            "or start a producer",
-        ] {
-            assert!(reason.contains(part), "{part} in {reason}");
-        }
-        stop.cancel();
-        assert!(waiting.await.unwrap().unwrap().is_none());
     }
 }

@@ -4,28 +4,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{
-    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, Welcome, WireError,
-};
+use batchweave_arena::wire::{ClientMessage, DaemonMessage, ErrorName, Fault};
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Refusal, occupied};
 use crate::engine::SessionId;
+use crate::greet::{Greeted, fault_of, greet};
 use crate::hub::{Hub, Late, Outgoing};
 use crate::marks;
 use crate::peer::{Inbox, Peer};
 
-/// A peer that connects and says nothing is dropped after this.
-const HELLO_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a rank waits for another session of its coordinate to end: a killed rank's socket may
-/// close a little later than its successor comes.
-const OCCUPIED_DEADLINE: Duration = Duration::from_secs(2);
 /// A rank is told that its next step is late after this.
 const LATE_AFTER: Duration = Duration::from_millis(100);
 /// And again after this.
-const LATE_AGAIN: Duration = Duration::from_secs(5);
+pub(crate) const LATE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Serves a peer until it is gone or the daemon stops.
 pub(crate) async fn serve(
@@ -39,15 +32,22 @@ pub(crate) async fn serve(
     let greeted = tokio::select! {
         biased;
         () = stop.cancelled() => return,
-        greeted = timeout(HELLO_DEADLINE, greet(&hub, &peer, &mut inbox, refusal)) => greeted,
+        greeted = greet(&hub, &peer, &mut inbox, refusal) => greeted,
     };
-    let Ok(Some((id, hello, welcome, wake))) = greeted else {
+    let Some(Greeted {
+        id,
+        hello,
+        welcome,
+        wake,
+    }) = greeted
+    else {
         return;
     };
     tracing::info!(
         session = id,
         client = %hello.client,
         job = hello.job.as_deref().unwrap_or("-"),
+        attempt = welcome.attempt_number,
         dp_rank = hello.dp_rank,
         dp_size = hello.dp_size,
         step = hello.next_step,
@@ -59,7 +59,6 @@ pub(crate) async fn serve(
         inbox,
         marks,
         id,
-        hello,
         wake,
         sending: VecDeque::from([Outgoing::Message(DaemonMessage::Welcome(welcome))]),
         late: None,
@@ -73,66 +72,12 @@ pub(crate) async fn serve(
     tracing::info!(session = id, "a rank is gone");
 }
 
-type Greeted = (SessionId, Hello, Welcome, Arc<Notify>);
-
-/// Reads the hello and answers it; None when the peer is refused or gone.
-async fn greet(
-    hub: &Arc<Hub>,
-    peer: &Peer,
-    inbox: &mut Inbox,
-    refusal: Option<Fault>,
-) -> Option<Greeted> {
-    // Also before a refusal: closing with the hello unread would reset the connection, and the reset
-    // may overtake the refusal.
-    let bytes = inbox.receive().await?;
-    if let Some(fault) = refusal {
-        return refuse(peer, fault);
-    }
-    let hello = match ClientMessage::decode(&bytes) {
-        Ok(ClientMessage::Hello(hello)) => hello,
-        Ok(_) => {
-            return refuse(
-                peer,
-                Fault::new(ErrorName::BadMessage, "the first message must be hello"),
-            );
-        }
-        Err(why) => return refuse(peer, fault_of(&why)),
-    };
-    let deadline = Instant::now() + OCCUPIED_DEADLINE;
-    loop {
-        match hub.join(&hello) {
-            Ok((id, welcome, wake)) => return Some((id, hello, welcome, wake)),
-            Err(Refusal::Final(fault)) => return refuse(peer, *fault),
-            Err(Refusal::Occupied(other)) if Instant::now() >= deadline => {
-                return refuse(peer, occupied(&hello, other));
-            }
-            Err(Refusal::Occupied(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    }
-}
-
-fn refuse(peer: &Peer, fault: Fault) -> Option<Greeted> {
-    tracing::warn!(%fault, "a rank was refused");
-    if let Err(why) = peer.try_send(&Outgoing::Message(DaemonMessage::Error(fault))) {
-        tracing::debug!(%why, "it was gone already");
-    }
-    None
-}
-
-fn fault_of(why: &WireError) -> Fault {
-    match why {
-        WireError::Version { .. } => Fault::new(ErrorName::ProtocolVersion, why.to_string()),
-        _ => Fault::new(ErrorName::BadMessage, why.to_string()),
-    }
-}
-
 struct Session {
     hub: Arc<Hub>,
     peer: Peer,
     inbox: Inbox,
     marks: TaskTracker,
     id: SessionId,
-    hello: Hello,
     wake: Arc<Notify>,
     /// Taken from the outbox and not sent yet.
     sending: VecDeque<Outgoing>,
@@ -195,7 +140,7 @@ impl Session {
                 Ok(())
             }
             Ok(ClientMessage::Checkpoint(made)) => {
-                marks::mark(hub, &self.marks, id, &self.hello, &made);
+                marks::mark(hub, &self.marks, id, &made);
                 Ok(())
             }
             Ok(ClientMessage::Bye) => {

@@ -183,6 +183,7 @@ impl Setup {
     pub(crate) fn consumer(&self, admin: u16) -> Result<Program, DemoError> {
         let config = format!(
             "{store}\n\
+             [job]\nname = {JOB:?}\nopen = true\n\n\
              [arena]\nbytes = \"32MiB\"\nsegment_bytes = \"4MiB\"\ngrow_after = \"1s\"\n\n\
              [socket]\npath = {socket:?}\n\n\
              [prefetch]\nbytes = \"512KiB\"\nsteps = 4\nconcurrency = 4\n\n\

@@ -19,10 +19,21 @@ fn the_shipped_file_is_the_default_and_lists_every_key() {
 }
 
 #[test]
+fn a_job_to_open_needs_a_name() {
+    let text = "[store]\nurl = \"file:///x\"\n[job]\nopen = true\ncheckpoints = \"rank0\"\n";
+    let report = config::parse::<ConsumerConfig>("c.toml", text).expect_err("must be refused");
+    let text = report.to_string();
+    assert!(
+        text.contains("job.open") && text.contains("needs job.name"),
+        "{text}"
+    );
+}
+
+#[test]
 fn contradictions_come_together() {
     let long = "x".repeat(110);
     let text = format!(
-        "[arena]\nbytes = \"8MiB\"\nsegment_bytes = \"16MiB\"\n[socket]\npath = \"/{long}\"\nmode = \"rw\"\n[prefetch]\nbytes = \"9MiB\"\n[follow]\nstarved = \"3s\"\n[job]\nname = \"A b\"\n"
+        "[arena]\nbytes = \"8MiB\"\nsegment_bytes = \"16MiB\"\n[socket]\npath = \"/{long}\"\nmode = \"rw\"\n[prefetch]\nbytes = \"9MiB\"\n[follow]\nstarved = \"3s\"\n[job]\nname = \"A b\"\nkeep = 0\nlease = \"1500ms\"\nprogress_steps = 0\n"
     );
     let report = config::parse::<ConsumerConfig>("c.toml", &text).expect_err("must be refused");
     let keys: Vec<&str> = report.problems.iter().map(|p| p.key.as_str()).collect();
@@ -35,7 +46,10 @@ fn contradictions_come_together() {
             "socket.mode",
             "prefetch.bytes",
             "follow.starved",
-            "job.name"
+            "job.name",
+            "job.keep",
+            "job.lease",
+            "job.progress_steps",
         ],
         "{report}"
     );

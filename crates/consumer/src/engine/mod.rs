@@ -203,23 +203,21 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
 
     /// Steps that ranks need soon and that are not known; forgets those that nobody needs any more.
     pub(crate) fn unknown_steps(&mut self) -> Vec<Step> {
-        let positions: BTreeSet<Step> = self.active().map(|s| s.next.step).collect();
         let ahead = self.limits.steps_ahead;
-        let needed = |step: Step| {
-            positions
-                .range(step.saturating_sub(ahead)..=step)
-                .next()
-                .is_some()
-        };
-        self.steps.retain(|step, _| needed(*step));
-        let from = |position: &Step| *position..=position.saturating_add(ahead);
-        let mut unknown: Vec<Step> = positions.iter().flat_map(from).collect();
-        unknown.retain(|step| {
-            !self.steps.contains_key(step) && self.end.is_none_or(|end| *step < end)
-        });
-        unknown.sort_unstable();
-        unknown.dedup();
-        unknown
+        let places: BTreeSet<_> = self.active().map(|s| (s.next.step, s.skips())).collect();
+        let soon: BTreeSet<Step> = places
+            .into_iter()
+            .flat_map(|(from, skips)| {
+                let next = |step: &Step| Some(skips.pass(step + 1));
+                std::iter::successors(Some(from), next).take(ahead as usize + 1)
+            })
+            .collect();
+        self.steps.retain(|step, _| soon.contains(step));
+        let committed = |step: &Step| self.end.is_none_or(|end| *step < end);
+        let unknown = soon
+            .into_iter()
+            .filter(|step| !self.steps.contains_key(step) && committed(step));
+        unknown.collect()
     }
 
     /// The ranks' positions: of those that are to get more.
@@ -287,9 +285,9 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         for (&id, session) in &mut self.sessions {
             while !session.done {
                 let next = session.next;
-                if self.end.is_some_and(|end| next.step >= end) {
+                if let Some(end) = self.end.filter(|end| next.step >= *end) {
                     session.done = true;
-                    actions.push(Action::End(id, next.step));
+                    actions.push(Action::End(id, end));
                     break;
                 }
                 if !session.has_credit() {

@@ -100,8 +100,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// Whether some rank's horizon reaches the stream's head: then new steps are read as they come.
     fn near_head(&self) -> bool {
         let ahead = self.horizon();
-        self.active()
-            .any(|s| s.next.step.saturating_add(ahead) >= self.head)
+        self.active().any(|s| s.ahead(ahead) >= self.head)
     }
 
     /// How many steps ahead to read: few at first, then twice as many as were taken. Ranks that join
@@ -137,7 +136,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     fn missing_at(&self, distance: u64) -> BTreeMap<FrameId, Location> {
         let mut missing = BTreeMap::new();
         for session in self.active() {
-            let step = session.next.step.saturating_add(distance);
+            let step = session.ahead(distance);
             let Some(slices) = self.steps.get(&step) else {
                 continue;
             };
@@ -190,7 +189,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// How many steps from the nearest rank that still wants this frame.
     pub(super) fn distance(&self, id: FrameId) -> Option<u64> {
         let wanting = self.sessions.values().filter(|s| s.wants(id));
-        wanting.map(|s| id.step - s.next.step).min()
+        wanting.map(|s| s.before(id.step)).min()
     }
 }
 

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use batchweave_core::ids::Step;
 
 use crate::plan::FrameId;
+use crate::skips::Skips;
 
 /// Number of a session, never used twice in a daemon's life.
 pub(crate) type SessionId = u64;
@@ -32,6 +34,8 @@ pub(crate) struct Session {
     pub(crate) next: FrameId,
     /// Where it began.
     start: Step,
+    /// Steps that it passes over.
+    skips: Arc<Skips>,
     /// Steps of which it may hold frames at a time.
     credits: usize,
     /// Frames pushed and not released: their slices by step.
@@ -41,8 +45,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A rank that reads `slices` from `step` on.
-    pub(crate) fn new(slices: Range<u32>, step: Step, credits: usize) -> Self {
+    /// A rank that reads `slices` from `step` on, without the steps of `skips`.
+    pub(crate) fn new(slices: Range<u32>, step: Step, credits: usize, skips: Arc<Skips>) -> Self {
+        let step = skips.pass(step);
         let next = FrameId {
             step,
             slice: slices.start,
@@ -51,6 +56,7 @@ impl Session {
             slices,
             next,
             start: step,
+            skips,
             credits,
             held: BTreeMap::new(),
             done: false,
@@ -74,7 +80,26 @@ impl Session {
 
     /// Steps taken since it joined.
     pub(super) fn taken(&self) -> u64 {
-        self.next.step - self.start
+        self.distance(self.start, self.next.step)
+    }
+
+    fn distance(&self, from: Step, to: Step) -> u64 {
+        self.skips.between(from, to)
+    }
+
+    /// The step that it reads `count` steps after its next one.
+    pub(super) fn ahead(&self, count: u64) -> Step {
+        self.skips.ahead(self.next.step, count)
+    }
+
+    /// How many steps it reads before `step`.
+    pub(super) fn before(&self, step: Step) -> u64 {
+        self.distance(self.next.step, step)
+    }
+
+    /// What it passes over.
+    pub(crate) fn skips(&self) -> &Skips {
+        &self.skips
     }
 
     /// Takes the next frame; the one after it is next.
@@ -88,7 +113,7 @@ impl Session {
             }
         } else {
             FrameId {
-                step: step + 1,
+                step: self.skips.pass(step + 1),
                 slice: self.slices.start,
             }
         };
@@ -108,6 +133,9 @@ impl Session {
 
     /// Whether this frame is still to be pushed to it.
     pub(super) fn wants(&self, id: FrameId) -> bool {
-        !self.done && self.slices.contains(&id.slice) && id >= self.next
+        !self.done
+            && self.slices.contains(&id.slice)
+            && id >= self.next
+            && !self.skips.skips(id.step)
     }
 }

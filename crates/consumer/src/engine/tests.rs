@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use std::ops::Range;
 
 use super::*;
+use crate::skips::Skips;
 use batchweave_core::ids::StreamId;
 use batchweave_core::tgb::Identity;
 
@@ -24,6 +25,7 @@ struct World {
     ended: BTreeMap<SessionId, Step>,
     failed: BTreeMap<SessionId, FrameId>,
     credits: BTreeMap<SessionId, usize>,
+    skips: BTreeMap<SessionId, Arc<Skips>>,
     slices: u32,
 }
 
@@ -73,21 +75,35 @@ impl World {
             ended: BTreeMap::new(),
             failed: BTreeMap::new(),
             credits: BTreeMap::new(),
+            skips: BTreeMap::new(),
             slices,
         }
     }
 
     fn open(&mut self, id: SessionId, slices: Range<u32>, step: Step, credits: usize) {
-        self.next.insert(
-            id,
-            FrameId {
-                step,
-                slice: slices.start,
-            },
-        );
+        self.open_without(&[], id, slices, step, credits);
+    }
+
+    /// A rank that passes over steps.
+    fn open_without(
+        &mut self,
+        skipped: &[(Step, Step)],
+        id: SessionId,
+        slices: Range<u32>,
+        step: Step,
+        credits: usize,
+    ) {
+        let skips = Arc::new(Skips::of(skipped));
+        let first = FrameId {
+            step: skips.pass(step),
+            slice: slices.start,
+        };
+        self.next.insert(id, first);
         self.held.insert(id, Vec::new());
         self.credits.insert(id, credits);
-        self.engine.open(id, Session::new(slices, step, credits));
+        self.skips.insert(id, skips.clone());
+        let session = Session::new(slices, step, credits, skips);
+        self.engine.open(id, session);
         self.run();
     }
 
@@ -119,7 +135,7 @@ impl World {
                         FrameId { slice, ..frame }
                     } else {
                         FrameId {
-                            step: frame.step + 1,
+                            step: self.skips[&id].pass(frame.step + 1),
                             slice: session.slices.start,
                         }
                     };
@@ -254,6 +270,38 @@ fn an_unreadable_frame_fails_only_those_who_reach_it() {
     assert_eq!(world.engine.space.used(), 0);
 }
 
+/// Quarantined steps are neither fetched nor pushed, also at the end, and those behind them are read
+/// ahead.
+#[test]
+fn quarantined_steps_are_passed_over() {
+    let mut world = World::new(64, 1, 40);
+    world.open_without(&[(0, 1), (6, 25), (38, 90)], 0, 0..1, 0, 2);
+    let mut fetched = BTreeSet::new();
+    let mut behind_is_fetched_at = None;
+    loop {
+        fetched.extend(world.fetching.iter().map(|f| f.id.step));
+        if fetched.contains(&26) {
+            behind_is_fetched_at.get_or_insert(world.next[&0].step);
+        }
+        let mut moved = !world.fetching.is_empty();
+        (0..world.fetching.len()).for_each(|_| world.finish(0, Ok(())));
+        moved |= world.release_oldest(0);
+        if !moved {
+            break;
+        }
+    }
+    assert_eq!(
+        fetched.into_iter().collect::<Vec<_>>(),
+        [2, 3, 4, 5].into_iter().chain(26..38).collect::<Vec<_>>()
+    );
+    assert!(behind_is_fetched_at < Some(6), "{behind_is_fetched_at:?}");
+    assert_eq!(world.ended, BTreeMap::from([(0, 40)]));
+    world.engine.set_head(40, None);
+    world.open_without(&[(10, 90)], 1, 0..1, 9, 2);
+    let unknown = world.engine.unknown_steps();
+    assert_eq!(unknown, (91..107).collect::<Vec<_>>());
+}
+
 #[test]
 fn causes_are_told_apart() {
     let mut world = World::new(4, 1, 10);
@@ -282,7 +330,8 @@ fn random_worlds_keep_the_invariants() {
                     let each = slices / ranks;
                     let first = random.random_range(0..ranks) * each;
                     let step = random.random_range(0..40);
-                    world.open(next_id, first..first + each, step, 2);
+                    let skipped: &[_] = [&[][..], &[(3, 9), (20, 36)]][random.random_range(0..2)];
+                    world.open_without(skipped, next_id, first..first + each, step, 2);
                     next_id += 1;
                 }
                 1 => {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use batchweave_arena::Segment;
 use batchweave_arena::wire::{
-    Batch, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef,
+    Batch, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef, Welcome,
 };
 use batchweave_core::ids::Step;
 use batchweave_core::tgb::HEADER_BYTES;
 use tokio::sync::Notify;
 
 use crate::layouts::{Numbers, Shape};
+use crate::member::Member;
 use crate::plan::FrameId;
 use crate::space::Place;
 
@@ -44,30 +45,32 @@ pub(super) struct Line {
     /// An earlier session came before and nothing was told of its progress yet: what is told first
     /// is how long there was no session.
     pub(super) follows_another: bool,
-    pub(super) job: Option<String>,
+    pub(super) member: Option<Arc<Member>>,
     pub(super) dp_rank: String,
-    first_slice: u32,
-    slice_count: u32,
+    /// It was told that it is over, or said so.
+    pub(super) over: bool,
+    /// As it was sent last.
+    welcome: Welcome,
     segments_sent: u32,
     numbers: Numbers,
 }
 
 impl Line {
-    pub(super) fn new(hello: &Hello, first_slice: u32, slice_count: u32) -> Self {
+    pub(super) fn new(hello: &Hello, welcome: Welcome, member: Option<Arc<Member>>) -> Self {
         Self {
             outbox: VecDeque::new(),
             wake: Arc::new(Notify::new()),
             deliveries: BTreeMap::new(),
             said: Said {
-                next_step: hello.next_step,
+                next_step: welcome.next_step,
                 ..Said::default()
             },
             cause: None,
             follows_another: hello.replaces.is_some(),
-            job: hello.job.clone(),
+            member,
             dp_rank: hello.dp_rank.to_string(),
-            first_slice,
-            slice_count,
+            over: false,
+            welcome,
             segments_sent: 0,
             numbers: Numbers::default(),
         }
@@ -76,6 +79,12 @@ impl Line {
     pub(super) fn send(&mut self, message: DaemonMessage) {
         self.outbox.push_back(Outgoing::Message(message));
         self.wake.notify_one();
+    }
+
+    /// Tells the rank that quarantined steps are passed over.
+    pub(super) fn pass_to(&mut self, next_step: Step, end_step: Option<Step>) {
+        (self.welcome.next_step, self.welcome.end_step) = (next_step, end_step);
+        self.send(DaemonMessage::Welcome(self.welcome.clone()));
     }
 
     /// Sends a frame under the number `delivery`, after the segment and layout that it needs.
@@ -118,7 +127,7 @@ impl Line {
             offset: place.offset + HEADER_BYTES + shape.header_bytes(),
             length: shape.wire.length,
         };
-        self.append(id.step, id.slice - self.first_slice, slice);
+        self.append(id.step, id.slice - self.welcome.first_slice, slice);
         self.wake.notify_one();
     }
 
@@ -131,7 +140,7 @@ impl Line {
             last.slices.push(slice);
             return;
         }
-        let (of, slices) = (self.slice_count, vec![slice]);
+        let (of, slices) = (self.welcome.slice_count, vec![slice]);
         let batch = Batch {
             step,
             first: position,

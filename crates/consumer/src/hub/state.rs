@@ -1,25 +1,27 @@
 //! The state behind the hub's lock.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 
 use batchweave_arena::Segment;
 use batchweave_arena::wire::{
-    DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting,
+    DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
 };
 use batchweave_core::ids::Step;
 use batchweave_core::tgb::HEADER_BYTES;
 use tokio::sync::Notify;
 
-use super::line::{Line, Outgoing, Said};
+use super::job::Ranks;
+use super::line::{Line, Outgoing};
 use super::{Head, Late, Needs, Reads};
 use crate::admission::Admission;
+use crate::deliveries::Deliveries;
 use crate::engine::{Action, Cause, Engine, Limits, Session, SessionId, TooLarge};
 use crate::fetch::{Loaded, Target};
-use crate::layouts::Shape;
+use crate::member::Member;
 use crate::metrics::Metrics;
 use crate::plan::{FrameId, Location};
+use crate::skips::Skips;
 
 impl From<TooLarge> for Arc<Fault> {
     fn from(large: TooLarge) -> Self {
@@ -61,14 +63,18 @@ pub(crate) struct State {
     next_session: SessionId,
     next_delivery: u64,
     pub(super) metrics: Arc<Metrics>,
+    /// Ranks of attempts, and what they have received.
+    pub(super) ranks: Ranks,
+    /// Ranks that wait for their job or attempt.
+    pub(crate) in_a_hurry: usize,
 }
 
 impl State {
     pub(super) fn new(
         limits: Limits,
         first: Arc<Segment>,
-        head: Head,
         metrics: Arc<Metrics>,
+        deliveries: Deliveries,
     ) -> Self {
         let mut state = Self {
             engine: Engine::new(limits),
@@ -82,9 +88,10 @@ impl State {
             next_session: 0,
             next_delivery: 0,
             metrics,
+            ranks: Ranks::new(deliveries),
+            in_a_hurry: 0,
         };
         state.add_segment(first);
-        state.set_head(head);
         state
     }
 
@@ -100,7 +107,9 @@ impl State {
     pub(crate) fn set_head(&mut self, head: Head) {
         self.engine.set_head(head.next_step, head.end);
         self.metrics.head_step.set(head.next_step.cast_signed());
+        self.show_awaited(&head);
         self.head = head;
+        self.end_outdated();
     }
 
     pub(super) fn new_session(&mut self) -> SessionId {
@@ -110,18 +119,22 @@ impl State {
 
     pub(super) fn open_line(
         &mut self,
-        id: SessionId,
         hello: &Hello,
-        slices: Range<u32>,
+        welcome: Welcome,
+        member: Option<Arc<Member>>,
+        skips: Arc<Skips>,
     ) -> Arc<Notify> {
         self.old_arena_mapped |= hello.mapped_bytes > 0;
-        let line = Line::new(hello, slices.start, slices.end - slices.start);
+        if let Some(member) = &member {
+            self.ranks.begin(welcome.session, member, hello);
+        }
+        let (id, next_step) = (welcome.session, welcome.next_step);
+        let slices = welcome.first_slice..welcome.first_slice + welcome.slice_count;
+        let line = Line::new(hello, welcome, member);
         let wake = line.wake.clone();
         self.lines.insert(id, line);
-        self.engine.open(
-            id,
-            Session::new(slices, hello.next_step, hello.credits as usize),
-        );
+        let session = Session::new(slices, next_step, hello.credits as usize, skips);
+        self.engine.open(id, session);
         self.metrics.sessions.inc();
         self.metrics.sessions_total.inc();
         wake
@@ -132,6 +145,10 @@ impl State {
         self.admission.leave(id);
         self.engine.close(id);
         if let Some(line) = self.lines.remove(&id) {
+            if let Some(member) = &line.member {
+                self.ranks.end(id, member);
+            }
+            self.forget_outdated();
             self.metrics.sessions.dec();
             // Its successor may be here already: the gauges are then the successor's.
             if self
@@ -147,6 +164,9 @@ impl State {
     /// Nothing more is sent, the coordinate is free; what the rank holds stays until released.
     pub(crate) fn stop_session(&mut self, id: SessionId) {
         self.admission.leave(id);
+        if let Some(line) = self.lines.get_mut(&id) {
+            line.over = true;
+        }
         self.engine.stop(id);
     }
 
@@ -174,7 +194,6 @@ impl State {
         let Some(line) = self.lines.get_mut(&id) else {
             return Ok(());
         };
-        line.said.next_step = line.said.next_step.max(release.next_step);
         for delivery in &release.frames {
             let Some(frame) = line.deliveries.remove(delivery) else {
                 let message =
@@ -183,6 +202,7 @@ impl State {
             };
             self.engine.release(id, frame);
         }
+        self.received(id, release.next_step);
         Ok(())
     }
 
@@ -200,16 +220,8 @@ impl State {
         let waits = self.metrics.wait_seconds.with_label_values(&labels);
         waits.inc_by(more as f64 / 1e6);
         line.cause = None;
-        let Progress {
-            next_step,
-            waited_us,
-            waiting,
-        } = *progress;
-        line.said = Said {
-            next_step,
-            waited_us,
-            waiting,
-        };
+        (line.said.waited_us, line.said.waiting) = (progress.waited_us, progress.waiting);
+        self.received(id, progress.next_step);
         if let Some(late) = self.late(id)
             && let Some(line) = self.lines.get_mut(&id)
         {
@@ -220,6 +232,10 @@ impl State {
     pub(crate) fn send_waiting(&mut self, id: SessionId, late: &Late) {
         if let Some(line) = self.lines.get_mut(&id) {
             line.cause = Some(late.cause.name());
+        }
+        if late.cause == WaitCause::Producing {
+            // Producers may be waiting for nothing but this.
+            self.progress_at_once(id);
         }
         let Late {
             step,
@@ -296,7 +312,7 @@ impl State {
                         self.metrics.bytes_needed.inc_by(payload);
                     }
                     self.metrics.frames_delivered.inc();
-                    self.deliver(session, id, place, &ready.shape);
+                    self.deliver(session, id, place, &ready);
                 }
             }
         }
@@ -308,23 +324,29 @@ impl State {
         session: SessionId,
         id: FrameId,
         place: crate::space::Place,
-        shape: &Arc<Shape>,
+        ready: &Loaded,
     ) {
+        let shape = &ready.shape;
         debug_assert!(place.bytes >= HEADER_BYTES + shape.header_bytes() + shape.wire.length);
         let Some(line) = self.lines.get_mut(&session) else {
             return;
         };
         self.next_delivery += 1;
         line.push(id, place, shape, self.next_delivery, &self.segments);
-        let whole = self
-            .engine
-            .session(session)
-            .is_some_and(|s| s.slices.end == id.slice + 1);
-        if whole {
-            self.metrics
-                .steps_delivered
-                .with_label_values(&[&line.dp_rank])
-                .inc();
+        if let Some(member) = &line.member {
+            self.ranks.sent(session, member, id.step, ready.crc);
+        }
+        // Not the session's own next step: the engine has taken all that was ready, this is the first.
+        let next = self.engine.session(session);
+        let next = next.map(|s| (s.slices.end, s.skips().pass(id.step + 1)));
+        if let Some((_, next)) = next.filter(|(end, _)| *end == id.slice + 1) {
+            let labels = [line.dp_rank.as_str()];
+            let delivered = self.metrics.steps_delivered.with_label_values(&labels);
+            delivered.inc();
+            // Whole, and what comes next is beyond a quarantined range.
+            if next != id.step + 1 {
+                line.pass_to(next, self.head.end);
+            }
         }
     }
 
@@ -349,6 +371,7 @@ impl State {
         Needs {
             steps: self.engine.unknown_steps(),
             lead,
+            hurry: self.in_a_hurry > 0,
         }
     }
 }

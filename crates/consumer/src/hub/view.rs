@@ -1,13 +1,13 @@
 //! What the state tells others: who waits and why, positions, gauges, the line of /readyz.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use batchweave_arena::wire::WaitCause;
-use batchweave_core::ids::{JobName, Step};
+use batchweave_core::ids::Step;
 
 use super::{Head, Reads, State};
 use crate::engine::{Cause, Session, SessionId};
-use crate::marks::Incarnation;
+use crate::member::Member;
 
 /// A rank whose next step is late.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,23 +18,6 @@ pub(crate) struct Late {
 }
 
 impl State {
-    /// Where a job stands in the log, as far as it is there.
-    pub(crate) fn incarnation(&self, job: &JobName) -> Incarnation {
-        self.head.jobs.get(job).copied().unwrap_or_default()
-    }
-
-    /// The least position of each job's ranks, by what they said last.
-    pub(crate) fn positions(&self) -> BTreeMap<String, Step> {
-        let mut least = BTreeMap::new();
-        for line in self.lines.values() {
-            if let Some(job) = &line.job {
-                let at = least.entry(job.clone()).or_insert(line.said.next_step);
-                *at = line.said.next_step.min(*at);
-            }
-        }
-        least
-    }
-
     /// Whether a rank has had all that was sent and its next step is not there, and why.
     pub(crate) fn late(&self, id: SessionId) -> Option<Late> {
         let line = self.lines.get(&id)?;
@@ -64,10 +47,7 @@ impl State {
             return (WaitCause::StoreUnavailable, why.clone());
         }
         match cause {
-            Cause::Unknown => {
-                let detail = format!("the stream's head is at step {}", self.head.next_step);
-                (WaitCause::Producing, detail)
-            }
+            Cause::Unknown => (WaitCause::Producing, self.awaiting()),
             Cause::Fetching => (WaitCause::Fetching, String::new()),
             Cause::ArenaFull => {
                 let (held, _, total) = self.engine.bytes();
@@ -78,6 +58,17 @@ impl State {
                 let detail = format!("the rank holds {} frames", session.held().count());
                 (WaitCause::HeldFrames, detail)
             }
+        }
+    }
+
+    /// Where the stream stands, and whose turn it is.
+    fn awaiting(&self) -> String {
+        let head = format!("the stream's head is at step {}", self.head.next_step);
+        match &self.head.awaited {
+            Some((lane, since)) => {
+                format!("{head}; producer {lane} has the turn since version {since}")
+            }
+            None => head,
         }
     }
 
@@ -116,10 +107,24 @@ impl State {
             ..
         } = &self.head;
         let end = end.map_or("open".to_owned(), |end| format!("ends before step {end}"));
+        let jobs = self.attempts();
         format!(
-            "{} rank{}; head at step {next_step}, watermark {watermark}, {end}; arena {held} held, {used} used of {total} bytes",
+            "{} rank{}{jobs}; head at step {next_step}, watermark {watermark}, {end}; arena {held} held, {used} used of {total} bytes",
             self.lines.len(),
             if self.lines.len() == 1 { "" } else { "s" },
         )
+    }
+
+    /// The attempts that ranks of this node read in.
+    fn attempts(&self) -> String {
+        let of = |member: &Member| format!("{} attempt {}", member.job, member.attempt);
+        let members = self.lines.values().filter(|line| !line.over);
+        let all: BTreeSet<String> = members
+            .filter_map(|line| line.member.as_deref().map(of))
+            .collect();
+        match all.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", all.into_iter().collect::<Vec<_>>().join(", ")),
+        }
     }
 }

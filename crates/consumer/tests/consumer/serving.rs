@@ -18,6 +18,7 @@ pub(crate) fn options(socket: &Path, dp_rank: u32, dp_size: u32, start: Step) ->
         attempt: Some("a".repeat(32)),
         dp_rank,
         dp_size,
+        global_rank: Some(dp_rank),
         start: Start::Step(start),
         timeout: TIMEOUT,
         ..ConnectOptions::new(socket)
@@ -216,7 +217,7 @@ async fn marks_are_stored_and_confirmed() {
     let keys = stream.store.keys();
     assert!(
         keys.iter()
-            .any(|k| k == "jobs/llm@0/0/marks/000000000001-0.json"),
+            .any(|k| k == "jobs/llm@2/0/marks/000000000001-0.json"),
         "{keys:?}"
     );
     daemon.stop().await.unwrap();

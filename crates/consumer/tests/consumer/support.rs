@@ -131,18 +131,26 @@ impl Stream {
         for object in packed.objects {
             let _ = self.store.upload(&object.key, object.bytes).await.unwrap();
         }
-        let commit = self
-            .producer
-            .try_commit(packed.tgbs, Cursor::default())
-            .await
-            .unwrap();
-        assert!(matches!(commit, Commit::Committed { .. }), "{commit:?}");
+        // Daemons open jobs and attempts between.
+        loop {
+            let tgbs = packed.tgbs.clone();
+            match self.producer.try_commit(tgbs, Cursor::default()).await {
+                Ok(Commit::Committed { .. }) => return,
+                Ok(Commit::Lost) => {}
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     /// Ends the stream.
     pub(crate) async fn finish(&mut self) {
-        let commit = self.producer.try_finish().await.unwrap();
-        assert!(matches!(commit, Commit::Committed { .. }), "{commit:?}");
+        loop {
+            match self.producer.try_finish().await {
+                Ok(Commit::Committed { .. }) => return,
+                Ok(Commit::Lost) => {}
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     /// A person says that nothing below `step` is needed.
@@ -178,6 +186,8 @@ pub(crate) fn consumer(dir: &Path) -> ConsumerConfig {
     config.follow.starved = Period::millis(5);
     config.follow.idle = Period::millis(50);
     config.admin.listen = Listen(None);
+    config.job.name = "llm".into();
+    config.job.open = true;
     config
 }
 

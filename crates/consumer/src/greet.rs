@@ -1,0 +1,199 @@
+//! Letting a rank in: its hello is heard and answered, at once or after what it waits for: another
+//! session's end, its job, its attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_arena::wire::{
+    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, Waiting, Welcome, WireError,
+};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::admission::{Refusal, occupied};
+use crate::attempts::{Order, refusal};
+use crate::engine::SessionId;
+use crate::hub::{Hub, Outgoing};
+use crate::member::{Hold, Wish};
+use crate::peer::{Inbox, Peer};
+use crate::session::LATE_AGAIN;
+
+/// A peer that connects and says nothing is dropped after this.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a rank waits for another session of its coordinate to end: a killed rank's socket may
+/// close a little later than its successor comes.
+const OCCUPIED_DEADLINE: Duration = Duration::from_secs(2);
+/// A rank that waits is looked after so often, also when the head does not move.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A rank that was let in.
+pub(crate) struct Greeted {
+    pub(crate) id: SessionId,
+    pub(crate) hello: Hello,
+    pub(crate) welcome: Welcome,
+    pub(crate) wake: Arc<Notify>,
+}
+
+/// Reads the hello and answers it; None when the peer is refused or gone.
+pub(crate) async fn greet(
+    hub: &Arc<Hub>,
+    peer: &Peer,
+    inbox: &mut Inbox,
+    refusal: Option<Fault>,
+) -> Option<Greeted> {
+    // Also before a refusal: closing with the hello unread would reset the connection, and the reset
+    // may overtake the refusal.
+    let bytes = timeout(HELLO_DEADLINE, inbox.receive()).await.ok()??;
+    if let Some(fault) = refusal {
+        return refuse(peer, fault);
+    }
+    let hello = match ClientMessage::decode(&bytes) {
+        Ok(ClientMessage::Hello(hello)) => hello,
+        Ok(_) => {
+            let fault = Fault::new(ErrorName::BadMessage, "the first message must be hello");
+            return refuse(peer, fault);
+        }
+        Err(why) => return refuse(peer, fault_of(&why)),
+    };
+    let entry = Entry {
+        hub,
+        peer,
+        hello,
+        begun: Instant::now(),
+        told: None,
+        hurry: None,
+    };
+    tokio::select! {
+        biased;
+        // Nothing is said before the welcome; whoever says something is answered by the end.
+        _ = inbox.receive() => None,
+        greeted = entry.wait() => greeted,
+    }
+}
+
+fn refuse<T>(peer: &Peer, fault: Fault) -> Option<T> {
+    tracing::warn!(%fault, "a rank was refused");
+    if let Err(why) = peer.try_send(&Outgoing::Message(DaemonMessage::Error(fault))) {
+        tracing::debug!(%why, "it was gone already");
+    }
+    None
+}
+
+/// What a message that can't be read means.
+pub(crate) fn fault_of(why: &WireError) -> Fault {
+    match why {
+        WireError::Version { .. } => Fault::new(ErrorName::ProtocolVersion, why.to_string()),
+        _ => Fault::new(ErrorName::BadMessage, why.to_string()),
+    }
+}
+
+/// A rank at the door.
+struct Entry<'a> {
+    hub: &'a Arc<Hub>,
+    peer: &'a Peer,
+    hello: Hello,
+    begun: Instant,
+    /// The last cause told, and when.
+    told: Option<(Waiting, Instant)>,
+    hurry: Option<Hurry>,
+}
+
+/// While it lives, the follower looks at the log often.
+struct Hurry(Arc<Hub>);
+
+impl Hurry {
+    fn new(hub: &Arc<Hub>) -> Self {
+        hub.apply(|state| state.in_a_hurry += 1);
+        Self(Arc::clone(hub))
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        self.0.apply(|state| state.in_a_hurry -= 1);
+    }
+}
+
+impl Entry<'_> {
+    async fn wait(mut self) -> Option<Greeted> {
+        loop {
+            let mut heads = self.hub.heads.subscribe();
+            let waited = self.begun.elapsed();
+            match self.hub.join(&self.hello) {
+                Ok((id, welcome, wake)) => {
+                    let hello = self.hello;
+                    return Some(Greeted {
+                        id,
+                        hello,
+                        welcome,
+                        wake,
+                    });
+                }
+                Err(Refusal::Final(fault)) => return refuse(self.peer, *fault),
+                Err(Refusal::Occupied(other)) if waited >= OCCUPIED_DEADLINE => {
+                    return refuse(self.peer, occupied(&self.hello, other));
+                }
+                Err(Refusal::Occupied(_)) => sleep(Duration::from_millis(20)).await,
+                Err(Refusal::Open(wish)) => match self.open(*wish).await {
+                    Ok(None) => {}
+                    Ok(Some(hold)) => {
+                        self.hold(hold)?;
+                        sleep(LOOK_AGAIN).await;
+                    }
+                    Err(fault) => return refuse(self.peer, fault),
+                },
+                Err(Refusal::Wait(hold)) => {
+                    self.hold(*hold)?;
+                    // An error means that the hub is gone: the daemon stops.
+                    let _ = timeout(LOOK_AGAIN, heads.changed()).await;
+                }
+            }
+        }
+    }
+
+    /// Has the attempt's record written; what may pass is something to wait for.
+    async fn open(&mut self, wish: Wish) -> Result<Option<Hold>, Fault> {
+        let (answer, answered) = oneshot::channel();
+        let order = Order::Open(Box::new(wish.clone()), answer);
+        if self.hub.orders.send(order).await.is_err() {
+            return Err(stopping());
+        }
+        match answered.await {
+            Ok(Ok(())) => Ok(None),
+            Ok(Err(why)) => refusal(&wish, &why).map(Some),
+            Err(_) => Err(stopping()),
+        }
+    }
+
+    /// Tells the rank why it waits; refuses it when it has waited long enough.
+    fn hold(&mut self, hold: Hold) -> Option<()> {
+        let limit = self.hub.job.open_within.0;
+        if self.begun.elapsed() >= limit {
+            let mut fault = hold.fault;
+            fault.message = format!("{}, and did not within {limit:?}", fault.message);
+            return refuse(self.peer, fault);
+        }
+        self.hurry.get_or_insert_with(|| Hurry::new(self.hub));
+        let waiting = Waiting {
+            step: self.hello.next_step,
+            cause: hold.cause,
+            detail: hold.detail,
+        };
+        let known = self
+            .told
+            .as_ref()
+            .is_some_and(|(told, at)| *told == waiting && at.elapsed() < LATE_AGAIN);
+        if !known {
+            tracing::info!(dp_rank = self.hello.dp_rank, cause = %waiting.cause, detail = waiting.detail, "a rank waits");
+            let message = Outgoing::Message(DaemonMessage::Waiting(waiting.clone()));
+            // A rank that is gone is noticed by its inbox.
+            let _ = self.peer.try_send(&message);
+            self.told = Some((waiting, Instant::now()));
+        }
+        Some(())
+    }
+}
+
+fn stopping() -> Fault {
+    Fault::new(ErrorName::Internal, "the daemon stops").remedy("connect again")
+}

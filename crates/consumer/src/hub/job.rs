@@ -1,0 +1,282 @@
+//! Ranks of attempts: what they were sent and have received, what that means for ledger and
+//! progress, and the end of sessions whose attempt or job is over.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use batchweave_arena::wire::{Checkpoint, Fault, Hello, Mode};
+use batchweave_core::ids::{AttemptNo, JobName, Step, StreamId, Version};
+use batchweave_core::lifecycle::Mark;
+use tokio::sync::{Notify, oneshot};
+
+use super::{Head, State};
+use crate::config::Checkpoints;
+use crate::deliveries::{Deliveries, Delivery, Kept, Unreported};
+use crate::engine::SessionId;
+use crate::marks;
+use crate::member::{Member, closed, superseded};
+
+/// Whether all that was received before a mark is stored.
+type Receipt = oneshot::Receiver<bool>;
+/// Job, incarnation, attempt and data coordinate.
+type RankKey = (JobName, Version, AttemptNo, u32);
+
+/// One data coordinate of an attempt on this node. It outlives its sessions.
+#[derive(Debug)]
+struct Rank {
+    member: Arc<Member>,
+    /// The one that counts.
+    session: SessionId,
+    unreported: Unreported,
+    /// It has received every step below.
+    received: Step,
+    /// As it was stored last.
+    stored: Step,
+}
+
+/// The coordinates that ranks of this node read or have read, in attempts that are not over.
+#[derive(Debug)]
+pub(super) struct Ranks {
+    all: BTreeMap<RankKey, Rank>,
+    deliveries: Deliveries,
+    progress_steps: u64,
+    progress_due: Arc<Notify>,
+}
+
+/// Neighbouring coordinates of an attempt on this node, all of which have received every step
+/// below `step`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) member: Arc<Member>,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    pub(crate) step: Step,
+}
+
+fn key(member: &Member) -> RankKey {
+    let job = member.job.clone();
+    (job, member.opened, member.attempt, member.dp_rank)
+}
+
+impl Ranks {
+    pub(super) fn new(deliveries: Deliveries) -> Self {
+        Self {
+            all: BTreeMap::new(),
+            deliveries,
+            progress_steps: u64::MAX,
+            progress_due: Arc::default(),
+        }
+    }
+
+    /// A session of a rank begins. What an earlier one was sent counts as far as the rank says that it
+    /// has received it; the rest is sent again.
+    pub(super) fn begin(&mut self, session: SessionId, member: &Arc<Member>, hello: &Hello) {
+        let resumed = hello.mode == Mode::Resume;
+        let rank = self.all.entry(key(member)).or_insert_with(|| Rank {
+            member: Arc::clone(member),
+            session,
+            unreported: Unreported::default(),
+            received: member.start,
+            stored: member.start,
+        });
+        (rank.session, rank.member) = (session, Arc::clone(member));
+        if resumed {
+            rank.receive(hello.next_step, &self.deliveries);
+        }
+        rank.unreported.forget();
+        self.deliveries.tell(Delivery::Began {
+            session,
+            member: Arc::clone(member),
+            next_step: member.skips.pass(hello.next_step),
+            resumed,
+        });
+    }
+
+    pub(super) fn end(&mut self, session: SessionId, member: &Arc<Member>) {
+        if self.current(session, member).is_some() {
+            let member = Arc::clone(member);
+            self.deliveries.tell(Delivery::Ended { session, member });
+        }
+    }
+
+    pub(super) fn sent(&mut self, session: SessionId, member: &Member, step: Step, crc: u32) {
+        if let Some(rank) = self.current(session, member) {
+            rank.unreported.sent(step, crc);
+        }
+    }
+
+    fn current(&mut self, session: SessionId, member: &Member) -> Option<&mut Rank> {
+        let rank = self.all.get_mut(&key(member))?;
+        (rank.session == session).then_some(rank)
+    }
+
+    fn receive(&mut self, session: SessionId, member: &Member, next_step: Step) {
+        let found = self.all.get_mut(&key(member));
+        let Some(rank) = found.filter(|rank| rank.session == session) else {
+            return;
+        };
+        rank.receive(next_step, &self.deliveries);
+        if rank.received - rank.stored >= self.progress_steps {
+            self.progress_due.notify_one();
+        }
+    }
+}
+
+impl Rank {
+    fn receive(&mut self, next_step: Step, deliveries: &Deliveries) {
+        for (step, crcs) in self.unreported.take_below(next_step) {
+            deliveries.tell(Delivery::Step {
+                session: self.session,
+                member: Arc::clone(&self.member),
+                step,
+                crcs,
+            });
+        }
+        self.received = self.received.max(next_step);
+    }
+}
+
+impl State {
+    pub(super) fn report_progress(&mut self, every: u64, due: Arc<Notify>) {
+        (self.ranks.progress_steps, self.ranks.progress_due) = (every, due);
+    }
+
+    /// A rank says that it has received every step below `next_step`: at most what it was sent.
+    pub(super) fn received(&mut self, id: SessionId, next_step: Step) {
+        let Some(sent) = self.engine.session(id).map(|session| session.next.step) else {
+            return;
+        };
+        let Some(line) = self.lines.get_mut(&id) else {
+            return;
+        };
+        line.said.next_step = line.said.next_step.max(next_step.min(sent));
+        if let Some(member) = &line.member {
+            self.ranks.receive(id, member, line.said.next_step);
+        }
+    }
+
+    /// Has the position of a waiting rank stored, unless it is.
+    pub(super) fn progress_at_once(&mut self, id: SessionId) {
+        let member = self.lines.get(&id).and_then(|line| line.member.clone());
+        let rank = member.and_then(|member| self.ranks.current(id, &member).map(|rank| &*rank));
+        if rank.is_some_and(|rank| rank.received > rank.stored) {
+            self.ranks.progress_due.notify_one();
+        }
+    }
+
+    /// The progress of all attempts on this node; at most the head, which a range that is quarantined
+    /// ahead of time may lie beyond.
+    pub(crate) fn runs(&self) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for rank in self.ranks.all.values() {
+            let (at, step) = (rank.member.dp_rank, rank.received.min(self.head.next_step));
+            let of = |run: &&mut Run| run.last + 1 == at && run.member.id == rank.member.id;
+            match runs.last_mut().filter(of) {
+                Some(run) => (run.last, run.step) = (at, run.step.min(step)),
+                None => runs.push(Run {
+                    member: Arc::clone(&rank.member),
+                    first: at,
+                    last: at,
+                    step,
+                }),
+            }
+        }
+        runs
+    }
+
+    /// A run's progress is stored.
+    pub(crate) fn progress_stored(&mut self, run: &Run) {
+        for dp_rank in run.first..=run.last {
+            let key = (
+                run.member.job.clone(),
+                run.member.opened,
+                run.member.attempt,
+                dp_rank,
+            );
+            if let Some(rank) = self.ranks.all.get_mut(&key) {
+                rank.stored = rank.stored.max(run.step);
+            }
+        }
+    }
+
+    /// Judges a mark; gives what is to be stored, if anything is.
+    pub(crate) fn mark(
+        &mut self,
+        id: SessionId,
+        made: &Checkpoint,
+        policy: Checkpoints,
+        stream: StreamId,
+    ) -> Result<Option<(Mark, Receipt)>, Fault> {
+        let Some(member) = self.lines.get(&id).and_then(|line| line.member.clone()) else {
+            return Ok(None);
+        };
+        let sent = self.engine.session(id).map_or(0, |s| s.next.step);
+        marks::judge(&member, sent, &self.head, made, stream)?;
+        self.received(id, made.step);
+        let step = made.step;
+        let (kept, receipt) = Kept::new();
+        self.ranks.deliveries.tell(Delivery::Marked {
+            session: id,
+            member: Arc::clone(&member),
+            step,
+            kept,
+        });
+        let mark = marks::of(&member, made, policy, stream);
+        Ok(mark.map(|mark| (mark, receipt)))
+    }
+
+    /// Ends sessions whose attempt or job is over, with the reason; forgets their ranks.
+    pub(super) fn end_outdated(&mut self) {
+        for (job, state) in &self.head.jobs {
+            let newest = state.attempts.last().map_or(-1, |a| a.number.cast_signed());
+            let labels = [job.as_str()];
+            self.metrics.attempt.with_label_values(&labels).set(newest);
+        }
+        let outdated: Vec<(SessionId, Fault)> = self
+            .lines
+            .iter()
+            .filter(|(_, line)| !line.over)
+            .filter_map(|(id, line)| {
+                let fault = outdated(line.member.as_deref()?, &self.head)?;
+                Some((*id, fault))
+            })
+            .collect();
+        for (id, fault) in outdated {
+            tracing::warn!(session = id, %fault, "a session is over");
+            self.metrics.superseded.inc();
+            self.fail_session(id, fault);
+        }
+        self.forget_outdated();
+    }
+
+    /// Forgets ranks whose attempt is over, once their sessions have told all.
+    pub(super) fn forget_outdated(&mut self) {
+        let Self {
+            ranks, lines, head, ..
+        } = self;
+        ranks.all.retain(|_, rank| {
+            lines.contains_key(&rank.session) || outdated(&rank.member, head).is_none()
+        });
+    }
+
+    /// Shows the lane that is awaited, and no other.
+    pub(super) fn show_awaited(&self, head: &Head) {
+        let gauge = &self.metrics.awaited_lane;
+        if head.awaited == self.head.awaited {
+            return;
+        }
+        gauge.reset();
+        if let Some((lane, since)) = &head.awaited {
+            gauge
+                .with_label_values(&[lane.as_str()])
+                .set(since.cast_signed());
+        }
+    }
+}
+
+fn outdated(member: &Member, head: &Head) -> Option<Fault> {
+    closed(member, &head.jobs).or_else(|| {
+        let state = head.jobs.get(&member.job)?;
+        superseded(&member.job, member.attempt, state)
+    })
+}

@@ -1,0 +1,302 @@
+//! What the ranks of one attempt on this node received and is not stored yet. Pure.
+//!
+//! Invariants, which `verify --job` relies on:
+//! - entries of a coordinate follow one another; where a rank came back they say so;
+//! - steps that the rank has received and nobody has told of are handed out as a [`Hole`], to be told
+//!   from the store's index; never passed over.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use batchweave_core::ids::Step;
+use batchweave_core::lifecycle::{LEDGER_CRCS, LEDGER_STEPS, LedgerEntry};
+
+use crate::member::Member;
+
+/// Steps that a rank has received, of which no ledger tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hole {
+    pub(super) member: Arc<Member>,
+    pub(super) steps: Range<Step>,
+}
+
+/// One coordinate.
+#[derive(Debug)]
+struct Coordinate {
+    member: Arc<Member>,
+    /// Told, here or by what is stored: all steps below.
+    told: Step,
+    /// The next step that the rank is to receive.
+    at: Step,
+    /// The entry that is written on; the others are closed.
+    open: Option<LedgerEntry>,
+    /// The rank went back: up to here it is told again.
+    back_until: Step,
+    /// What comes first after a return says so, wherever it lies.
+    returned: bool,
+}
+
+/// An attempt on this node.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    coordinates: BTreeMap<(u32, Option<u32>), Coordinate>,
+    closed: Vec<LedgerEntry>,
+    crcs: usize,
+    /// Steps told since the last flush, by the coordinate that has most.
+    most: u64,
+}
+
+fn reader(member: &Member) -> (u32, Option<u32>) {
+    (member.dp_rank, member.rank)
+}
+
+impl Book {
+    /// Whether the rank was here before, so that what it was told is known.
+    pub(super) fn knows(&self, member: &Member) -> bool {
+        self.coordinates.contains_key(&reader(member))
+    }
+
+    /// A rank reads from `at` on. `stored`: what ledgers in the store tell of it, for a rank that is new
+    /// here.
+    pub(super) fn begin(&mut self, member: &Arc<Member>, at: Step, stored: Step) -> Option<Hole> {
+        let key = reader(member);
+        let told = self.coordinates.get(&key).map_or(stored, |c| c.told);
+        self.close(key);
+        let start = member.skips.pass(member.start);
+        let told = told.max(start);
+        let coordinate = Coordinate {
+            member: Arc::clone(member),
+            told: told.max(at),
+            at,
+            open: None,
+            back_until: told,
+            returned: at > start || told > start,
+        };
+        self.coordinates.insert(key, coordinate);
+        hole(member, told..at)
+    }
+
+    /// A rank received its slices of `step`.
+    pub(super) fn step(&mut self, member: &Arc<Member>, step: Step, crcs: &[u32]) -> Option<Hole> {
+        let key = reader(member);
+        let mut lost = None;
+        let expected = self
+            .coordinates
+            .get(&key)
+            .map(|c| c.member.skips.pass(c.at));
+        if expected != Some(step) {
+            // Reports were lost between: the store's index tells what they would have.
+            let told = self.coordinates.get(&key).map_or(member.start, |c| c.told);
+            lost = self.begin(member, step, told);
+        }
+        let (first_slice, slices) = (member.slices.start, member.slices.len() as u32);
+        let coordinate = self.coordinates.get(&key)?;
+        if step >= coordinate.back_until && coordinate.at < coordinate.back_until {
+            // What it is told again ends here.
+            self.close(key);
+        }
+        let coordinate = self.coordinates.get_mut(&key)?;
+        let resumed = step < coordinate.back_until || coordinate.returned;
+        let entry = coordinate.open.get_or_insert_with(|| LedgerEntry {
+            dp_rank: member.dp_rank,
+            rank: member.rank,
+            first_slice,
+            slices,
+            from: step,
+            to: step,
+            resumed,
+            crcs: Vec::new(),
+            skipped: Vec::new(),
+        });
+        if entry.to < step {
+            entry.skipped.push((entry.to, step));
+        }
+        entry.to = step + 1;
+        entry.crcs.extend_from_slice(crcs);
+        self.crcs += crcs.len();
+        self.most = self.most.max(entry.received());
+        (coordinate.at, coordinate.told) = (step + 1, coordinate.told.max(step + 1));
+        lost
+    }
+
+    fn close(&mut self, key: (u32, Option<u32>)) {
+        let Some(coordinate) = self.coordinates.get_mut(&key) else {
+            return;
+        };
+        if let Some(entry) = coordinate.open.take() {
+            self.closed.push(entry);
+            coordinate.returned = false;
+        }
+    }
+
+    /// Adds an entry that was told from the store's index.
+    pub(super) fn recalled(&mut self, entry: LedgerEntry) {
+        self.crcs += entry.crcs.len();
+        self.closed.push(entry);
+    }
+
+    /// A rank is gone, and none has followed; what it received is to be stored.
+    pub(super) fn end(&mut self, member: &Member) {
+        self.close(reader(member));
+        self.coordinates.remove(&reader(member));
+    }
+
+    /// Nobody reads any more, and all is stored.
+    pub(super) fn is_over(&self) -> bool {
+        self.coordinates.is_empty() && self.closed.is_empty()
+    }
+
+    /// Enough for an object.
+    pub(super) fn is_due(&self) -> bool {
+        self.most >= LEDGER_STEPS || self.crcs >= LEDGER_CRCS
+    }
+
+    /// What is to be stored now; what comes later goes into other entries.
+    pub(super) fn take(&mut self) -> Vec<LedgerEntry> {
+        let keys: Vec<_> = self.coordinates.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.close(key));
+        (self.crcs, self.most) = (0, 0);
+        let mut entries = std::mem::take(&mut self.closed);
+        entries.sort_by_key(|e| (e.dp_rank, e.rank, e.from));
+        entries
+    }
+}
+
+/// What is left of `steps` without the quarantined ones at its ends.
+fn hole(member: &Arc<Member>, steps: Range<Step>) -> Option<Hole> {
+    let first = member.skips.pass(steps.start);
+    (first < steps.end).then(|| Hole {
+        member: Arc::clone(member),
+        steps: first..steps.end,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave_core::ids::AttemptId;
+
+    use super::*;
+    use crate::skips::Skips;
+
+    fn member(dp_rank: u32, skips: &[(Step, Step)]) -> Arc<Member> {
+        Arc::new(Member {
+            job: "llm".parse().unwrap(),
+            opened: 3,
+            attempt: 1,
+            id: AttemptId([1; 16]),
+            start: 100,
+            dp_rank,
+            dp_size: 4,
+            rank: None,
+            slices: dp_rank * 2..dp_rank * 2 + 2,
+            skips: Arc::new(Skips::of(skips)),
+        })
+    }
+
+    /// Tells of these steps; no report may be missing.
+    fn tell(book: &mut Book, member: &Arc<Member>, steps: Range<Step>) {
+        for step in steps.filter(|step| !member.skips.skips(*step)) {
+            let crcs = [step as u32, !(step as u32)];
+            assert_eq!(book.step(member, step, &crcs), None, "step {step}");
+        }
+    }
+
+    /// Rank, from, to, whether resumed.
+    fn taken(book: &mut Book) -> Vec<(u32, Step, Step, bool)> {
+        let entries = book.take();
+        for entry in &entries {
+            assert_eq!(entry.crcs.len() as u64, entry.received() * 2, "{entry:?}");
+            assert_eq!(entry.steps().next().unwrap().1[0], entry.from as u32);
+        }
+        let short = |e: &LedgerEntry| (e.dp_rank, e.from, e.to, e.resumed);
+        entries.iter().map(short).collect()
+    }
+
+    #[test]
+    fn entries_follow_one_another_over_flushes_and_quarantined_steps() {
+        let mut book = Book::default();
+        let ranks = [member(0, &[(103, 105)]), member(1, &[(103, 105)])];
+        for rank in &ranks {
+            assert_eq!(book.begin(rank, 100, 100), None);
+            tell(&mut book, rank, 100..110);
+        }
+        let entries = book.take();
+        assert_eq!(entries.len(), 2);
+        assert_eq!((entries[1].first_slice, entries[1].slices), (2, 2));
+        assert_eq!(entries[0].skipped, [(103, 106)]);
+        tell(&mut book, &ranks[0], 110..110 + LEDGER_STEPS - 1);
+        assert!(!book.is_due());
+        tell(&mut book, &ranks[0], 365..366);
+        assert!(book.is_due());
+        assert_eq!(taken(&mut book), [(0, 110, 366, false)]);
+        assert!(!book.is_due() && !book.is_over());
+        ranks.iter().for_each(|rank| book.end(rank));
+        assert!(book.is_over());
+    }
+
+    #[test]
+    fn what_a_dead_daemon_delivered_is_a_hole() {
+        let mut book = Book::default();
+        let rank = member(0, &[(290, 299)]);
+        let hole = book.begin(&rank, 300, 256).unwrap();
+        assert_eq!(hole.steps, 256..300);
+        tell(&mut book, &rank, 300..310);
+        assert_eq!(taken(&mut book), [(0, 300, 310, true)]);
+        tell(&mut book, &rank, 310..320);
+        assert_eq!(taken(&mut book), [(0, 310, 320, false)]);
+        assert_eq!(
+            Book::default().begin(&rank, 300, 290),
+            None,
+            "only quarantined"
+        );
+        assert_eq!(Book::default().begin(&rank, 100, 0), None);
+    }
+
+    #[test]
+    fn a_rank_that_goes_back_says_so_until_it_is_past() {
+        let mut book = Book::default();
+        let rank = member(2, &[]);
+        assert_eq!(book.begin(&rank, 100, 0), None);
+        tell(&mut book, &rank, 100..130);
+        assert_eq!(book.begin(&rank, 110, 0), None);
+        tell(&mut book, &rank, 110..140);
+        let expected = [
+            (2, 100, 130, false),
+            (2, 110, 130, true),
+            (2, 130, 140, false),
+        ];
+        assert_eq!(taken(&mut book), expected);
+        // By another daemon: what is told is known from the store.
+        let mut book = Book::default();
+        assert_eq!(book.begin(&rank, 120, 140), None);
+        tell(&mut book, &rank, 120..125);
+        assert_eq!(taken(&mut book), [(2, 120, 125, true)]);
+        tell(&mut book, &rank, 125..145);
+        assert_eq!(
+            taken(&mut book),
+            [(2, 125, 140, true), (2, 140, 145, false)]
+        );
+        // From the beginning, in the same attempt.
+        assert_eq!(book.begin(&rank, 100, 0), None);
+        tell(&mut book, &rank, 100..101);
+        assert_eq!(taken(&mut book), [(2, 100, 101, true)]);
+    }
+
+    #[test]
+    fn lost_reports_are_holes_too() {
+        let mut book = Book::default();
+        let rank = member(1, &[]);
+        book.begin(&rank, 100, 0);
+        tell(&mut book, &rank, 100..105);
+        let hole = book.step(&rank, 109, &[109, 1]).unwrap();
+        assert_eq!(hole.steps, 105..109);
+        tell(&mut book, &rank, 110..112);
+        assert_eq!(
+            taken(&mut book),
+            [(1, 100, 105, false), (1, 109, 112, true)]
+        );
+        let hole = book.step(&member(3, &[]), 101, &[101, 1]).unwrap();
+        assert_eq!(hole.steps, 100..101, "the report of its beginning, too");
+    }
+}

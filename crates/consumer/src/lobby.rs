@@ -1,0 +1,77 @@
+//! Ranks that come before the daemon can serve: they are told why they wait, and served later.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use batchweave_arena::wire::{DaemonMessage, Fault, WaitCause, Waiting};
+use batchweave_daemon::admin::Health;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::hub::Outgoing;
+use crate::listen::Gate;
+use crate::peer::{Inbox, Peer};
+use crate::session::LATE_AGAIN;
+
+/// The reason may have changed: it is looked at so often.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A rank that has connected; its hello is not read yet.
+pub(crate) struct Guest {
+    pub(crate) peer: Peer,
+    pub(crate) inbox: Inbox,
+    pub(crate) refusal: Option<Fault>,
+}
+
+/// Those who wait.
+#[derive(Default)]
+pub(crate) struct Lobby {
+    guests: Vec<Guest>,
+}
+
+impl Lobby {
+    /// Takes ranks in and tells them what `health` says, until dropped.
+    pub(crate) async fn receive(&mut self, gate: &Gate, health: &Health) -> Infallible {
+        let mut tick = interval(LOOK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut said = String::new();
+        let mut ticks: u32 = 0;
+        loop {
+            tokio::select! {
+                biased;
+                guest = gate.guest(self.guests.len()) => {
+                    if let Some(guest) = guest && tell(&guest, &said) {
+                        self.guests.push(guest);
+                    }
+                }
+                _ = tick.tick() => {
+                    let (_, reason) = health.get();
+                    ticks += 1;
+                    let again = ticks.is_multiple_of((LATE_AGAIN.as_millis() / LOOK.as_millis()) as u32);
+                    if reason != said || again {
+                        said = reason;
+                        self.guests.retain(|guest| tell(guest, &said));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Those who still wait.
+    pub(crate) fn into_guests(self) -> Vec<Guest> {
+        self.guests
+    }
+}
+
+/// False when the rank is gone.
+fn tell(guest: &Guest, reason: &str) -> bool {
+    if guest.refusal.is_some() {
+        return true;
+    }
+    let waiting = Waiting {
+        step: 0,
+        cause: WaitCause::DaemonStarting,
+        detail: reason.to_owned(),
+    };
+    let message = Outgoing::Message(DaemonMessage::Waiting(waiting));
+    guest.peer.try_send(&message).is_ok()
+}

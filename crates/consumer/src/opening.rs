@@ -1,0 +1,76 @@
+//! Opening the log, and waiting for a stream that nobody has made yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_daemon::admin::Health;
+use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_store::Store;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::FollowTable;
+use crate::error::RunError;
+
+/// The stream that is waited for is named again after this.
+const TOLD_AGAIN: Duration = Duration::from_mins(1);
+
+/// Opens the log; waits for a stream that nobody has made yet. `None` when `stop` came first.
+pub(crate) async fn open_log(
+    store: Arc<dyn Store>,
+    table: &FollowTable,
+    health: &Health,
+    stop: &CancellationToken,
+) -> Result<Option<Log>, RunError> {
+    health.not_ready("opening the log");
+    let options = LogOptions {
+        write_snapshots: false,
+        ..LogOptions::new(rand::random())
+    };
+    let mut told: Option<Instant> = None;
+    loop {
+        let why = match Log::open(store.clone(), &options).await {
+            Ok(log) => return Ok(Some(log)),
+            Err(why @ LogError::NoStream { .. }) => why,
+            Err(why) => return Err(why.into()),
+        };
+        health.not_ready(format!("waiting for the stream: {why}"));
+        if told.is_none_or(|told| told.elapsed() >= TOLD_AGAIN) {
+            tracing::warn!(%why, "waiting for the stream");
+            told = Some(Instant::now());
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(None),
+            () = tokio::time::sleep(table.idle.0) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave_store::memory::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_a_stream_is_told_in_readyz_and_ends_with_the_daemon() {
+        let (health, stop) = (Health::default(), CancellationToken::new());
+        let waiting = tokio::spawn({
+            let (health, stop) = (health.clone(), stop.clone());
+            async move { open_log(MemoryStore::new(), &FollowTable::default(), &health, &stop).await }
+        });
+        tokio::time::sleep(Duration::from_mins(3)).await;
+        let (ready, reason) = health.get();
+        assert!(!ready && !waiting.is_finished());
+        for part in [
+            "waiting for the stream",
+            "batchweave init",
+            "or start a producer",
+        ] {
+            assert!(reason.contains(part), "{part} in {reason}");
+        }
+        stop.cancel();
+        assert!(waiting.await.unwrap().unwrap().is_none());
+    }
+}

@@ -1,0 +1,151 @@
+//! The quarantined steps that a reader passes over: ranges, sorted and apart. Pure.
+//!
+//! An attempt's ranges are those in force at its record, so they are the same on every node and after
+//! every restart of a daemon.
+
+use batchweave_core::ids::{Step, Version};
+use batchweave_core::manifest::state::QuarantineState;
+
+/// Ranges that are not read: the first step and the one after the last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Skips(Vec<(Step, Step)>);
+
+impl Skips {
+    /// Those in force at the record `opened` of an attempt.
+    pub(crate) fn at(all: &[QuarantineState], opened: Version) -> Self {
+        let in_force = |q: &&QuarantineState| {
+            q.added < opened && q.lifted.is_none_or(|lifted| opened < lifted)
+        };
+        Self::merged(all.iter().filter(in_force))
+    }
+
+    /// Those in force now, for readers without an attempt.
+    pub(crate) fn now(all: &[QuarantineState]) -> Self {
+        Self::merged(all.iter().filter(|q| q.lifted.is_none()))
+    }
+
+    fn merged<'q>(ranges: impl Iterator<Item = &'q QuarantineState>) -> Self {
+        let mut sorted: Vec<(Step, Step)> = ranges.map(|q| (q.first, q.last + 1)).collect();
+        sorted.sort_unstable();
+        let mut apart: Vec<(Step, Step)> = Vec::with_capacity(sorted.len());
+        for (first, after) in sorted {
+            match apart.last_mut().filter(|last| first <= last.1) {
+                Some(last) => last.1 = last.1.max(after),
+                None => apart.push((first, after)),
+            }
+        }
+        Self(apart)
+    }
+
+    /// The ranges: first step and the one after the last.
+    #[allow(dead_code, reason = "the ledger names what was skipped")]
+    pub(crate) fn ranges(&self) -> &[(Step, Step)] {
+        &self.0
+    }
+
+    fn from(&self, step: Step) -> &[(Step, Step)] {
+        &self.0[self.0.partition_point(|(_, after)| *after <= step)..]
+    }
+
+    /// The first step at or after `step` that is read.
+    pub(crate) fn pass(&self, step: Step) -> Step {
+        match self.from(step).first() {
+            Some((first, after)) if *first <= step => *after,
+            _ => step,
+        }
+    }
+
+    /// Whether `step` is passed over.
+    pub(crate) fn skips(&self, step: Step) -> bool {
+        self.pass(step) != step
+    }
+
+    /// The step that is read `count` steps after `step`, which is read.
+    pub(crate) fn ahead(&self, mut step: Step, mut count: u64) -> Step {
+        for (first, after) in self.from(step) {
+            let before = first - step;
+            if count < before {
+                break;
+            }
+            (step, count) = (*after, count - before);
+        }
+        step.saturating_add(count)
+    }
+
+    /// How many of the steps `from..to` are read.
+    pub(crate) fn between(&self, from: Step, to: Step) -> u64 {
+        let inside =
+            |(first, after): &(Step, Step)| (*after).min(to).saturating_sub((*first).max(from));
+        let skipped: u64 = self.from(from).iter().map(inside).sum();
+        to.saturating_sub(from).saturating_sub(skipped)
+    }
+}
+
+#[cfg(test)]
+impl Skips {
+    /// For tests: ranges as first and last step.
+    pub(crate) fn of(ranges: &[(Step, Step)]) -> Self {
+        let all: Vec<QuarantineState> = ranges
+            .iter()
+            .map(|&(first, last)| tests::quarantine(first, last, 0, None))
+            .collect();
+        Self::now(&all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave_core::ids::RequestId;
+
+    use super::*;
+
+    pub(super) fn quarantine(
+        first: Step,
+        last: Step,
+        added: Version,
+        lifted: Option<Version>,
+    ) -> QuarantineState {
+        QuarantineState {
+            id: RequestId([0; 16]),
+            first,
+            last,
+            reason: String::new(),
+            added,
+            lifted,
+        }
+    }
+
+    #[test]
+    fn an_attempt_has_what_was_in_force_at_its_record() {
+        let all = [
+            quarantine(10, 19, 3, None),
+            quarantine(30, 39, 3, Some(8)),
+            quarantine(50, 59, 6, None),
+        ];
+        assert_eq!(Skips::at(&all, 2).ranges(), []);
+        assert_eq!(Skips::at(&all, 5).ranges(), [(10, 20), (30, 40)]);
+        assert_eq!(Skips::at(&all, 7).ranges(), [(10, 20), (30, 40), (50, 60)]);
+        assert_eq!(Skips::at(&all, 9).ranges(), [(10, 20), (50, 60)]);
+        assert_eq!(Skips::now(&all).ranges(), [(10, 20), (50, 60)]);
+    }
+
+    #[test]
+    fn ranges_that_touch_or_overlap_are_one() {
+        let skips = Skips::of(&[(8, 9), (2, 3), (4, 5), (9, 12), (10, 10)]);
+        assert_eq!(skips.ranges(), [(2, 6), (8, 13)]);
+    }
+
+    #[test]
+    fn counting_agrees_with_walking() {
+        let skips = Skips::of(&[(0, 1), (4, 4), (6, 9), (15, 15)]);
+        let read: Vec<Step> = (0..40).filter(|step| !skips.skips(*step)).collect();
+        assert_eq!(read[..6], [2, 3, 5, 10, 11, 12]);
+        assert_eq!((skips.pass(0), skips.pass(6), skips.pass(5)), (2, 10, 5));
+        for (i, &from) in read.iter().enumerate() {
+            for (j, &to) in read.iter().enumerate().skip(i) {
+                assert_eq!(skips.ahead(from, (j - i) as u64), to);
+                assert_eq!(skips.between(from, to), (j - i) as u64);
+            }
+        }
+    }
+}

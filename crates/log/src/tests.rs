@@ -15,6 +15,7 @@ use batchweave_store::memory::MemoryStore;
 use crate::testing::*;
 use crate::*;
 
+mod ahead;
 mod combining;
 mod copies;
 mod distant;

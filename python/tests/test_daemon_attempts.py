@@ -127,12 +127,17 @@ def test_marks_that_are_no_restart_points_are_refused(daemons: Daemons, tmp_path
         return caught.type
 
     def reader(number: int, **more: Any) -> batchweave.Reader:
-        return batchweave.connect(path, job="t", attempt=ATTEMPTS[number], credits=2, **more)
+        return batchweave.connect(
+            path, job="t", attempt=ATTEMPTS[number], credits=2, timeout=60, **more
+        )
 
     assert refused(reader(0), len(want) + 1) is errors.MarkInFutureError
     assert refused(reader(1), len(want) - 1) is errors.MarkNotDeliveredError
     with reader(2) as before:
-        state = [next(before) for _ in range(9)][-1].state_dict()
+        for batch in before:
+            state = batch.state_dict()
+            if batch.step == 8:
+                break
         before.checkpoint(state)
     assert refused(reader(3, state=state), 8) is errors.MarkOtherAttemptError
 
@@ -149,7 +154,7 @@ def test_who_must_mark_is_the_daemons_configuration(
 ) -> None:
     assert daemons("producer").wait(60) == 0
     daemons("consumer", job=f'{JOB}\ncheckpoints = "{policy}"')
-    same: dict[str, Any] = {"job": "t", "dp_size": 2, "attempt": ATTEMPTS[0]}
+    same: dict[str, Any] = {"job": "t", "dp_size": 2, "attempt": ATTEMPTS[0], "timeout": 60}
     path = tmp_path / "s.sock"
     with (
         batchweave.connect(path, dp_rank=0, **same) as zero,

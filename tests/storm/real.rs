@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use batchweave_core::commit::{Dac, DacOptions};
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Hash, ProducerName, StreamId};
+use batchweave_core::ids::{Hash, ProducerName};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::samples;
+use batchweave_core::stream::{Order, StreamConfig};
+use batchweave_core::tgb::Digest;
 use batchweave_dev_s3::{LatencyProfile, Options, Server};
 use batchweave_log::{CommitItem, DriverOptions, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::Store;
@@ -95,20 +96,7 @@ pub(crate) async fn run(load: Load) -> Measured {
 fn stream(seed: u64) -> StreamConfig {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&seed.to_le_bytes());
-    StreamConfig {
-        format: 1,
-        stream_id: StreamId::from_random(id),
-        slices: 4,
-        order: Order::Arrival,
-        producers: Vec::new(),
-        tokenizer: TokenizerId {
-            name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
-        },
-        seq_len: 8,
-        rows_per_slice: 1,
-        created: "2026-01-01T00:00:00Z".into(),
-    }
+    samples::stream(id, Order::Arrival, Vec::new())
 }
 
 struct Task {
@@ -166,22 +154,8 @@ async fn produce(task: Task) {
 }
 
 fn item(name: &ProducerName, key: String, seq: u64) -> CommitItem {
-    let part = Part {
-        key,
-        offset: 0,
-        length: 512,
-        first_slice: 0,
-        slices: 4,
-        frame_bytes: Some(128),
-        index: None,
-    };
-    let tgb = TgbRecord {
-        rows: 4,
-        tokens: 32,
-        digest: Digest(Hash::of(format!("{name}/{seq}").as_bytes()).0),
-        parts: vec![part],
-        provenance: None,
-    };
+    let digest = Digest(Hash::of(format!("{name}/{seq}").as_bytes()).0);
+    let tgb = samples::tgb(&key, 0, 512, digest);
     CommitItem {
         tgbs: vec![tgb],
         cursor: Cursor(serde_json::json!({ "row": seq + 1 })),

@@ -140,7 +140,8 @@ mod tests {
     use std::sync::Arc;
 
     use batchweave_core::manifest::entry::Sealed;
-    use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+    use batchweave_core::samples;
+    use batchweave_core::stream::Order;
     use batchweave_daemon::Exit;
     use batchweave_store::Store;
     use batchweave_store::memory::MemoryStore;
@@ -152,20 +153,7 @@ mod tests {
     /// An empty stream behind credentials that may only read.
     async fn read_only() -> Log {
         let store: Arc<dyn Store> = MemoryStore::new();
-        let config = StreamConfig {
-            format: 1,
-            stream_id: batchweave_core::ids::StreamId::from_random([7; 16]),
-            slices: 4,
-            order: Order::Arrival,
-            producers: Vec::new(),
-            tokenizer: TokenizerId {
-                name: "bytes".into(),
-                fingerprint: batchweave_core::ids::Hash([0; 32]),
-            },
-            seq_len: 8,
-            rows_per_slice: 1,
-            created: "2026-11-21T00:00:00Z".into(),
-        };
+        let config = samples::stream([7; 16], Order::Arrival, Vec::new());
         let _ = batchweave_log::create(&store, &config).await.unwrap();
         context::open_log(AsOf::new(store, u64::MAX)).await.unwrap()
     }

@@ -16,5 +16,6 @@ pub mod limits;
 pub mod manifest;
 pub mod mesh;
 pub mod mutation;
+pub mod samples;
 pub mod stream;
 pub mod tgb;

@@ -7,28 +7,16 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{CommitId, Hash, Nonce, ProducerName, StreamId};
+use batchweave_core::ids::{CommitId, Nonce, ProducerName};
 use batchweave_core::keys;
 use batchweave_core::manifest::entry::{Batch, Opened};
 use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Writer};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::samples;
+use batchweave_core::stream::Order;
+use batchweave_core::tgb::Digest;
 
 fn empty() -> Manifest {
-    let config = StreamConfig {
-        format: 1,
-        stream_id: StreamId::from_random([7; 16]),
-        slices: 4,
-        order: Order::Arrival,
-        producers: Vec::new(),
-        tokenizer: TokenizerId {
-            name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
-        },
-        seq_len: 8,
-        rows_per_slice: 1,
-        created: "2026-11-21T00:00:00Z".into(),
-    };
+    let config = samples::stream([7; 16], Order::Arrival, Vec::new());
     let json = config.to_json();
     Manifest::new(config, &json)
 }
@@ -55,22 +43,7 @@ fn batch(m: &Manifest, producer: &ProducerName) -> Entry {
     let state = m.producer(producer).expect("opened");
     let seq = state.next_seq;
     let key = keys::data(producer, 1, state.nonce, (seq, seq), 0, 0);
-    let part = Part {
-        key,
-        offset: 0,
-        length: 1024,
-        first_slice: 0,
-        slices: 4,
-        frame_bytes: Some(256),
-        index: None,
-    };
-    let tgb = TgbRecord {
-        rows: 4,
-        tokens: 32,
-        digest: Digest([1; 32]),
-        parts: vec![part],
-        provenance: None,
-    };
+    let tgb = samples::tgb(&key, 0, 1024, Digest([1; 32]));
     Entry::Batch(Batch {
         producer: producer.clone(),
         epoch: 1,

@@ -1,6 +1,7 @@
 //! Making and registering a daemon's metrics under its prefix, and the counters of a store's
 //! requests, which both daemons show in the same way.
 
+use batchweave_store::counting::Counted;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
@@ -60,8 +61,26 @@ impl<'a> Maker<'a> {
         self.add(Gauge::with_opts(self.opts(name, help)))
     }
 
-    /// Counters of a store's requests; `sample` is called when metrics are gathered.
-    pub fn store(&self, sample: impl Fn() -> Vec<Requests> + Send + Sync + 'static) -> Result<()> {
+    /// Counters of a store's requests, as they are when metrics are gathered.
+    pub fn counted(&self, counted: Counted) -> Result<()> {
+        self.store(move || {
+            let mut now = Vec::new();
+            for (class, counts) in counted.by_class() {
+                let made = counts.iter().filter(|(_, count)| count.requests > 0);
+                now.extend(made.map(|(op, count)| Requests {
+                    class,
+                    op: op.name(),
+                    made: count.requests,
+                    errors: count.errors,
+                    bytes: count.bytes,
+                }));
+            }
+            now
+        })
+    }
+
+    /// `sample` is called when metrics are gathered.
+    fn store(&self, sample: impl Fn() -> Vec<Requests> + Send + Sync + 'static) -> Result<()> {
         let family = |name, help| IntCounterVec::new(self.opts(name, help), &["class", "op"]);
         let families = [
             family(
@@ -83,18 +102,13 @@ impl<'a> Maker<'a> {
 }
 
 /// Totals of one kind of request for one class of keys since the start of the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Requests {
-    /// What the keys are for: `log`, `data`, `intents` ...
-    pub class: &'static str,
-    /// The kind.
-    pub op: &'static str,
-    /// Requests made.
-    pub requests: u64,
-    /// Those that failed.
-    pub errors: u64,
-    /// Bytes sent or received.
-    pub bytes: u64,
+#[derive(Debug, Clone, Copy)]
+struct Requests {
+    class: &'static str,
+    op: &'static str,
+    made: u64,
+    errors: u64,
+    bytes: u64,
 }
 
 struct Store {
@@ -109,7 +123,7 @@ impl Collector for Store {
 
     fn collect(&self) -> Vec<MetricFamily> {
         for now in (self.sample)() {
-            let values = [now.requests, now.errors, now.bytes];
+            let values = [now.made, now.errors, now.bytes];
             for (family, value) in self.families.iter().zip(values) {
                 let counter = family.with_label_values(&[now.class, now.op]);
                 counter.inc_by(value.saturating_sub(counter.get()));
@@ -136,7 +150,7 @@ mod tests {
             vec![Requests {
                 class: "log",
                 op: "get",
-                requests,
+                made: requests,
                 errors: 1,
                 bytes: 70,
             }]

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Hash, StreamId};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
-use batchweave_core::{keys, limits};
+use batchweave_core::stream::{Order, StreamConfig};
+use batchweave_core::tgb::Digest;
+use batchweave_core::{keys, limits, samples};
 use batchweave_store::{
     Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
 };
@@ -154,20 +153,8 @@ impl Store for Scripted {
 }
 
 pub(crate) fn config(producers: &[&str]) -> StreamConfig {
-    StreamConfig {
-        format: 1,
-        stream_id: StreamId::from_random([3; 16]),
-        slices: 4,
-        order: Order::Arrival,
-        producers: producers.iter().map(|p| p.parse().unwrap()).collect(),
-        tokenizer: TokenizerId {
-            name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
-        },
-        seq_len: 8,
-        rows_per_slice: 1,
-        created: "2026-11-21T00:00:00Z".into(),
-    }
+    let producers = producers.iter().map(|p| p.parse().unwrap()).collect();
+    samples::stream([3; 16], Order::Arrival, producers)
 }
 
 pub(crate) fn options(seed: u8) -> LogOptions {
@@ -198,21 +185,7 @@ pub(crate) fn item(producer: &Producer, first: u64, tgbs: u64) -> CommitItem {
     );
     assert!(tgbs as usize <= limits::ENTRY_TGBS_MAX);
     let tgbs = (0..tgbs)
-        .map(|i| TgbRecord {
-            rows: 4,
-            tokens: 32,
-            digest: Digest([(first + i) as u8; 32]),
-            parts: vec![Part {
-                key: key.clone(),
-                offset: i * 1024,
-                length: 1024,
-                first_slice: 0,
-                slices: 4,
-                frame_bytes: Some(256),
-                index: None,
-            }],
-            provenance: None,
-        })
+        .map(|i| samples::tgb(&key, i, 1024, Digest([(first + i) as u8; 32])))
         .collect();
     CommitItem {
         tgbs,

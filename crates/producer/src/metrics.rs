@@ -1,6 +1,6 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
-use batchweave_daemon::metrics::{Maker, Requests};
+use batchweave_daemon::metrics::Maker;
 use batchweave_log::Committed;
 use batchweave_store::counting::Counted;
 use prometheus::{Gauge, IntCounter, IntGauge, Registry};
@@ -109,18 +109,5 @@ impl Metrics {
 
 /// Registers the counters of a store.
 pub fn register_store(registry: &Registry, counted: Counted) -> prometheus::Result<()> {
-    Maker::new(registry, PREFIX).store(move || {
-        let mut now = Vec::new();
-        for (class, counts) in counted.by_class() {
-            let made = counts.iter().filter(|(_, count)| count.requests > 0);
-            now.extend(made.map(|(op, count)| Requests {
-                class,
-                op: op.name(),
-                requests: count.requests,
-                errors: count.errors,
-                bytes: count.bytes,
-            }));
-        }
-        now
-    })
+    Maker::new(registry, PREFIX).counted(counted)
 }

@@ -19,15 +19,7 @@ use futures::StreamExt;
 use crate::{Chunks, Create, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError};
 
 /// The operations that are counted, in order of their slots.
-const OPS: [Op; 7] = [
-    Op::Create,
-    Op::Upload,
-    Op::Get,
-    Op::GetRange,
-    Op::Head,
-    Op::List,
-    Op::Delete,
-];
+const OPS: [Op; 7] = Op::CONTRACT;
 
 /// The class of keys that belong to no given class.
 pub const OTHER: &str = "other";

@@ -118,6 +118,17 @@ impl ErrorKind {
 }
 
 impl Op {
+    /// The operations of the contract; whoever tries them in this order deletes what was made before.
+    pub const CONTRACT: [Op; 7] = [
+        Op::Create,
+        Op::Upload,
+        Op::Get,
+        Op::GetRange,
+        Op::Head,
+        Op::List,
+        Op::Delete,
+    ];
+
     /// The verb for messages and metric labels.
     pub fn name(self) -> &'static str {
         match self {

@@ -48,16 +48,7 @@ pub(super) async fn measure(patient: &Patient<'_>) -> (Vec<Latency>, Option<Find
     let kinds: &[Op] = if patient.args.read_only {
         &[Op::Get, Op::Head, Op::List]
     } else {
-        // Deletes come last: they take away what the others have made.
-        &[
-            Op::Create,
-            Op::Upload,
-            Op::Get,
-            Op::GetRange,
-            Op::Head,
-            Op::List,
-            Op::Delete,
-        ]
+        &Op::CONTRACT
     };
     let mut samples = Vec::new();
     for op in kinds {

@@ -5,32 +5,17 @@ use serde_json::json;
 use super::entry::{Batch, Entry, Finished, Opened};
 use super::{Folded, Hints, Manifest, Record, Void, Writer};
 use crate::cursor::Cursor;
-use crate::ids::{CommitId, Hash, Nonce, ProducerName, RequestId, StreamId};
-use crate::keys;
-use crate::stream::{Order, StreamConfig, TokenizerId};
-use crate::tgb::{Digest, Part, TgbRecord};
-
-pub(crate) const SLICES: u32 = 4;
+use crate::ids::{CommitId, Nonce, ProducerName, RequestId};
+use crate::stream::{Order, StreamConfig};
+use crate::tgb::{Digest, TgbRecord};
+use crate::{keys, samples};
 
 pub(crate) fn name(text: &str) -> ProducerName {
     text.parse().unwrap()
 }
 
 pub(crate) fn config(order: Order, producers: &[&str]) -> StreamConfig {
-    StreamConfig {
-        format: 1,
-        stream_id: StreamId::from_random([7; 16]),
-        slices: SLICES,
-        order,
-        producers: producers.iter().map(|p| name(p)).collect(),
-        tokenizer: TokenizerId {
-            name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
-        },
-        seq_len: 8,
-        rows_per_slice: 1,
-        created: "2026-11-21T00:00:00Z".into(),
-    }
+    samples::stream([7; 16], order, producers.iter().map(|p| name(p)).collect())
 }
 
 /// A manifest with the means to write to its log.
@@ -126,21 +111,7 @@ impl Bench {
 }
 
 pub(crate) fn tgb(key: &str, index: u64) -> TgbRecord {
-    TgbRecord {
-        rows: u64::from(SLICES),
-        tokens: u64::from(SLICES) * 8,
-        digest: Digest([index as u8; 32]),
-        parts: vec![Part {
-            key: key.to_owned(),
-            offset: index * 1024,
-            length: 1024,
-            first_slice: 0,
-            slices: SLICES,
-            frame_bytes: Some(256),
-            index: None,
-        }],
-        provenance: None,
-    }
+    samples::tgb(key, index, 1024, Digest([index as u8; 32]))
 }
 
 pub(crate) fn request(n: u8) -> RequestId {

@@ -145,16 +145,7 @@ impl FaultStore {
 
     /// The same rates for every operation.
     pub fn everywhere(inner: Arc<dyn Store>, seed: u64, rates: Rates) -> Self {
-        let ops = [
-            Op::Create,
-            Op::Upload,
-            Op::Get,
-            Op::GetRange,
-            Op::Head,
-            Op::List,
-            Op::Delete,
-        ];
-        Self::new(inner, seed, ops.map(|op| (op, rates)))
+        Self::new(inner, seed, Op::CONTRACT.map(|op| (op, rates)))
     }
 
     /// Orders one fault for the next call of `op` on a key that begins with `prefix`; several

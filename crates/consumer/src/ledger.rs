@@ -194,9 +194,10 @@ impl Keeper {
     async fn fill(&mut self, hole: Option<Hole>) {
         let Some(hole) = hole else { return };
         let (member, steps) = (&hole.member, hole.steps.clone());
-        let mut outcome = match steps.end - steps.start {
-            ..=HOLE_MAX => Ok(()),
-            _ => Err(format!("more than {HOLE_MAX} steps")),
+        let mut outcome = if steps.end - steps.start <= HOLE_MAX {
+            Ok(())
+        } else {
+            Err(format!("more than {HOLE_MAX} steps"))
         };
         let pieces = steps.clone().step_by(LEDGER_STEPS as usize);
         for from in pieces {

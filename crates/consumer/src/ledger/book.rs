@@ -155,7 +155,9 @@ impl Book {
     /// What is to be stored now; what comes later goes into other entries.
     pub(super) fn take(&mut self) -> Vec<LedgerEntry> {
         let keys: Vec<_> = self.coordinates.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.close(key));
+        for key in keys {
+            self.close(key);
+        }
         (self.crcs, self.most) = (0, 0);
         let mut entries = std::mem::take(&mut self.closed);
         entries.sort_by_key(|e| (e.dp_rank, e.rank, e.from));
@@ -231,7 +233,9 @@ mod tests {
         assert!(book.is_due());
         assert_eq!(taken(&mut book), [(0, 110, 366, false)]);
         assert!(!book.is_due() && !book.is_over());
-        ranks.iter().for_each(|rank| book.end(rank));
+        for rank in &ranks {
+            book.end(rank);
+        }
         assert!(book.is_over());
     }
 

@@ -123,17 +123,16 @@ impl Recall {
         };
         let key = &part.ok_or_else(gone)?.key;
         let known = self.cache.iter().position(|index| index.key == *key);
-        let at = match known {
-            Some(at) => at,
-            None => {
-                let entries = self.patiently(key, step).await?;
-                let key = key.clone();
-                self.cache.push_back(Index { key, entries });
-                if self.cache.len() > CACHE_MAX {
-                    self.cache.pop_front();
-                }
-                self.cache.len() - 1
+        let at = if let Some(at) = known {
+            at
+        } else {
+            let entries = self.patiently(key, step).await?;
+            let key = key.clone();
+            self.cache.push_back(Index { key, entries });
+            if self.cache.len() > CACHE_MAX {
+                self.cache.pop_front();
             }
+            self.cache.len() - 1
         };
         let wanted: (Seq, u32) = (step.seq, slice);
         let entries = self.cache.get(at).map_or(&[][..], |index| &index.entries);

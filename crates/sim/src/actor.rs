@@ -35,6 +35,8 @@ pub struct Nature {
     pub skew: Skew,
     /// It dies at this request, counted from 1.
     pub dies: Option<(u64, Moment)>,
+    /// It freezes before these requests, for so long.
+    pub stalls: Vec<(u64, Duration)>,
 }
 
 impl Default for Nature {
@@ -43,6 +45,7 @@ impl Default for Nature {
             slow: 1.0,
             skew: Skew::default(),
             dies: None,
+            stalls: Vec::new(),
         }
     }
 }
@@ -159,6 +162,10 @@ impl Actor {
     pub(crate) async fn pass(&self, request: u64, moment: Moment) {
         if self.nature.dies == Some((request, moment)) && !self.is_dead() {
             self.kill();
+        }
+        let stall = self.nature.stalls.iter().find(|(at, _)| *at == request);
+        if let Some((_, lasts)) = stall.filter(|_| moment == Moment::Before) {
+            self.freeze(self.time.now() + *lasts);
         }
         self.awake().await;
     }

@@ -15,6 +15,9 @@ use crate::fate::Reply;
 use crate::store::{ROOT, Request, SimStore};
 use crate::trace::Answer;
 
+/// Keys in one request for deletion.
+const DELETES_MAX: usize = 1000;
+
 /// The store in the hands of one actor.
 #[derive(Debug)]
 struct Handle {
@@ -68,7 +71,7 @@ impl Handle {
                 store.time.sleep_until(request.sent + after).await;
                 let there = match op {
                     Op::Delete => {
-                        store.remove(&actor, &request);
+                        store.remove(&actor, request.id, &request.key);
                         None
                     }
                     _ => store.land(&actor, &request, &body),
@@ -92,6 +95,30 @@ impl Handle {
             Some(_) => {
                 self.store.answered(&self.actor, &request, Answer::Exists);
                 Ok(Some(body))
+            }
+        }
+    }
+
+    /// One request for many keys: it has one fate, but some keys may be refused.
+    async fn delete_some(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let (number, request) = self.send(Op::Delete, &keys[0], &Bytes::new()).await;
+        let request = Arc::new(request);
+        let (refused, gone) = self.store.refuse_some(&self.actor, &request, keys);
+        if let Some(after) = request.fate.effect {
+            let (store, actor) = (Arc::clone(&self.store), Arc::clone(&self.actor));
+            let request = Arc::clone(&request);
+            tokio::spawn(async move {
+                store.time.sleep_until(request.sent + after).await;
+                for key in gone {
+                    store.remove(&actor, request.id, &key);
+                }
+            });
+        }
+        match self.answer(number, &request).await {
+            Some(Reply::Fail(kind, effect, text)) => Err(self.fail(&request, kind, effect, text)),
+            _ => {
+                self.store.answered(&self.actor, &request, Answer::Deleted);
+                Ok(refused)
             }
         }
     }
@@ -193,5 +220,13 @@ impl Store for Handle {
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.write(Op::Delete, key, Bytes::new()).await.map(|_| ())
+    }
+
+    async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let mut refused = Vec::new();
+        for keys in keys.chunks(DELETES_MAX) {
+            refused.extend(self.delete_some(keys).await?);
+        }
+        Ok(refused)
     }
 }

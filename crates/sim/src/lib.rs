@@ -4,6 +4,7 @@
 //! - `store`, `handle`, `fate`, `profile`, `throttle`: the object store and its faults;
 //! - `actor`, `clock`, `time`: processes that can be slow, freeze or die, and their clocks;
 //! - `world`: producers and readers drawn from a seed; `check`: what must hold after each run;
+//! - `life`: jobs, attempts, marks, reclaimers and people, in lifecycle worlds;
 //! - `load`: many producers at given rates; latencies, attempts and requests;
 //! - `story`, `shrink`: a failing run in words, and made small.
 //!
@@ -17,6 +18,7 @@ pub mod command;
 pub mod draw;
 pub mod fate;
 mod handle;
+pub mod life;
 pub mod load;
 pub mod policy;
 pub mod profile;

@@ -2,6 +2,8 @@
 //! one by one for as long as it still breaks the same rule.
 
 use crate::check::{Violation, check};
+use crate::life::LifePlan;
+use crate::life::plan::Fate;
 use crate::world::{Evidence, Plan, run};
 
 /// Runs spent on shrinking at most.
@@ -79,6 +81,9 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
             p.readers.remove(i);
         });
     }
+    if let Some(life) = &plan.life {
+        less_life(life, &mut with);
+    }
     fewer_faults(&mut with);
     for i in 0..plan.producers.len() {
         with(&|p| p.producers[i].tgbs = p.producers[i].tgbs.div_ceil(2));
@@ -105,4 +110,46 @@ fn fewer_faults(with: &mut Keep<'_>) {
     with(&|p| p.rates.refused = 0);
     with(&|p| p.rates.own_412 = 0);
     with(&|p| p.rates.read = 0);
+}
+
+/// Takes a change of the lifecycle.
+fn life(plan: &mut Plan, change: impl FnOnce(&mut LifePlan)) {
+    if let Some(life) = &mut plan.life {
+        change(life);
+    }
+}
+
+fn less_life(now: &LifePlan, with: &mut Keep<'_>) {
+    for i in 0..now.jobs.len() {
+        with(&|p| life(p, |l| drop(l.jobs.remove(i))));
+    }
+    for i in 0..now.reclaimers.len() {
+        with(&|p| life(p, |l| drop(l.reclaimers.remove(i))));
+    }
+    with(&|p| life(p, |l| l.deeds.clear()));
+    with(&|p| life(p, |l| l.ahead = None));
+    for i in 0..now.deeds.len() {
+        with(&|p| {
+            life(p, |l| {
+                l.deeds.remove(i);
+            })
+        });
+    }
+    for (i, job) in now.jobs.iter().enumerate() {
+        with(&|p| life(p, |l| l.jobs[i].attempts.clear()));
+        for j in 0..job.attempts.len() {
+            with(&|p| life(p, |l| drop(l.jobs[i].attempts.remove(j))));
+            with(&|p| life(p, |l| l.jobs[i].attempts[j].fate = Fate::Crash));
+            with(&|p| life(p, |l| l.jobs[i].attempts[j].dp_size = 1));
+            with(&|p| life(p, |l| l.jobs[i].attempts[j].stalls.clear()));
+        }
+        with(&|p| life(p, |l| l.jobs[i].lease_seconds = None));
+        with(&|p| life(p, |l| l.jobs[i].abandons = None));
+        with(&|p| life(p, |l| l.jobs[i].rank0 = false));
+    }
+    for i in 0..now.reclaimers.len() {
+        with(&|p| life(p, |l| l.reclaimers[i].deaths.clear()));
+        with(&|p| life(p, |l| l.reclaimers[i].stalls.clear()));
+        with(&|p| life(p, |l| l.reclaimers[i].dawdles = 0));
+    }
 }

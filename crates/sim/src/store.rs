@@ -276,10 +276,38 @@ impl SimStore {
         there
     }
 
-    pub(crate) fn remove(&self, actor: &Actor, request: &Request) {
-        let created = self.inner().objects.remove(&request.key).is_some();
-        let what = What::Landed { created };
-        self.record(actor, request.id, request.op, &request.key, what);
+    pub(crate) fn remove(&self, actor: &Actor, request: u64, key: &Arc<str>) {
+        let created = self.inner().objects.remove(key).is_some();
+        self.record(actor, request, Op::Delete, key, What::Landed { created });
+    }
+
+    /// Which keys of a bulk delete are refused for reasons of their own, and the others. The first
+    /// key stands for the request in the trace; the others are told beside it.
+    pub(crate) fn refuse_some(
+        &self,
+        actor: &Actor,
+        request: &Request,
+        keys: &[String],
+    ) -> (Vec<(String, StoreError)>, Vec<Arc<str>>) {
+        let calm = self.time.now() >= self.settings.calm_at;
+        let rate = if calm { 0 } else { self.settings.rates.server };
+        let (mut refused, mut gone) = (Vec::new(), Vec::new());
+        for key in keys {
+            let shared: Arc<str> = key.as_str().into();
+            if shared != request.key {
+                let what = What::Sent { print: 0, bytes: 0 };
+                self.record(actor, request.id, Op::Delete, &shared, what);
+            }
+            if actor.draw(|draw| draw.chance(rate)) {
+                let (kind, effect) = (ErrorKind::Server, Effect::Unknown);
+                let location = format!("{ROOT}/{key}");
+                let error = StoreError::new(Op::Delete, location, kind, effect, "InternalError");
+                refused.push((key.clone(), error));
+            } else {
+                gone.push(shared);
+            }
+        }
+        (refused, gone)
     }
 
     pub(crate) fn find(&self, key: &str) -> Option<Bytes> {

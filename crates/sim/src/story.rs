@@ -16,7 +16,7 @@ const EVENTS_MAX: usize = 60;
 pub fn tell(evidence: &Evidence, violations: &[Violation]) -> String {
     let mut story = String::new();
     for v in violations.iter().take(5) {
-        let who = name(evidence, v.actor);
+        let who = evidence.actor(v.actor);
         let place = v
             .version
             .map_or(String::new(), |v| format!(" at version {v}"));
@@ -43,20 +43,18 @@ pub fn tell(evidence: &Evidence, violations: &[Violation]) -> String {
     story
 }
 
-/// Requests on the log and on intents, and what befell the actors.
+/// Requests on the log and on intents, marks, progress, deletions of data, and what befell the actors.
 fn is_telling(event: &Event) -> bool {
     let key = event.key.as_ref();
     let of_the_log = key.starts_with(keys::LOG) || key.starts_with(keys::INTENTS);
+    let landed = matches!(event.what, What::Landed { .. });
+    let of_jobs =
+        key.starts_with(keys::JOBS) || (key.starts_with(keys::DATA) && event.op == Op::Delete);
     let missing = event.what == What::Answered(Answer::Missing);
     let read_sent = event.op != Op::Create && matches!(event.what, What::Sent { .. });
-    matches!(event.what, What::Note(_)) || (of_the_log && !missing && !read_sent)
-}
-
-fn name(evidence: &Evidence, actor: u32) -> &str {
-    let index = actor.checked_sub(1).map(|i| i as usize);
-    index
-        .and_then(|i| evidence.actors.get(i))
-        .map_or("nobody in particular", String::as_str)
+    matches!(event.what, What::Note(_))
+        || (of_the_log && !missing && !read_sent)
+        || (of_jobs && landed)
 }
 
 /// Keys without their padding.
@@ -91,7 +89,7 @@ fn line(evidence: &Evidence, event: &Event) -> String {
         What::Answered(answer) => format!("{op} {key} is answered: {}", said(*answer)),
     };
     let at = event.at.as_secs_f64();
-    format!("  {at:10.3} s  {:8} {words}", name(evidence, event.actor))
+    format!("  {at:10.3} s  {:8} {words}", evidence.actor(event.actor))
 }
 
 fn said(answer: Answer) -> String {

@@ -8,11 +8,16 @@
 //! - `folds`: no correct writer wrote a void entry or record; snapshots and segments are byte for
 //!   byte what a fold from the beginning gives;
 //! - `readers`: every reader saw a prefix, and in the end everything;
+//! - `life`: no data that may still be needed is deleted, no watermark passes what a job keeps, and
+//!   nothing is left behind; `received`: trainers got their steps, in order, once;
 //! - `requests`: nobody but a reclaimer deletes data, nobody lists the log.
 
 mod folds;
+mod life;
+mod life_jobs;
 mod oracle;
 mod readers;
+mod received;
 pub(crate) mod requests;
 mod writers;
 
@@ -20,6 +25,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::Version;
 
+use crate::life::RECLAIMER;
 use crate::world::Evidence;
 
 /// Something that must not be.
@@ -63,6 +69,11 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     writers::check(evidence, &mut found);
     folds::check(evidence, &log, &mut found);
     readers::check(evidence, &log, &mut found);
-    requests::check(&evidence.events, |_| false, &mut found);
+    if evidence.plan.life.is_some() {
+        received::check(evidence, &log, &mut found);
+        life::check(evidence, &log, &mut found);
+    }
+    let reclaims = |actor: u32| evidence.actor(actor).starts_with(RECLAIMER);
+    requests::check(&evidence.events, reclaims, &mut found);
     found
 }

@@ -23,6 +23,10 @@ pub(super) struct Tgb {
     pub(super) seq: Seq,
     pub(super) epoch: Epoch,
     pub(super) version: Version,
+    /// The version that gave it its step.
+    pub(super) placed: Version,
+    /// Its objects.
+    pub(super) objects: Vec<String>,
 }
 
 /// What the log says.
@@ -32,23 +36,24 @@ pub(super) struct Log {
     pub(super) records: Vec<Bytes>,
     /// The TGBs in the order of their steps.
     pub(super) steps: Vec<Tgb>,
+    /// Who has written, and what waits for its turn.
+    pub(super) producers: BTreeMap<ProducerName, Producer>,
 }
 
 #[derive(Debug, Default)]
-struct Producer {
-    epoch: Epoch,
-    nonce: Option<Nonce>,
-    next: Seq,
-    finished: bool,
+pub(super) struct Producer {
+    pub(super) epoch: Epoch,
+    pub(super) nonce: Option<Nonce>,
+    pub(super) next: Seq,
+    pub(super) finished: bool,
     /// Committed, without a step so far.
-    waiting: VecDeque<Tgb>,
+    pub(super) waiting: VecDeque<Tgb>,
 }
 
 struct Oracle<'a> {
     evidence: &'a Evidence,
     found: &'a mut Vec<Violation>,
     landed: BTreeMap<&'a str, &'a Landed>,
-    producers: BTreeMap<ProducerName, Producer>,
     sealed: bool,
     turn: usize,
     version: Version,
@@ -58,12 +63,12 @@ struct Oracle<'a> {
 }
 
 pub(super) fn check(evidence: &Evidence, found: &mut Vec<Violation>) -> Log {
-    let landed = evidence.landed.iter().map(|l| (l.key.as_ref(), l));
+    // The first counts: a retry of an upload may land once more after the object was deleted.
+    let landed = evidence.landed.iter().rev().map(|l| (l.key.as_ref(), l));
     let mut oracle = Oracle {
         landed: landed.collect(),
         evidence,
         found,
-        producers: BTreeMap::new(),
         sealed: false,
         turn: 0,
         version: 0,
@@ -117,7 +122,7 @@ impl Oracle<'_> {
             Entry::Opened(e) => self.opened(e),
             Entry::Batch(e) => self.batch(e),
             Entry::Finished(e) => {
-                let state = self.producers.entry(e.producer.clone()).or_default();
+                let state = self.log.producers.entry(e.producer.clone()).or_default();
                 let (epoch, next) = (state.epoch, state.next);
                 state.finished = true;
                 if e.epoch != epoch {
@@ -130,13 +135,21 @@ impl Oracle<'_> {
                 }
             }
             Entry::Sealed(_) => self.sealed = true,
+            // Checked by `life`.
+            Entry::JobOpened(_)
+            | Entry::JobClosed(_)
+            | Entry::AttemptOpened(_)
+            | Entry::Quarantined(_)
+            | Entry::QuarantineLifted(_)
+            | Entry::Watermark(_)
+                if self.evidence.plan.life.is_some() => {}
             other => self.wrong("void", format!("nobody was to write {}", other.kind())),
         }
         self.place();
     }
 
     fn opened(&mut self, e: &Opened) {
-        let state = self.producers.entry(e.producer.clone()).or_default();
+        let state = self.log.producers.entry(e.producer.clone()).or_default();
         let (before, finished) = (state.epoch, state.finished);
         state.epoch = e.epoch;
         state.nonce = Some(e.nonce);
@@ -147,7 +160,7 @@ impl Oracle<'_> {
     }
 
     fn batch(&mut self, e: &Batch) {
-        let state = self.producers.entry(e.producer.clone()).or_default();
+        let state = self.log.producers.entry(e.producer.clone()).or_default();
         let (epoch, next, nonce, finished) = (state.epoch, state.next, state.nonce, state.finished);
         state.next = state.next.max(e.last_seq + 1);
         let who = format!("{} {}..={}", e.producer, e.first_seq, e.last_seq);
@@ -182,8 +195,10 @@ impl Oracle<'_> {
                 seq,
                 epoch,
                 version,
+                placed: Version::MAX,
+                objects: tgb.parts.iter().map(|part| part.key.clone()).collect(),
             };
-            let state = self.producers.entry(e.producer.clone()).or_default();
+            let state = self.log.producers.entry(e.producer.clone()).or_default();
             state.waiting.push_back(tgb);
         }
     }
@@ -209,20 +224,25 @@ impl Oracle<'_> {
     /// Gives steps: in the order of the log, or in turns.
     fn place(&mut self) {
         if self.evidence.stream.order == Order::Arrival {
-            for state in self.producers.values_mut() {
-                self.log.steps.extend(state.waiting.drain(..));
+            let log = &mut self.log;
+            for state in log.producers.values_mut() {
+                for tgb in state.waiting.drain(..) {
+                    let placed = self.version;
+                    log.steps.push(Tgb { placed, ..tgb });
+                }
             }
             return;
         }
         let lanes = &self.evidence.stream.producers;
         let mut passed = 0;
         while passed < lanes.len() && !self.sealed {
-            let Some(state) = self.producers.get_mut(&lanes[self.turn]) else {
+            let Some(state) = self.log.producers.get_mut(&lanes[self.turn]) else {
                 return;
             };
             match state.waiting.pop_front() {
                 Some(tgb) => {
-                    self.log.steps.push(tgb);
+                    let placed = self.version;
+                    self.log.steps.push(Tgb { placed, ..tgb });
                     passed = 0;
                 }
                 None if state.finished => passed += 1,
@@ -235,7 +255,7 @@ impl Oracle<'_> {
     fn at_the_end(&mut self) {
         for plan in &self.evidence.plan.producers {
             let producer = name(plan.number);
-            let state = self.producers.get(&producer);
+            let state = self.log.producers.get(&producer);
             let (next, finished) = state.map_or((0, false), |p| (p.next, p.finished));
             if !self.sealed && (next != plan.tgbs || !finished) {
                 let text = format!("{producer} ended at {next} of {} TGBs", plan.tgbs);

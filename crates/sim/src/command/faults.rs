@@ -1,4 +1,4 @@
-//! `batchweave-sim faults`: runs the worlds of a range of seeds.
+//! `batchweave-sim faults` and `lifecycle`: run the worlds of a range of seeds.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -32,9 +32,17 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// Runs the world of one seed.
+/// Gives the world of a seed.
+pub type Worlds = fn(u64) -> Plan;
+
+/// Runs the faulty world of one seed.
 pub fn one(seed: u64) -> io::Result<(Evidence, Vec<Violation>)> {
-    let evidence = run_world(&Plan::draw(seed))?;
+    one_of(Plan::draw, seed)
+}
+
+/// Runs the world of one seed.
+pub fn one_of(worlds: Worlds, seed: u64) -> io::Result<(Evidence, Vec<Violation>)> {
+    let evidence = run_world(&worlds(seed))?;
     let violations = check(&evidence);
     Ok((evidence, violations))
 }
@@ -52,10 +60,10 @@ pub fn explain(evidence: Evidence, violations: Vec<Violation>) -> io::Result<Str
 }
 
 /// Runs all seeds; false when one failed.
-pub fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
+pub fn run(arguments: &Arguments, worlds: Worlds, out: &mut impl Write) -> io::Result<bool> {
     let (mut failed, mut requests) = (0, 0);
     for seed in arguments.seeds.clone() {
-        let (evidence, violations) = one(seed)?;
+        let (evidence, violations) = one_of(worlds, seed)?;
         requests += evidence.requests;
         if arguments.json {
             writeln!(out, "{}", json(&evidence, &violations))?;
@@ -93,6 +101,7 @@ fn json(evidence: &Evidence, violations: &[Violation]) -> serde_json::Value {
         "seed": evidence.plan.seed,
         "hash": format!("{:016x}", evidence.hash),
         "producers": evidence.plan.producers.len(),
+        "jobs": evidence.plan.life.as_ref().map_or(0, |life| life.jobs.len()),
         "processes": evidence.actors.len(),
         "records": evidence.landed.iter().filter(|l| l.key.starts_with("log/")).count(),
         "requests": evidence.requests,

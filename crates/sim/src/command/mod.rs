@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::world::Plan;
+
 /// Deterministic simulation of the commit protocol.
 #[derive(Debug, Parser)]
 #[command(name = "batchweave-sim", version, about)]
@@ -19,6 +21,9 @@ struct Arguments {
 enum Command {
     /// Worlds full of faults, one a seed; checks that nothing is lost, doubled or reordered.
     Faults(faults::Arguments),
+    /// The same with jobs, checkpoints, reclaimers and zombies; checks that no reader misses an object
+    /// and that nothing is left behind.
+    Lifecycle(faults::Arguments),
     /// Many producers at a given rate: latencies, attempts and requests of the commits.
     Commit(commit::Arguments),
 }
@@ -28,7 +33,8 @@ pub fn main() -> ExitCode {
     let out = &mut std::io::stdout().lock();
     let done = match Arguments::parse().command {
         Command::Commit(arguments) => commit::run(&arguments, out),
-        Command::Faults(arguments) => faults::run(&arguments, out),
+        Command::Faults(arguments) => faults::run(&arguments, Plan::draw, out),
+        Command::Lifecycle(arguments) => faults::run(&arguments, Plan::draw_life, out),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

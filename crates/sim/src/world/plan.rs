@@ -10,6 +10,7 @@ use crate::actor::Moment;
 use crate::clock::{Jump, Skew};
 use crate::draw::Draw;
 use crate::fate::Rates;
+use crate::life::LifePlan;
 use crate::policy::PolicyKind;
 
 const MS: Duration = Duration::from_millis(1);
@@ -102,6 +103,9 @@ pub struct Plan {
     pub readers: Vec<ReaderPlan>,
     /// A person seals the stream.
     pub sealed_at: Option<Duration>,
+    /// Jobs, reclaimers, people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub life: Option<LifePlan>,
 }
 
 impl Plan {
@@ -137,7 +141,20 @@ impl Plan {
                 .map(|n| reader(draw, n))
                 .collect(),
             sealed_at: draw.chance(80).then(|| draw.duration(S, 30 * S)),
+            life: None,
         }
+    }
+
+    /// The lifecycle world of a seed: that of [`Self::draw`] with jobs, reclaimers and people.
+    pub fn draw_life(seed: u64) -> Self {
+        let mut plan = Self::draw(seed);
+        // Trainers take the readers' part; who sleeps for hours would only make all others wait.
+        plan.readers.clear();
+        for freeze in &mut plan.freezes {
+            freeze.lasts = freeze.lasts.min(300 * S);
+        }
+        plan.life = Some(LifePlan::draw(&mut Draw::new(seed, "life", 0)));
+        plan
     }
 }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq};
 use batchweave_core::keys;
+use batchweave_core::lifecycle::pace::Limits;
 use batchweave_core::tgb::{Digest, Part, TgbRecord};
 use batchweave_log::{
-    CommitEnd, CommitItem, CommitQueue, DriverOptions, Log, LogError, LogOptions, Producer,
+    CommitEnd, CommitItem, CommitQueue, DriverOptions, Log, LogError, LogOptions, Pacer, Producer,
     ProducerOpening,
 };
 use batchweave_store::Store;
@@ -148,9 +149,9 @@ impl Process {
         let options = DriverOptions {
             queue: 8,
             tgbs_per_entry: self.plan.per_entry,
-            ..DriverOptions::default()
+            pace: None,
         };
-        let queue = producer.spawn(self.policy(), options);
+        let queue = self.spawn(producer, options);
         while seq < self.plan.tgbs {
             let pause = self.actor.draw(Draw::exponential);
             self.actor.sleep(self.plan.every.mul_f64(pause)).await;
@@ -175,6 +176,24 @@ impl Process {
             CommitEnd::Sealed => End::Done("sealed"),
             CommitEnd::Fenced { .. } => End::Fenced,
         })
+    }
+
+    /// Starts the commit task, and beside it the pacer when the world has a bound.
+    fn spawn(&self, producer: Producer, mut options: DriverOptions) -> CommitQueue {
+        let ahead = self.shared.plan.life.as_ref().and_then(|life| life.ahead);
+        let Some(ahead) = ahead else {
+            return producer.spawn(self.policy(), options);
+        };
+        let (pacer, told) = Pacer::new(Limits {
+            steps: Some(ahead),
+            ..Limits::default()
+        });
+        options.pace = Some(told);
+        let queue = producer.spawn(self.policy(), options);
+        let (store, clock) = (Arc::clone(&self.store), self.actor.clock());
+        let seed = self.actor.draw(Draw::seed);
+        tokio::spawn(pacer.follow(store, clock, queue.standing(), seed));
+        queue
     }
 
     fn acknowledged(&self, queue: &CommitQueue) {

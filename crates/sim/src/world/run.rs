@@ -19,6 +19,7 @@ use super::reader::Reader;
 use super::supervisor::supervise;
 use crate::actor::Nature;
 use crate::check::Violation;
+use crate::life::{self, Received};
 use crate::profile::Profile;
 use crate::store::{Keep, Landed, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
@@ -65,6 +66,8 @@ pub struct Evidence {
     pub reads: Vec<Vec<Read>>,
     /// The next sequence that each producer's process was told of, by number of the producer.
     pub acknowledged: BTreeMap<u32, Seq>,
+    /// What each trainer received, in its order.
+    pub received: Vec<Received>,
     /// What the actors found themselves.
     pub found: Vec<Violation>,
     /// Fingerprint of the run.
@@ -75,17 +78,28 @@ pub struct Evidence {
     pub lasted: Duration,
 }
 
+impl Evidence {
+    /// The name of an actor, for people.
+    pub fn actor(&self, id: u32) -> &str {
+        let index = id.checked_sub(1).map(|i| i as usize);
+        let name = index.and_then(|i| self.actors.get(i));
+        name.map_or("nobody in particular", String::as_str)
+    }
+}
+
 /// What all actors of a world share.
-pub(super) struct Shared {
-    pub(super) plan: Plan,
-    pub(super) store: Arc<SimStore>,
+pub(crate) struct Shared {
+    pub(crate) plan: Plan,
+    pub(crate) store: Arc<SimStore>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     done: bool,
+    trained: bool,
     acknowledged: BTreeMap<u32, Seq>,
+    received: Vec<Received>,
     found: Vec<Violation>,
 }
 
@@ -94,7 +108,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn found(&self, check: &'static str, actor: u32, text: String) {
+    pub(crate) fn found(&self, check: &'static str, actor: u32, text: String) {
         let found = Violation {
             check,
             actor,
@@ -111,8 +125,28 @@ impl Shared {
         *known = next.max(*known);
     }
 
-    pub(super) fn done(&self) -> bool {
+    /// The stream's id.
+    pub(crate) fn stream_id(&self) -> StreamId {
+        stream_id(self.plan.seed)
+    }
+
+    /// Whether all input is committed.
+    pub(crate) fn done(&self) -> bool {
         self.state().done
+    }
+
+    /// Whether all jobs have read what they were to read.
+    pub(crate) fn trained(&self) -> bool {
+        self.state().trained
+    }
+
+    pub(crate) fn set_trained(&self) {
+        self.state().trained = true;
+    }
+
+    /// A trainer has received a step.
+    pub(crate) fn received(&self, step: Received) {
+        self.state().received.push(step);
     }
 }
 
@@ -125,13 +159,17 @@ pub(crate) fn name(number: u32) -> ProducerName {
     }
 }
 
-/// The stream of a run.
-pub(crate) fn stream(seed: u64, order: Order, producers: Vec<ProducerName>) -> StreamConfig {
+fn stream_id(seed: u64) -> StreamId {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&seed.to_le_bytes());
+    StreamId::from_random(id)
+}
+
+/// The stream of a run.
+pub(crate) fn stream(seed: u64, order: Order, producers: Vec<ProducerName>) -> StreamConfig {
     StreamConfig {
         format: 1,
-        stream_id: StreamId::from_random(id),
+        stream_id: stream_id(seed),
         slices: SLICES,
         order,
         producers,
@@ -187,6 +225,7 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
         events,
         actors,
         reads,
+        received: std::mem::take(&mut state.received),
         acknowledged: std::mem::take(&mut state.acknowledged),
         found: std::mem::take(&mut state.found),
         hash: store.hash(),
@@ -219,6 +258,8 @@ async fn everybody(shared: Arc<Shared>) -> Vec<Vec<Read>> {
             tokio::spawn(reader.run())
         })
         .collect();
+    let life = plan.life.as_ref();
+    let life = life.map(|life| tokio::spawn(life::run(Arc::clone(&shared), life.clone())));
     if let Some(at) = plan.sealed_at {
         seal(&shared, at).await;
     }
@@ -234,6 +275,12 @@ async fn everybody(shared: Arc<Shared>) -> Vec<Vec<Read>> {
             Ok(read) => reads.push(read),
             Err(e) => shared.found("panic", 0, e.to_string()),
         }
+    }
+    if let Some(life) = life {
+        if let Err(e) = life.await {
+            shared.found("panic", 0, e.to_string());
+        }
+        life::quiet(&shared).await;
     }
     reads
 }

@@ -91,6 +91,7 @@ impl Supervisor {
             slow: self.plan.slow,
             skew: self.plan.skew.clone(),
             dies: dies.min_by_key(|d| d.0),
+            ..Nature::default()
         };
         let name = format!("p{}#{process}", self.plan.number);
         let actor = self.shared.store.actor(&name, nature);

@@ -1,0 +1,301 @@
+//! A job's supervisor: opens the job, starts its attempts' nodes, and starts another attempt when
+//! one has ended, from a restart point that it knows. Nodes that froze may go on beside it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{JobClosed, JobOpened, Parent};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::memory::Memory;
+use super::node::{End, Node, Wanted};
+use super::person::Person;
+use super::plan::{AttemptPlan, Fate, JobPlan};
+use crate::actor::{Actor, Nature};
+use crate::world::run::Shared;
+
+/// Incarnations: a lease or a person may close a job that goes on.
+const INCARNATIONS_MAX: u32 = 4;
+/// Attempts of an incarnation; more come to nothing.
+const ATTEMPTS_MAX: u32 = 40;
+
+/// What a job's programs share.
+pub(super) struct Job {
+    pub(super) shared: Arc<Shared>,
+    pub(super) plan: JobPlan,
+    pub(super) name: JobName,
+    memory: Mutex<Memory>,
+}
+
+impl Job {
+    pub(super) fn memory<T>(&self, with: impl FnOnce(&mut Memory) -> T) -> T {
+        with(&mut self.memory.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// How an attempt came to its end.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All has been read.
+    Done,
+    /// Another one is to take its place.
+    Another,
+    /// The job is closed.
+    Closed,
+}
+
+struct Supervisor {
+    job: Arc<Job>,
+    person: Person,
+    opened: Version,
+    attempts: u32,
+    /// The watermark that refused the last start.
+    refused: Option<Step>,
+    nodes: Vec<JoinHandle<()>>,
+}
+
+/// Runs a job to the end of what it reads.
+pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
+    let name = super::name(plan.number);
+    let person = Person::new(&shared, name.as_str());
+    let job = Arc::new(Job {
+        shared,
+        plan,
+        name,
+        memory: Mutex::default(),
+    });
+    let mut supervisor = Supervisor {
+        job,
+        person,
+        opened: 0,
+        attempts: 0,
+        refused: None,
+        nodes: Vec::new(),
+    };
+    supervisor.person.sleep(supervisor.job.plan.opens).await;
+    let mut plans = supervisor.job.plan.attempts.clone().into_iter();
+    for incarnation in 0..INCARNATIONS_MAX {
+        if supervisor.open().await.is_none() {
+            break;
+        }
+        if supervisor.incarnation(&mut plans).await != Outcome::Closed {
+            break;
+        }
+        supervisor.person.sleep(Duration::from_millis(200)).await;
+        supervisor.refused = (incarnation + 1 < INCARNATIONS_MAX).then_some(0);
+    }
+    supervisor.end().await;
+}
+
+impl Supervisor {
+    /// Opens the job where it was, or at the watermark if that is gone.
+    async fn open(&mut self) -> Option<()> {
+        let (plan, name) = (self.job.plan.clone(), self.job.name.clone());
+        let from = self.job.memory(|m| m.points().last().copied()).unwrap_or(0);
+        let request = RequestId(self.person.bytes());
+        let make = |m: &batchweave_core::manifest::Manifest| {
+            Entry::JobOpened(JobOpened {
+                request,
+                job: name.clone(),
+                start: from.max(m.watermark()),
+                keep: plan.keep,
+                holds: plan.holds,
+                paces: plan.paces,
+                lease_seconds: plan.lease_seconds,
+            })
+        };
+        let m = self.person.commit(make).await?;
+        let job = m.jobs().get(&self.job.name)?;
+        (self.opened, self.attempts) = (job.opened, 0);
+        let start = job.start;
+        self.job.memory(|memory| *memory = Memory::at(start));
+        Some(())
+    }
+
+    async fn incarnation(&mut self, plans: &mut std::vec::IntoIter<AttemptPlan>) -> Outcome {
+        let mut back = 0;
+        while self.attempts < ATTEMPTS_MAX {
+            let plan = plans.next();
+            let outcome = self.attempt(plan.as_ref(), back).await;
+            if outcome != Outcome::Another {
+                return outcome;
+            }
+            back = plan.as_ref().map_or(0, |p| p.back);
+            let pause = plan.map_or(Duration::from_millis(100), |p| p.restart);
+            self.person.sleep(pause).await;
+        }
+        let text = format!(
+            "{ATTEMPTS_MAX} attempts of {} came to nothing",
+            self.job.name
+        );
+        // Who does not hold may be overtaken again and again.
+        if self.job.plan.holds {
+            self.job.shared.found("stuck", 0, text);
+        }
+        Outcome::Done
+    }
+
+    /// A restart point, or what works after a refusal.
+    fn choose(&mut self, back: usize) -> Wanted {
+        let points: BTreeSet<Step> = self.job.memory(|memory| memory.points());
+        let start = match self.refused.take() {
+            Some(watermark) => points
+                .range(watermark..)
+                .next()
+                .copied()
+                .unwrap_or(watermark),
+            None => {
+                let index = points.len().saturating_sub(back + 1);
+                points.into_iter().nth(index).unwrap_or(0)
+            }
+        };
+        let parent = self.job.memory(|memory| memory.attempt_of(start));
+        Wanted {
+            opened: self.opened,
+            id: AttemptId(self.person.bytes()),
+            start,
+            parent: parent.map(|attempt| Parent {
+                attempt,
+                step: start,
+            }),
+            dp_size: 1,
+        }
+    }
+
+    async fn attempt(&mut self, plan: Option<&AttemptPlan>, back: usize) -> Outcome {
+        let mut wanted = self.choose(back);
+        wanted.dp_size = plan.map_or(2, |p| p.dp_size);
+        let (send, mut reports) = mpsc::unbounded_channel();
+        let nodes: Vec<_> = (0..wanted.dp_size)
+            .map(|coordinate| self.start(plan, wanted.clone(), coordinate, send.clone()))
+            .collect();
+        self.attempts += 1;
+        let time = self.job.shared.store.time;
+        let until = plan.map(|p| time.now() + p.lives);
+        let mut left = nodes.len();
+        while left > 0 {
+            let timer = async {
+                match until {
+                    Some(at) => time.sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let report = tokio::select! {
+                biased;
+                report = reports.recv() => report.flatten(),
+                () = timer => {
+                    self.befalls(plan.map(|p| p.fate), &nodes);
+                    return Outcome::Another;
+                }
+            };
+            match report {
+                Some(End::Done) => left -= 1,
+                Some(End::Closed) => return Outcome::Closed,
+                Some(End::Refused(watermark)) => {
+                    self.refused = Some(watermark);
+                    self.stop(&nodes);
+                    return Outcome::Another;
+                }
+                Some(End::Superseded | End::Failed(_)) | None => {
+                    self.stop(&nodes);
+                    return Outcome::Another;
+                }
+            }
+        }
+        Outcome::Done
+    }
+
+    fn start(
+        &mut self,
+        plan: Option<&AttemptPlan>,
+        wanted: Wanted,
+        coordinate: u32,
+        send: mpsc::UnboundedSender<Option<End>>,
+    ) -> Arc<Actor> {
+        let job = Arc::clone(&self.job);
+        let last = coordinate + 1 == wanted.dp_size;
+        let dies = match plan.map(|p| p.fate) {
+            Some(Fate::Dies(request, moment)) if last => Some((request, moment)),
+            _ => None,
+        };
+        let stalls = plan.filter(|_| coordinate == 0);
+        let nature = Nature {
+            dies,
+            stalls: stalls.map_or_else(Vec::new, |p| p.stalls.clone()),
+            ..Nature::default()
+        };
+        let name = format!(
+            "{}@{}#{}.{coordinate}",
+            job.name, wanted.opened, self.attempts
+        );
+        let actor = job.shared.store.actor(&name, nature);
+        let node = Node {
+            shared: Arc::clone(&job.shared),
+            store: job.shared.store.handle(&actor),
+            actor: Arc::clone(&actor),
+            job,
+            wanted,
+            coordinate,
+        };
+        let (it, shared) = (Arc::clone(&actor), Arc::clone(&self.job.shared));
+        self.nodes.push(tokio::spawn(async move {
+            let end = tokio::select! {
+                biased;
+                () = it.died() => None,
+                end = node.run() => Some(end),
+            };
+            let text = end
+                .as_ref()
+                .map_or("died".to_owned(), |end| format!("ends: {end:?}"));
+            shared.store.note(&it, text);
+            // The supervisor listens no more once it has started another attempt.
+            let _ = send.send(end);
+        }));
+        actor
+    }
+
+    fn befalls(&self, fate: Option<Fate>, nodes: &[Arc<Actor>]) {
+        match fate {
+            Some(Fate::Freeze(lasts)) => {
+                let until = self.job.shared.store.time.now() + lasts;
+                nodes.iter().for_each(|node| node.freeze(until));
+                for node in nodes {
+                    let text = format!("freezes for {:.1} s", lasts.as_secs_f64());
+                    self.job.shared.store.note(node, text);
+                }
+            }
+            Some(Fate::Doubled) | None => {}
+            Some(Fate::Crash | Fate::Dies(..)) => nodes.iter().for_each(|node| node.kill()),
+        }
+    }
+
+    /// Mostly a launcher kills the others; sometimes nobody does.
+    fn stop(&self, nodes: &[Arc<Actor>]) {
+        if self.person.chance(700) {
+            nodes.iter().for_each(|node| node.kill());
+        }
+    }
+
+    async fn end(self) {
+        let (plan, name, opened) = (&self.job.plan, self.job.name.clone(), self.opened);
+        if plan.closes && plan.abandons.is_none() {
+            let request = RequestId(self.person.bytes());
+            let entry = Entry::JobClosed(JobClosed {
+                request,
+                job: name,
+                opened,
+                reason: "the run is over".to_owned(),
+            });
+            self.person.commit(|_| entry.clone()).await;
+        }
+        for node in self.nodes {
+            if let Err(e) = node.await {
+                self.job.shared.found("panic", 0, e.to_string());
+            }
+        }
+    }
+}

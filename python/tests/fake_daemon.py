@@ -80,7 +80,7 @@ class Peer:
         self.progress: list[tuple[int, int, int]] = []
         self.bye = threading.Event()
         self.gone = threading.Event()
-        self.next_step = 0
+        self.next_step = self.received = 0
         self.running = False
 
     def send(self, kind: int, body: bytes = b"", descriptors: list[int] | None = None) -> None:
@@ -169,6 +169,8 @@ class Peer:
         # A daemon that dies touches nothing more.
         for frame in [] if self.daemon.stopping else list(self.held):
             self._free(frame)
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
         self.gone.set()
 
     def _take(self, kind: int, body: bytes) -> None:
@@ -179,6 +181,7 @@ class Peer:
         elif kind == 2:
             step, count, reserved = struct.unpack_from("<QII", body)
             assert reserved == 0
+            self.received = step
             for frame in struct.unpack_from(f"<{count}Q", body, 16):
                 self.released.append(frame)
                 self._free(frame)

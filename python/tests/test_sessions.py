@@ -193,6 +193,7 @@ def test_closing_keeps_the_socket_until_the_last_frame_is_gone(
     reader.close()
     peer = daemon.peers[0]
     assert peer.bye.wait(5)
+    assert peer.received == 1, "the last step is told, too"
     with pytest.raises(errors.ClosedError):
         next(reader)
     assert not peer.gone.is_set()
@@ -287,7 +288,19 @@ def test_the_last_checkpoint_is_told_to_a_daemon_that_restarts(path: Path) -> No
     with started[0] as second:
         assert second.peers[0].checkpoints == [(1, state["batchweave"])]
         assert not reader._marks.unconfirmed()
-        assert second.peers[0].gone.wait(5)
+        assert second.peers[0].bye.wait(5)
+
+
+def test_closing_overtakes_nothing_that_was_said(daemon: FakeDaemon, path: Path) -> None:
+    for number in range(50):
+        with batchweave.connect(path, credits=16) as reader:
+            for batch in reader:
+                if batch.step == 2:
+                    break
+            del batch
+        peer = daemon.peers[number]
+        assert peer.bye.is_set(), "the daemon had read it when close() came back"
+        assert peer.received == 3
 
 
 def test_checkpoint_refuses_what_is_not_its_own(daemon: FakeDaemon, path: Path) -> None:

@@ -6,6 +6,8 @@
    never blocks, tries to send it. What it can't send at once goes with the next `flush`.
 3. A session that ends keeps its socket until its last frame is gone: closing it tells the daemon
    that all its frames may be used again.
+   A close with messages unread would overtake what was sent last (the daemon reads ECONNRESET
+   first): so they are read before, and a reader that closes waits until the daemon has read all.
 4. An exception (Ctrl-C) in the middle of a receive or a release leaves the session `torn`: nothing
    is guessed, the reader goes on in a new session.
 """
@@ -18,6 +20,7 @@ import mmap
 import os
 import select
 import socket
+import time
 import weakref
 from collections import deque
 from typing import Any, NamedTuple, cast
@@ -265,21 +268,45 @@ class Session:
 
     # Ending.
 
-    def park(self) -> None:
-        """Ends the session; the socket stays until the last frame is gone."""
+    def park(self, next_step: int, linger: float = 0.0) -> None:
+        """Ends the session; the socket stays until the last frame is gone.
+
+        `next_step` is told for the last time: the daemon's ledger has what the rank received.
+        """
         if self.forked or self.parked:
             return
         self._partial = []
         self._segments.clear()
+        self.next_step = next_step
+        self.post(_wire.release(next_step, []))
         self.post(_wire.encode(_wire.BYE))
         _parked.add(self)
         self.parked = True
-        self.close_if_free()
+        self.close_if_free(linger)
 
-    def close_if_free(self) -> None:
-        """Closes the socket of a parked session when no array needs its frames any more."""
-        if self.lost or not self.held_now():
-            self.close()
+    def close_if_free(self, linger: float = 0.0) -> None:
+        """Closes the socket of a parked session when no array needs its frames any more.
+
+        Waits up to `linger` seconds for the daemon to read what was sent and to close its side.
+        """
+        if not self.lost and self.held_now():
+            return
+        with contextlib.suppress(OSError):
+            self._read_off(time.monotonic() + linger)
+        self.close()
+
+    def _read_off(self, deadline: float) -> None:
+        while not self.lost:
+            left = deadline - time.monotonic()
+            if self.flush() and left > 0:
+                self._socket.shutdown(socket.SHUT_WR)
+            try:
+                if not self._socket.recv_into(self._buffer, 0, _RECEIVE_FLAGS):
+                    return
+            except BlockingIOError:
+                if left <= 0:
+                    return
+                self._readable.poll(max(1, min(20, int(left * 1000))))
 
     def held_now(self) -> list[Hold]:
         """The frames whose arrays live, oldest first."""

@@ -44,6 +44,8 @@ _log = logging.getLogger("batchweave")
 _PROGRESS_SECONDS = 1.0
 # How long close() waits for the daemon to confirm checkpoints.
 _MARKS_SECONDS = 5.0
+# How long close() waits for the daemon to read what this rank received and released.
+_LINGER_SECONDS = 1.0
 # A correct daemon needs one resync after a lost message; one that needs more is at fault.
 _RESYNCS_MAX = 3
 
@@ -172,7 +174,7 @@ class Reader:
                 _log.warning("checkpoints at steps %s were not confirmed", late)
         session, self._session = self._session, None
         if session is not None and not session.forked:
-            session.park()
+            session.park(self.next_step, _LINGER_SECONDS)
             close_parked()
 
     def __enter__(self) -> Reader:
@@ -194,7 +196,7 @@ class Reader:
             session = self._session
             if session is not None and not session.forked:
                 warnings.warn("a batchweave reader was not closed", ResourceWarning, stacklevel=2)
-                session.park()
+                session.park(self.next_step)
 
     # Reading.
 
@@ -283,7 +285,7 @@ class Reader:
             before.mappings = []
             current = None if before.lost else instance
             replaces = {"instance": instance, "session": self._welcome.session}
-            before.park()
+            before.park(self.next_step)
         self._old = [old for old in self._old if old[1]() is not None]
         earlier = [mapping() for instance, mapping in self._old if instance != current]
         return hello(
@@ -390,5 +392,5 @@ class Reader:
         self._failure = error
         session, self._session = self._session, None
         if session is not None:
-            session.park()
+            session.park(self.next_step)
         return error

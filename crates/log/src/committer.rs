@@ -10,24 +10,17 @@ use std::time::Duration;
 
 use batchweave_core::commit::{Action, Event, Policy, Queue, SeenRecord};
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
+use batchweave_core::lifecycle::pace::pacing;
 use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
-use batchweave_core::mutation::{self, Mutation};
 
 use crate::ahead::Ahead;
 use crate::append::Append;
 use crate::candidates::{choose, nobody, seen_record};
 use crate::clock::Clock;
 use crate::intents::Intents;
+use crate::stop::{self, Stop};
 use crate::wants::Wants;
 use crate::{Log, LogError};
-
-/// Why an instance can commit no more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Stop {
-    Fenced { by: Epoch, instance: String },
-    Sealed,
-    Finished { tgbs: Seq },
-}
 
 /// What comes after an action.
 #[derive(Debug)]
@@ -64,7 +57,10 @@ pub(crate) struct Committer {
     announced: usize,
     /// The epoch in the announced opening.
     opening: Epoch,
-    leading: bool,
+    /// Whether our last record said that we go on combining, and nobody took over.
+    pub(crate) leading: bool,
+    /// When the log was looked at last.
+    looked: Duration,
     /// What was seen by looks that no policy had asked for.
     aside: Vec<SeenRecord>,
 }
@@ -72,6 +68,10 @@ pub(crate) struct Committer {
 /// Records read at once by a producer that fell behind; more at a time would not help a store that
 /// is throttling.
 const WINDOW_MAX: u64 = 16;
+/// Windows full of records after which a snapshot is looked for.
+const FULL_WINDOWS: u32 = 3;
+/// Who has not looked at the log for so long asks first how far it has gone.
+const IDLE: Duration = Duration::from_secs(3);
 /// Records that are remembered from looks of our own.
 const ASIDE_MAX: usize = 64;
 
@@ -85,6 +85,7 @@ impl Committer {
     ) -> Self {
         let intents = Intents::new(Arc::clone(&log.raw), log.manifest.stream_id());
         let next_seq = log.manifest.producer(&name).map_or(0, |p| p.next_seq);
+        let looked = log.clock.now();
         Self {
             wants: Wants::new(name.clone(), nonce, next_seq, tgbs_per_entry),
             log,
@@ -97,6 +98,7 @@ impl Committer {
             announced: 0,
             opening: 0,
             leading: false,
+            looked,
             aside: Vec::new(),
         }
     }
@@ -108,11 +110,6 @@ impl Committer {
     pub(crate) fn next_seq(&self) -> Seq {
         let state = self.log.manifest.producer(&self.name);
         state.map_or(0, |p| p.next_seq)
-    }
-
-    /// Whether the last record said that this producer goes on combining.
-    pub(crate) fn is_leading(&self) -> bool {
-        self.leading
     }
 
     pub(crate) fn refused_intents(&self) -> u64 {
@@ -215,7 +212,13 @@ impl Committer {
         let (mut window, mut tries) = (expected, 0);
         loop {
             self.log.window = window;
-            let (folded, at_head) = self.log.catch_up_window().await?;
+            let far = tries == 0 && self.was_idle();
+            let (folded, at_head) = if far {
+                self.log.catch_up_far().await?
+            } else {
+                self.log.catch_up_window().await?
+            };
+            self.looked = self.log.clock.now();
             self.note(&folded);
             seen.extend(folded.iter().filter_map(seen_record));
             let settled = self.settle();
@@ -225,9 +228,21 @@ impl Committer {
             }
             // A few more than expected, since reads of what is not there yet cost as much as others;
             // then many more, for a slow reader must not fall behind for ever.
-            window = if tries == 0 { window / 2 } else { window * 2 }.clamp(2, WINDOW_MAX);
+            window = match tries {
+                0 if far => self.log.window,
+                0 => (window / 2).clamp(2, WINDOW_MAX),
+                _ => (window * 2).clamp(2, WINDOW_MAX),
+            };
             tries += 1;
+            if tries == FULL_WINDOWS {
+                self.log.jump().await?;
+            }
         }
+    }
+
+    /// Whether the log may have gone far meanwhile.
+    fn was_idle(&self) -> bool {
+        self.log.clock.now().saturating_sub(self.looked) > IDLE
     }
 
     /// Drops what is committed, and tells whether this instance may go on.
@@ -262,33 +277,8 @@ impl Committer {
     }
 
     fn stopped(&self) -> Result<(), Stop> {
-        let manifest = &self.log.manifest;
-        match manifest.producer(&self.name) {
-            Some(p) if self.epoch == 0 && p.finished => {
-                return Err(Stop::Finished { tgbs: p.next_seq });
-            }
-            Some(p)
-                if self.epoch != 0 && p.epoch > self.epoch && !mutation::is(Mutation::AnyEpoch) =>
-            {
-                let instance = p.instance.clone();
-                return Err(Stop::Fenced {
-                    by: p.epoch,
-                    instance,
-                });
-            }
-            Some(p) if self.epoch != 0 && p.retired => {
-                let instance = "retired by a person".to_owned();
-                return Err(Stop::Fenced {
-                    by: p.epoch,
-                    instance,
-                });
-            }
-            _ => {}
-        }
-        if manifest.sealed() && self.wants.is_stopped_by_seal() {
-            return Err(Stop::Sealed);
-        }
-        Ok(())
+        let by_seal = self.wants.is_stopped_by_seal();
+        stop::check(&self.log.manifest, &self.name, self.epoch, by_seal)
     }
 
     /// The epoch of our entries: ours, or the one that we want.
@@ -341,12 +331,17 @@ impl Committer {
         let mut candidates: Vec<_> = own.into_iter().map(|(entry, _)| entry).collect();
         let own = candidates.len();
         if combine {
-            candidates.extend(gathered);
+            // Who is only opening was told of no bounds: while a job paces it takes openings along.
+            let blind = self.epoch == 0 && pacing(&self.log.manifest).next().is_some();
+            let fit = |e: &Entry| !blind || matches!(e, Entry::Opened(_));
+            candidates.extend(gathered.into_iter().filter(fit));
         }
         let gate = self.ahead.gate(&mut self.log).await?;
         let chosen = choose(&self.log.manifest, gate, candidates, own)?;
         let (entries, others) = (chosen.entries, chosen.others);
-        if entries.is_empty() {
+        // A leader that steps down says so, also when there is nothing else to say.
+        let steps_down = self.leading && !leads && !chosen.above;
+        if entries.is_empty() && !steps_down {
             if chosen.above {
                 self.ahead.in_vain(self.log.manifest.next_version());
             }
@@ -373,8 +368,9 @@ impl Committer {
             Append::Lost { folded, .. } => {
                 self.note([&folded]);
                 self.done.lost += 1;
-                self.leading = false;
-                Event::Lost(seen_record(&folded).unwrap_or_else(nobody))
+                let seen = seen_record(&folded).unwrap_or_else(nobody);
+                self.leading &= !seen.leads;
+                Event::Lost(seen)
             }
         };
         Ok(self.settle().map(|()| event))

@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 
 use crate::LogError;
 use crate::ahead::Ahead;
-use crate::committer::{Committer, Next, Stop};
+use crate::committer::{Committer, Next};
 use crate::producer::Producer;
+use crate::stop::Stop;
 use crate::wants::CommitItem;
 
 /// How the commit task ended.
@@ -182,6 +183,7 @@ impl Producer {
             held: None,
             lead: None,
         });
+        let untold = self.untold.clone();
         let mut committer = self.into_committer(options.tgbs_per_entry);
         committer.ahead = Ahead::new(options.pace);
         let driver = Driver {
@@ -198,7 +200,7 @@ impl Producer {
             send,
             progress: watcher,
             standing: stands,
-            task: tokio::spawn(driver.run(receive)),
+            task: tokio::spawn(driver.run(receive, untold)),
         }
     }
 }
@@ -207,9 +209,10 @@ impl<P: Policy> Driver<P> {
     async fn run(
         mut self,
         mut receive: mpsc::Receiver<Message>,
+        untold: Option<Event>,
     ) -> Result<(CommitEnd, Producer), LogError> {
         self.committer.recover().await?;
-        let mut next = Next::Wait(None);
+        let mut next = untold.map_or(Next::Wait(None), Next::Event);
         loop {
             if self.is_over() {
                 return Ok(self.end(None).await);
@@ -322,7 +325,7 @@ impl<P: Policy> Driver<P> {
             announced: done.announced,
             combined: done.combined,
             refused_intents: committer.refused_intents(),
-            leading: committer.is_leading(),
+            leading: committer.leading,
             next_seq,
             version: done.version,
             next_step: done.next_step,

@@ -29,6 +29,7 @@ pub mod repair;
 mod resolve;
 mod snapshot_job;
 mod snapshots;
+mod stop;
 mod tail;
 #[cfg(test)]
 mod testing;

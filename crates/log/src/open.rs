@@ -7,7 +7,7 @@ use std::sync::Arc;
 use batchweave_core::error::FormatError;
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
-use batchweave_core::limits::NUMBER_MAX;
+use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
 use batchweave_core::manifest::record::SnapshotHint;
 use batchweave_core::manifest::{Manifest, Record};
 use batchweave_core::stream::StreamConfig;
@@ -22,7 +22,10 @@ use crate::{Log, LogError, LogOptions, window};
 /// Records read together with the snapshot: most of them are not there, and hundreds of producers
 /// may open at once.
 const FIRST_WINDOW: u64 = 8;
-const SECOND_WINDOW: u64 = 64;
+/// A snapshot that spares fewer records is not worth its requests.
+const JUMP_MIN: u64 = 16;
+/// Records read with it.
+const JUMP_WINDOW: u64 = 8;
 /// Older snapshots looked at in one round when the newest can't be used, and such rounds.
 const OTHERS: usize = 16;
 const OTHERS_ROUNDS: usize = 3;
@@ -62,12 +65,40 @@ impl Log {
         log.snapshots.unusable = unusable;
         let (_, at_head) = log.fold_window(start.tail, start.window).await?;
         log.raw = raw;
-        log.window = SECOND_WINDOW;
+        log.window = start.next_window;
         if !at_head {
             log.catch_up().await?;
         }
         log.window = 1;
         Ok(log)
+    }
+}
+
+impl Log {
+    /// Goes on from the newest snapshot, if it is well ahead; false when there is none that can be
+    /// used: the records are there in any case.
+    pub(crate) async fn jump(&mut self) -> Result<bool, LogError> {
+        let store = Arc::clone(&self.store);
+        let least = self.manifest.next_version() + JUMP_MIN;
+        let newest = list_snapshots(store.as_ref()).await?.into_iter().max();
+        let Some(newest) = newest.filter(|version| *version >= least) else {
+            return Ok(false);
+        };
+        let stream = Arc::new(self.manifest.stream().clone());
+        let mut search = Search {
+            store: store.as_ref(),
+            stream: &stream,
+            unusable: Vec::new(),
+        };
+        let Found::Good(start) = search.try_start(newest, JUMP_WINDOW).await? else {
+            return Ok(false);
+        };
+        self.manifest = start.manifest;
+        if let Some((hint, bytes)) = start.snapshot {
+            self.snapshots.jumped(hint, bytes);
+        }
+        self.fold_window(start.tail, start.window).await?;
+        Ok(true)
     }
 }
 
@@ -78,6 +109,8 @@ struct Start {
     /// Records that were read with it, of so many versions that were asked for.
     tail: Vec<Bytes>,
     window: u64,
+    /// How many to ask for next.
+    next_window: u64,
 }
 
 impl Start {
@@ -86,11 +119,13 @@ impl Start {
         stream: &StreamConfig,
         stream_json: &[u8],
     ) -> Result<Self, LogError> {
+        let (tail, next_window) = window::first(store, 0, FIRST_WINDOW).await?;
         Ok(Self {
             manifest: Manifest::new(stream.clone(), stream_json),
             snapshot: None,
-            tail: window::read(store, 0, FIRST_WINDOW).await?,
+            tail,
             window: FIRST_WINDOW,
+            next_window,
         })
     }
 }
@@ -108,6 +143,15 @@ enum Found {
     /// Removed since it was listed: there are newer ones.
     Gone,
     Unusable,
+}
+
+/// A snapshot and the records from its own on, as they are in the store.
+struct Looked {
+    snapshot: Option<Bytes>,
+    records: Vec<Bytes>,
+    /// Records asked for after its own, and how many to ask for next.
+    window: u64,
+    next_window: u64,
 }
 
 impl Search<'_> {
@@ -149,11 +193,7 @@ impl Search<'_> {
     }
 
     /// The snapshot, and from its own record on `more` + 1 records.
-    async fn look(
-        &self,
-        version: Version,
-        more: u64,
-    ) -> Result<(Option<Bytes>, Vec<Bytes>, u64), LogError> {
+    async fn look(&self, version: Version, more: u64) -> Result<Looked, LogError> {
         let snapshot = async {
             match self.store.get(&keys::snapshot(version)).await {
                 Ok(bytes) => Ok(Some(bytes)),
@@ -161,15 +201,30 @@ impl Search<'_> {
                 Err(e) => Err(LogError::from(e)),
             }
         };
-        let records = window::read(self.store, version, more + 1);
-        let (snapshot, records) = try_join(snapshot, records).await?;
-        Ok((snapshot, records, more))
+        let records = async {
+            match more {
+                0 => Ok((window::read(self.store, version, 1).await?, CATCH_UP_WINDOW)),
+                more => window::first(self.store, version, more + 1).await,
+            }
+        };
+        let (snapshot, (records, next_window)) = try_join(snapshot, records).await?;
+        Ok(Looked {
+            snapshot,
+            records,
+            window: more,
+            next_window,
+        })
     }
 
     fn judge(
         &mut self,
         version: Version,
-        (snapshot, mut records, window): (Option<Bytes>, Vec<Bytes>, u64),
+        Looked {
+            snapshot,
+            mut records,
+            window,
+            next_window,
+        }: Looked,
     ) -> Result<Found, LogError> {
         let Some(bytes) = snapshot else {
             return Ok(Found::Gone);
@@ -200,6 +255,7 @@ impl Search<'_> {
             snapshot: Some((hint, bytes.len() as u64)),
             tail,
             window,
+            next_window,
         })))
     }
 }

@@ -10,7 +10,8 @@ use batchweave_core::manifest::{Entry, Void, Writer};
 use batchweave_core::tgb::TgbRecord;
 
 use crate::append::Append;
-use crate::committer::{Committer, Next, Stop};
+use crate::committer::{Committer, Next};
+use crate::stop::Stop;
 use crate::{Log, LogError};
 
 /// What opening a producer found.
@@ -62,6 +63,9 @@ pub struct Producer {
     epoch: Epoch,
     nonce: Nonce,
     writer: Writer,
+    /// What the policy that opened it was not told yet, and whether it leads.
+    pub(crate) untold: Option<Event>,
+    leading: bool,
 }
 
 impl Producer {
@@ -98,7 +102,10 @@ impl Producer {
         let clock = committer.clock();
         committer.wants.open(instance, clock.now());
         let mut event = Event::Ready;
-        while !committer.wants.is_empty() {
+        let untold = loop {
+            if committer.wants.is_empty() {
+                break Some(event);
+            }
             match committer.advance(policy, event).await? {
                 Ok(Next::Event(next)) => {
                     event = next;
@@ -108,16 +115,20 @@ impl Producer {
                 Err(Stop::Finished { tgbs }) => return Ok(ProducerOpening::Finished { tgbs }),
                 Err(Stop::Sealed) => return Ok(ProducerOpening::Sealed),
                 // Fenced in the moment of opening: the newer instance has it.
-                Err(Stop::Fenced { .. }) => break,
+                Err(Stop::Fenced { .. }) => break None,
             }
             event = Event::Timer;
-        }
-        let producer = Self::from_committer(committer);
+        };
+        let mut producer = Self::from_committer(committer);
+        producer.untold = untold;
         Ok(ProducerOpening::Opened(Box::new(producer)))
     }
 
     pub(crate) fn into_committer(self, tgbs_per_entry: usize) -> Committer {
-        Committer::new(self.log, self.name, self.nonce, self.epoch, tgbs_per_entry)
+        let mut committer =
+            Committer::new(self.log, self.name, self.nonce, self.epoch, tgbs_per_entry);
+        committer.leading = self.leading;
+        committer
     }
 
     pub(crate) fn from_committer(committer: Committer) -> Self {
@@ -131,6 +142,8 @@ impl Producer {
             epoch: committer.epoch,
             nonce: committer.nonce,
             writer,
+            untold: None,
+            leading: committer.leading,
         }
     }
 

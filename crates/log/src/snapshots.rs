@@ -1,8 +1,8 @@
 //! Snapshots and index segments: copies of what the log says, written beside it by whoever crosses
 //! a boundary; nobody waits for them. Segments first, then the snapshot: it implies its segments.
 //!
-//! They are due at every 256th version, and when the records since the last one have grown large
-//! beside it. Then the writer of the record that crossed the boundary writes. Others step in when,
+//! They are due at every 256th version (earlier where many producers read the log), and when the
+//! records since the last one have grown large beside it. Then the writer of the record that crossed the boundary writes. Others step in when,
 //! some random versions later, no record has named a newer one.
 
 use std::collections::VecDeque;
@@ -21,6 +21,9 @@ use crate::{Log, LogError};
 const UNSTORED_MAX: usize = 128;
 /// Records whose sizes are remembered, for when a later one names a snapshot among them.
 const SIZES_MAX: usize = 2 * SNAPSHOT_VERSIONS_MAX as usize;
+/// Reads by all producers of the records between two snapshots; and the least number of those.
+const READS_BETWEEN: u64 = 8192;
+const INTERVAL_MIN: u64 = 8;
 /// Versions past the boundary after which others step in: drawn between this and four times as
 /// many, so that a thousand followers don't all do it.
 const PATIENCE: u64 = 16;
@@ -73,6 +76,12 @@ impl Snapshots {
         self.newest_bytes = bytes;
     }
 
+    /// The fold goes on from this snapshot, which implies its segments.
+    pub(crate) fn jumped(&mut self, hint: SnapshotHint, bytes: u64) {
+        self.note_read(hint, bytes);
+        self.unstored.clear();
+    }
+
     fn note_record(&mut self, version: Version, bytes: u64) {
         self.sizes.push_back((version, bytes));
         if self.sizes.len() > SIZES_MAX {
@@ -92,10 +101,19 @@ impl Snapshots {
         bytes >= SNAPSHOT_RECORD_BYTES.max(SNAPSHOT_GROWTH * self.newest_bytes)
     }
 
+    /// Whether the records since the last snapshot are at least a quarter of its size.
+    fn outweighs(&self) -> bool {
+        let bytes: u64 = self.sizes.iter().map(|(_, bytes)| bytes).sum();
+        bytes * SNAPSHOT_GROWTH >= self.newest_bytes
+    }
+
     /// Whether one is due before version `next`. `ours`: our record is the newest.
-    fn due(&self, next: Version, ours: bool) -> bool {
-        let crossed =
-            || next.is_multiple_of(SNAPSHOT_VERSIONS_MAX) || (self.grown(0) && !self.grown(1));
+    fn due(&self, next: Version, ours: bool, producers: usize) -> bool {
+        let crossed = || {
+            next.is_multiple_of(SNAPSHOT_VERSIONS_MAX)
+                || (next.is_multiple_of(interval(producers)) && self.outweighs())
+                || (self.grown(0) && !self.grown(1))
+        };
         let overdue = SNAPSHOT_VERSIONS_MAX + self.patience;
         (ours && crossed())
             || next.saturating_sub(self.known) >= overdue
@@ -112,6 +130,13 @@ impl Snapshots {
             self.unstored.retain(|s| s.segment >= written.segments);
         }
     }
+}
+
+/// Versions from one snapshot to the next: fewer where many producers read the log, since each of
+/// them that was away reads all that came after the newest snapshot.
+fn interval(producers: usize) -> u64 {
+    let readers = (producers as u64).next_power_of_two();
+    (READS_BETWEEN / readers).clamp(INTERVAL_MIN, SNAPSHOT_VERSIONS_MAX)
 }
 
 impl Log {
@@ -156,7 +181,11 @@ impl Log {
         self.take_written().await;
         let s = &self.snapshots;
         let next = self.manifest.next_version();
-        if !s.write || s.writing.is_some() || next == 0 || !s.due(next, ours) {
+        if !s.write
+            || s.writing.is_some()
+            || next == 0
+            || !s.due(next, ours, self.manifest.producer_count())
+        {
             return;
         }
         let job = WriteJob {

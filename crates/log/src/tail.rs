@@ -1,6 +1,8 @@
 //! Following the log by GET of the next versions: one at the head, up to a window at a time when
 //! behind. The log is never listed.
 
+use std::sync::Arc;
+
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::CATCH_UP_WINDOW;
@@ -14,6 +16,10 @@ use crate::{Log, LogError, chain, window};
 
 /// Looks in a row at a version that is not there, after which the root itself is looked at.
 const IDLE_LOOKS_MAX: u32 = 128;
+/// Versions ahead at which a snapshot is looked for.
+const FAR: u64 = 32;
+/// Records read by one who does not know how many there are.
+const NEAR: u64 = 4;
 
 impl Log {
     /// Folds all records up to the head; returns what they did, in order. Costs one GET (a 404)
@@ -36,6 +42,27 @@ impl Log {
         let window = self.window.clamp(1, CATCH_UP_WINDOW);
         let found = window::read(self.store.as_ref(), first, window).await?;
         self.fold_window(found, window).await
+    }
+
+    /// The same for who may be far behind: then the newest snapshot spares most of the records, and
+    /// what they did is not among what is returned.
+    pub(crate) async fn catch_up_far(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
+        let (store, next) = (Arc::clone(&self.store), self.manifest.next_version());
+        let probe = |ahead| window::get_record(store.as_ref(), next + ahead);
+        self.window = NEAR;
+        let (folded, near, far) =
+            futures::join!(self.catch_up_window(), probe(2 * NEAR), probe(FAR));
+        let (folded, at_head) = folded?;
+        let (near, far) = (near?.is_some(), far?.is_some());
+        if at_head || (far && self.jump().await?) {
+            return Ok((folded, at_head));
+        }
+        self.window = match (near, far) {
+            (_, true) => FAR,
+            (true, _) => 4 * NEAR,
+            _ => NEAR,
+        };
+        Ok((folded, false))
     }
 
     /// Folds what a window of `window` versions held; the flag says whether it reached the head.

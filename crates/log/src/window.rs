@@ -2,11 +2,15 @@
 
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
+use batchweave_core::limits::CATCH_UP_WINDOW;
 use batchweave_store::{Store, StoreError};
 use bytes::Bytes;
 use futures::future::try_join_all;
 
 use crate::LogError;
+
+/// Sizes of the window after the first.
+const NEXT: [u64; 3] = [24, 96, CATCH_UP_WINDOW];
 
 /// The records from `first` on, as far as they are there without a gap; at most `count`, all asked
 /// for at once (256 at most, by `CATCH_UP_WINDOW`).
@@ -41,6 +45,25 @@ fn gap(store: &dyn Store, hole: Version, later: Version) -> LogError {
         key: keys::log(hole),
         later,
     }
+}
+
+/// The first records from `first` on, and how many to ask for after them: looks further ahead tell,
+/// where hundreds open at once, whom a small window serves.
+pub(crate) async fn first(
+    store: &dyn Store,
+    first: Version,
+    window: u64,
+) -> Result<(Vec<Bytes>, u64), LogError> {
+    let [small, middle, large] = NEXT;
+    let probe = |ahead| get_record(store, first + window + ahead);
+    let (records, near, far) =
+        futures::join!(read(store, first, window), probe(small), probe(middle));
+    let next = match (near?, far?) {
+        (_, Some(_)) => large,
+        (Some(_), None) => middle,
+        (None, None) => small,
+    };
+    Ok((records?, next))
 }
 
 /// Reads a record, `None` when it is not there.

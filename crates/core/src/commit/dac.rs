@@ -16,8 +16,8 @@ mod view;
 use std::time::Duration;
 
 use self::constants::{
-    ACTIVE_FOR, ALONE_AFTER, HOT, HOT_EARLY, HOT_FOREIGN, MUTE_FOR, OTHERS_FIRST, OTHERS_MIN,
-    OTHERS_WEIGHT, PASSED_MAX, SWEEP_EVERY, SWEEPERS,
+    ACTIVE_FOR, ALONE_AFTER, CROWD, HOT, HOT_EARLY, HOT_FOREIGN, MUTE_FOR, OTHERS_FIRST,
+    OTHERS_MIN, OTHERS_WEIGHT, PASSED_MAX, SWEEP_EVERY, SWEEPERS,
 };
 use self::view::View;
 use super::random::Random;
@@ -116,7 +116,8 @@ impl Dac {
     /// sweep later its record is there.
     fn next_look(&mut self, now: Duration) -> Duration {
         let gap = self.view.leader.map_or(self.pace(), |leader| leader.gap);
-        now + self.random.from(gap + self.view.link.sweep())
+        let least = gap + self.view.link.sweep();
+        now + self.random.from(least.max(self.look_every()))
     }
 
     fn wait(&mut self, now: Duration, until: Duration) -> Action {
@@ -213,13 +214,13 @@ impl Dac {
 
     /// Draws when it is our turn to sweep among so many who might.
     fn stand(&mut self, now: Duration, rivals: u32) {
-        let spread = self.view.link.sweep() * rivals / SWEEPERS;
+        let spread = self.view.link.sweep_of_others() * rivals / SWEEPERS;
         self.candidate_at = Some(now + self.random.part(spread));
     }
 
     /// Nobody leads: put, with a look at the intents when there may be some.
     fn race(&mut self, now: Duration, queue: Queue) -> Action {
-        let crowd = self.hot || self.new;
+        let crowd = self.hot || self.new || self.view.active() >= CROWD;
         if crowd && queue.announced < queue.ready && !self.is_mute(now) {
             let doing = Doing::Announce { then_sweep: true };
             return self.act(now, doing, Action::Announce);
@@ -292,7 +293,9 @@ impl Dac {
             return self.put_record(now, leads, others > 0);
         }
         if !leads {
+            // Who steps down says so, or those who come later would wait for a leader.
             self.leading = None;
+            return self.put_record(now, false, false);
         }
         self.decide(now, queue)
     }

@@ -236,6 +236,11 @@ impl Manifest {
             .map(|(name, state)| (name, state.as_ref()))
     }
 
+    /// How many producers were ever opened.
+    pub fn producer_count(&self) -> usize {
+        self.producers.size()
+    }
+
     /// One producer.
     pub fn producer(&self, name: &ProducerName) -> Option<&ProducerState> {
         self.producers.get(name).map(AsRef::as_ref)

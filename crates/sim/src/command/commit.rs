@@ -33,7 +33,7 @@ pub struct Arguments {
     /// cold-start or rare.
     #[arg(long, default_value = "steady")]
     scenario: Scenario,
-    /// How long it is measured, in virtual time, after 10 seconds to settle.
+    /// How long it is measured, in virtual time, after a while to settle.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// Feeds all that is random.

@@ -71,19 +71,15 @@ impl Process<'_> {
         let plan = &self.shared.plan;
         let options = LogOptions {
             seed: self.actor.draw(Draw::seed),
-            // A few that write snapshots are as good as thousands.
-            write_snapshots: self.number < 8,
+            write_snapshots: true,
             clock: self.actor.clock(),
             folder: Some(self.shared.memo()),
         };
         let store = self.shared.store.handle(self.actor);
         let log = Log::open(store, &options).await?;
-        // How others open is not what is measured of them.
-        let opening = match plan.scenario {
-            Scenario::ColdStart => plan.policy,
-            _ => PolicyKind::Dac,
-        };
-        let mut policy = self.policy(opening);
+        // How others open is not what is measured of them, but for the cold start.
+        let own = plan.policy == PolicyKind::Dac || plan.scenario == Scenario::ColdStart;
+        let mut policy = self.policy(if own { plan.policy } else { PolicyKind::Dac });
         let producer =
             match Producer::open_with(log, name(self.number), &self.actor.name, &mut policy).await?
             {
@@ -91,10 +87,15 @@ impl Process<'_> {
                 ProducerOpening::Finished { .. } | ProducerOpening::Sealed => return Ok(true),
             };
         self.shared.opened(self.number);
-        self.produce(producer).await
+        let policy = if own {
+            policy
+        } else {
+            self.policy(plan.policy)
+        };
+        self.produce(producer, policy).await
     }
 
-    async fn produce(&self, producer: Producer) -> Result<bool, LogError> {
+    async fn produce(&self, producer: Producer, policy: AnyPolicy) -> Result<bool, LogError> {
         let plan = &self.shared.plan;
         let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
         let begin = self.shared.begin().await;
@@ -102,7 +103,7 @@ impl Process<'_> {
             queue: 4096,
             ..DriverOptions::default()
         };
-        let queue = producer.spawn(self.policy(plan.policy), options);
+        let queue = producer.spawn(policy, options);
         let time = self.shared.store.time;
         let gap = Duration::from_secs_f64(
             1.0 / plan.scenario.rate(plan.rate, self.number, plan.producers()),

@@ -25,8 +25,10 @@ use crate::store::{Keep, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
 use crate::world::run::stream;
 
-/// From the beginning of the load to the time that counts.
+/// From the beginning of the load to the time that counts; more where thousands begin within
+/// seconds: what a store allows in reads is then used up by those who catch up.
 const SETTLE: Duration = Duration::from_secs(10);
+const SETTLED_PER_SECOND: u32 = 50;
 /// Not all begin in the same moment.
 pub(super) const RAMP: Duration = Duration::from_secs(5);
 /// What is not visible so long after the end is given up.
@@ -58,9 +60,13 @@ impl LoadPlan {
         self.scenario.producers(self.asked)
     }
 
+    fn settle(&self) -> Duration {
+        SETTLE.max(Duration::from_secs(1) * self.producers() / SETTLED_PER_SECOND)
+    }
+
     /// How long they produce.
     pub(super) fn whole(&self) -> Duration {
-        SETTLE + Duration::from_secs(self.seconds)
+        self.settle() + Duration::from_secs(self.seconds)
     }
 }
 
@@ -197,7 +203,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
     }
     let begin = all_opened + Duration::from_secs(1);
     send.send_replace(Some(begin));
-    let counted = [begin + SETTLE, begin + plan.whole()];
+    let counted = [begin + plan.settle(), begin + plan.whole()];
     let disturbing = tokio::spawn(disturb(Arc::clone(&shared), counted));
     time.sleep_until(counted[0]).await;
     let before = store.counts();

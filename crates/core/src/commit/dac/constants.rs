@@ -25,3 +25,5 @@ pub(super) const ACTIVE_FOR: Duration = Duration::from_secs(30);
 pub(super) const MUTE_FOR: Duration = Duration::from_secs(10);
 /// Candidates that sweep at a time when many could.
 pub(super) const SWEEPERS: u32 = 6;
+/// So many active producers don't race, even when nobody leads.
+pub(super) const CROWD: u32 = 48;

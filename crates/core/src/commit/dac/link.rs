@@ -79,6 +79,13 @@ impl Link {
         ms(self.list_mean() + 2.0 * self.get_mean() + self.put_mean())
     }
 
+    /// What a sweep takes those whose records are in the log; a slow producer may not wait by its
+    /// own measure, or it waits for ever.
+    pub(super) fn sweep_of_others(&self) -> Duration {
+        let put = self.reported.unwrap_or_else(|| self.put_mean());
+        ms(put * (1.0 + LIST_OF_PUT + 2.0 * GET_OF_PUT))
+    }
+
     pub(super) fn put_ms(&self) -> u32 {
         (self.put_mean().round() as u32).clamp(REPORT_MS.0, REPORT_MS.1)
     }

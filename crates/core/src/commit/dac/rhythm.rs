@@ -7,6 +7,8 @@ use super::Dac;
 
 /// Intents a second, of all producers.
 const INTENTS_PER_SECOND: u32 = 1500;
+/// Looks at the log a second, of all producers.
+const LOOKS_PER_SECOND: u32 = 1000;
 /// Reads of new records a second, of all producers: S3 Standard gives 5,500 a prefix, a store with
 /// put latencies of a few milliseconds far more.
 const FOLLOWS_PER_SECOND: u32 = 2000;
@@ -31,6 +33,12 @@ impl Dac {
         };
         let readers = Duration::from_secs(1) * self.view.active() / follows;
         self.own_pace().max(self.options.target).max(readers)
+    }
+
+    /// Least time between looks at the log of one that has announced; each costs a read of a record
+    /// that is not there yet.
+    pub(super) fn look_every(&self) -> Duration {
+        Duration::from_secs(1) * self.view.active() / LOOKS_PER_SECOND
     }
 
     /// What the target leaves for collecting.

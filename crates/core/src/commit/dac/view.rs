@@ -62,7 +62,7 @@ impl View {
             }
             None => self.behind + 1,
         };
-        expected.clamp(1, 64)
+        expected.clamp(1, 16)
     }
 
     /// A record of ours, with entries of these others.

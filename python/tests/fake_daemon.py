@@ -169,8 +169,6 @@ class Peer:
         # A daemon that dies touches nothing more.
         for frame in [] if self.daemon.stopping else list(self.held):
             self._free(frame)
-        with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)
         self.gone.set()
 
     def _take(self, kind: int, body: bytes) -> None:

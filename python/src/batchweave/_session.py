@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import mmap
 import os
 import select
 import socket
+import termios
 import time
 import weakref
 from collections import deque
@@ -272,6 +274,7 @@ class Session:
         """Ends the session; the socket stays until the last frame is gone.
 
         `next_step` is told for the last time: the daemon's ledger has what the rank received.
+        Waits up to `linger` seconds for the daemon to read it.
         """
         if self.forked or self.parked:
             return
@@ -282,31 +285,24 @@ class Session:
         self.post(_wire.encode(_wire.BYE))
         _parked.add(self)
         self.parked = True
-        self.close_if_free(linger)
+        deadline = time.monotonic() + linger
+        with contextlib.suppress(OSError):
+            while not self.lost and time.monotonic() < deadline and self._unread():
+                time.sleep(0.001)
+        self.close_if_free()
 
-    def close_if_free(self, linger: float = 0.0) -> None:
-        """Closes the socket of a parked session when no array needs its frames any more.
+    def _unread(self) -> bool:
+        """Whether the daemon has yet to read something that was sent, or is to be."""
+        return not self.flush() or any(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)))
 
-        Waits up to `linger` seconds for the daemon to read what was sent and to close its side.
-        """
+    def close_if_free(self) -> None:
+        """Closes the socket of a parked session when no array needs its frames any more."""
         if not self.lost and self.held_now():
             return
         with contextlib.suppress(OSError):
-            self._read_off(time.monotonic() + linger)
+            while not self.lost and self._socket.recv_into(self._buffer, 0, _RECEIVE_FLAGS):
+                pass
         self.close()
-
-    def _read_off(self, deadline: float) -> None:
-        while not self.lost:
-            left = deadline - time.monotonic()
-            if self.flush() and left > 0:
-                self._socket.shutdown(socket.SHUT_WR)
-            try:
-                if not self._socket.recv_into(self._buffer, 0, _RECEIVE_FLAGS):
-                    return
-            except BlockingIOError:
-                if left <= 0:
-                    return
-                self._readable.poll(max(1, min(20, int(left * 1000))))
 
     def held_now(self) -> list[Hold]:
         """The frames whose arrays live, oldest first."""

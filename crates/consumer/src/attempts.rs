@@ -1,7 +1,8 @@
 //! Jobs and attempts put into the log: the daemon's own job, and attempts whose global rank 0 it serves.
 
 use batchweave_arena::wire::{ErrorName, Fault, WaitCause};
-use batchweave_core::ids::{JobName, RequestId};
+use batchweave_core::ids::{JobName, RequestId, Step};
+use batchweave_core::lifecycle::restart_points;
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobOpened};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::manifest::{Entry, Manifest, Void};
@@ -16,6 +17,8 @@ use crate::member::{Hold, Wish};
 pub(crate) enum Order {
     /// Open an attempt; the answer comes when the log has it.
     Open(Box<Wish>, oneshot::Sender<Result<(), LogError>>),
+    /// Find the oldest step from which a job can restart.
+    Restart(JobName, oneshot::Sender<Option<Step>>),
 }
 
 /// Opens the daemon's own job, unless it is open already with the same parameters.
@@ -141,6 +144,33 @@ pub(crate) fn refusal(wish: &Wish, why: &LogError) -> Result<Hold, Fault> {
         }),
         _ => Err(fault(ErrorName::LogUnreadable)),
     }
+}
+
+/// The oldest restart point of a job whose data is there; `None` too where the store does not say.
+pub(crate) async fn oldest_restart(log: &mut Log, job: &JobName) -> Option<Step> {
+    let signs = match log.signs().await {
+        Ok(signs) => signs.get(job).cloned().unwrap_or_default(),
+        Err(why) => {
+            tracing::debug!(%job, %why, "restart points can't be listed");
+            return None;
+        }
+    };
+    let m = log.manifest();
+    let points = restart_points(m.jobs().get(job)?, &signs);
+    points.range(m.watermark()..).next().copied()
+}
+
+/// The refusal with the oldest restart point of the rank's job.
+pub(crate) fn with_restart(fault: Fault, job: &JobName, oldest: Option<Step>) -> Fault {
+    let remedy = match oldest {
+        Some(step) => {
+            format!(
+                "start from a newer checkpoint: the oldest of job {job} that works is step {step}"
+            )
+        }
+        None => format!("{}; no checkpoint of job {job} is left", fault.remedy),
+    };
+    fault.remedy(remedy)
 }
 
 /// The refusal of a start below the watermark.

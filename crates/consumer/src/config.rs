@@ -23,6 +23,8 @@ pub struct ConsumerConfig {
     pub prefetch: PrefetchTable,
     /// How the log is followed.
     pub follow: FollowTable,
+    /// Reclamation as a background duty.
+    pub reclaim: ReclaimTable,
     /// Stopping.
     pub shutdown: ShutdownTable,
     /// Metrics and health.
@@ -44,8 +46,10 @@ pub struct StoreTable {
 }
 
 mod job;
+mod reclaim;
 
 pub use job::{Checkpoints, JobTable};
+pub use reclaim::ReclaimTable;
 
 /// `[arena]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,6 +195,7 @@ impl Config for ConsumerConfig {
         self.job.check(&mut problem);
         self.arena.check(&mut problem);
         self.socket.check(&mut problem);
+        self.reclaim.check(&mut problem);
         self.prefetch.check(&self.arena, &mut problem);
         if self.follow.starved.0.is_zero() || self.follow.starved > self.follow.idle {
             let (starved, idle) = (self.follow.starved, self.follow.idle);

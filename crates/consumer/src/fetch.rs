@@ -17,7 +17,8 @@ use futures::TryStreamExt;
 use futures::future::try_join_all;
 use rand::RngExt;
 
-use crate::hub::{Hub, Reads};
+use crate::attempts::below_watermark;
+use crate::hub::{Head, Hub, Reads};
 use crate::layouts::Shape;
 use crate::plan::{FrameId, Location};
 
@@ -244,28 +245,47 @@ fn scatter(
 async fn unreadable(hub: &Hub, why: &FillError, key: &str, id: FrameId) -> Fault {
     let step = id.step;
     let fault = match why {
-        FillError::Store(why) => store_fault(hub, why, step).await,
+        FillError::Store(why) => store_fault(hub, why, key, step).await,
         FillError::Arena(_) => Fault::new(ErrorName::Internal, why.to_string()),
     };
     tracing::error!(step, key, %fault, "data can't be read");
     fault.at_step(step).at_key(key)
 }
 
-async fn store_fault(hub: &Hub, why: &StoreError, step: Step) -> Fault {
+/// An object that somebody deleted: what is gone with it and what remains.
+fn missing(head: &Head, (first, last): (Step, Step), detail: &str) -> Fault {
+    let from = head.watermark;
+    let remains = match (first > from, last + 1 < head.next_step) {
+        (true, true) => format!(
+            "{from} to {} and {} to {}",
+            first - 1,
+            last + 1,
+            head.next_step - 1
+        ),
+        (true, false) => format!("{from} to {}", first - 1),
+        (false, true) => format!("{} to {}", last + 1, head.next_step - 1),
+        (false, false) => "none".to_owned(),
+    };
+    let message = format!(
+        "the log names an object that is not in the store ({detail}): slices of steps {first} to {last} are \
+         gone, steps {remains} are not in it"
+    );
+    let remedy = format!(
+        "restore the object from a backup or a bucket version, or pass over the steps in a new attempt after \
+         `batchweave quarantine {first}..{last} --reason ...`; `batchweave verify` lists all that is missing"
+    );
+    Fault::new(ErrorName::MissingData, message).remedy(remedy)
+}
+
+async fn store_fault(hub: &Hub, why: &StoreError, key: &str, step: Step) -> Fault {
     match why.kind {
         ErrorKind::NotFound => {
-            let watermark = hub.look_again().await.watermark;
-            if step < watermark {
-                let message = format!(
-                    "step {step} is below the watermark {watermark}: its data is reclaimed"
-                );
-                Fault::new(ErrorName::StepReclaimed, message)
+            let head = hub.look_again().await;
+            if step < head.watermark {
+                below_watermark(step, head.watermark)
             } else {
-                let message = format!(
-                    "the log names an object that is not in the store: {}",
-                    why.detail
-                );
-                Fault::new(ErrorName::MissingData, message)
+                let steps = { hub.lock().engine.steps_in(key) };
+                missing(&head, steps.unwrap_or((step, step)), &why.detail)
             }
         }
         ErrorKind::Range => {

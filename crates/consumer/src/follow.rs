@@ -13,7 +13,7 @@ use rand::RngExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::attempts::{Order, below_watermark, open_attempt};
+use crate::attempts::{Order, below_watermark, oldest_restart, open_attempt};
 use crate::config::FollowTable;
 use crate::hub::{Head, Hub, Needs, Reads, writer};
 use crate::plan::{self, PlanError};
@@ -84,6 +84,9 @@ async fn carry_out(log: &mut Log, hub: &Arc<Hub>, order: Order) {
             note_head(hub, log);
             // A rank that is gone needs no answer: the attempt is there when it comes again.
             let _ = answer.send(outcome);
+        }
+        Order::Restart(job, answer) => {
+            let _ = answer.send(oldest_restart(log, &job).await);
         }
     }
 }

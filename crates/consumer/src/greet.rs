@@ -7,11 +7,12 @@ use std::time::Duration;
 use batchweave_arena::wire::{
     ClientMessage, DaemonMessage, ErrorName, Fault, Hello, Waiting, Welcome, WireError,
 };
+use batchweave_core::ids::JobName;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::admission::{Refusal, occupied};
-use crate::attempts::{Order, refusal};
+use crate::attempts::{Order, refusal, with_restart};
 use crate::engine::SessionId;
 use crate::hub::{Hub, Outgoing};
 use crate::member::{Hold, Wish};
@@ -129,7 +130,7 @@ impl Entry<'_> {
                         wake,
                     });
                 }
-                Err(Refusal::Final(fault)) => return refuse(self.peer, *fault),
+                Err(Refusal::Final(fault)) => return self.refuse(*fault).await,
                 Err(Refusal::Occupied(other)) if waited >= OCCUPIED_DEADLINE => {
                     return refuse(self.peer, occupied(&self.hello, other));
                 }
@@ -140,7 +141,7 @@ impl Entry<'_> {
                         self.hold(hold)?;
                         sleep(LOOK_AGAIN).await;
                     }
-                    Err(fault) => return refuse(self.peer, fault),
+                    Err(fault) => return self.refuse(fault).await,
                 },
                 Err(Refusal::Wait(hold)) => {
                     self.hold(*hold)?;
@@ -149,6 +150,22 @@ impl Entry<'_> {
                 }
             }
         }
+    }
+
+    /// Refuses the rank; where its data is gone, with the oldest checkpoint that works.
+    async fn refuse(&self, fault: Fault) -> Option<Greeted> {
+        let job = self.hello.job.as_ref().and_then(|job| job.parse().ok());
+        let fault = match job {
+            Some(job) if fault.known_name() == Some(ErrorName::StepReclaimed) => {
+                let (answer, answered) = oneshot::channel();
+                let order = Order::Restart(JobName::clone(&job), answer);
+                // An error means that the daemon stops.
+                let _ = self.hub.orders.send(order).await;
+                with_restart(fault, &job, answered.await.unwrap_or_default())
+            }
+            _ => fault,
+        };
+        refuse(self.peer, fault)
     }
 
     /// Has the attempt's record written; what may pass is something to wait for.

@@ -32,6 +32,7 @@ mod opening;
 mod peer;
 mod plan;
 mod progress;
+mod reclaiming;
 mod run;
 mod session;
 mod skips;

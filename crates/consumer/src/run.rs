@@ -21,13 +21,14 @@ use crate::engine::Limits;
 use crate::error::RunError;
 use crate::follow::{follow, head_of};
 use crate::hub::{Hub, Parts, writer};
-use crate::listen::{Gate, accept};
 use crate::ledger;
+use crate::listen::{Gate, accept};
 use crate::lobby::{Guest, Lobby};
 use crate::memory::Memory;
 use crate::metrics::{Metrics, register_store};
 use crate::opening::open_log;
 use crate::progress;
+use crate::reclaiming;
 
 /// Attempts that wait to be opened; a node has one or two.
 const ORDERS_MAX: usize = 64;
@@ -56,6 +57,9 @@ pub async fn run_on(
     let counted = Counted::with_classes(store, &keys::CLASSES);
     register_store(&registry, counted.clone())?;
     let metrics = Arc::new(Metrics::new(&registry)?);
+    let reclaims = config.reclaim.enabled;
+    let reclaims = reclaims.then(|| reclaiming::Metrics::new(&registry));
+    let reclaims = reclaims.transpose()?;
     let health = Health::default();
     let end = CancellationToken::new();
     // However this function is left, nothing that it started stays.
@@ -80,6 +84,10 @@ pub async fn run_on(
     let Some(log) = opened else {
         return Ok(());
     };
+    if let Some(metrics) = reclaims {
+        let (store, table) = (Arc::clone(&store), config.reclaim.clone());
+        tokio::spawn(reclaiming::reclaim(store, table, metrics, end.clone()));
+    }
     let (deliveries, delivered) = Deliveries::channel(metrics.clone());
     let (orders, ordered) = mpsc::channel(ORDERS_MAX);
     let parts = Parts {

@@ -144,6 +144,14 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         self.steps.insert(step, frames);
     }
 
+    /// The first and last known step that has slices in an object.
+    pub(crate) fn steps_in(&self, key: &str) -> Option<(Step, Step)> {
+        let inside = |frames: &Arc<[Location]>| frames.iter().any(|at| &*at.key == key);
+        let mut steps = self.steps.iter().filter(|(_, frames)| inside(frames));
+        let first = *steps.next()?.0;
+        Some((first, steps.next_back().map_or(first, |(last, _)| *last)))
+    }
+
     /// The first step that is not committed, and where the stream ends once that is decided.
     pub(crate) fn set_head(&mut self, head: Step, end: Option<Step>) {
         (self.head, self.end) = (head, end);

@@ -101,7 +101,15 @@ async fn a_missing_object_and_a_short_one_are_told_apart() {
         (4, ErrorName::MissingData.name()),
         "{error}"
     );
-    assert!(error.to_string().contains(&key), "{error}");
+    let text = error.to_string();
+    for part in [
+        key.as_str(),
+        "(step 4)",
+        "steps 4 to 7 are gone, steps 0 to 3 are not in it",
+        "batchweave quarantine 4..7",
+    ] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
     daemon.stop().await.unwrap();
 }
 
@@ -200,8 +208,8 @@ async fn a_log_that_can_not_be_read_fails_those_who_need_more() {
     let begun = options(&daemon.socket, 0, 2, 0);
     let begin = move || drop(Client::connect(begun).unwrap());
     tokio::task::spawn_blocking(begin).await.unwrap();
-    // Versions so far: the opening and one batch.
-    let bad = batchweave_core::keys::log(2);
+    // Versions so far: the opening, one batch, the job and its attempt.
+    let bad = batchweave_core::keys::log(4);
     stream.store.overwrite(&bad, "no record".into());
     let (step, error) = failure(&daemon, 0).await;
     assert_eq!(

@@ -6,7 +6,10 @@
     reason = "a test fails by panicking"
 )]
 
+mod attempts;
 mod faults;
+mod ledger;
+mod marks;
 mod refusals;
 mod serving;
 mod support;

@@ -1,6 +1,7 @@
 //! What is refused, at start and in a hello, and with which words.
 
 use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use batchweave_client::{Client, ClientError, ConnectOptions, ErrorName, Start};
 use batchweave_consumer::{RunError, run_on};
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::serving::{TIMEOUT, options, read_all};
 use crate::support::{Daemon, Stream, consumer};
 
-async fn refused(options: ConnectOptions) -> ClientError {
+pub(crate) async fn refused(options: ConnectOptions) -> ClientError {
     let connect = || {
         Client::connect(options)
             .map(drop)
@@ -44,14 +45,20 @@ async fn hellos_that_do_not_fit() {
         "{twice}"
     );
     let mesh = refused(ConnectOptions {
-        dp_rank: 1,
         dp_size: 3,
-        attempt: None,
+        attempt: Some("b".repeat(32)),
         ..good.clone()
     })
     .await;
     assert_eq!(mesh.name(), ErrorName::BadMesh.name(), "{mesh}");
-    assert!(mesh.to_string().contains("1, 2, 4"), "{mesh}");
+    assert_eq!(mesh.to_string().matches("choose").count(), 1, "{mesh}");
+    assert!(mesh.to_string().ends_with("1, 2, 4"), "{mesh}");
+    let outside = refused(ConnectOptions {
+        dp_rank: 4,
+        ..good.clone()
+    })
+    .await;
+    assert_eq!(outside.name(), ErrorName::BadHello.name(), "{outside}");
     let disagrees = refused(ConnectOptions {
         dp_rank: 1,
         dp_size: 2,
@@ -64,7 +71,7 @@ async fn hellos_that_do_not_fit() {
         "{disagrees}"
     );
     let ended = refused(ConnectOptions {
-        dp_rank: 1,
+        attempt: Some("b".repeat(32)),
         start: Start::Step(11),
         ..good.clone()
     })
@@ -169,6 +176,19 @@ async fn a_stream_that_comes_later_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let store = MemoryStore::new();
     let daemon = Daemon::start(store.clone(), consumer(dir.path()));
+    let impatient = ConnectOptions {
+        timeout: Duration::from_secs(1),
+        ..options(&daemon.socket, 0, 1, 0)
+    };
+    let error = refused(impatient).await;
+    let text = error.to_string();
+    for part in [
+        "daemon_starting",
+        "waiting for the stream",
+        "batchweave init",
+    ] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
     let rank = read_all(options(&daemon.socket, 0, 1, 0), 1, 0);
     while !daemon.socket.exists() {
         tokio::task::yield_now().await;
@@ -187,11 +207,14 @@ async fn a_hello_below_the_watermark_is_told_where_the_data_begins() {
     stream.commit(10, 5).await;
     stream.finish().await;
     stream.publish_watermark(4).await;
-    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let mut config = consumer(dir.path());
+    config.job.start = 4;
+    let daemon = Daemon::start(stream.store.clone(), config);
     let below = refused(options(&daemon.socket, 0, 1, 3)).await;
     assert_eq!(below.name(), ErrorName::StepReclaimed.name(), "{below}");
     let text = below.to_string();
     assert!(text.contains("step 3 is below the watermark 4"), "{text}");
+    assert!(text.contains("start at step 4 or later"), "{text}");
     let from = options(&daemon.socket, 0, 1, 4);
     assert_eq!(read_all(from, 1, 0).await.unwrap(), 10);
     daemon.stop().await.unwrap();

@@ -26,7 +26,7 @@ pub(crate) fn options(socket: &Path, dp_rank: u32, dp_size: u32, start: Step) ->
 }
 
 /// Compares a batch with the tokens that were committed.
-fn check(batch: &Batch, step: Step, dp_rank: u32, dp_size: u32, slices: u32) {
+pub(crate) fn check(batch: &Batch, step: Step, dp_rank: u32, dp_size: u32, slices: u32) {
     assert_eq!(batch.step(), step);
     let each = slices / dp_size;
     let got: Vec<u32> = batch
@@ -83,7 +83,7 @@ pub(crate) fn read_in_step(
     })
 }
 
-async fn connect(options: ConnectOptions) -> Reader {
+pub(crate) async fn connect(options: ConnectOptions) -> Reader {
     tokio::task::spawn_blocking(|| Client::connect(options).unwrap())
         .await
         .unwrap()
@@ -283,7 +283,7 @@ async fn metrics_name_a_missing_daemon_and_forget_ranks_that_are_gone() {
     second.stop().await.unwrap();
 }
 
-async fn scrape(address: std::net::SocketAddr) -> String {
+pub(crate) async fn scrape(address: std::net::SocketAddr) -> String {
     let get = move || {
         use std::io::{Read, Write};
         let mut connection = std::net::TcpStream::connect(address).unwrap();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use batchweave_consumer::config::ConsumerConfig;
 use batchweave_consumer::{RunError, run_on};
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Hash, RequestId, Step, StreamId};
+use batchweave_core::ids::{Hash, RequestId, Step, StreamId, Version};
 use batchweave_core::keys;
-use batchweave_core::manifest::Entry;
-use batchweave_core::manifest::entry::Watermark;
+use batchweave_core::manifest::entry::{JobClosed, QuarantineLifted, Quarantined, Watermark};
+use batchweave_core::manifest::{Entry, Manifest};
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
 use batchweave_core::tgb::{Dtype, Identity, Layout, TgbData, pack};
 use batchweave_daemon::config::{ByteSize, Listen, Period};
@@ -153,6 +153,54 @@ impl Stream {
         }
     }
 
+    /// Puts an entry into the log, as a person or a tool would.
+    pub(crate) async fn put(&self, seed: u8, make: impl Fn(&Manifest) -> Entry) -> Version {
+        let options = LogOptions::new([seed; 32]);
+        let mut log = Log::open(self.store.clone(), &options).await.unwrap();
+        log.commit_entry("test", make).await.unwrap().unwrap()
+    }
+
+    /// Quarantines steps for attempts that are opened later.
+    pub(crate) async fn quarantine(&self, id: u8, first: Step, last: Step) {
+        let entry = Entry::Quarantined(Quarantined {
+            request: RequestId([id; 16]),
+            first,
+            last,
+            reason: "a test".into(),
+        });
+        self.put(id, |_| entry.clone()).await;
+    }
+
+    /// Lifts a quarantine.
+    pub(crate) async fn lift(&self, id: u8, quarantine: u8) {
+        let entry = Entry::QuarantineLifted(QuarantineLifted {
+            request: RequestId([id; 16]),
+            quarantine: RequestId([quarantine; 16]),
+        });
+        self.put(id, |_| entry.clone()).await;
+    }
+
+    /// Closes the job of the tests.
+    pub(crate) async fn close_job(&self, id: u8) {
+        let close = |m: &Manifest| {
+            let (job, state) = m.jobs().first_key_value().unwrap();
+            Entry::JobClosed(JobClosed {
+                request: RequestId([id; 16]),
+                job: job.clone(),
+                opened: state.opened,
+                reason: "a test".into(),
+            })
+        };
+        self.put(id, close).await;
+    }
+
+    /// The folded state.
+    pub(crate) async fn manifest(&self) -> Manifest {
+        let options = LogOptions::new([77; 32]);
+        let log = Log::open(self.store.clone(), &options).await.unwrap();
+        log.manifest().clone()
+    }
+
     /// A person says that nothing below `step` is needed.
     pub(crate) async fn publish_watermark(&self, step: Step) {
         let options = LogOptions::new([4; 32]);
@@ -164,6 +212,18 @@ impl Stream {
         });
         let committed = log.commit_entry("test", |_| entry.clone()).await;
         assert!(committed.unwrap().is_some());
+    }
+
+    /// The same while jobs hold: as a reclaimer would, with their list.
+    pub(crate) async fn publish_watermark_of_jobs(&self, step: Step) {
+        let publish = |m: &Manifest| {
+            Entry::Watermark(Watermark {
+                step,
+                jobs: m.holding_jobs(),
+                request: None,
+            })
+        };
+        self.put(90, publish).await;
     }
 
     /// The keys of all data objects.

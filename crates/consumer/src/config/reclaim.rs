@@ -1,0 +1,41 @@
+//! `[reclaim]`: reclamation as a background duty of this daemon.
+
+use std::time::Duration;
+
+use batchweave_daemon::config::Period;
+use serde::{Deserialize, Serialize};
+
+/// `[reclaim]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReclaimTable {
+    /// Whether this daemon reclaims at all.
+    pub enabled: bool,
+    /// From one pass to the next.
+    pub every: Period,
+    /// Objects that one pass deletes at most.
+    pub max_delete: u64,
+}
+
+impl Default for ReclaimTable {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            every: Period(Duration::from_mins(1)),
+            max_delete: 10_000,
+        }
+    }
+}
+
+impl ReclaimTable {
+    pub(super) fn check(&self, problem: &mut impl FnMut(&str, String)) {
+        if self.every.0 < Duration::from_secs(1) {
+            let message = format!("{} is less than 1s: each pass lists the store", self.every);
+            problem("reclaim.every", message);
+        }
+        if self.max_delete == 0 {
+            let message = "0 would delete nothing: set reclaim.enabled = false for that";
+            problem("reclaim.max_delete", message.into());
+        }
+    }
+}

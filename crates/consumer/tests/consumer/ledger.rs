@@ -1,0 +1,244 @@
+//! What daemons write down of a run with restarts, changing worlds and kills is enough to prove it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Barrier};
+
+use batchweave_client::{Client, ConnectOptions, Start};
+use batchweave_core::ids::{AttemptNo, JobName, Step};
+use batchweave_core::keys;
+use batchweave_core::lifecycle::{
+    Contradiction, History, JobRecord, Ledger, LedgerPlace, Leg, LegProof, Named, ProvenLeg,
+};
+use batchweave_core::manifest::Manifest;
+use batchweave_store::Store;
+use batchweave_store::memory::MemoryStore;
+use tokio::task::JoinHandle;
+
+use crate::serving::{TIMEOUT, options};
+use crate::support::{Daemon, Stream, consumer};
+
+const SLICES: u32 = 4;
+/// Steps between checkpoints.
+const EVERY: Step = 40;
+
+/// One data coordinate: trains to `end`, marks every `EVERY` steps, gives the state of the last mark.
+/// With `together` all coordinates take each step together.
+fn train(
+    options: ConnectOptions,
+    end: Step,
+    together: Arc<Barrier>,
+    close: bool,
+) -> JoinHandle<String> {
+    tokio::task::spawn_blocking(move || {
+        let mut reader = Client::connect(options).unwrap();
+        let mut state = reader.state_dict();
+        while reader.next_step() < end {
+            let Some(batch) = reader.next(TIMEOUT).unwrap() else {
+                break;
+            };
+            if (batch.step() + 1) % EVERY == 0 {
+                state = batch.state_dict();
+                reader.checkpoint(&state).unwrap();
+            }
+            together.wait();
+        }
+        if close {
+            reader.close(TIMEOUT).unwrap();
+        }
+        state
+    })
+}
+
+/// An attempt of `dp` coordinates that starts from `state` and comes to `end`.
+fn attempt(
+    daemon: &Daemon,
+    id: u8,
+    dp: u32,
+    state: &str,
+    end: Step,
+    close: bool,
+) -> Vec<JoinHandle<String>> {
+    let together = Arc::new(Barrier::new(dp as usize));
+    let rank = |rank| {
+        let mut options = options(&daemon.socket, rank, dp, 0);
+        options.attempt = Some(format!("{id:02x}").repeat(16));
+        if !state.is_empty() {
+            options.start = Start::State(state.to_owned());
+        }
+        train(options, end, Arc::clone(&together), close)
+    };
+    (0..dp).map(rank).collect()
+}
+
+async fn last_state(ranks: Vec<JoinHandle<String>>) -> String {
+    let mut state = String::new();
+    for rank in ranks {
+        state = rank.await.unwrap();
+    }
+    state
+}
+
+/// The log folded from its first record, and all ledgers.
+struct Seen {
+    job: JobRecord,
+    named: Vec<Named>,
+    ledgers: BTreeMap<AttemptNo, Vec<(String, Ledger)>>,
+}
+
+impl Seen {
+    async fn read(store: &Arc<MemoryStore>, stream: &Stream) -> Self {
+        let json = store.get(keys::STREAM).await.unwrap();
+        let mut manifest = Manifest::new(stream.config.clone(), &json);
+        let (mut history, mut named) = (History::default(), Vec::new());
+        while let Ok(bytes) = store.get(&keys::log(manifest.next_version())).await {
+            let version = manifest.next_version();
+            let folded = manifest.fold(&bytes).unwrap();
+            history.note(version, &folded);
+            named.extend(folded.placed.iter().map(|s| Named {
+                digest: s.tgb.digest,
+                version: s.version,
+            }));
+        }
+        assert_eq!(manifest.void_entries(), 0);
+        let name: JobName = "llm".parse().unwrap();
+        let job = history.job(&name, None).unwrap().clone();
+        let mut ledgers: BTreeMap<AttemptNo, Vec<(String, Ledger)>> = BTreeMap::new();
+        for key in store.keys() {
+            let Some(at) = keys::parse_ledger(&key) else {
+                continue;
+            };
+            let place = LedgerPlace {
+                stream: stream.config.stream_id,
+                job: &name,
+                opened: job.opened,
+                attempt: at.owner.attempt,
+            };
+            let bytes = store.get(&key).await.unwrap();
+            let ledger = Ledger::from_json(&bytes, &key, &place).unwrap();
+            let all = ledgers.entry(at.owner.attempt).or_default();
+            all.push((key, ledger));
+        }
+        for all in ledgers.values_mut() {
+            all.sort_by_key(|(key, ledger)| (ledger.first(), key.clone()));
+        }
+        Self {
+            job,
+            named,
+            ledgers,
+        }
+    }
+
+    fn prove(&self) -> Result<Vec<ProvenLeg>, Contradiction> {
+        let legs = self.job.lineage().unwrap();
+        legs.into_iter().map(|leg| self.prove_leg(leg)).collect()
+    }
+
+    fn prove_leg(&self, leg: Leg) -> Result<ProvenLeg, Contradiction> {
+        let log = |step: Step| self.named.get(step as usize).copied();
+        let attempt = self.job.attempt(leg.attempt).unwrap();
+        let mut proof = LegProof::new(attempt, leg, SLICES);
+        let ledgers = self
+            .ledgers
+            .get(&leg.attempt)
+            .map_or(&[][..], Vec::as_slice);
+        for (n, (key, ledger)) in ledgers.iter().enumerate() {
+            proof.add(key, ledger.clone())?;
+            if let Some((_, next)) = ledgers.get(n + 1) {
+                proof.settle(next.first(), &log)?;
+            }
+        }
+        proof.finish(Some(0), &log)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_with_restarts_other_worlds_and_kills_is_proved_by_its_ledgers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(SLICES).await;
+    stream.commit(900, 9).await;
+    stream.finish().await;
+    let store = stream.store.clone();
+    let start = || Daemon::start(store.clone(), consumer(dir.path()));
+    let mut daemon = start();
+
+    // Each attempt comes further than the checkpoint that the next one starts from.
+    let state = last_state(attempt(&daemon, 1, 4, "", 150, true)).await;
+    let state = last_state(attempt(&daemon, 2, 2, &state, 290, false)).await;
+    // The daemon is killed under its ranks, twice, the second time also before any mark.
+    let ranks = attempt(&daemon, 3, 4, &state, 500, true);
+    for _ in 0..2 {
+        tokio::time::sleep(std::time::Duration::from_millis(60)).await;
+        daemon.kill().await;
+        daemon = start();
+    }
+    let state = last_state(ranks).await;
+    // Thrown away: no mark.
+    let _ = last_state(attempt(&daemon, 4, 1, &state, 485, true)).await;
+    daemon.stop().await.unwrap();
+    daemon = start();
+    let state = last_state(attempt(&daemon, 5, 4, &state, 700, true)).await;
+    let _ = last_state(attempt(&daemon, 6, 2, &state, 900, true)).await;
+    daemon.stop().await.unwrap();
+
+    let seen = Seen::read(&store, &stream).await;
+    let proven = seen.prove().unwrap();
+    let legs: Vec<_> = proven
+        .iter()
+        .map(|p| (p.leg.attempt, p.leg.from, p.end, p.dp_size, p.steps))
+        .collect();
+    let expected = [
+        (0, 0, 120, 4, 120),
+        (1, 120, 280, 2, 160),
+        (2, 280, 480, 4, 200),
+        (4, 480, 680, 4, 200),
+        (5, 680, 900, 2, 220),
+    ];
+    assert_eq!(legs, expected);
+    assert_eq!(proven[0].thrown_away, 4 * 30, "what is behind a checkpoint");
+    assert_eq!(seen.job.attempts.len(), 6);
+
+    // Ledgers come before marks: no mark stands above what they tell.
+    for key in store.keys() {
+        let Some(mark) = keys::parse_mark(&key) else {
+            continue;
+        };
+        let of = |l: &(String, Ledger)| {
+            let own =
+                l.1.entries
+                    .iter()
+                    .filter(|e| Some(e.dp_rank) == mark.coordinate);
+            own.map(|e| e.to).max()
+        };
+        let told = seen.ledgers[&mark.owner.attempt]
+            .iter()
+            .filter_map(of)
+            .max();
+        assert!(told >= Some(mark.step), "{key}: told up to {told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_goes_back_in_its_attempt_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(SLICES).await;
+    stream.commit(60, 9).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let together = Arc::new(Barrier::new(1));
+    let _ = train(options(&daemon.socket, 0, 1, 0), 50, together.clone(), true)
+        .await
+        .unwrap();
+    let mut back = options(&daemon.socket, 0, 1, 20);
+    back.resume = true;
+    let _ = train(back, 60, together, true).await.unwrap();
+    daemon.stop().await.unwrap();
+    let mut seen = Seen::read(&stream.store, &stream).await;
+    let proven = seen.prove().unwrap();
+    assert_eq!((proven[0].end, proven[0].again), (60, 30));
+    // Without its word it is a step that was received twice.
+    for (_, ledger) in seen.ledgers.get_mut(&0).unwrap() {
+        ledger.entries.iter_mut().for_each(|e| e.resumed = false);
+    }
+    let error = seen.prove().unwrap_err().to_string();
+    assert!(error.contains("doubled step"), "{error}");
+}

@@ -3,8 +3,10 @@
 // A test that can't go on says so by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod ahead;
 mod demo;
 mod fencing;
 mod full_disk;
+mod reclaim;
 mod refusals;
 mod scene;

@@ -55,20 +55,43 @@ impl Scene {
         self.streams.join(stream)
     }
 
-    fn url(&self, stream: &str) -> String {
+    pub(crate) fn url(&self, stream: &str) -> String {
         format!("file://{}", self.stream(stream).display())
     }
 
     /// A producer of `stream`, with its own configuration file.
     pub(crate) fn producer(&self, stream: &str, instance: &str) -> Process {
+        self.start(stream, instance, ("p0", &["p0"]), "")
+    }
+
+    /// One of several producers of `stream`, with more lines of configuration.
+    pub(crate) fn producer_of(
+        &self,
+        stream: &str,
+        name: &str,
+        all: &[&str],
+        more: &str,
+    ) -> Process {
+        self.start(stream, name, (name, all), more)
+    }
+
+    fn start(
+        &self,
+        stream: &str,
+        instance: &str,
+        (name, all): (&str, &[&str]),
+        more: &str,
+    ) -> Process {
         std::fs::create_dir_all(self.stream(stream)).unwrap();
         let config = self.path(&format!("{stream}-{instance}.toml"));
         let text = format!(
             "[store]\nurl = {:?}\n[stream]\nslices = 4\nrows_per_slice = 1\nseq_len = 64\n\
-             producers = [\"p0\"]\n[producer]\nname = \"p0\"\n[source]\npaths = [{:?}]\n\
+             producers = {all:?}\n[producer]\nname = {name:?}\nindex = {}\nof = {}\n[source]\npaths = [{:?}]\n\
              [tokenizer]\nkind = \"bytes\"\n[packing]\nobject_bytes = \"8KiB\"\n\
-             [commit]\nlinger = \"1ms\"\nmax_batches = 8\n",
+             [commit]\nlinger = \"1ms\"\nmax_batches = 8\n{more}",
             self.url(stream),
+            all.iter().position(|n| *n == name).unwrap(),
+            all.len(),
             self.path("documents.jsonl").display().to_string(),
         );
         std::fs::write(&config, text).unwrap();
@@ -108,6 +131,11 @@ impl Scene {
             }
             (steps, log.manifest().void_entries())
         })
+    }
+
+    /// The number of steps of a stream that has ended.
+    pub(crate) fn steps(&self, stream: &str) -> usize {
+        self.read(stream).0.len()
     }
 
     pub(crate) fn records(&self, stream: &str) -> usize {

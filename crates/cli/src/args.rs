@@ -10,7 +10,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
 use crate::{
-    bench, doctor, init, job, log, plan, quarantine, repair, retire, seal, show, status, verify,
+    bench, doctor, init, job, log, plan, quarantine, reclaim, repair, retire, seal, show, status,
+    verify,
 };
 
 const EXAMPLES: &str = "\
@@ -80,6 +81,8 @@ pub(crate) enum Verb {
     Quarantine(quarantine::QuarantineArgs),
     /// End the epoch of a producer that is gone
     Retire(retire::RetireArgs),
+    /// Say what nobody can need any more and who holds back the rest, and delete it
+    Reclaim(reclaim::ReclaimArgs),
     /// Say what can be done about a record that nobody can read, and do it
     Repair(repair::RepairArgs),
     /// Check that a store and a stream are fit for use, and say what to do where they are not

@@ -4,6 +4,9 @@ mod below;
 mod cpu;
 mod growth;
 mod latent;
+mod reclaim;
+mod reclaim_plot;
+mod reclaim_run;
 mod stream;
 
 use batchweave_daemon::Exit;
@@ -26,11 +29,22 @@ enum What {
     /// million versions take about 2 GB and a few minutes). Time is virtual: requests take what the
     /// S3 Standard profile of `dev-s3` draws, and the CPU time used is added.
     CommitGrowth(growth::GrowthArgs),
+    /// What a run keeps in the store, step by step, and what reclaiming the rest costs
+    ///
+    /// A producer, a job with checkpoints and a reclaimer on the embedded S3 server; what is stored
+    /// is accounted to the byte.
+    Reclaim(reclaim::ReclaimArgs),
 }
 
 pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, CliError> {
-    let What::CommitGrowth(args) = &args.what;
-    let args = args.clone();
+    let args = match &args.what {
+        What::CommitGrowth(args) => args.clone(),
+        What::Reclaim(args) => {
+            let report = reclaim::measure(args).await?;
+            context.out.report(&report, |report, _| report.text())?;
+            return Ok(Exit::Ok);
+        }
+    };
     // A runtime of its own on a thread of its own: its time is virtual, and its CPU time is ours.
     let measured = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()

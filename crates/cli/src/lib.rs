@@ -4,7 +4,7 @@
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `repair`, `doctor` and `demo` write to a
+//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair`, `doctor` and `demo` write to a
 //!   store; every other verb needs read permissions only.
 #![forbid(unsafe_code)]
 
@@ -25,6 +25,7 @@ mod log;
 mod output;
 mod plan;
 mod quarantine;
+mod reclaim;
 mod repair;
 mod retire;
 mod seal;
@@ -75,6 +76,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Job(args) => job::run(&args, &context).await,
         Verb::Quarantine(args) => quarantine::run(&args, &context).await,
         Verb::Retire(args) => retire::run(&args, &context).await,
+        Verb::Reclaim(args) => reclaim::run(&args, &context).await,
         Verb::Repair(args) => repair::run(&args, &context).await,
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Verify(args) => verify::run(&args, &context).await,

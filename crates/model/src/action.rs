@@ -1,6 +1,6 @@
 //! What may happen next.
 
-use crate::state::{Phase, Process, Role, Stage, State};
+use crate::state::{Phase, Process, Role, Stage, State, Trainer};
 use crate::tables::{RecordNo, Tables};
 
 /// One thing that happens. `who` is the process.
@@ -55,8 +55,26 @@ pub enum Action {
         /// From this step.
         start: u8,
     },
-    /// A trainer's checkpoint at this step is complete.
+    /// A data coordinate of a trainer marks this step.
     Mark {
+        /// Who.
+        who: u8,
+        /// The coordinate.
+        coordinate: u8,
+        /// The step.
+        step: u8,
+    },
+    /// The slower coordinate of a trainer has received all steps below this one.
+    Receive {
+        /// Who.
+        who: u8,
+        /// The step.
+        step: u8,
+    },
+    /// Somebody closes the first job, or opens it again.
+    ChangeJob(u8),
+    /// A person wants the watermark at this step.
+    Ask {
         /// Who.
         who: u8,
         /// The step.
@@ -75,6 +93,8 @@ pub enum Action {
         /// The object's number.
         object: u8,
     },
+    /// It deletes marks that nobody needs.
+    DropMarks(u8),
     /// It ends its pass.
     EndPass(u8),
 }
@@ -142,7 +162,7 @@ pub fn all(tables: &Tables, state: &State, into: &mut Vec<Action>) {
         if let Role::Producer(producer) = process.role {
             let active = matches!(producer.stage, Stage::Opening | Stage::Live);
             // Only a reclaimer can see what is uploaded; without one it may as well happen later.
-            let sees = tables.config().reclaims || process.phase == Phase::Rest;
+            let sees = tables.config().reclaimers > 0 || process.phase == Phase::Rest;
             if producer.stage == Stage::Live && sees {
                 into.push(Action::Upload(who));
             }
@@ -184,19 +204,9 @@ fn at_rest(tables: &Tables, state: &State, who: u8, process: &Process, into: &mu
             }
             Stage::Done | Stage::Stopped => {}
         },
-        Role::Trainer(trainer) => {
-            into.push(Action::Look(who));
-            let next_step = tables.facts(state.head).next_step;
-            if trainer.open {
-                let steps = trainer.at + 1..=next_step;
-                into.extend(steps.map(|step| Action::Mark { who, step }));
-            } else {
-                let starts = 0..=next_step;
-                into.extend(starts.map(|start| Action::Attempt { who, start }));
-            }
-        }
+        Role::Trainer(trainer) => of_trainer(tables, state, who, trainer, into),
         Role::Reclaimer(reclaimer) if reclaimer.deletes => {
-            into.push(Action::EndPass(who));
+            into.extend([Action::EndPass(who), Action::DropMarks(who)]);
             let there = (0..64).filter(|bit| state.objects >> bit & 1 == 1);
             into.extend(there.map(|object| Action::Delete { who, object }));
         }
@@ -204,5 +214,32 @@ fn at_rest(tables: &Tables, state: &State, who: u8, process: &Process, into: &mu
             into.extend([Action::Compute(who), Action::Pass(who)]);
         }
         Role::Sealer { .. } => into.extend([Action::Look(who), Action::Seal(who)]),
+        Role::Operator { .. } => into.extend([Action::Look(who), Action::ChangeJob(who)]),
+        Role::Person { .. } => {
+            let steps = 1..=tables.facts(state.head).next_step;
+            into.extend(steps.map(|step| Action::Ask { who, step }));
+        }
+    }
+}
+
+fn of_trainer(tables: &Tables, state: &State, who: u8, trainer: Trainer, into: &mut Vec<Action>) {
+    into.push(Action::Look(who));
+    let next_step = tables.facts(state.head).next_step;
+    if !trainer.open {
+        let starts = 0..=next_step;
+        into.extend(starts.map(|start| Action::Attempt { who, start }));
+        return;
+    }
+    for coordinate in 0..tables.config().coordinates {
+        let steps = trainer.at[usize::from(coordinate)] + 1..=next_step;
+        if coordinate == 1 && tables.config().rank0 {
+            into.extend(steps.map(|step| Action::Receive { who, step }));
+        } else {
+            into.extend(steps.map(|step| Action::Mark {
+                who,
+                coordinate,
+                step,
+            }));
+        }
     }
 }

@@ -34,15 +34,30 @@ pub struct Config {
     pub crashes: u8,
     /// Records put by someone who wants the stream sealed; 2: and unsealed again.
     pub seals: u8,
-    /// Attempts that a job may open, each by a process of its own.
-    pub attempts: u8,
-    /// Complete marks that an attempt may write.
+    /// All TGBs of the first producer are in the log from the start, and nobody writes more.
+    pub filled: bool,
+    /// Attempts that each job may open, each by a process of its own.
+    pub attempts: [u8; JOBS_MAX],
+    /// Marks that each data coordinate of an attempt may write.
     pub marks: u8,
-    /// Restart points that the job keeps.
-    pub keep: u8,
-    /// Somebody moves the watermark and deletes.
-    pub reclaims: bool,
+    /// Data coordinates of an attempt, 1 or 2.
+    pub coordinates: u8,
+    /// The first coordinate's marks speak for all, wherever the second one is.
+    pub rank0: bool,
+    /// Restart points that each job keeps; 0: there is no such job.
+    pub keep: [u8; JOBS_MAX],
+    /// Times that somebody closes the first job or opens it again.
+    pub reopens: u8,
+    /// Times that a person moves the watermark.
+    pub asks: u8,
+    /// How many move the watermark and delete.
+    pub reclaimers: u8,
+    /// They delete marks, too.
+    pub drops_marks: bool,
 }
+
+/// Jobs in a model at most.
+pub const JOBS_MAX: usize = 2;
 
 /// Nobody and nothing: a base for the configurations below.
 const NONE: Config = Config {
@@ -61,14 +76,20 @@ const NONE: Config = Config {
     faults: 0,
     crashes: 0,
     seals: 0,
-    attempts: 0,
+    filled: false,
+    attempts: [0; JOBS_MAX],
     marks: 0,
-    keep: 1,
-    reclaims: false,
+    coordinates: 1,
+    rank0: false,
+    keep: [0; JOBS_MAX],
+    reopens: 0,
+    asks: 0,
+    reclaimers: 0,
+    drops_marks: false,
 };
 
 /// The configurations of `--all`.
-pub const FULL: [Config; 12] = [
+pub const FULL: [Config; 18] = [
     Config {
         name: "commit",
         about: "races, unknown outcomes, late effects, crashes",
@@ -152,9 +173,10 @@ pub const FULL: [Config; 12] = [
         lanes: true,
         finish: true,
         faults: 1,
-        attempts: 1,
+        attempts: [1, 0],
+        keep: [1, 0],
         marks: 1,
-        reclaims: true,
+        reclaimers: 1,
         ..NONE
     },
     Config {
@@ -163,22 +185,105 @@ pub const FULL: [Config; 12] = [
         producers: 1,
         tgbs: 3,
         group: 3,
-        attempts: 3,
+        attempts: [3, 0],
         marks: 2,
-        keep: 2,
+        keep: [2, 0],
         faults: 1,
-        reclaims: true,
+        reclaimers: 1,
+        ..NONE
+    },
+    Config {
+        name: "jobs",
+        about: "two jobs that keep different numbers of restart points",
+        producers: 1,
+        filled: true,
+        tgbs: 2,
+        attempts: [2, 2],
+        marks: 1,
+        keep: [1, 2],
+        reclaimers: 1,
+        drops_marks: true,
+        ..NONE
+    },
+    Config {
+        name: "reopen",
+        about: "a job that is closed and opened again, a person who moves the watermark",
+        producers: 1,
+        filled: true,
+        tgbs: 3,
+        attempts: [2, 0],
+        marks: 1,
+        keep: [2, 0],
+        reopens: 2,
+        asks: 1,
+        reclaimers: 1,
+        ..NONE
+    },
+    Config {
+        name: "mesh",
+        about: "marks of two data coordinates, complete and not",
+        producers: 1,
+        filled: true,
+        tgbs: 3,
+        attempts: [2, 0],
+        marks: 2,
+        coordinates: 2,
+        keep: [1, 0],
+        reclaimers: 1,
+        ..NONE
+    },
+    Config {
+        name: "slow",
+        about: "one rank marks for all, while another is behind",
+        producers: 1,
+        filled: true,
+        tgbs: 3,
+        attempts: [2, 0],
+        marks: 2,
+        coordinates: 2,
+        rank0: true,
+        keep: [2, 0],
+        faults: 1,
+        reclaimers: 1,
+        ..NONE
+    },
+    Config {
+        name: "sharing",
+        about: "objects with several TGBs, part of which nobody needs any more",
+        producers: 1,
+        tgbs: 3,
+        group: 2,
+        attempts: [2, 0],
+        marks: 2,
+        keep: [1, 0],
+        faults: 1,
+        crashes: 1,
+        reclaimers: 1,
+        ..NONE
+    },
+    Config {
+        name: "reclaimers",
+        about: "two reclaimers with folds of different age",
+        producers: 1,
+        filled: true,
+        tgbs: 3,
+        attempts: [2, 0],
+        marks: 2,
+        keep: [1, 0],
+        faults: 1,
+        reclaimers: 2,
         ..NONE
     },
     Config {
         name: "reclaim",
         about: "deletion of reclaimed data under two producers and two attempts",
         tgbs: 1,
-        attempts: 2,
+        attempts: [2, 0],
+        keep: [1, 0],
         marks: 1,
         faults: 1,
         crashes: 1,
-        reclaims: true,
+        reclaimers: 1,
         ..NONE
     },
     Config {
@@ -186,11 +291,12 @@ pub const FULL: [Config; 12] = [
         about: "deletion while a name changes hands",
         producers: 1,
         instances: 2,
-        attempts: 1,
+        attempts: [1, 0],
+        keep: [1, 0],
         marks: 1,
         faults: 1,
         crashes: 1,
-        reclaims: true,
+        reclaimers: 1,
         ..NONE
     },
 ];

@@ -1,11 +1,12 @@
-//! The guards of correct writers. The model's writers (never the product) can be built without one
-//! of them; each must then lead to a broken property, or the model would see nothing.
+//! The guards of correct writers, and rules of the fold. The model's writers (never the product) can be
+//! built without one of them; each must then lead to a broken property, or the model would see
+//! nothing.
 
 use clap::ValueEnum;
 
 use crate::property::Property;
 
-/// A rule that a correct writer keeps.
+/// A rule that a correct writer keeps, or that the fold does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Guard {
     /// Judge the candidate again after a lost version.
@@ -44,6 +45,26 @@ pub enum Guard {
     DropAbandoned,
     /// Read marks again after a lost version.
     RereadMarks,
+    /// A mark counts when all data coordinates have made it.
+    CompleteMarks,
+    /// A job with fewer restart points than it keeps holds the watermark where it is.
+    FewerHold,
+    /// The floor is at most what every rank has received.
+    HeedProgress,
+    /// Marks of an earlier incarnation don't count.
+    OwnIncarnation,
+    /// The watermark heeds every job that holds.
+    AllJobs,
+    /// A person's watermark heeds the jobs that hold, too.
+    HeedAsked,
+    /// An object stays while any of its TGBs is needed.
+    SpareShared,
+    /// The fold takes no watermark that does not grow.
+    FoldGrows,
+    /// The fold takes no watermark whose list of jobs and attempts is not its own.
+    FoldLists,
+    /// The fold takes no attempt that starts below the watermark.
+    FoldStarts,
 }
 
 impl Guard {
@@ -68,7 +89,47 @@ impl Guard {
             Self::EarlierAttempts | Self::DropAbandoned | Self::RereadMarks => {
                 ("marks", Property::Watermark)
             }
+            Self::CompleteMarks => ("mesh", Property::Watermark),
+            Self::FewerHold | Self::AllJobs => ("jobs", Property::Watermark),
+            Self::HeedProgress => ("slow", Property::Watermark),
+            Self::OwnIncarnation | Self::HeedAsked => ("reopen", Property::Watermark),
+            Self::SpareShared => ("sharing", Property::LiveData),
+            Self::FoldGrows => ("reclaimers", Property::LiveData),
+            Self::FoldLists | Self::FoldStarts => ("marks", Property::Watermark),
         }
+    }
+
+    /// Whether it is a rule of the fold, which the model can lift.
+    pub fn is_of_fold(self) -> bool {
+        matches!(self, Self::FoldGrows | Self::FoldLists | Self::FoldStarts)
+    }
+
+    /// Whether it is one of the rules by which a watermark is computed: without it the model computes
+    /// by rules of its own, otherwise by the product's.
+    pub fn is_of_floor(self) -> bool {
+        matches!(
+            self,
+            Self::EarlierAttempts
+                | Self::DropAbandoned
+                | Self::CompleteMarks
+                | Self::FewerHold
+                | Self::HeedProgress
+                | Self::OwnIncarnation
+                | Self::AllJobs
+        )
+    }
+
+    /// Whether it is one of the rules by which objects are deleted; as above.
+    pub fn is_of_deletion(self) -> bool {
+        self.is_of_fold()
+            || matches!(
+                self,
+                Self::OneFold
+                    | Self::PublishFirst
+                    | Self::SpareUncommitted
+                    | Self::SpareWaiting
+                    | Self::SpareShared
+            )
     }
 
     /// Its name on the command line.

@@ -9,17 +9,21 @@
 pub mod action;
 pub mod checker;
 pub mod config;
+pub mod entries;
 pub mod facts;
 pub mod fingerprint;
 pub mod guard;
-pub mod jobs;
+pub mod people;
 pub mod producers;
 pub mod property;
+pub mod reclaimer;
 pub mod report;
 pub mod row;
+pub mod signs;
 pub mod spec;
 pub mod state;
 pub mod tables;
+pub mod trainers;
 pub mod turn;
 pub mod world;
 

@@ -1,14 +1,11 @@
-//! The entries of the model in short, and the real ones that they stand for.
+//! The entries of the model in short, and the names of what they are about. `entries` has the real
+//! ones that they stand for.
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{AttemptId, JobName, Nonce, ProducerName, RequestId, Version};
-use batchweave_core::keys;
-use batchweave_core::manifest::Entry;
-use batchweave_core::manifest::entry::{
-    AttemptOpened, Batch, Finished, HoldingJob, JobOpened, Opened, Parent, Sealed, Unsealed,
-    Watermark,
-};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::ids::{AttemptId, JobName, Nonce, ProducerName};
+use batchweave_core::tgb::Digest;
+
+use crate::config::JOBS_MAX;
 
 /// Slices of every TGB in the model.
 pub const SLICES: u32 = 4;
@@ -53,18 +50,41 @@ pub enum Spec {
     },
     Sealed,
     Unsealed,
+    /// `change` counts a job's openings and closings.
     JobOpened {
+        job: u8,
         keep: u8,
+        start: u8,
+        change: u8,
+    },
+    JobClosed {
+        job: u8,
+        opened: u8,
+        change: u8,
     },
     Attempt {
+        job: u8,
+        opened: u8,
         trainer: u8,
         predecessor: Option<u8>,
         start: u8,
+        coordinates: u8,
     },
+    /// `asked` numbers the commands of people.
     Watermark {
         step: u8,
-        attempt: Option<u8>,
+        jobs: [Option<Held>; JOBS_MAX],
+        asked: Option<u8>,
     },
+}
+
+/// A job as a watermark lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Held {
+    /// Its incarnation.
+    pub opened: u8,
+    /// Its newest attempt.
+    pub attempt: Option<u8>,
 }
 
 /// How TGBs lie in objects.
@@ -88,6 +108,11 @@ impl Cut {
 /// A producer's name.
 pub fn producer(index: u8) -> Option<ProducerName> {
     format!("p{index}").parse().ok()
+}
+
+/// A job's name.
+pub fn job(index: u8) -> Option<JobName> {
+    format!("job{index}").parse().ok()
 }
 
 /// The index in a producer's name.
@@ -118,140 +143,6 @@ pub fn digest(producer: u8, row: u8) -> Digest {
     Digest(bytes)
 }
 
-impl Object {
-    /// Its key.
-    pub fn key(self) -> Option<String> {
-        let seqs = (u64::from(self.first), u64::from(self.last));
-        let name = producer(self.producer)?;
-        let nonce = nonce(self.instance);
-        Some(keys::data(&name, self.epoch.into(), nonce, seqs, 0, 0))
-    }
-
-    fn tgb(self, seq: u8) -> Option<TgbRecord> {
-        Some(TgbRecord {
-            rows: u64::from(SLICES),
-            tokens: u64::from(SLICES) * 8,
-            digest: digest(self.producer, seq),
-            parts: vec![Part {
-                key: self.key()?,
-                offset: u64::from(seq - self.first) * 1024,
-                length: 1024,
-                first_slice: 0,
-                slices: SLICES,
-                frame_bytes: Some(256),
-                index: None,
-            }],
-            provenance: None,
-        })
-    }
-}
-
-impl Spec {
-    /// The real entry. `job` is the version of the job's open record.
-    pub fn entry(self, cut: Cut, job: Version) -> Option<Entry> {
-        let name: JobName = "job".parse().ok()?;
-        let reason = String::new();
-        Some(match self {
-            Self::Opened {
-                producer: index,
-                instance,
-                epoch,
-            } => Entry::Opened(Opened {
-                producer: producer(index)?,
-                instance: format!("i{instance}"),
-                nonce: nonce(instance),
-                epoch: epoch.into(),
-            }),
-            Self::Batch { .. } => Entry::Batch(self.batch(cut)?),
-            Self::Finished {
-                producer: index,
-                epoch,
-                final_seq,
-            } => Entry::Finished(Finished {
-                producer: producer(index)?,
-                epoch: epoch.into(),
-                final_seq: final_seq.into(),
-            }),
-            Self::Sealed => Entry::Sealed(Sealed {
-                request: RequestId([1; 16]),
-                reason,
-            }),
-            Self::Unsealed => Entry::Unsealed(Unsealed {
-                request: RequestId([2; 16]),
-                reason,
-            }),
-            Self::JobOpened { keep } => Entry::JobOpened(JobOpened {
-                request: RequestId([3; 16]),
-                job: name,
-                start: 0,
-                keep: keep.into(),
-                holds: true,
-                paces: false,
-                lease_seconds: None,
-            }),
-            Self::Attempt {
-                trainer,
-                predecessor,
-                start,
-            } => Entry::AttemptOpened(AttemptOpened {
-                job: name,
-                opened: job,
-                attempt: attempt_id(trainer),
-                predecessor: predecessor.map(attempt_id),
-                parent: None::<Parent>,
-                start: start.into(),
-                dp_size: 1,
-                mesh: Vec::new(),
-            }),
-            Self::Watermark { step, attempt } => Entry::Watermark(Watermark {
-                step: step.into(),
-                jobs: vec![HoldingJob {
-                    job: name,
-                    opened: job,
-                    attempt: attempt.map(u64::from),
-                }],
-                request: None,
-            }),
-        })
-    }
-
-    fn batch(self, cut: Cut) -> Option<Batch> {
-        let Self::Batch {
-            producer: index,
-            instance,
-            epoch,
-            start,
-            first,
-            last,
-        } = self
-        else {
-            return None;
-        };
-        let object = |seq| {
-            let (first, last) = cut.object(start, seq);
-            let object = Object {
-                producer: index,
-                instance,
-                epoch,
-                first,
-                last,
-            };
-            object.tgb(seq)
-        };
-        Some(Batch {
-            producer: producer(index)?,
-            epoch: epoch.into(),
-            first_seq: first.into(),
-            last_seq: last.into(),
-            cursor_before: cursor(first).hash(),
-            cursor: cursor(last + 1),
-            mixture: 0,
-            first_step: None,
-            tgbs: (first..=last).map(object).collect::<Option<_>>()?,
-        })
-    }
-}
-
 /// The id of the attempt that trainer `index` opens.
 pub fn attempt_id(index: u8) -> AttemptId {
     AttemptId([index + 1; 16])
@@ -279,12 +170,30 @@ impl std::fmt::Display for Spec {
             } => write!(f, "finished p{producer} at {final_seq}"),
             Self::Sealed => write!(f, "sealed"),
             Self::Unsealed => write!(f, "unsealed"),
-            Self::JobOpened { keep } => write!(f, "job opened, keeps {keep}"),
-            Self::Attempt { trainer, start, .. } => {
-                write!(f, "attempt of trainer {trainer} from step {start}")
-            }
-            Self::Watermark { step, attempt } => {
-                write!(f, "watermark {step}, newest attempt {attempt:?}")
+            Self::JobOpened {
+                job, keep, start, ..
+            } => write!(f, "job {job} opened at {start}, keeps {keep}"),
+            Self::JobClosed { job, opened, .. } => write!(f, "job {job}@{opened} closed"),
+            Self::Attempt {
+                job,
+                trainer,
+                start,
+                ..
+            } => write!(
+                f,
+                "attempt of job {job} by trainer {trainer} from step {start}"
+            ),
+            Self::Watermark { step, jobs, asked } => {
+                let by = ["", "a person's "][usize::from(asked.is_some())];
+                write!(f, "{by}watermark {step} for")?;
+                for (index, held) in (0..).zip(jobs).filter_map(|(i, held)| Some((i, held?))) {
+                    let (index, opened): (u8, u8) = (index, held.opened);
+                    match held.attempt {
+                        Some(attempt) => write!(f, " job {index}@{opened} attempt {attempt}")?,
+                        None => write!(f, " job {index}@{opened} no attempt")?,
+                    }
+                }
+                Ok(())
             }
         }
     }

@@ -1,11 +1,14 @@
 //! A moment: the store, and where every process stands. Small and copied by value; manifests,
 //! records and entries are numbers (`tables`).
 
+use crate::config::JOBS_MAX;
 use crate::row::Row;
 use crate::tables::{EntryNo, Node, RecordNo};
 
 /// Processes of one configuration at most.
 pub const PROCESSES_MAX: usize = 7;
+/// Trainers of one configuration at most.
+pub const TRAINERS_MAX: usize = 4;
 
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -20,11 +23,11 @@ pub struct State {
     pub intents: Row<EntryNo, 6>,
     /// Objects under `data/`, by number.
     pub objects: u64,
-    /// Complete marks: bit 8 * attempt + step.
+    /// Marks: see [`mark`].
     pub marks: u32,
-    /// From which steps the job may restart, by the order in which things happened; what the
-    /// reclaimer's own formula is compared with.
-    pub points: Row<u8, 8>,
+    /// From which steps each job may restart, by the order in which things happened; what the
+    /// product's rules are compared with.
+    pub points: [Row<u8, 6>; JOBS_MAX],
     /// Sequence up to which each producer was told that its TGBs are committed.
     pub acked: [u8; 3],
     /// Faults that may still happen.
@@ -85,6 +88,16 @@ pub enum Role {
         /// Records won.
         done: u8,
     },
+    /// Closes the first job and opens it again.
+    Operator {
+        /// Records won.
+        done: u8,
+    },
+    /// Moves the watermark to a step of choice.
+    Person {
+        /// Commands that are left.
+        left: u8,
+    },
 }
 
 /// See [`Role::Producer`].
@@ -131,14 +144,14 @@ pub enum Stage {
 pub struct Trainer {
     /// Its number.
     pub index: u8,
+    /// Of which job.
+    pub job: u8,
     /// Its attempt is in the log.
     pub open: bool,
-    /// The attempt's number.
-    pub attempt: u8,
-    /// Where it began, or its last mark.
-    pub at: u8,
-    /// Marks that it may still write.
-    pub marks: u8,
+    /// For each data coordinate: what it has received, as far as that is published.
+    pub at: [u8; 2],
+    /// Marks that each coordinate may still write.
+    pub marks: [u8; 2],
 }
 
 /// See [`Role::Reclaimer`].
@@ -162,7 +175,8 @@ impl Process {
     }
 }
 
-/// The bit of a mark.
-pub fn mark(attempt: u8, step: u8) -> u32 {
-    1 << (8 * u32::from(attempt) + u32::from(step))
+/// The bit of a data coordinate's mark.
+pub fn mark(trainer: u8, coordinate: u8, step: u8) -> u32 {
+    debug_assert!(step < 4 && coordinate < 2 && usize::from(trainer) < TRAINERS_MAX);
+    1 << (8 * trainer + 4 * coordinate + step)
 }

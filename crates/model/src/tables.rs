@@ -10,8 +10,10 @@ use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Void, Writer};
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
 
 use crate::config::Config;
-use crate::facts::Facts;
+use crate::facts::{Facts, Fold};
+use crate::guard::Guard;
 use crate::property::{Broken, Property};
+use crate::signs::Signs;
 use crate::spec::{self, Object, Spec};
 
 /// A manifest: as records are chained by hash, it stands for a whole log.
@@ -73,11 +75,19 @@ pub struct Tables {
     spec_numbers: HashMap<Spec, EntryNo>,
     judged: HashMap<(Node, Vec<EntryNo>), Verdicts>,
     objects: Vec<Object>,
+    /// The rule that the fold lacks.
+    lacks: Option<Guard>,
+    /// What the product says of watermarks.
+    pub due: HashMap<(Node, Signs), Option<u8>>,
+    /// Which objects it may delete.
+    pub dead: HashMap<(Node, u8), bool>,
+    /// And of a person's wish.
+    pub asked: HashMap<(Node, Signs, u8), bool>,
 }
 
 impl Tables {
     /// Node 0 is the manifest of an empty log.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: Config, without: Option<Guard>) -> Self {
         let stream = stream(&config);
         let json = stream.to_json();
         let first = NodeInfo {
@@ -103,7 +113,16 @@ impl Tables {
             spec_numbers: HashMap::new(),
             judged: HashMap::new(),
             objects: Vec::new(),
+            lacks: without.filter(|guard| guard.is_of_fold()),
+            due: HashMap::new(),
+            dead: HashMap::new(),
+            asked: HashMap::new(),
         }
+    }
+
+    /// The product's manifest.
+    pub fn manifest(&self, node: Node) -> &Manifest {
+        &self.node(node).manifest
     }
 
     /// The configuration.
@@ -153,7 +172,7 @@ impl Tables {
         if let Some(&number) = self.spec_numbers.get(&spec) {
             return number;
         }
-        let entry = spec.entry(self.config.cut(), 0);
+        let entry = spec.entry(self.config.cut());
         let Some(entry) = entry else {
             unreachable!("names of the model are valid");
         };
@@ -258,7 +277,15 @@ impl Tables {
         let info = self.record(record);
         let specs: Vec<_> = info.entries.iter().map(|&entry| self.spec(entry)).collect();
         let (facts, broken) = match manifest.fold(&info.bytes) {
-            Ok(folded) => before.facts.after(&self.config, &manifest, &specs, &folded),
+            Ok(folded) => {
+                let fold = Fold {
+                    config: &self.config,
+                    lacks: self.lacks,
+                    manifest: &manifest,
+                    folded: &folded,
+                };
+                before.facts.after(&fold, &specs)
+            }
             Err(error) => {
                 let mut facts = before.facts.clone();
                 facts.length += 1;

@@ -180,7 +180,7 @@ impl Turn<'_> {
             // Whoever lost one version is likely behind by several.
             self.catch_up(who);
             self.observe(who);
-            if !self.keeps(Guard::RereadMarks) {
+            if self.insists() {
                 self.insist(who, &entries);
             }
         }
@@ -235,7 +235,8 @@ impl Turn<'_> {
             Role::Producer(producer) => self.observe_producer(who, producer),
             Role::Trainer(trainer) => self.observe_trainer(who, trainer),
             Role::Sealer { done } => self.observe_seal(who, done),
-            Role::Reclaimer(_) | Role::Dead => {}
+            Role::Operator { .. } => self.observe_job(who),
+            Role::Reclaimer(_) | Role::Person { .. } | Role::Dead => {}
         }
     }
 
@@ -277,6 +278,6 @@ impl Turn<'_> {
             self.broken.get_or_insert(broken);
         }
         self.check_commit(before, head);
-        self.check_job(before, head);
+        self.check_jobs(before, head);
     }
 }

@@ -4,8 +4,8 @@ use crate::action::{self, Action, Outcome};
 use crate::checker::{Rest, System};
 use crate::config::Config;
 use crate::guard::Guard;
-use crate::jobs;
 use crate::property::Broken;
+use crate::reclaimer;
 use crate::spec::Spec;
 use crate::state::{Phase, Process, Producer, Reclaimer, Role, Stage, State, Trainer};
 use crate::tables::{Draft, RecordNo, Tables};
@@ -22,7 +22,7 @@ impl World {
     /// Writers keep all guards but `without`.
     pub fn new(config: Config, without: Option<Guard>) -> Self {
         Self {
-            tables: Tables::new(config),
+            tables: Tables::new(config, without),
             without,
         }
     }
@@ -36,8 +36,13 @@ impl World {
     fn set_up(&mut self) -> u32 {
         let config = *self.tables.config();
         let mut specs = Vec::new();
-        if config.attempts > 0 {
-            specs.push(Spec::JobOpened { keep: config.keep });
+        for (job, keep) in (0..).zip(config.keep).filter(|(_, keep)| *keep > 0) {
+            specs.push(Spec::JobOpened {
+                job,
+                keep,
+                start: 0,
+                change: 0,
+            });
         }
         let opened = if config.opened { config.producers } else { 0 };
         specs.extend((0..opened).map(|producer| Spec::Opened {
@@ -45,6 +50,16 @@ impl World {
             instance: 0,
             epoch: 1,
         }));
+        if config.filled {
+            specs.push(Spec::Batch {
+                producer: 0,
+                instance: 0,
+                epoch: 1,
+                start: 0,
+                first: 0,
+                last: config.tgbs - 1,
+            });
+        }
         if specs.is_empty() {
             return 0;
         }
@@ -62,7 +77,8 @@ impl World {
     fn processes(&self, head: u32) -> impl Iterator<Item = Process> {
         let config = *self.tables.config();
         let length = self.tables.facts(head).length;
-        let producers = (0..config.producers).flat_map(move |name| {
+        let producers = if config.filled { 0 } else { config.producers };
+        let producers = (0..producers).flat_map(move |name| {
             (0..config.instances).map(move |instance| {
                 let live = instance == 0 && config.opened;
                 Role::Producer(Producer {
@@ -75,20 +91,24 @@ impl World {
                 })
             })
         });
-        let trainers = (0..config.attempts).map(|index| {
+        let [first, second] = config.attempts;
+        let trainers = (0..first + second).map(move |index| {
             Role::Trainer(Trainer {
                 index,
+                job: u8::from(index >= first),
                 ..Trainer::default()
             })
         });
-        let reclaimer = config
-            .reclaims
-            .then(|| Role::Reclaimer(Reclaimer::default()));
+        let reclaimers = (0..config.reclaimers).map(|_| Role::Reclaimer(Reclaimer::default()));
         let sealer = (config.seals > 0).then_some(Role::Sealer { done: 0 });
+        let operator = (config.reopens > 0).then_some(Role::Operator { done: 0 });
+        let person = (config.asks > 0).then_some(Role::Person { left: config.asks });
         producers
             .chain(trainers)
-            .chain(reclaimer)
+            .chain(reclaimers)
             .chain(sealer)
+            .chain(operator)
+            .chain(person)
             .map(move |role| Process {
                 view: head,
                 read: length,
@@ -121,6 +141,9 @@ impl System for World {
             crashes: config.crashes,
             ..State::default()
         };
+        for tgb in self.tables.facts(head).tgbs.clone() {
+            state.objects |= 1 << self.tables.object(tgb.object);
+        }
         for process in self.processes(head) {
             state.processes.push(process);
         }
@@ -163,7 +186,7 @@ impl System for World {
     }
 
     fn describe(&self, state: &State, action: Action) -> String {
-        let who = |who: u8| name(state.processes.as_slice()[usize::from(who)].role);
+        let who = |who: u8| name(state.processes.as_slice()[usize::from(who)].role, who);
         let wanted = |who: u8| {
             let process = state.processes.as_slice()[usize::from(who)];
             self.record(process.record)
@@ -194,26 +217,38 @@ impl System for World {
                     who(p)
                 )
             }
-            Action::Mark { who: p, step } => format!("{} completes a mark at {step}", who(p)),
+            Action::Mark {
+                who: p,
+                coordinate,
+                step,
+            } => format!("{}, coordinate {coordinate}, marks step {step}", who(p)),
+            Action::Receive { who: p, step } => {
+                format!("{}, coordinate 1, has received all below {step}", who(p))
+            }
+            Action::ChangeJob(p) => format!("{} builds a record to change its job", who(p)),
+            Action::Ask { who: p, step } => format!("{} wants the watermark at {step}", who(p)),
             Action::Seal(p) => format!("{} builds its next record", who(p)),
             Action::Compute(p) => format!("{} reads marks, computes a watermark", who(p)),
             Action::Pass(p) => format!("{} begins a pass", who(p)),
             Action::Delete { who: p, object } => {
                 let object = self.tables.objects()[usize::from(object)];
-                format!("{} deletes {}", who(p), jobs::label(object))
+                format!("{} deletes {}", who(p), reclaimer::label(object))
             }
+            Action::DropMarks(p) => format!("{} deletes marks", who(p)),
             Action::EndPass(p) => format!("{} ends its pass", who(p)),
         }
     }
 }
 
-fn name(role: Role) -> String {
+fn name(role: Role, who: u8) -> String {
     match role {
         Role::Dead => "a dead process".to_owned(),
         Role::Producer(producer) => format!("p{}/{}", producer.name, producer.instance),
         Role::Trainer(trainer) => format!("trainer {}", trainer.index),
-        Role::Reclaimer(_) => "the reclaimer".to_owned(),
+        Role::Reclaimer(_) => format!("reclaimer {who}"),
         Role::Sealer { .. } => "the sealer".to_owned(),
+        Role::Operator { .. } => "the operator".to_owned(),
+        Role::Person { .. } => "a person".to_owned(),
     }
 }
 
@@ -250,11 +285,19 @@ impl Turn<'_> {
                 Some(())
             }
             Action::Attempt { who, start } => self.attempt(who, start),
-            Action::Mark { who, step } => self.mark(who, step),
+            Action::Mark {
+                who,
+                coordinate,
+                step,
+            } => self.mark(who, coordinate, step),
+            Action::Receive { who, step } => self.receive(who, step),
+            Action::ChangeJob(who) => self.change_job(who),
+            Action::Ask { who, step } => self.ask(who, step),
             Action::Seal(who) => self.seal(who),
             Action::Compute(who) => self.compute(who),
             Action::Pass(who) => self.pass(who),
             Action::Delete { who, object } => self.delete(who, object),
+            Action::DropMarks(who) => self.drop_marks(who),
             Action::EndPass(who) => {
                 self.end_pass(who);
                 Some(())

@@ -6,7 +6,9 @@ use batchweave_core::ids::Hash;
 use batchweave_log::Producer;
 use batchweave_store::Store;
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
+use crate::ahead;
 use crate::batching::BatchingOptions;
 use crate::config::ProducerConfig;
 use crate::metrics::Metrics;
@@ -38,33 +40,25 @@ pub(crate) fn pipeline(
     producer: &Producer,
     parts: Parts,
     metrics: Arc<Metrics>,
+    pacing: CancellationToken,
 ) -> Pipeline {
-    let Parts {
-        store,
-        tokenizer,
-        inputs,
-        settings,
-        hash,
-        from,
-        pad,
-    } = parts;
-    let identity = tokenizer.identity();
+    let identity = parts.tokenizer.identity();
     let object_bytes = config.packing.object_bytes.bytes();
     let batching = BatchingOptions {
         shape: shape(config),
         end_token: identity.end_token,
         id_bound: identity.id_bound,
         next_seq: producer.next_seq(),
-        from,
-        inputs: hash,
-        settings,
+        from: parts.from,
+        inputs: parts.hash,
+        settings: parts.settings,
         endless: config.source.epochs == 0,
         on_bad_document: config.source.on_bad_document,
         object_bytes,
-        group_batches: config.commit.max_batches.min(GROUP_BATCHES_MAX),
+        group_batches: ahead::entry_max(config).min(GROUP_BATCHES_MAX),
     };
     let uploader = Uploader {
-        store,
+        store: parts.store,
         stream: producer.log().manifest().stream_id(),
         producer: producer.name().clone(),
         epoch: producer.epoch(),
@@ -75,24 +69,25 @@ pub(crate) fn pipeline(
     };
     Pipeline {
         reading: Reading {
-            inputs: inputs.clone(),
+            inputs: parts.inputs.clone(),
             options: reading(config),
-            from,
+            from: parts.from,
             passes: config.source.epochs,
         },
         batching,
         tokenizing: Tokenizing {
-            tokenizer,
-            inputs,
+            tokenizer: parts.tokenizer,
+            inputs: parts.inputs,
             format: config.source.format,
             field: config.source.field.clone(),
         },
         threads: threads(config),
-        pad,
+        pad: parts.pad,
         linger: config.commit.linger.0,
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
         metrics,
+        pacing,
     }
 }
 

@@ -30,6 +30,8 @@ pub struct ProducerConfig {
     pub upload: UploadConfig,
     /// When batches become visible.
     pub commit: CommitConfig,
+    /// How far it runs ahead.
+    pub ahead: AheadConfig,
     /// How it stops.
     pub shutdown: ShutdownConfig,
     /// Metrics and health.
@@ -187,6 +189,33 @@ pub struct CommitConfig {
     pub max_batches: usize,
 }
 
+/// What to do while no open job paces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenNoJob {
+    /// Go on.
+    #[default]
+    Run,
+    /// Wait for one.
+    Wait,
+}
+
+/// `[ahead]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AheadConfig {
+    /// Steps ahead of the slowest job that paces; 0 is without bound.
+    pub max_steps: u64,
+    /// Bytes ahead of it; 0 is without bound.
+    pub max_bytes: ByteSize,
+    /// What to do while no open job paces.
+    pub when_no_job: WhenNoJob,
+    /// Steps above the watermark that are made without such a job.
+    pub no_job_steps: u64,
+    /// Batches of a lane that may wait for their turn.
+    pub lane_lead: u64,
+}
+
 /// `[shutdown]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -278,6 +307,18 @@ impl Default for CommitConfig {
             linger: Period::millis(200),
             latency_target: Period::millis(0),
             max_batches: 128,
+        }
+    }
+}
+
+impl Default for AheadConfig {
+    fn default() -> Self {
+        Self {
+            max_steps: 0,
+            max_bytes: ByteSize(0),
+            when_no_job: WhenNoJob::Run,
+            no_job_steps: 0,
+            lane_lead: 256,
         }
     }
 }

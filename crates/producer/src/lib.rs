@@ -5,12 +5,14 @@
 //!   batches; `cursor` says where a restart goes on;
 //! - `reading`, `tokenizing`, `batching`, `upload` are the stages, joined in `pipeline`;
 //! - `run` starts and stops the daemon; `prepare` makes ready what the configuration asks for, `stream`
-//!   and `resume` check what it writes to and where it goes on, `assemble` joins it all.
+//!   and `resume` check what it writes to and where it goes on, `assemble` joins it all; `ahead`: how far
+//!   it may go, and who holds it back.
 //!
 //! Invariants: the same input and settings give the same batches, wherever they are cut by restarts;
 //! nothing is committed that is not durable; nothing is ever deleted.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod assemble;
 pub mod batching;
 pub mod config;

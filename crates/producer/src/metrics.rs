@@ -3,7 +3,7 @@
 use batchweave_daemon::metrics::Maker;
 use batchweave_log::Committed;
 use batchweave_store::counting::Counted;
-use prometheus::{Gauge, IntCounter, IntGauge, Registry};
+use prometheus::{CounterVec, Gauge, IntCounter, IntGauge, Registry};
 
 const PREFIX: &str = "batchweave_producer";
 
@@ -31,6 +31,45 @@ pub struct Metrics {
     batches: IntGauge,
     head: IntGauge,
     latency: Gauge,
+    /// How far the stream is ahead, and who holds this producer back.
+    pub ahead: AheadMetrics,
+}
+
+/// See [`Metrics::ahead`].
+#[derive(Debug)]
+pub struct AheadMetrics {
+    /// 1 while something is held back.
+    pub held: IntGauge,
+    /// Seconds for which something was held, by bound.
+    pub held_seconds: CounterVec,
+    /// Steps ahead of the slowest job.
+    pub steps: IntGauge,
+    /// Their bytes, with a bound in bytes.
+    pub bytes: IntGauge,
+}
+
+impl AheadMetrics {
+    fn new(m: &Maker<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            held: m.gauge(
+                "held",
+                "1 while a bound of [ahead] holds back what is ready; /readyz says which and by whom.",
+            )?,
+            held_seconds: m.seconds(
+                "held_seconds_total",
+                "Seconds for which a bound held back what was ready, by bound.",
+                &["bound"],
+            )?,
+            steps: m.gauge(
+                "steps_ahead",
+                "Steps that the slowest job that paces has not received, as last seen; counted only with a bound.",
+            )?,
+            bytes: m.gauge(
+                "bytes_ahead",
+                "Their bytes; counted only with a bound in bytes.",
+            )?,
+        })
+    }
 }
 
 impl Metrics {
@@ -84,8 +123,9 @@ impl Metrics {
             )?,
             latency: m.seconds_gauge(
                 "commit_latency_seconds",
-                "Last commit: from durable to visible.",
+                "Last commit: from durable and allowed to visible.",
             )?,
+            ahead: AheadMetrics::new(&m)?,
         })
     }
 

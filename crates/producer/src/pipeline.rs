@@ -32,6 +32,8 @@ pub(crate) struct Pipeline {
     pub(crate) uploader: Arc<Uploader>,
     pub(crate) uploads: usize,
     pub(crate) metrics: Arc<Metrics>,
+    /// Cancelled: who is held back stops waiting.
+    pub(crate) pacing: CancellationToken,
 }
 
 /// What the reader hands to the batching stage, in order.
@@ -71,6 +73,9 @@ impl Pipeline {
         end.cancel();
         let batched = batching.await.map_err(RunError::task)?;
         let finished = matches!((&uploaded, &batched), (Ok(true), Ok(ReadEnd::Complete)));
+        if !finished {
+            self.pacing.cancel();
+        }
         let (commit_end, _) = queue.close(finished).await?;
         // A fence explains all else that went wrong.
         if let CommitEnd::Drained { .. } = commit_end {
@@ -200,8 +205,12 @@ async fn upload_all(
     queue: &CommitQueue,
     stop: &CancellationToken,
 ) -> Result<bool, RunError> {
-    let groups = stream::unfold(groups, async |mut groups| {
-        groups.recv().await.map(|group| (group, groups))
+    // What is held back already is enough: nothing more goes up meanwhile.
+    let room = (groups, queue.standing());
+    let groups = stream::unfold(room, async |(mut groups, mut standing)| {
+        let _ = standing.wait_for(|now| now.held.is_none()).await;
+        let group = groups.recv().await?;
+        Some((group, (groups, standing)))
     });
     let groups = groups.take_until(stop.cancelled());
     let uploads = groups

@@ -15,6 +15,7 @@ use futures::FutureExt;
 use prometheus::Registry;
 use tokio_util::sync::CancellationToken;
 
+use crate::ahead;
 use crate::assemble::{Parts, pipeline};
 use crate::config::ProducerConfig;
 use crate::error::RunError;
@@ -76,10 +77,7 @@ pub async fn run_on(
         .map_err(RunError::Admin)?;
     match open(Arc::new(counted), &config, &health).await? {
         Opening::Over(outcome) => Ok(outcome),
-        Opening::Opened(opened) => {
-            health.ready("producing");
-            produce(*opened, &config, &stop, metrics).await
-        }
+        Opening::Opened(opened) => produce(*opened, &config, &stop, (metrics, &health)).await,
     }
 }
 
@@ -160,21 +158,31 @@ fn policy(config: &ProducerConfig) -> Dac {
 
 /// From the input to the log, until one of them ends or `stop` is cancelled.
 async fn produce(
-    Opened {
-        producer,
-        policy,
-        parts,
-    }: Opened,
+    opened: Opened,
     config: &ProducerConfig,
     stop: &CancellationToken,
-    metrics: Arc<Metrics>,
+    (metrics, health): (Arc<Metrics>, &Health),
 ) -> Result<Outcome, RunError> {
-    let pipeline = pipeline(config, &producer, parts, metrics.clone());
+    let (producer, store) = (opened.producer, opened.parts.store.clone());
+    let pacing = stop.child_token();
+    let pipeline = pipeline(
+        config,
+        &producer,
+        opened.parts,
+        metrics.clone(),
+        pacing.clone(),
+    );
+    let (pacer, pace) = ahead::pacer(config);
     let driver = DriverOptions {
-        tgbs_per_entry: config.commit.max_batches,
+        tgbs_per_entry: ahead::entry_max(config),
+        pace,
         ..DriverOptions::default()
     };
-    let queue = producer.spawn(policy, driver);
+    let queue = producer.spawn(opened.policy, driver);
+    health.ready(ahead::PRODUCING);
+    if let Some(pacer) = pacer {
+        ahead::start(pacer, store, &queue, pacing, (metrics.clone(), health));
+    }
     let mut progress = queue.progress();
     let watched = metrics.clone();
     tokio::spawn(async move {

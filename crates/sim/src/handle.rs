@@ -114,13 +114,11 @@ impl Handle {
                 }
             });
         }
-        match self.answer(number, &request).await {
-            Some(Reply::Fail(kind, effect, text)) => Err(self.fail(&request, kind, effect, text)),
-            _ => {
-                self.store.answered(&self.actor, &request, Answer::Deleted);
-                Ok(refused)
-            }
+        if let Some(Reply::Fail(kind, effect, text)) = self.answer(number, &request).await {
+            return Err(self.fail(&request, kind, effect, text));
         }
+        self.store.answered(&self.actor, &request, Answer::Deleted);
+        Ok(refused)
     }
 
     async fn read<T>(

@@ -34,7 +34,10 @@ impl Programs {
                 "bench" => "crates/cli/src/bench/growth.rs".to_owned(),
                 plain => format!("crates/cli/src/{}.rs", plain.replace('-', "_")),
             };
-            let options = options(&source(&file));
+            let mut options = options(&source(&file));
+            if verb == "bench" {
+                options.extend(self::options(&source("crates/cli/src/bench/reclaim.rs")));
+            }
             (verb, options)
         });
         let verbs: BTreeMap<_, _> = verbs.collect();

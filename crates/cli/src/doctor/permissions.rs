@@ -26,13 +26,14 @@ struct Area {
     why: &'static str,
 }
 
-const AREAS: [Area; 7] = [
+const AREAS: [Area; 8] = [
     Area {
         name: "log/",
         put_needed: true,
         list: false,
         delete: false,
-        why: "producers commit there, consumers read it",
+        why: "producers commit there, consumers open attempts there, people's verbs and reclamation \
+              write there, all read it",
     },
     Area {
         name: "data/",
@@ -46,28 +47,39 @@ const AREAS: [Area; 7] = [
         put_needed: false,
         list: true,
         delete: true,
-        why: "producers announce commits there when many commit at once",
+        why: "producers announce commits there when many commit at once, and delete them again; \
+              reclamation deletes what is left",
     },
     Area {
         name: "snapshots/",
         put_needed: false,
         list: true,
         delete: true,
-        why: "whoever follows the log writes them, so that nobody reads it from its beginning",
+        why: "whoever follows the log writes them, so that nobody reads it from its beginning, and \
+              deletes old ones, as reclamation does",
     },
     Area {
         name: "index/",
         put_needed: false,
-        list: false,
-        delete: false,
-        why: "whoever follows the log writes it, so that old steps are found",
+        list: true,
+        delete: true,
+        why: "whoever follows the log writes it, so that old steps are found; reclamation deletes \
+              what is of reclaimed steps",
     },
     Area {
         name: "jobs/",
         put_needed: false,
         list: true,
         delete: true,
-        why: "consumers publish progress and checkpoint marks there",
+        why: "consumers publish progress, checkpoint marks and ledgers there and delete older \
+              progress, producers and reclamation list it, reclamation deletes",
+    },
+    Area {
+        name: "repairs/",
+        put_needed: false,
+        list: false,
+        delete: false,
+        why: "`batchweave repair` writes there, and whoever meets an unreadable record looks there",
     },
     Area {
         name: "stream.json",

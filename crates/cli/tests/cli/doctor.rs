@@ -29,6 +29,7 @@ async fn a_sound_stream_passes() {
         "ok snapshots/",
         "ok index/",
         "ok jobs/",
+        "ok repairs/",
         "ok stream.json",
         "ok requests",
         "ok identity",
@@ -52,7 +53,7 @@ async fn a_sound_stream_passes() {
         .prints(&[
             "  ok    exclusive create  one winner in each of 3 races of 16 creates\n",
             "2 records, 3 steps, no gap\n",
-            "fit for use: 18 ok",
+            "fit for use: 19 ok",
         ]);
 }
 

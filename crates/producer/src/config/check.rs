@@ -83,6 +83,11 @@ impl Config for ProducerConfig {
             "must be at most 1min",
         );
         wrong(
+            "ahead.lane_lead",
+            !(1..=1 << 20).contains(&self.ahead.lane_lead),
+            "must be 1 to 1048576",
+        );
+        wrong(
             "tokenizer.threads",
             self.tokenizer.threads > 1024,
             "must be at most 1024",

@@ -112,9 +112,10 @@ impl<'a> Replay<'a> {
             .filter(|c| c.committed < head)
             .find(|c| c.placed >= head || c.step >= watermark);
         if let Some(content) = live {
-            let what = match content.placed < head {
-                true => format!("step {}", content.step),
-                false => "a TGB that waits for its turn".to_owned(),
+            let what = if content.placed < head {
+                format!("step {}", content.step)
+            } else {
+                "a TGB that waits for its turn".to_owned()
             };
             let text = format!("{key} is deleted: it holds {what}, the watermark is {watermark}");
             self.wrong("live-data", text);

@@ -142,16 +142,15 @@ impl Supervisor {
     /// A restart point, or what works after a refusal.
     fn choose(&mut self, back: usize) -> Wanted {
         let points: BTreeSet<Step> = self.job.memory(|memory| memory.points());
-        let start = match self.refused.take() {
-            Some(watermark) => points
+        let start = if let Some(watermark) = self.refused.take() {
+            points
                 .range(watermark..)
                 .next()
                 .copied()
-                .unwrap_or(watermark),
-            None => {
-                let index = points.len().saturating_sub(back + 1);
-                points.into_iter().nth(index).unwrap_or(0)
-            }
+                .unwrap_or(watermark)
+        } else {
+            let index = points.len().saturating_sub(back + 1);
+            points.into_iter().nth(index).unwrap_or(0)
         };
         let parent = self.job.memory(|memory| memory.attempt_of(start));
         Wanted {
@@ -262,21 +261,22 @@ impl Supervisor {
         match fate {
             Some(Fate::Freeze(lasts)) => {
                 let until = self.job.shared.store.time.now() + lasts;
-                nodes.iter().for_each(|node| node.freeze(until));
+
                 for node in nodes {
+                    node.freeze(until);
                     let text = format!("freezes for {:.1} s", lasts.as_secs_f64());
                     self.job.shared.store.note(node, text);
                 }
             }
             Some(Fate::Doubled) | None => {}
-            Some(Fate::Crash | Fate::Dies(..)) => nodes.iter().for_each(|node| node.kill()),
+            Some(Fate::Crash | Fate::Dies(..)) => kill(nodes),
         }
     }
 
     /// Mostly a launcher kills the others; sometimes nobody does.
     fn stop(&self, nodes: &[Arc<Actor>]) {
         if self.person.chance(700) {
-            nodes.iter().for_each(|node| node.kill());
+            kill(nodes);
         }
     }
 
@@ -297,5 +297,11 @@ impl Supervisor {
                 self.job.shared.found("panic", 0, e.to_string());
             }
         }
+    }
+}
+
+fn kill(nodes: &[Arc<Actor>]) {
+    for node in nodes {
+        node.kill();
     }
 }

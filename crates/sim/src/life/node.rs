@@ -14,13 +14,14 @@ use batchweave_store::Store;
 
 use super::Received;
 use super::job::Job;
+use super::memory::Memory;
 use super::signs::Signs;
 use crate::actor::Actor;
 use crate::draw::Draw;
 use crate::world::run::Shared;
 
 /// A node waits so long for its attempt to be opened.
-const OPENED_WITHIN: Duration = Duration::from_secs(60);
+const OPENED_WITHIN: Duration = Duration::from_mins(1);
 /// Between two looks at the log.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -81,6 +82,13 @@ pub(super) struct Node {
     pub(super) store: Arc<dyn Store>,
 }
 
+/// The attempt that was the newest when the node first looked.
+#[derive(Clone, Copy)]
+enum Predecessor {
+    Unknown,
+    Is(Option<AttemptId>),
+}
+
 /// Goes on after a failure of the store, ends with anything else.
 enum Stop {
     Again,
@@ -97,7 +105,7 @@ impl Node {
             published: Vec::new(),
         };
         // The first attempt that it saw before its own: another one in between supersedes it.
-        let mut predecessor = None;
+        let mut predecessor = Predecessor::Unknown;
         let mut next = None;
         loop {
             match self.train(&mut predecessor, &mut next, &mut signs).await {
@@ -126,7 +134,7 @@ impl Node {
 
     async fn train(
         &self,
-        predecessor: &mut Option<Option<AttemptId>>,
+        predecessor: &mut Predecessor,
         next: &mut Option<Step>,
         signs: &mut Signs,
     ) -> Result<End, Stop> {
@@ -167,18 +175,19 @@ impl Node {
         }
     }
 
-    async fn open(
-        &self,
-        log: &mut Log,
-        predecessor: &mut Option<Option<AttemptId>>,
-    ) -> Result<(), Stop> {
+    async fn open(&self, log: &mut Log, predecessor: &mut Predecessor) -> Result<(), Stop> {
         log.catch_up().await.map_err(|e| self.stop(e))?;
         let job = log.manifest().jobs().get(&self.job.name);
         let newest = job.and_then(|job| job.attempts.last().map(|a| a.id));
         if newest == Some(self.wanted.id) {
             return Ok(());
         }
-        let predecessor = *predecessor.get_or_insert(newest);
+        if let Predecessor::Unknown = predecessor {
+            *predecessor = Predecessor::Is(newest);
+        }
+        let Predecessor::Is(predecessor) = *predecessor else {
+            return Ok(());
+        };
         let entry = Entry::AttemptOpened(AttemptOpened {
             job: self.job.name.clone(),
             opened: self.wanted.opened,
@@ -309,13 +318,10 @@ impl Node {
         let plan = &self.job.plan;
         let passes = |every: u64| before / every != after / every;
         let coordinate = (!plan.rank0).then_some(self.coordinate);
-        if passes(plan.mark_every) && (self.coordinate == 0 || !plan.rank0) {
-            if signs.mark(open, after, coordinate).await {
-                let marked = |memory: &mut super::memory::Memory| {
-                    memory.marked(open.attempt, after, coordinate);
-                };
-                self.job.memory(marked);
-            }
+        let marks = passes(plan.mark_every) && (self.coordinate == 0 || !plan.rank0);
+        if marks && signs.mark(open, after, coordinate).await {
+            let marked = |memory: &mut Memory| memory.marked(open.attempt, after, coordinate);
+            self.job.memory(marked);
         }
         if passes(plan.progress_every) {
             signs.progress(open, after).await;

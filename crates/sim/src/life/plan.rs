@@ -147,7 +147,7 @@ fn job(draw: &mut Draw, number: u32) -> JobPlan {
     JobPlan {
         number,
         opens: draw.duration(Duration::ZERO, 6 * S),
-        keep: [1, 1, 1, 2, 3][draw.range(0..5) as usize],
+        keep: [1, 1, 2, 2, 3][draw.range(0..5) as usize],
         holds: draw.chance(850),
         paces: draw.chance(700),
         lease_seconds: draw.chance(200).then(|| draw.range(3..60)),
@@ -175,7 +175,7 @@ fn attempt(draw: &mut Draw) -> AttemptPlan {
         lives: draw.duration(Duration::ZERO, most),
         fate,
         // Mostly the last; far back is refused now and then.
-        back: [0, 0, 0, 1, 2, 6][draw.range(0..6) as usize],
+        back: [0, 0, 1, 1, 2, 6][draw.range(0..6) as usize],
         dp_size: 1 + draw.range(0..2) as u32,
         restart: [MS, 20 * MS, 500 * MS][draw.range(0..3) as usize],
         stalls: stalls(draw, 8.0),

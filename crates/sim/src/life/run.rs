@@ -10,7 +10,7 @@ use crate::life::LifePlan;
 use crate::world::run::Shared;
 
 /// Nothing lands so long after it was sent.
-const LANDED: Duration = Duration::from_secs(60);
+const LANDED: Duration = Duration::from_mins(1);
 
 /// Runs jobs, reclaimers and people beside the producers; then, when all is quiet, one pass.
 pub(crate) async fn run(shared: Arc<Shared>, plan: LifePlan) {

@@ -18,7 +18,11 @@ impl Bench {
         let refused = ok("delete", "many", self.store.delete_many(&keys).await);
         assert!(refused.is_empty(), "refused: {refused:?}");
         let left = all(&*self.store, &format!("{}/", self.prefix)).await;
-        assert_eq!(left, std::slice::from_ref(&spared), "left after a bulk delete");
+        assert_eq!(
+            left,
+            std::slice::from_ref(&spared),
+            "left after a bulk delete"
+        );
         let refused = ok("delete", "none", self.store.delete_many(&[]).await);
         assert!(refused.is_empty(), "deleting nothing");
         self.delete(&spared).await;

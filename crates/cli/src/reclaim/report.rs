@@ -1,0 +1,177 @@
+//! What `batchweave reclaim` tells, as JSON has it.
+
+use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
+use batchweave_core::lifecycle::Due;
+use batchweave_log::Log;
+use batchweave_log::reclaim::{Class, Held, Plan, Requests, Tally, Totals};
+use serde::Serialize;
+
+pub(super) type Applied = batchweave_log::reclaim::Report;
+
+/// Objects and bytes.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Amount {
+    pub(super) objects: u64,
+    pub(super) bytes: u64,
+}
+
+impl From<Tally> for Amount {
+    fn from(tally: Tally) -> Self {
+        Self {
+            objects: tally.objects,
+            bytes: tally.bytes,
+        }
+    }
+}
+
+/// One kind of objects.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) class: &'static str,
+    /// Somebody may need them.
+    pub(super) needed: Amount,
+    /// No record names them, but one still may.
+    pub(super) uncommitted: Amount,
+    /// Nobody can need them any more.
+    pub(super) dead: Amount,
+    /// Foreign names, which are left alone.
+    pub(super) foreign: Amount,
+    /// Deleted by this command.
+    pub(super) deleted: Option<Amount>,
+}
+
+/// A job that holds data.
+#[derive(Debug, Serialize)]
+pub(super) struct Holder {
+    pub(super) job: JobName,
+    pub(super) opened: Version,
+    pub(super) keep: u32,
+    /// The oldest step that it may need; none while it has fewer restart points than it keeps.
+    pub(super) floor: Option<Step>,
+    /// Steps from there to the head.
+    pub(super) steps: u64,
+    pub(super) restart_points: Vec<Step>,
+    pub(super) attempt: Option<AttemptNo>,
+    pub(super) attempt_opened: Option<Version>,
+    /// What all its ranks have received.
+    pub(super) position: Option<Step>,
+    /// When it last stored progress, by its daemon's clock.
+    pub(super) last_progress: Option<String>,
+    /// Marks that some coordinates have not made.
+    pub(super) incomplete_marks: Vec<(Step, Vec<u32>)>,
+}
+
+/// Requests made.
+#[derive(Debug, Serialize)]
+pub(super) struct Cost {
+    pub(super) lists: u64,
+    pub(super) gets: u64,
+    pub(super) puts: u64,
+    pub(super) deletes: u64,
+}
+
+impl From<Requests> for Cost {
+    fn from(made: Requests) -> Self {
+        Self {
+            lists: made.lists,
+            gets: made.gets,
+            puts: made.puts,
+            deletes: made.deletes,
+        }
+    }
+}
+
+/// The whole answer.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) root: String,
+    pub(super) applied: bool,
+    pub(super) head: Step,
+    pub(super) watermark: Step,
+    pub(super) watermark_after: Step,
+    /// Steps given up, or to be given up.
+    pub(super) steps: u64,
+    /// The version of the watermark's record.
+    pub(super) published: Option<Version>,
+    /// Who keeps the watermark from moving further.
+    pub(super) held_by: Option<JobName>,
+    /// Why it does not move, when it does not.
+    pub(super) reason: Option<&'static str>,
+    pub(super) jobs: Vec<Holder>,
+    pub(super) closed: Vec<JobName>,
+    pub(super) classes: Vec<Row>,
+    /// Keys that the store did not delete.
+    pub(super) refused: u64,
+    /// There is more to delete.
+    pub(super) more: bool,
+    pub(super) requests: Cost,
+}
+
+impl Report {
+    pub(super) fn new(log: &Log, plan: &Plan, done: Option<&Applied>) -> Self {
+        let after = done.map_or(plan.after, |done| done.watermark);
+        let totals = |class: Class| plan.totals.get(&class).copied().unwrap_or_default();
+        let row = |class: Class| row(class, totals(class), done);
+        Self {
+            root: log.store().root().to_owned(),
+            applied: done.is_some(),
+            head: plan.head,
+            watermark: plan.watermark,
+            watermark_after: after,
+            steps: after.saturating_sub(plan.watermark),
+            published: done.and_then(|done| done.published),
+            held_by: lowest(&plan.held),
+            reason: reason(plan),
+            jobs: plan.held.iter().map(|h| holder(h, plan.head)).collect(),
+            closed: done.map_or_else(Vec::new, |done| done.closed.clone()),
+            classes: Class::ALL.into_iter().map(row).collect(),
+            refused: done.map_or(0, |done| done.refused_keys),
+            more: done.is_some_and(|done| done.more),
+            requests: done.map_or(plan.requests, |done| done.requests).into(),
+        }
+    }
+}
+
+fn row(class: Class, totals: Totals, done: Option<&Applied>) -> Row {
+    let deleted = done.map(|done| done.deleted.get(&class).copied().unwrap_or_default());
+    Row {
+        class: class.name(),
+        needed: totals.needed.into(),
+        uncommitted: totals.uncommitted.into(),
+        dead: totals.dead.into(),
+        foreign: totals.foreign.into(),
+        deleted: deleted.map(Into::into),
+    }
+}
+
+fn lowest(held: &[Held]) -> Option<JobName> {
+    let lowest = held.iter().min_by_key(|held| held.floor);
+    lowest.map(|held| held.job.clone())
+}
+
+fn reason(plan: &Plan) -> Option<&'static str> {
+    match &plan.due {
+        _ if plan.asked.is_some() => None,
+        Due::Publish(_) => None,
+        Due::HeldBy { floor: None, .. } => Some("fewer restart points than the job keeps"),
+        Due::HeldBy { .. } => Some("the job may restart from there"),
+        Due::NoJob => Some("no job holds data: only --to STEP moves the watermark"),
+        Due::UpToDate => Some("it is at the head"),
+    }
+}
+
+fn holder(held: &Held, head: Step) -> Holder {
+    Holder {
+        job: held.job.clone(),
+        opened: held.opened,
+        keep: held.keep,
+        floor: held.floor,
+        steps: head.saturating_sub(held.floor.unwrap_or(0)),
+        restart_points: held.points.clone(),
+        attempt: held.attempt.map(|(number, _, _)| number),
+        attempt_opened: held.attempt.map(|(_, opened, _)| opened),
+        position: held.attempt.map(|(_, _, position)| position),
+        last_progress: held.seen.clone(),
+        incomplete_marks: held.incomplete.clone(),
+    }
+}

@@ -1,0 +1,194 @@
+//! The real entries behind those of the model.
+
+use batchweave_core::ids::RequestId;
+use batchweave_core::keys;
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{
+    AttemptOpened, Batch, Finished, HoldingJob, JobClosed, JobOpened, Opened, Parent, Sealed,
+    Unsealed, Watermark,
+};
+use batchweave_core::tgb::{Part, TgbRecord};
+
+use crate::config::JOBS_MAX;
+use crate::spec::{
+    Cut, Held, Object, SLICES, Spec, attempt_id, cursor, digest, job, nonce, producer,
+};
+
+fn request(tags: [u8; 3]) -> RequestId {
+    let mut id = [0; 16];
+    id[..3].copy_from_slice(&tags);
+    RequestId(id)
+}
+
+/// The id of a person's command.
+pub fn command(number: u8) -> RequestId {
+    request([4, number, 0])
+}
+
+fn holding(jobs: [Option<Held>; JOBS_MAX]) -> Option<Vec<HoldingJob>> {
+    let held = (0..)
+        .zip(jobs)
+        .filter_map(|(index, held)| Some((index, held?)));
+    held.map(|(index, held)| {
+        Some(HoldingJob {
+            job: job(index)?,
+            opened: held.opened.into(),
+            attempt: held.attempt.map(u64::from),
+        })
+    })
+    .collect()
+}
+
+impl Object {
+    /// Its key.
+    pub fn key(self) -> Option<String> {
+        let seqs = (u64::from(self.first), u64::from(self.last));
+        let name = producer(self.producer)?;
+        let nonce = nonce(self.instance);
+        Some(keys::data(&name, self.epoch.into(), nonce, seqs, 0, 0))
+    }
+
+    fn tgb(self, seq: u8) -> Option<TgbRecord> {
+        Some(TgbRecord {
+            rows: u64::from(SLICES),
+            tokens: u64::from(SLICES) * 8,
+            digest: digest(self.producer, seq),
+            parts: vec![Part {
+                key: self.key()?,
+                offset: u64::from(seq - self.first) * 1024,
+                length: 1024,
+                first_slice: 0,
+                slices: SLICES,
+                frame_bytes: Some(256),
+                index: None,
+            }],
+            provenance: None,
+        })
+    }
+}
+
+impl Spec {
+    /// The real entry.
+    pub fn entry(self, cut: Cut) -> Option<Entry> {
+        let reason = String::new();
+        Some(match self {
+            Self::Opened {
+                producer: index,
+                instance,
+                epoch,
+            } => Entry::Opened(Opened {
+                producer: producer(index)?,
+                instance: format!("i{instance}"),
+                nonce: nonce(instance),
+                epoch: epoch.into(),
+            }),
+            Self::Batch { .. } => Entry::Batch(self.batch(cut)?),
+            Self::Finished {
+                producer: index,
+                epoch,
+                final_seq,
+            } => Entry::Finished(Finished {
+                producer: producer(index)?,
+                epoch: epoch.into(),
+                final_seq: final_seq.into(),
+            }),
+            Self::Sealed => Entry::Sealed(Sealed {
+                request: RequestId([1; 16]),
+                reason,
+            }),
+            Self::Unsealed => Entry::Unsealed(Unsealed {
+                request: RequestId([2; 16]),
+                reason,
+            }),
+            _ => return self.of_jobs(),
+        })
+    }
+
+    fn of_jobs(self) -> Option<Entry> {
+        Some(match self {
+            Self::JobOpened {
+                job: index,
+                keep,
+                start,
+                change,
+            } => Entry::JobOpened(JobOpened {
+                request: request([3, index, change]),
+                job: job(index)?,
+                start: start.into(),
+                keep: keep.into(),
+                holds: true,
+                paces: false,
+                lease_seconds: None,
+            }),
+            Self::JobClosed {
+                job: index,
+                opened,
+                change,
+            } => Entry::JobClosed(JobClosed {
+                request: request([3, index, change]),
+                job: job(index)?,
+                opened: opened.into(),
+                reason: String::new(),
+            }),
+            Self::Attempt {
+                job: index,
+                opened,
+                trainer,
+                predecessor,
+                start,
+                coordinates,
+            } => Entry::AttemptOpened(AttemptOpened {
+                job: job(index)?,
+                opened: opened.into(),
+                attempt: attempt_id(trainer),
+                predecessor: predecessor.map(attempt_id),
+                parent: None::<Parent>,
+                start: start.into(),
+                dp_size: coordinates.into(),
+                mesh: Vec::new(),
+            }),
+            Self::Watermark { step, jobs, asked } => Entry::Watermark(Watermark {
+                step: step.into(),
+                jobs: holding(jobs)?,
+                request: asked.map(command),
+            }),
+            _ => return None,
+        })
+    }
+
+    fn batch(self, cut: Cut) -> Option<Batch> {
+        let Self::Batch {
+            producer: index,
+            instance,
+            epoch,
+            start,
+            first,
+            last,
+        } = self
+        else {
+            return None;
+        };
+        let object = |seq| {
+            let (first, last) = cut.object(start, seq);
+            let object = Object {
+                producer: index,
+                instance,
+                epoch,
+                first,
+                last,
+            };
+            object.tgb(seq)
+        };
+        Some(Batch {
+            producer: producer(index)?,
+            epoch: epoch.into(),
+            first_seq: first.into(),
+            last_seq: last.into(),
+            cursor_before: cursor(first).hash(),
+            cursor: cursor(last + 1),
+            mixture: 0,
+            first_step: None,
+            tgbs: (first..=last).map(object).collect::<Option<_>>()?,
+        })
+    }
+}

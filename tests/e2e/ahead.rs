@@ -1,0 +1,158 @@
+//! Back-pressure between processes: two producers and a job that exists only in the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::ids::{AttemptId, JobName, Step, Version};
+use batchweave_core::keys;
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobClosed, JobOpened};
+use batchweave_log::{Log, LogOptions};
+use batchweave_store::{OpenOptions, Store};
+use batchweave_tests::eventually;
+
+use crate::scene::{MINUTE, Scene};
+
+const MOST: u64 = 400;
+const AHEAD: &str = "[ahead]\nmax_steps = 400\nwhen_no_job = \"wait\"\n";
+
+/// A job's hand in the store.
+struct Job {
+    log: Log,
+    store: Arc<dyn Store>,
+    name: JobName,
+    opened: Version,
+}
+
+impl Job {
+    async fn open(url: &str, name: &str, start: Step) -> Self {
+        let store = batchweave_store::open(url, &OpenOptions::default()).await;
+        let store = store.unwrap();
+        let options = LogOptions::new(rand::random());
+        let mut log = Log::open(Arc::clone(&store), &options).await.unwrap();
+        let name: JobName = name.parse().unwrap();
+        let request = log.new_request();
+        let (job, lease_seconds) = (name.clone(), None);
+        let entry = Entry::JobOpened(JobOpened {
+            request,
+            job,
+            start,
+            keep: 1,
+            holds: true,
+            paces: true,
+            lease_seconds,
+        });
+        let opened = log.commit_entry("test", |_| entry.clone()).await;
+        let opened = opened.unwrap().unwrap();
+        let attempt = Entry::AttemptOpened(AttemptOpened {
+            job: name.clone(),
+            opened,
+            attempt: AttemptId([1; 16]),
+            predecessor: None,
+            parent: None,
+            start,
+            dp_size: 1,
+            mesh: vec![Axis {
+                name: "dp".into(),
+                size: 1,
+            }],
+        });
+        let make = |_: &_| attempt.clone();
+        log.commit_entry("test", make).await.unwrap();
+        Self {
+            log,
+            store,
+            name,
+            opened,
+        }
+    }
+
+    async fn publish(&self, step: Step) {
+        let key = keys::progress(&self.name, self.opened, 0, step, (0, 0), "node");
+        let _ = self.store.create(&key, "{}".into()).await.unwrap();
+    }
+
+    async fn head(&mut self) -> Step {
+        self.log.catch_up().await.unwrap();
+        self.log.manifest().next_step()
+    }
+
+    /// Waits until the producers are at the bound of a job at `at`, and sees that they stay there.
+    async fn is_bound(&mut self, at: Step) {
+        // Entries are whole: at most eight batches each, and two producers.
+        let full = at + MOST - 16;
+        let began = std::time::Instant::now();
+        while self.head().await < full {
+            assert!(began.elapsed() < MINUTE, "{} steps", self.head().await);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for _ in 0..40 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let head = self.head().await;
+            assert!(head <= at + MOST, "{head} steps, the job is at {at}");
+        }
+    }
+
+    async fn close(mut self) {
+        let request = self.log.new_request();
+        let entry = Entry::JobClosed(JobClosed {
+            request,
+            job: self.name,
+            opened: self.opened,
+            reason: "done".into(),
+        });
+        let make = |_: &_| entry.clone();
+        self.log.commit_entry("test", make).await.unwrap();
+    }
+}
+
+#[test]
+fn two_producers_wait_for_a_job_and_never_run_further_ahead_than_they_may() {
+    let scene = Scene::new();
+    let names = ["p0", "p1"];
+    let mut producers = names.map(|name| scene.producer_of("paced", name, &names, AHEAD));
+    let said = |name: &str| scene.said(&format!("paced-{name}.log"));
+    for name in names {
+        eventually("without a job they wait", || {
+            said(name).contains("held back: no open job paces")
+        });
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut job = Job::open(&scene.url("paced"), "llm", 0).await;
+        job.is_bound(0).await;
+        for at in [150, 151, 600] {
+            job.publish(at).await;
+            job.is_bound(at).await;
+        }
+        // Another one that begins far away lets all the rest go.
+        let free = Job::open(&scene.url("paced"), "next", 1 << 40).await;
+        job.close().await;
+        drop(free);
+    });
+    for (name, producer) in names.iter().zip(&mut producers) {
+        assert_eq!(producer.wait(MINUTE), Some(0), "{}", said(name));
+        let said = said(name);
+        assert!(
+            said.contains("held back by job llm, whose attempt 0 is at step 0"),
+            "{said}"
+        );
+    }
+    assert!(scene.steps("paced") > 1100, "{}", scene.steps("paced"));
+}
+
+#[test]
+fn a_held_producer_stops_at_once() {
+    let scene = Scene::new();
+    let mut producer = scene.producer_of("stopped", "p0", &["p0"], AHEAD);
+    let said = || scene.said("stopped-p0.log");
+    eventually("it waits", || said().contains("held back"));
+    producer.signal("TERM");
+    assert_eq!(producer.wait(MINUTE), Some(0), "{}", said());
+    let said = said();
+    assert!(said.contains("a restart goes on from here"), "{said}");
+    assert!(!said.contains("before shutdown.deadline"), "{said}");
+}

@@ -1,0 +1,271 @@
+//! A reclaimer that is killed again and again while two jobs of different pace read: each restart
+//! point that a job keeps leads to the same bytes, and a quiet pass afterwards leaves nothing behind.
+//! Ten kills; a hundred with `BATCHWEAVE_LONG=1`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{AttemptId, Hash, JobName, RequestId, Step, StreamId, Version};
+use batchweave_core::keys;
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
+use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_log::{Commit, Located, Log, LogOptions, Producer, ProducerOpening, create};
+use batchweave_store::Store;
+use batchweave_store::file::FileStore;
+use batchweave_tests::{program, seed};
+use bytes::Bytes;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const KEEP: usize = 2;
+const INTERVAL: Step = 20;
+const SHARED: u64 = 4;
+
+/// A training run as the store sees it.
+struct Job {
+    name: JobName,
+    opened: Version,
+    position: Step,
+    marks: Vec<Step>,
+}
+
+struct World {
+    store: Arc<dyn Store>,
+    log: Log,
+    producer: Producer,
+    jobs: Vec<Job>,
+    /// What each step's part held when it was uploaded.
+    bytes: BTreeMap<Step, Hash>,
+}
+
+fn stream() -> StreamConfig {
+    StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random([9; 16]),
+        slices: 1,
+        order: Order::Arrival,
+        producers: Vec::new(),
+        tokenizer: TokenizerId {
+            name: "none".into(),
+            fingerprint: Hash::of(b"none"),
+        },
+        seq_len: 8,
+        rows_per_slice: 1,
+        created: "2026-11-21T00:00:00Z".into(),
+    }
+}
+
+impl World {
+    async fn new(root: &Path) -> Self {
+        let store = FileStore::open(root, true).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let _ = create(&store, &stream()).await.unwrap();
+        let options = [1, 2].map(|seed| LogOptions::new([seed; 32]));
+        let writer = Log::open(Arc::clone(&store), &options[0]).await.unwrap();
+        let opening = Producer::open(writer, "p0".parse().unwrap(), "t:1").await;
+        let ProducerOpening::Opened(producer) = opening.unwrap() else {
+            panic!("not opened");
+        };
+        let mut log = Log::open(Arc::clone(&store), &options[1]).await.unwrap();
+        let mut jobs = Vec::new();
+        for (n, name) in [(1, "fast"), (2, "slow")] {
+            jobs.push(open_job(&mut log, n, name.parse().unwrap()).await);
+        }
+        Self {
+            store,
+            log,
+            producer: *producer,
+            jobs,
+            bytes: BTreeMap::new(),
+        }
+    }
+
+    /// Commits one object of several steps.
+    async fn commit(&mut self, rng: &mut StdRng) {
+        let p = &self.producer;
+        let (first, length) = (p.next_seq(), 512);
+        let seqs = (first, first + SHARED - 1);
+        let key = keys::data(p.name(), p.epoch(), p.nonce(), seqs, rng.random(), 0);
+        let body: Vec<u8> = (0..length * SHARED).map(|_| rng.random()).collect();
+        let part = |n: u64| Part {
+            key: key.clone(),
+            offset: n * length,
+            length,
+            first_slice: 0,
+            slices: 1,
+            frame_bytes: Some(length),
+            index: None,
+        };
+        let tgbs: Vec<_> = (0..SHARED)
+            .map(|n| TgbRecord {
+                rows: 1,
+                tokens: 8,
+                digest: Digest([n as u8; 32]),
+                parts: vec![part(n)],
+                provenance: None,
+            })
+            .collect();
+        for n in 0..SHARED {
+            let at = (n * length) as usize;
+            let slice = &body[at..at + length as usize];
+            self.bytes.insert(first + n, Hash::of(slice));
+        }
+        let _ = self.store.upload(&key, Bytes::from(body)).await.unwrap();
+        let cursor = Cursor(serde_json::json!({ "row": seqs.1 }));
+        loop {
+            let done = self.producer.try_commit(tgbs.clone(), cursor.clone()).await;
+            match done.unwrap() {
+                Commit::Committed { .. } => return,
+                Commit::Lost => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// A job trains up to `to`, with checkpoints on the way.
+    async fn train(&mut self, at: usize, to: Step) {
+        let job = &mut self.jobs[at];
+        let from = job.position;
+        job.position = to.max(from);
+        let marks: Vec<_> = (from + 1..=job.position)
+            .filter(|step| step.is_multiple_of(INTERVAL))
+            .collect();
+        job.marks.extend(&marks);
+        let marks = marks
+            .into_iter()
+            .map(|step| keys::mark(&job.name, job.opened, 0, step, None));
+        let progress = keys::progress(&job.name, job.opened, 0, job.position, (0, 0), "n");
+        for key in std::iter::once(progress).chain(marks) {
+            let _ = self.store.create(&key, "{}".into()).await.unwrap();
+        }
+    }
+
+    /// Ranks restart from each mark that a job keeps and get the bytes that were committed.
+    async fn restarts_work(&mut self) {
+        self.log.catch_up().await.unwrap();
+        let head = self.log.manifest().next_step();
+        let kept = |job: &Job| {
+            let mut points = vec![0];
+            points.extend(&job.marks);
+            points[points.len().saturating_sub(KEEP)]
+        };
+        let oldest = self.jobs.iter().map(kept).min().unwrap();
+        for step in oldest..head {
+            let located = self.log.locate(step).await.unwrap();
+            let Located::At(entry) = located else {
+                panic!("step {step} of {oldest}..{head}: {located:?}");
+            };
+            let part = &entry.tgb.parts[0];
+            let body = self.store.get(&part.key).await.unwrap();
+            let at = part.offset as usize..(part.offset + part.length) as usize;
+            assert_eq!(Hash::of(&body[at]), self.bytes[&step], "step {step}");
+        }
+        assert_eq!(self.log.manifest().void_entries(), 0);
+    }
+}
+
+async fn open_job(log: &mut Log, n: u8, name: JobName) -> Job {
+    let job = JobOpened {
+        request: RequestId([n; 16]),
+        job: name.clone(),
+        start: 0,
+        keep: KEEP as u32,
+        holds: true,
+        paces: false,
+        lease_seconds: None,
+    };
+    let opened = log
+        .commit_entry("t", |_| Entry::JobOpened(job.clone()))
+        .await;
+    let opened = opened.unwrap().unwrap();
+    let attempt = AttemptOpened {
+        job: name.clone(),
+        opened,
+        attempt: AttemptId([n; 16]),
+        predecessor: None,
+        parent: None,
+        start: 0,
+        dp_size: 1,
+        mesh: Vec::new(),
+    };
+    let done = log.commit_entry("t", |_| Entry::AttemptOpened(attempt.clone()));
+    done.await.unwrap();
+    Job {
+        name,
+        opened,
+        position: 0,
+        marks: Vec::new(),
+    }
+}
+
+fn reclaim(root: &Path) -> Command {
+    let mut command = Command::new(program("batchweave"));
+    let url = format!("file://{}", root.display());
+    command.args(["reclaim", "--apply", "--json", "--store", &url]);
+    command
+}
+
+/// Runs a pass to its end; what it told.
+fn pass(root: &Path) -> serde_json::Value {
+    let output = reclaim(root).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_reclaimer_killed_at_random_harms_no_job_and_leaves_nothing_behind() {
+    let kills_wanted = if std::env::var_os("BATCHWEAVE_LONG").is_some() {
+        100
+    } else {
+        10
+    };
+    let mut rng = StdRng::seed_from_u64(seed());
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut world = runtime.block_on(World::new(dir.path()));
+    let (mut kills, mut rounds) = (0, 0);
+    while kills < kills_wanted {
+        rounds += 1;
+        assert!(rounds < 20 * kills_wanted, "only {kills} kills hit");
+        let mut child = reclaim(dir.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let fate = rng.random_range(1..40);
+        runtime.block_on(async {
+            for _ in 0..4 {
+                world.commit(&mut rng).await;
+            }
+            let head = world.bytes.len() as Step;
+            world.train(0, head - rng.random_range(0..8)).await;
+            world.train(1, head.saturating_sub(60) / 2).await;
+            tokio::time::sleep(Duration::from_millis(fate)).await;
+        });
+        // It may have ended by itself.
+        let _ = child.kill();
+        kills += u32::from(child.wait().unwrap().code().is_none());
+        runtime.block_on(world.restarts_work());
+    }
+    let last = pass(dir.path());
+    assert!(last["watermark_after"].as_u64().unwrap() > 0, "{last}");
+    runtime.block_on(world.restarts_work());
+    let quiet = pass(dir.path());
+    for class in quiet["classes"].as_array().unwrap() {
+        assert_eq!(class["dead"]["objects"], 0, "{quiet}");
+    }
+    let data = &quiet["classes"][0];
+    let live = quiet["head"].as_u64().unwrap() - quiet["watermark"].as_u64().unwrap();
+    let objects = data["needed"]["objects"].as_u64().unwrap();
+    assert!(
+        objects <= live / SHARED + 2,
+        "{objects} objects, {live} steps"
+    );
+    eprintln!("{kills} kills in {rounds} rounds, {live} steps alive");
+}

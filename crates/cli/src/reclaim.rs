@@ -84,13 +84,13 @@ fn said(error: ReclaimError) -> CliError {
 fn explained(mut error: StoreError, applied: &Applied) -> CliError {
     let gone = count(applied.deleted_in_all().objects, "object");
     let left = count(applied.refused_keys, "object");
-    error.detail.push_str(&format!(
-        " ({gone} deleted, {left} refused; run the command again to go on)"
-    ));
-    if error.kind == ErrorKind::Denied {
-        error
-            .detail
-            .push_str("; deleting needs s3:DeleteObject on this prefix");
-    }
+    let hint = match error.kind {
+        ErrorKind::Denied => "; deleting needs s3:DeleteObject on this prefix",
+        _ => "",
+    };
+    error.detail = format!(
+        "{} ({gone} deleted, {left} refused; run the command again to go on){hint}",
+        error.detail
+    );
     CliError::Store(error)
 }

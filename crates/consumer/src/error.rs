@@ -73,8 +73,8 @@ impl RunError {
                 LogError::NoStream { .. }
                 | LogError::RootInUse { .. }
                 | LogError::OtherStream { .. },
-            ) => Exit::StreamRefused,
-            Self::OtherJob { .. } => Exit::StreamRefused,
+            )
+            | Self::OtherJob { .. } => Exit::StreamRefused,
             Self::Log(_) => Exit::Protocol,
             Self::ArenaTooLarge(_) | Self::JobStart { .. } | Self::Socket(_) | Self::Admin(_) => {
                 Exit::Config

@@ -176,7 +176,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(25)).await;
         assert!(outcome("failed") >= 1, "no stream yet");
         let _ = batchweave_log::create(&store, &stream()).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(outcome("done") >= 3);
         stop.cancel();
         duty.await.unwrap();

@@ -197,7 +197,6 @@ impl Intents {
                     Worth::NotNow(reason) => {
                         debug!(key, %reason, "an intent is of no use at present");
                         self.useless.not_now(key, manifest);
-                        continue;
                     }
                     Worth::Never(reason) => {
                         warn!(key, %reason, "an intent that can't be committed is ignored");

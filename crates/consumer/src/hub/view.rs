@@ -122,9 +122,9 @@ impl State {
         let all: BTreeSet<String> = members
             .filter_map(|line| line.member.as_deref().map(of))
             .collect();
-        match all.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", all.into_iter().collect::<Vec<_>>().join(", ")),
+        if all.is_empty() {
+            return String::new();
         }
+        format!(" ({})", all.into_iter().collect::<Vec<_>>().join(", "))
     }
 }

@@ -73,7 +73,7 @@ async fn read(
             now.starved += 1;
         }
         // A rank that waits makes its daemon publish at once.
-        if now.at % EVERY == 0 || now.at == head {
+        if now.at.is_multiple_of(EVERY) || now.at == head {
             now.published = now.at;
             publish(store, opened, now.at).await;
         }

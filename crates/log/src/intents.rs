@@ -120,12 +120,13 @@ impl Intents {
         now: Duration,
     ) -> usize {
         let mut listed = Vec::new();
-        let from_start = self.page.is_none();
+        let mut whole = self.page.is_none();
         for _ in 0..PAGES_MAX {
             let page = match self.store.list(keys::INTENTS, self.page.take()).await {
                 Ok(page) => page,
                 Err(e) => {
                     warn!(error = %e, "intents were not listed");
+                    whole = false;
                     break;
                 }
             };
@@ -135,7 +136,7 @@ impl Intents {
                 break;
             }
         }
-        let whole = from_start && self.page.is_none();
+        whole &= self.page.is_none();
         let hopeless = self.useless.sort_out(&mut listed, manifest, whole);
         for key in hopeless.into_iter().take(SWEPT_MAX) {
             self.delete(key);

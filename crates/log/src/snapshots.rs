@@ -2,8 +2,9 @@
 //! a boundary; nobody waits for them. Segments first, then the snapshot: it implies its segments.
 //!
 //! They are due at every 256th version (earlier where many producers read the log), and when the
-//! records since the last one have grown large beside it. Then the writer of the record that crossed the boundary writes. Others step in when,
-//! some random versions later, no record has named a newer one.
+//! records since the last one have grown large beside it. Then the writer of the record that crossed
+//! the boundary writes. Others step in when, some random versions later, no record has named a newer
+//! one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -19,8 +19,8 @@ const PACE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 
 impl Dac {
     pub(super) fn own_pace(&self) -> Duration {
-        // About 100 ms for S3 Standard.
-        (self.view.link.put() * 14 / 5).clamp(PACE.0, PACE.1)
+        // About 75 ms for S3 Standard.
+        (self.view.link.put() * 2).clamp(PACE.0, PACE.1)
     }
 
     /// Time from one round of a leader to the next.

@@ -58,7 +58,8 @@ pub struct Dac {
     random: Random,
     view: View,
     doing: Doing,
-    began: Duration,
+    /// When it was asked for. The first event may tell of a policy before this one.
+    began: Option<Duration>,
     leading: Option<Leading>,
     lost: u32,
     /// Foreign records since the oldest item was ready.
@@ -87,7 +88,7 @@ impl Dac {
             random: Random::new(options.seed),
             view: View::new(u64::from(Random::new(!options.seed).draw())),
             doing: Doing::Nothing,
-            began: Duration::ZERO,
+            began: None,
             leading: None,
             lost: 0,
             foreign: 0,
@@ -127,8 +128,12 @@ impl Dac {
 
     fn act(&mut self, now: Duration, doing: Doing, action: Action) -> Action {
         self.doing = doing;
-        self.began = now;
+        self.began = Some(now);
         action
+    }
+
+    fn took(&self, now: Duration) -> Option<Duration> {
+        self.began.map(|began| now.saturating_sub(began))
     }
 
     fn look(&mut self, now: Duration, doing: Doing) -> Action {
@@ -302,7 +307,7 @@ impl Dac {
 
     fn won(&mut self, now: Duration, queue: Queue, leads: bool, others: &[u64]) -> Action {
         self.new = false;
-        self.view.link.put_took(now.saturating_sub(self.began));
+        self.view.link.put_took(self.took(now));
         self.view.won(now, others, self.active_for());
         (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, None);
         let pace = self.pace();
@@ -345,7 +350,7 @@ impl Dac {
 
 impl Policy for Dac {
     fn step(&mut self, now: Duration, queue: Queue, event: Event) -> Action {
-        let took = now.saturating_sub(self.began);
+        let took = self.took(now);
         if queue.oldest != self.oldest {
             // Another item is the oldest: nobody has passed it over yet.
             (self.oldest, self.passed, self.foreign) = (queue.oldest, None, 0);

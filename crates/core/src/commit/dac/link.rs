@@ -22,21 +22,21 @@ const GET_OF_PUT: f64 = 0.5;
 const WEIGHT: f64 = 0.2;
 /// A single slow answer counts for this many times the mean at most.
 const SAMPLE_MAX: f64 = 4.0;
-/// Reports outside are lies or faults.
+/// Reports and samples outside are lies, faults or freezes.
 const REPORT_MS: (u32, u32) = (1, 10_000);
 /// Only who is within this many times the reported latency may lead.
 const LEAD_MAX: f64 = 2.5;
 
 impl Link {
-    pub(super) fn put_took(&mut self, took: Duration) {
+    pub(super) fn put_took(&mut self, took: Option<Duration>) {
         blend(&mut self.put, took);
     }
 
-    pub(super) fn list_took(&mut self, took: Duration) {
+    pub(super) fn list_took(&mut self, took: Option<Duration>) {
         blend(&mut self.list, took);
     }
 
-    pub(super) fn get_took(&mut self, took: Duration) {
+    pub(super) fn get_took(&mut self, took: Option<Duration>) {
         blend(&mut self.get, took);
     }
 
@@ -91,8 +91,9 @@ impl Link {
     }
 }
 
-fn blend(mean: &mut Option<f64>, took: Duration) {
-    let sample = (took.as_secs_f64() * 1e3).max(0.1);
+fn blend(mean: &mut Option<f64>, took: Option<Duration>) {
+    let Some(took) = took else { return };
+    let sample = (took.as_secs_f64() * 1e3).clamp(0.1, f64::from(REPORT_MS.1));
     let mean = mean.get_or_insert(sample);
     *mean += WEIGHT * (sample.min(SAMPLE_MAX * *mean) - *mean);
 }

@@ -272,7 +272,7 @@ fn one_who_is_passed_over_commits_itself() {
 fn a_slow_producer_does_not_lead() {
     let mut s = Script::new(7);
     for _ in 0..40 {
-        s.dac.view.link.put_took(300 * MS);
+        s.dac.view.link.put_took(Some(300 * MS));
     }
     hot(&mut s);
     s.after(15 * MS, Event::CaughtUp(vec![]));
@@ -308,4 +308,34 @@ fn one_who_may_not_announce_races_beside_a_leader() {
     assert!(matches!(action, Action::CatchUp(_)), "{action:?}");
     let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
     assert_eq!(puts(action), Some((false, false)));
+}
+
+/// The driver's first event tells what the opening did; this policy asked for nothing yet.
+#[test]
+fn an_opening_that_took_hours_is_no_measure_of_the_store() {
+    let events = [
+        Event::CaughtUp(vec![record(5, true)]),
+        Event::Won(vec![]),
+        Event::Announced(true),
+        Event::Listed(0),
+    ];
+    for event in events {
+        let mut s = Script::new(6);
+        s.now = Duration::from_hours(3);
+        (s.queue.ready, s.queue.oldest) = (1, s.now);
+        s.tell(event);
+        let patience = s.dac.view.link.patience();
+        assert!(patience < Duration::from_secs(1), "{patience:?}");
+    }
+}
+
+#[test]
+fn a_freeze_within_the_first_request_costs_a_minute_or_two() {
+    let mut s = Script::new(7);
+    s.ready(1);
+    s.after(Duration::from_hours(3), Event::CaughtUp(vec![]));
+    s.after(Duration::from_hours(3), Event::Announced(true));
+    s.after(Duration::from_hours(3), Event::Listed(0));
+    let patience = s.dac.view.link.patience();
+    assert!(patience < Duration::from_mins(2), "{patience:?}");
 }

@@ -227,6 +227,17 @@ impl Connection {
         }
     }
 
+    /// Bytes sent that the peer has not read yet; none once it is gone.
+    pub fn unread(&self) -> io::Result<u64> {
+        let mut bytes: i32 = 0;
+        // SAFETY: the request writes one int to `bytes`.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(u64::from(bytes.unsigned_abs()))
+    }
+
     /// Who connected.
     pub fn peer(&self) -> io::Result<Peer> {
         let credentials = sockopt::socket_peercred(&self.fd)?;

@@ -236,6 +236,14 @@ impl Reader {
         }
     }
 
+    /// Gives the session up for good, once the daemon knows how far the rank has come.
+    fn part(&mut self) {
+        self.partial.clear();
+        if let Some(session) = self.session.take() {
+            self.earlier.extend(session.part(self.next_step));
+        }
+    }
+
     fn reconnect(&mut self, deadline: &Deadline) -> Result<(), ClientError> {
         let instance = hex(&self.welcome.instance);
         self.hello.mode = Mode::Resume;
@@ -347,7 +355,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if self.refuse_inherited().is_ok() {
-            self.leave();
+            self.part();
         }
     }
 }

@@ -8,14 +8,18 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use batchweave_arena::wire::{
-    Batch, ClientMessage, DaemonMessage, Fault, Hello, Layout, MESSAGE_BYTES_MAX, Waiting, Welcome,
-    WireError,
+    Batch, ClientMessage, DaemonMessage, Fault, Hello, Layout, MESSAGE_BYTES_MAX, Release, Waiting,
+    Welcome, WireError,
 };
 use batchweave_arena::{Connection, Interest, MappedSegment, SocketError};
 
 use crate::ClientError;
 use crate::batch::Slice;
 use crate::frames::{Frame, Link};
+
+/// How long a rank that leaves waits for the daemon to read its last words.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_PAUSE: Duration = Duration::from_micros(200);
 
 /// What a session tells its reader.
 pub(crate) enum Event {
@@ -186,6 +190,43 @@ impl Session {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
             // The end of the session is noticed when receiving.
             Err(_) => Ok(false),
+        }
+    }
+
+    /// Tells for the last time how far the rank has come, and that it leaves. Returns when the daemon
+    /// has read that, or after a while: a socket that closes with unread messages may reach the
+    /// daemon before they do, and its ledger would lack the last steps.
+    pub(crate) fn part(mut self, next_step: u64) -> Vec<Weak<MappedSegment>> {
+        let deadline = Instant::now() + LINGER;
+        self.link.flush();
+        let position = Release {
+            next_step,
+            frames: Vec::new(),
+        };
+        let mut told = [ClientMessage::Release(position), ClientMessage::Bye]
+            .iter()
+            .all(|message| self.insist(message, deadline));
+        while told && Instant::now() < deadline {
+            told = self.link.connection.unread().is_ok_and(|bytes| bytes > 0);
+            std::thread::sleep(LINGER_PAUSE);
+        }
+        while let Ok(Some(_)) = self.link.connection.recv(&mut self.buffer) {}
+        self.mapped
+    }
+
+    /// Sends as soon as there is room; false when the daemon is gone or the time over.
+    fn insist(&self, message: &ClientMessage, deadline: Instant) -> bool {
+        let Ok(bytes) = message.encode() else {
+            return false;
+        };
+        loop {
+            match self.link.connection.send(&bytes, None) {
+                Ok(()) => return true,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                    std::thread::sleep(LINGER_PAUSE);
+                }
+                Err(_) => return false,
+            }
         }
     }
 

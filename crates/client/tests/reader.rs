@@ -60,7 +60,27 @@ fn steps_come_in_order_and_frames_go_back_when_dropped() {
         "and it stays the end"
     );
     drop(reader);
+    assert_eq!(session.released(), (2, vec![]), "its position, once more");
     assert_eq!(session.recv_deed(), Some(ClientMessage::Bye));
+    assert_eq!(session.recv_deed(), None);
+}
+
+/// What a rank received last is told before its socket ends, however late the daemon reads.
+#[test]
+fn a_reader_that_closes_waits_until_its_last_words_are_read() {
+    let (_dir, path) = folder();
+    let (mut reader, _daemon, mut session) = connected(&path);
+    session.step(0);
+    drop(read(&mut reader));
+    // It stays unread in the rank, which would reset the connection.
+    session.step(1);
+    std::thread::scope(|scope| {
+        let closed = scope.spawn(|| reader.close(PATIENCE));
+        while session.recv_deed() != Some(ClientMessage::Bye) {
+            assert!(!closed.is_finished(), "the daemon has not read all yet");
+        }
+        closed.join().unwrap().unwrap();
+    });
     assert_eq!(session.recv_deed(), None);
 }
 
@@ -321,8 +341,9 @@ fn marks_are_repeated_until_they_are_stored() {
         let mut session = daemon.welcome();
         while session.recv_deed() != mark {}
         session.send(&DaemonMessage::Marked(1));
-        closed.join().unwrap().unwrap();
+        assert_eq!(session.released(), (1, vec![]));
         assert_eq!(session.recv_deed(), Some(ClientMessage::Bye));
+        closed.join().unwrap().unwrap();
     });
     let (mut reader, _session) = daemon.connect(options(&path));
     let other = state.replace("11111111-1111", "22222222-2222");

@@ -203,9 +203,10 @@ impl Entry<'_> {
         if !known {
             tracing::info!(dp_rank = self.hello.dp_rank, cause = %waiting.cause, detail = waiting.detail, "a rank waits");
             let message = Outgoing::Message(DaemonMessage::Waiting(waiting.clone()));
-            // A rank that is gone is noticed by its inbox.
-            let _ = self.peer.try_send(&message);
-            self.told = Some((waiting, Instant::now()));
+            // A rank that is gone is noticed by its inbox; one whose socket is full is told later.
+            if self.peer.try_send(&message).unwrap_or(false) {
+                self.told = Some((waiting, Instant::now()));
+            }
         }
         Some(())
     }

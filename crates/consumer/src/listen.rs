@@ -55,6 +55,7 @@ impl Gate {
                 peer,
                 inbox,
                 refusal: self.refusal(who, open),
+                told: None,
             }),
             Err(why) => {
                 tracing::warn!(%why, "a connection could not be accepted");
@@ -92,6 +93,7 @@ pub(crate) async fn accept(
             peer,
             inbox,
             refusal,
+            ..
         } = guest;
         sessions.spawn(session::serve(
             hub.clone(),

@@ -20,6 +20,8 @@ pub(crate) struct Guest {
     pub(crate) peer: Peer,
     pub(crate) inbox: Inbox,
     pub(crate) refusal: Option<Fault>,
+    /// The reason that it was told last; none while its socket took nothing yet.
+    pub(crate) told: Option<String>,
 }
 
 /// Those who wait.
@@ -33,24 +35,16 @@ impl Lobby {
     pub(crate) async fn receive(&mut self, gate: &Gate, health: &Health) -> Infallible {
         let mut tick = interval(LOOK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut said = String::new();
         let mut ticks: u32 = 0;
         loop {
             tokio::select! {
                 biased;
-                guest = gate.guest(self.guests.len()) => {
-                    if let Some(guest) = guest && tell(&guest, &said) {
-                        self.guests.push(guest);
-                    }
-                }
+                guest = gate.guest(self.guests.len()) => self.guests.extend(guest),
                 _ = tick.tick() => {
                     let (_, reason) = health.get();
                     ticks += 1;
                     let again = ticks.is_multiple_of((LATE_AGAIN.as_millis() / LOOK.as_millis()) as u32);
-                    if reason != said || again {
-                        said = reason;
-                        self.guests.retain(|guest| tell(guest, &said));
-                    }
+                    self.guests.retain_mut(|guest| tell(guest, &reason, again));
                 }
             }
         }
@@ -62,9 +56,11 @@ impl Lobby {
     }
 }
 
-/// False when the rank is gone.
-fn tell(guest: &Guest, reason: &str) -> bool {
-    if guest.refusal.is_some() {
+/// False when the rank is gone. A socket just accepted is not known to be writable: what it did not
+/// take is told at the next look.
+fn tell(guest: &mut Guest, reason: &str, again: bool) -> bool {
+    let known = guest.told.as_deref() == Some(reason);
+    if guest.refusal.is_some() || (known && !again) {
         return true;
     }
     let waiting = Waiting {
@@ -73,5 +69,10 @@ fn tell(guest: &Guest, reason: &str) -> bool {
         detail: reason.to_owned(),
     };
     let message = Outgoing::Message(DaemonMessage::Waiting(waiting));
-    guest.peer.try_send(&message).is_ok()
+    match guest.peer.try_send(&message) {
+        Ok(true) => guest.told = Some(reason.to_owned()),
+        Ok(false) => {}
+        Err(_) => return false,
+    }
+    true
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use batchweave_arena::wire::{Checkpoint, ClientMessage, Release};
+use batchweave_arena::wire::Checkpoint;
 
 use super::Reader;
 use crate::connect::Deadline;
@@ -88,7 +88,6 @@ impl Reader {
     pub fn close(mut self, timeout: Duration) -> Result<(), ClientError> {
         self.refuse_inherited()?;
         let deadline = Deadline::after(timeout);
-        self.report_position()?;
         while !self.marks.is_empty() {
             let Some(session) = &mut self.session else {
                 self.reconnect(&deadline)?;
@@ -101,19 +100,7 @@ impl Reader {
                 event => drop(self.take(event)?),
             }
         }
-        self.leave();
+        self.part();
         self.refused_mark()
-    }
-
-    /// Tells the daemon how far the rank has come, also where the last frames are still held.
-    fn report_position(&self) -> Result<(), ClientError> {
-        let Some(session) = &self.session else {
-            return Ok(());
-        };
-        let release = Release {
-            next_step: self.next_step,
-            frames: Vec::new(),
-        };
-        session.send(&ClientMessage::Release(release)).map(drop)
     }
 }

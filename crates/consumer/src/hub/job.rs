@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use batchweave_arena::wire::{Checkpoint, Fault, Hello, Mode};
+use batchweave_arena::wire::{Checkpoint, ErrorName, Fault, Hello, Mode};
 use batchweave_core::ids::{AttemptNo, JobName, Step, StreamId, Version};
 use batchweave_core::lifecycle::Mark;
 use tokio::sync::{Notify, oneshot};
@@ -227,6 +227,7 @@ impl State {
 
     /// Ends sessions whose attempt or job is over, with the reason; forgets their ranks.
     pub(super) fn end_outdated(&mut self) {
+        self.metrics.attempt.reset();
         for (job, state) in &self.head.jobs {
             let newest = state.attempts.last().map_or(-1, |a| a.number.cast_signed());
             let labels = [job.as_str()];
@@ -243,7 +244,9 @@ impl State {
             .collect();
         for (id, fault) in outdated {
             tracing::warn!(session = id, %fault, "a session is over");
-            self.metrics.superseded.inc();
+            if fault.known_name() == Some(ErrorName::AttemptSuperseded) {
+                self.metrics.superseded.inc();
+            }
             self.fail_session(id, fault);
         }
         self.forget_outdated();

@@ -92,7 +92,8 @@ impl Book {
         }
         let (first_slice, slices) = (member.slices.start, member.slices.len() as u32);
         let coordinate = self.coordinates.get(&key)?;
-        if step >= coordinate.back_until && coordinate.at < coordinate.back_until {
+        let again = |entry: &LedgerEntry| entry.from < coordinate.back_until;
+        if step >= coordinate.back_until && coordinate.open.as_ref().is_some_and(again) {
             // What it is told again ends here.
             self.close(key);
         }

@@ -6,6 +6,7 @@ use batchweave_core::ids::AttemptId;
 use batchweave_core::manifest::state::{AttemptState, JobState};
 
 use super::*;
+use crate::skips::Skips;
 
 const STREAM: StreamId = StreamId([7; 16]);
 
@@ -105,6 +106,21 @@ fn each_wrong_mark_has_its_name() {
         refused(&member(), &with(&none)).0,
         Some(ErrorName::MarkOtherAttempt)
     );
+}
+
+/// A rank that stands behind a range that is quarantined ahead of time is beyond the stream's head.
+#[test]
+fn a_mark_behind_a_range_that_lies_ahead_is_not_in_the_future() {
+    let over = |ranges: &[(Step, Step)]| Member {
+        skips: Arc::new(Skips::of(ranges)),
+        ..member()
+    };
+    let judged = |member: &Member, step| judge(member, step, &head(), &made(step, 1), STREAM);
+    assert_eq!(judged(&over(&[(190, 249)]), 250), Ok(()));
+    for (ranges, step) in [(&[(190, 249)][..], 251), (&[(201, 249)], 250), (&[], 201)] {
+        let fault = judged(&over(ranges), step).unwrap_err();
+        assert_eq!(fault.known_name(), Some(ErrorName::MarkInFuture));
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod explain;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::lineage::{AttemptRecord, Leg};
 use crate::ids::{Step, Version};
 use crate::mesh;
 use crate::tgb::Digest;
+use walk::Stand;
 
 /// How far apart ranks of an attempt that was cut short, or still runs, may be by their ledgers.
 const TAIL_STEPS: u64 = 2 * LEDGER_STEPS;
@@ -72,7 +74,7 @@ pub struct LegProof<'a> {
     pending: BTreeMap<(Step, bool, u64), Claim>,
     serial: u64,
     /// Where each reader stands.
-    readers: BTreeMap<(u32, Option<u32>), Step>,
+    readers: BTreeMap<(u32, Option<u32>), Stand>,
     /// Checksums by slice, of steps that are not settled.
     open: BTreeMap<Step, Vec<Option<u32>>>,
     settled: Step,
@@ -178,64 +180,13 @@ impl<'a> LegProof<'a> {
     ) -> Result<ProvenLeg, Contradiction> {
         let end = self.leg.to.unwrap_or(0);
         let furthest = self.pending.values().map(|c| c.entry.to).max();
-        let most = self.readers.values().copied().max().max(furthest);
+        let most = self.readers.values().map(|s| s.at).max().max(furthest);
         self.settle(end.max(most.unwrap_or(0)), log)?;
         if self.leg.to.is_none() {
             self.judge_tail(even_from)?;
         }
         self.proven.end = self.settled;
         Ok(self.proven)
-    }
-
-    /// Takes one entry of one reader: it must go on where the reader stands.
-    fn walk(&mut self, claim: &Claim, log: Lookup<'_>) -> Result<(), Contradiction> {
-        let Claim { key, entry } = claim;
-        if self.leg.to.is_some_and(|to| entry.from >= to) {
-            self.proven.thrown_away += entry.received();
-            return Ok(());
-        }
-        self.check_skips(key, entry)?;
-        let (attempt, dp_rank) = (self.attempt.state.number, entry.dp_rank);
-        let stands = self.readers.entry(entry.reader()).or_insert(self.leg.from);
-        let at = self.attempt.next_kept(*stands);
-        let from = self.attempt.next_kept(entry.from);
-        let key_text = || key.to_string();
-        if from > at {
-            return Err(Contradiction::Gap {
-                key: key_text(),
-                attempt,
-                dp_rank,
-                at,
-                from,
-            });
-        }
-        if from < at && !entry.resumed {
-            return Err(Contradiction::Doubled {
-                key: key_text(),
-                attempt,
-                dp_rank,
-                step: from,
-                at,
-            });
-        }
-        *stands = at.max(entry.to);
-        for (step, crcs) in entry.steps() {
-            if step < at {
-                self.proven.again += 1;
-            } else if entry.resumed {
-                self.proven.retold += 1;
-            }
-            if self.leg.to.is_some_and(|to| step >= to) {
-                self.proven.thrown_away += 1;
-                continue;
-            }
-            if log(step).is_none() {
-                let key = key_text();
-                return Err(Contradiction::NotInLog { key, dp_rank, step });
-            }
-            self.claim(key, entry, step, crcs)?;
-        }
-        Ok(())
     }
 
     fn check_skips(&self, key: &str, entry: &LedgerEntry) -> Result<(), Contradiction> {
@@ -333,7 +284,7 @@ impl<'a> LegProof<'a> {
         let own = self
             .readers
             .range((dp_rank, None)..=(dp_rank, Some(u32::MAX)));
-        own.map(|(_, step)| self.attempt.next_kept(*step)).max()
+        own.map(|(_, stand)| self.attempt.next_kept(stand.at)).max()
     }
 
     /// The newest attempt ends where its slowest coordinate does.

@@ -353,6 +353,24 @@ fn a_rank_that_came_back_is_believed_only_with_its_word() {
     run.fails(&["gap", "from step 1760 to step 1956"]);
 }
 
+/// What was told before the return lies behind it in the order of first steps: also where a flush
+/// parted it.
+#[test]
+fn a_return_reaches_beyond_what_a_flush_parted() {
+    let mut run = honest();
+    run.of(0, 1).nth(1).unwrap().to = 300;
+    run.of(0, 1).nth(1).unwrap().crcs.truncate(88);
+    let rest = run.entry(0, 1, 300, 512);
+    let mut back = run.entry(0, 1, 280, 512);
+    back.resumed = true;
+    run.push(0, 7, vec![back, rest]);
+    let proven = run.prove(None, true).unwrap();
+    assert_eq!((proven[0].end, proven[0].again), (600, 20 + 212));
+    let twice = run.entry(0, 1, 300, 512);
+    run.push(0, 8, vec![twice]);
+    run.fails(&["doubled step", "step 300 again", "stood at step 512"]);
+}
+
 #[test]
 fn the_newest_attempt_may_end_unevenly_while_it_can_still_run() {
     let mut run = honest();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import time
@@ -14,6 +15,10 @@ from fake_daemon import FakeDaemon
 # For the processes that tests start: the sources, as in pytest's own `pythonpath`.
 _SOURCES = str(Path(__file__).parents[1] / "src")
 _LAUNCHER = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "BATCHWEAVE_SOCKET")
+
+# These need PyTorch: `make test-frameworks` installs it and runs them.
+_FRAMEWORKS = ["test_torch_data.py", "test_torch_runs.py"]
+collect_ignore = [] if importlib.util.find_spec("torch") else _FRAMEWORKS
 
 
 @pytest.fixture(autouse=True)

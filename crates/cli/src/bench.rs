@@ -3,6 +3,7 @@
 mod below;
 mod cpu;
 mod growth;
+mod handover;
 mod latent;
 mod reclaim;
 mod reclaim_plot;
@@ -14,6 +15,7 @@ use clap::{Args, Subcommand};
 
 use crate::context::Context;
 use crate::error::CliError;
+use crate::output::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -29,6 +31,11 @@ enum What {
     /// million versions take about 2 GB and a few minutes). Time is virtual: requests take what the
     /// S3 Standard profile of `dev-s3` draws, and the CPU time used is added.
     CommitGrowth(growth::GrowthArgs),
+    /// What a rank pays for a batch, in Python: queued, blocking, per slice, releasing
+    ///
+    /// A process hands frames of shared memory over as the consumer daemon does; beside it, in the
+    /// same run, a multiprocessing.Queue, a copy over a Unix socket and a PyTorch DataLoader worker.
+    Handover(handover::HandoverArgs),
     /// What a run keeps in the store, step by step, and what reclaiming the rest costs
     ///
     /// A producer, a job with checkpoints and a reclaimer on the embedded S3 server; what is stored
@@ -39,6 +46,11 @@ enum What {
 pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, CliError> {
     let args = match &args.what {
         What::CommitGrowth(args) => args.clone(),
+        What::Handover(args) => {
+            let text = handover::measure(args, context.out.json).await?;
+            Output::line(text.trim_end())?;
+            return Ok(Exit::Ok);
+        }
         What::Reclaim(args) => {
             let report = reclaim::measure(args).await?;
             context.out.report(&report, |report, _| report.text())?;

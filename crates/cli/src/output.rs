@@ -48,7 +48,7 @@ impl Output {
     }
 
     /// At once, so that a follower in a pipe sees it.
-    fn line(line: &str) -> Result<(), CliError> {
+    pub(crate) fn line(line: &str) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{line}")?;
         out.flush()?;

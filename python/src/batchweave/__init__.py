@@ -16,12 +16,14 @@ from collections.abc import Mapping
 
 from batchweave import errors
 from batchweave import jax as jax
+from batchweave import mesh as mesh
 from batchweave import torch as torch
 from batchweave._connect import Options, __version__
 from batchweave._launch import attempt_of, global_rank_of, rank_and_world, socket_path
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadHelloError, BatchWeaveError
+from batchweave.mesh import Place
 from batchweave.reader import Reader
 from batchweave.state import State
 
@@ -43,6 +45,7 @@ def connect(
     job: str | None = None,
     dp_rank: int | None = None,
     dp_size: int | None = None,
+    mesh: Place | None = None,
     global_rank: int | None = None,
     start: int = 0,
     state: Mapping[str, str] | None = None,
@@ -55,6 +58,7 @@ def connect(
     slices: int | None = None,
     seq_len: int | None = None,
     rows_per_slice: int | None = None,
+    limit: int | None = None,
 ) -> Reader:
     """Connects to the consumer daemon of this node and gives a reader.
 
@@ -62,7 +66,8 @@ def connect(
     `job`: the training run; without one the reader neither holds data nor paces producers.
     `dp_rank`, `dp_size`: the data coordinate (not the tensor or pipeline one); default: the
     launcher's rank and world size, then 0 of 1. Ranks with the same data coordinate on one node
-    need one reader. `global_rank`: the one in the whole job; default: the launcher's, then dp_rank.
+    need one reader. `mesh`: instead of both, this rank's place from `batchweave.mesh`.
+    `global_rank`: the one in the whole job; default: the launcher's, then dp_rank.
     `state`: a saved state_dict to go on from; without one, `start` is the first step.
     `attempt`: 32 hexadecimal digits, the same on all ranks of one start of the job and new at the
     next: `batchweave.torch.attempt()` or `batchweave.jax.attempt()`; default: BATCHWEAVE_ATTEMPT,
@@ -71,9 +76,15 @@ def connect(
     `credits`: steps that may be held or queued at once, at least 2. `copy`: arrays are private,
     writable copies. `timeout`: seconds after which `next()` fails with the cause;
     `connect_timeout`: the same for this call. `slices`, `seq_len`, `rows_per_slice`: what the
-    trainer counts on; another stream is then refused.
+    trainer counts on; another stream is then refused. `limit`: how many steps are read, from the
+    start on (those that are passed over count).
     """
     path = socket_path(socket)
+    if mesh is not None:
+        if dp_rank is not None or dp_size is not None:
+            raise BadHelloError("give mesh=, or dp_rank= and dp_size=, not both")
+        dp_rank, dp_size = mesh.dp_rank, mesh.dp_size
+        global_rank = mesh.global_rank if global_rank is None else global_rank
     rank, size = rank_and_world(dp_rank, dp_size)
     if not CREDITS_MIN <= credits <= CREDITS_MAX:
         raise BadHelloError(f"credits is {credits}; {CREDITS_MIN} to {CREDITS_MAX} are allowed")
@@ -81,6 +92,8 @@ def connect(
         raise BadHelloError("timeout and connect_timeout are seconds, above 0")
     if not 0 <= start < 1 << 53 or (start and state is not None):
         raise BadHelloError(f"start={start}: give a step number, or a state, not both")
+    if limit is not None and limit < 0:
+        raise BadHelloError(f"limit={limit}: give a number of steps, or None for all")
     saved = State.from_dict(state) if state is not None else None
     globally = global_rank_of(rank) if global_rank is None else global_rank
     if job is not None:
@@ -103,6 +116,7 @@ def connect(
         slices=slices,
         seq_len=seq_len,
         rows_per_slice=rows_per_slice,
+        limit=limit,
     )
     reader = Reader(options, saved, start, mode="resume" if resume else "join")
     reader.open(time.monotonic() + connect_timeout)

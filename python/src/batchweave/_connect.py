@@ -54,6 +54,8 @@ class Options:
     slices: int | None
     seq_len: int | None
     rows_per_slice: int | None
+    limit: int | None = None
+    """How many steps are read, from the start on."""
 
 
 class Unserved(Exception):  # noqa: N818 - not an error yet: the caller knows which one it is

@@ -17,12 +17,17 @@ DEFAULT_SOCKET = "/run/batchweave/consumer.sock"
 # Linux: sun_path has 108 bytes, and the last one is the terminating zero.
 SOCKET_PATH_BYTES_MAX = 107
 
-# torchrun (and most others), Slurm, Open MPI, MPICH: the pair must come from one launcher.
+# torchrun (and most others, Kubeflow's too), Slurm, Open MPI, MPICH, MVAPICH, LeaderWorkerSet,
+# indexed jobs of Kubernetes: the pair must come from one launcher.
+_INDEXED = ("JOB_COMPLETION_INDEX", "BATCHWEAVE_WORLD_SIZE")
 _RANK_AND_WORLD = (
     ("RANK", "WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("LWS_WORKER_INDEX", "LWS_GROUP_SIZE"),
+    _INDEXED,
 )
 # What is new with every `srun`: a job's step, and the job's requeues.
 _SLURM_START = ("SLURM_JOB_ID", "SLURM_STEP_ID")
@@ -65,6 +70,11 @@ def rank_and_world(
             f"dp_rank {rank} of dp_size {world}: 0 to {max(world, 1) - 1} is allowed"
         )
     return rank, world
+
+
+def rank_and_world_of_job(env: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """The rank and the world size of the whole job: the launcher's, or 0 of 1."""
+    return rank_and_world(None, None, env)
 
 
 def global_rank_of(dp_rank: int, env: Mapping[str, str] = os.environ) -> int:
@@ -125,6 +135,12 @@ def _from_launcher(env: Mapping[str, str]) -> tuple[int, int]:
     for rank_name, world_name in _RANK_AND_WORLD:
         if rank_name in env and world_name in env:
             return _number(env, rank_name), _number(env, world_name)
+    index, size = _INDEXED
+    if index in env:
+        raise BadHelloError(
+            f"Kubernetes says {index}={env[index]}, and not how many pods there are: set {size} to "
+            "the job's spec.completions, or pass dp_rank= and dp_size="
+        )
     return 0, 1
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,11 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 Array = npt.NDArray[Any]
+Arrays = Array | Mapping[str, Array]
+"""What gives an array by its name: a frame as a record, or a dict."""
+
+# numpy counts the bytes of an element in 31 bits; a larger frame is an array of bytes.
+_RECORD_BYTES_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -39,35 +46,63 @@ class Layout:
     length: int
     arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...], int], ...]
     """Name, element type, shape, offset of each."""
+    bfloat16: frozenset[str] = frozenset()
+    """Which of them are uint16 to numpy only."""
+    names: frozenset[str] = field(init=False)
+    record: np.dtype[Any] = field(init=False)
+    """A frame as one element: taking a field of it is the quickest way to a named array."""
 
-    def views(self, root: Array) -> dict[str, Array]:
-        """The named arrays over a frame's bytes; each keeps `root` alive, and no longer."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset(name for name, _, _, _ in self.arrays))
+        object.__setattr__(self, "record", _record(self.length, self.arrays))
+
+    def root(self, segment: mmap.mmap, offset: int) -> Array:
+        """The frame as one array, straight on the mapping."""
+        if self.record.names is not None:
+            return np.ndarray((), self.record, segment, offset)
+        return np.ndarray(self.length, np.uint8, segment, offset)
+
+    def views(self, root: Array) -> Arrays:
+        """The named arrays over a frame's root; each keeps `root` alive, and no longer."""
+        if self.record.names is not None:
+            return root
         return {
             name: np.ndarray(shape, dtype, root, offset)
             for name, dtype, shape, offset in self.arrays
         }
 
 
+def _record(length: int, arrays: Any) -> np.dtype[Any]:
+    if not 0 < length <= _RECORD_BYTES_MAX:
+        return np.dtype(np.uint8)
+    formats = [(dtype, shape) for _, dtype, shape, _ in arrays]
+    names, offsets = [a[0] for a in arrays], [a[3] for a in arrays]
+    return np.dtype(
+        {"names": names, "formats": formats, "offsets": offsets, "itemsize": length}  # type: ignore[call-overload, unused-ignore]
+    )
+
+
 def parse(body: bytes) -> Layout:
     """Reads the JSON of a `layout` message."""
     try:
         found = json.loads(body)
-        length = _natural(found.pop("length"))
-        arrays = tuple(_array(item, length) for item in found.pop("arrays"))
+        length, items = _natural(found.pop("length")), found.pop("arrays")
+        bfloat16 = frozenset(item["name"] for item in items if item["dtype"] == "BF16")
+        arrays = tuple(_array(item, length) for item in items)
     except (ValueError, KeyError, TypeError, AttributeError) as reason:
         raise _bad(f"{type(reason).__name__}: {reason}", body) from None
     if found:
         raise _bad(f"unknown keys {sorted(found)}", body)
     if len({name for name, _, _, _ in arrays}) != len(arrays):
         raise _bad("two arrays of one name", body)
-    return Layout(length, arrays)
+    return Layout(length, arrays, bfloat16)
 
 
 def _array(item: dict[str, Any], length: int) -> tuple[str, np.dtype[Any], tuple[int, ...], int]:
     name, offset = item.pop("name"), _natural(item.pop("offset"))
     dtype, shape = DTYPES[item.pop("dtype")], tuple(_natural(n) for n in item.pop("shape"))
-    if item or not isinstance(name, str):
-        raise ValueError(f"array {name!r}: unknown keys {sorted(item)} or a name of a wrong type")
+    if item or not isinstance(name, str) or not name:
+        raise ValueError(f"array {name!r}: unknown keys {sorted(item)} or no name")
     size = dtype.itemsize
     for extent in shape:
         size *= extent

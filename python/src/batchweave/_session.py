@@ -3,7 +3,8 @@
 1. A frame is released when its root array is gone, never earlier, and only once.
 2. A root array's death may come in any thread and inside the garbage collector. It is noted by a
    callback in C (`deque.append`), which no signal interrupts; a second one, which takes no lock and
-   never blocks, tries to send it. What it can't send at once goes with the next `flush`.
+   never blocks, tries to send it when it is the last of its step (one message for all its slices).
+   What is not sent at once goes with the next `flush`.
 3. A session that ends keeps its socket until its last frame is gone: closing it tells the daemon
    that all its frames may be used again.
    A close with messages unread would overtake what was sent last (the daemon reads ECONNRESET
@@ -17,6 +18,7 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
+import itertools
 import mmap
 import os
 import select
@@ -25,17 +27,20 @@ import termios
 import time
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
-
-import numpy as np
 
 from batchweave import _arena, _layout, _wire
 from batchweave._layout import Array, Layout
+from batchweave.batch import Batch, Slice
 from batchweave.errors import BadMessageError
+from batchweave.state import State
 
 _ANCILLARY_BYTES = socket.CMSG_SPACE(16 * array.array("i").itemsize)
-_RECEIVE_FLAGS = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC | socket.MSG_TRUNC
-_SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+# As plain numbers: an operation on the enum takes microseconds.
+_RECEIVE_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC | socket.MSG_TRUNC)
+_CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
+_SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 # For fork: the sockets to close in a child.
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -46,21 +51,6 @@ _parked: set[Session] = set()
 
 class Lost(NamedTuple):
     """The daemon closed the socket."""
-
-
-class Frame(NamedTuple):
-    """One received slice: its number, its layout and its bytes."""
-
-    number: int
-    layout: Layout
-    root: Array
-
-
-class Step(NamedTuple):
-    """All slices of one step for this rank."""
-
-    step: int
-    frames: list[Frame]
 
 
 class Event(NamedTuple):
@@ -74,7 +64,7 @@ class Hold(weakref.ref[Array]):
     """A frame that is not released yet; it is called to see whether its root array lives."""
 
     __slots__ = ("frame", "index", "sender", "size", "step")
-    sender: weakref.ref[Array]
+    sender: Sender
     frame: int
     step: int
     index: int
@@ -84,12 +74,22 @@ class Hold(weakref.ref[Array]):
         return f"step {self.step} slice {self.index} (frame {self.frame}, {self.size} bytes)"
 
 
+class Sender(weakref.ref[Array]):
+    """Sees that a root array is gone; the frames of a step share one count of deaths."""
+
+    __slots__ = ("deaths", "of")
+    deaths: Iterator[int]
+    of: int
+
+
 class Session:
     """A connected socket. Only `receive` and `wait` belong to one thread."""
 
     def __init__(self, connected: socket.socket, next_step: int) -> None:
         self.next_step = next_step
         self.credits = 0
+        self.origin = State("", 0)
+        """What is the same in all states of this session."""
         self.held: dict[int, Hold] = {}
         self.lost = self.torn = self.forked = self.interrupted = False
         self.mappings: list[weakref.ref[mmap.mmap]] = []
@@ -97,11 +97,15 @@ class Session:
         self.parked = False
         self._segments: dict[int, mmap.mmap] = {}
         self._layouts: dict[int, Layout] = {}
-        self._partial: list[Frame] = []
+        self._partial: list[Slice] = []
         self._partial_step = -1
+        self._deaths: Iterator[int] = itertools.count(1)
         self._gone: deque[weakref.ref[Array]] = deque()
         self._outbox: deque[bytes] = deque()
         self._buffer = bytearray(_wire.MESSAGE_BYTES_MAX)
+        self._buffers, self._whole = [self._buffer], memoryview(self._buffer)
+        # Bound once: these are used for every frame.
+        self._receive_into, self._note = connected.recvmsg_into, self._gone.append
         self._readable = select.poll()
         self._readable.register(connected, select.POLLIN)
         _sessions.add(self)
@@ -160,8 +164,11 @@ class Session:
             self.lost = True
         return True
 
-    def _dropped(self, _: weakref.ref[Array]) -> None:
+    def _dropped(self, root: weakref.ref[Array]) -> None:
         try:
+            sender = cast(Sender, root)
+            if next(sender.deaths) != sender.of and not self.parked:
+                return
             self.flush()
             if self.parked:
                 self.close_if_free()
@@ -171,53 +178,60 @@ class Session:
 
     # Receiving: the reader's thread.
 
+    def quiet(self) -> bool:
+        """Whether nothing needs to be done before the next step is taken."""
+        return not (
+            self._gone or self._outbox or self.lost or self.torn or self.interrupted or self.forked
+        )
+
     def wait(self, seconds: float) -> None:
         """Waits until a message has come, or as long."""
         # A full socket has no event for other threads' releases: then look again soon.
         limit = seconds if self.flush() else min(seconds, 0.02)
         self._readable.poll(max(1, int(limit * 1000)))
 
-    def receive(self) -> Step | Event | Lost | None:
+    def receive(self) -> Batch | Event | Lost | None:
         """The next thing that concerns the reader; None when no more messages wait."""
         try:
             while not self.lost:
-                message, found = self._receive()
-                if not message:
-                    return Lost() if self.lost else None
-                if found is not None:
-                    return found
+                try:
+                    size, ancillary, flags, _ = self._receive_into(
+                        self._buffers, _ANCILLARY_BYTES, _RECEIVE_FLAGS
+                    )
+                except BlockingIOError:
+                    return None
+                except OSError:
+                    size, ancillary, flags = 0, [], 0
+                if size == 0:
+                    self.lost = True
+                elif not ancillary and not flags & _CUT and _wire.is_batch(self._buffer):
+                    batch = self._batch(size)
+                    if batch is not None:
+                        return batch
+                else:
+                    found = self._other(size, ancillary, flags)
+                    if found is not None:
+                        return found
         except BaseException:
             self.torn = True
             raise
         return Lost()
 
-    def _receive(self) -> tuple[bool, Step | Event | None]:
-        try:
-            size, ancillary, flags, _ = self._socket.recvmsg_into(
-                [self._buffer], _ANCILLARY_BYTES, _RECEIVE_FLAGS
-            )
-        except BlockingIOError:
-            return False, None
-        except OSError:
-            size, ancillary, flags = 0, [], 0
-        if size == 0:
-            self.lost = True
-            return False, None
+    def _other(self, size: int, ancillary: list[Any], flags: int) -> Event | None:
+        """A message that is no batch, or not as it should be."""
         descriptors = _descriptors(ancillary)
         try:
-            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            if flags & _CUT:
                 raise BadMessageError(f"the daemon sent a message of {size} bytes, cut short")
-            kind, body = _wire.split(memoryview(self._buffer)[:size])
+            kind, body = _wire.split(self._whole[:size])
             if (kind == _wire.SEGMENT) != (len(descriptors) == 1) or len(descriptors) > 1:
                 raise BadMessageError(f"message type {kind} came with {len(descriptors)} files")
-            return True, self._take(kind, body, descriptors)
+            return self._take(kind, body, descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _take(self, kind: int, body: memoryview, descriptors: list[int]) -> Step | Event | None:
-        if kind == _wire.BATCH:
-            return self._batch(_wire.batch(body))
+    def _take(self, kind: int, body: memoryview, descriptors: list[int]) -> Event | None:
         if kind == _wire.SEGMENT:
             number, size = _wire.segment(body)
             segment = _arena.map_segment(descriptors[0], size, number)
@@ -232,41 +246,52 @@ class Session:
             return _event(kind, body)
         return None
 
-    def _batch(self, part: _wire.BatchPart) -> Step | None:
-        if part.first == 0:
-            self._partial, self._partial_step = [], part.step
-        if part.step != self._partial_step or part.first != len(self._partial):
+    def _batch(self, size: int) -> Batch | None:
+        step, first, of, listed = _wire.batch(self._buffer, size)
+        if first == 0:
+            self._partial, self._partial_step = [], step
+            self._deaths = itertools.count(1)
+        slices = self._partial
+        if step != self._partial_step or first != len(slices):
             raise BadMessageError(
-                f"the daemon sent slices {part.first} of {part.of} of step {part.step} after "
-                f"{len(self._partial)} slices of step {self._partial_step}"
+                f"the daemon sent slices {first} of {of} of step {step} after "
+                f"{len(slices)} slices of step {self._partial_step}"
             )
-        for ref in part.slices:
-            self._partial.append(self._frame(part.step, ref))
-        if len(self._partial) < part.of:
+        for ref in listed:
+            slices.append(self._slice(step, of, ref))
+        if len(slices) < of:
             return None
-        frames, self._partial, self._partial_step = self._partial, [], -1
-        return Step(part.step, frames)
+        self._partial, self._partial_step = [], -1
+        return Batch(step, slices, self.origin)
 
-    def _frame(self, step: int, ref: _wire.SliceRef) -> Frame:
-        segment, layout = self._segments.get(ref.segment), self._layouts.get(ref.layout)
+    def _slice(self, step: int, of: int, ref: _wire.SliceRef) -> Slice:
+        index, number, shape, reserved, frame, offset, length = ref
+        segment, layout = self._segments.get(number), self._layouts.get(shape)
         if segment is None or layout is None:
             raise BadMessageError(
-                f"step {step} slice {ref.slice} lies in segment {ref.segment} with layout "
-                f"{ref.layout}, which the daemon has not sent"
+                f"step {step} slice {index} lies in segment {number} with layout "
+                f"{shape}, which the daemon has not sent"
             )
-        if ref.length != layout.length or ref.offset + ref.length > len(segment):
+        if length != layout.length or offset + length > len(segment) or offset & 63 or reserved:
             raise BadMessageError(
-                f"step {step} slice {ref.slice} has {ref.length} bytes at {ref.offset} of segment "
-                f"{ref.segment} ({len(segment)} bytes); its layout has {layout.length}"
+                f"step {step} slice {index} has {length} bytes at {offset} of segment {number} "
+                f"({len(segment)} bytes); its layout has {layout.length}, and frames begin at "
+                "multiples of 64"
             )
-        root = np.frombuffer(segment, np.uint8, ref.length, ref.offset)
+        root = layout.root(segment, offset)
         # Callbacks run from the newest to the oldest: noted first, then sent.
-        sender = weakref.ref(root, self._dropped)
-        hold = Hold(root, self._gone.append)
-        hold.sender, hold.frame, hold.step = sender, ref.frame, step
-        hold.index, hold.size = ref.slice, ref.length
-        self.held[ref.frame] = hold
-        return Frame(ref.slice, layout, root)
+        sender = Sender(root, self._dropped)
+        sender.deaths, sender.of = self._deaths, of
+        hold = Hold(root, self._note)
+        hold.sender, hold.frame, hold.step, hold.index, hold.size = (
+            sender,
+            frame,
+            step,
+            index,
+            length,
+        )
+        self.held[frame] = hold
+        return Slice(index, layout.views(root), layout)
 
     # Ending.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Callable
 
 from batchweave._connect import Options
 from batchweave._session import Session
@@ -12,6 +13,11 @@ from batchweave.errors import FramesHeldError, StepTimeoutError
 _LATE_SECONDS = 0.1
 _TICK_SECONDS = 0.5
 _LISTED_MAX = 16
+# While copies to a device hold frames, their ends are looked for so often.
+_COPIES_SECONDS = 0.001
+
+reapers: list[Callable[[], bool]] = []
+"""Let go of frames that copies to a device held; each says whether it holds more."""
 
 _REMEDIES = {
     "producing": "check that the producers run (`batchweave status`)",
@@ -59,6 +65,9 @@ class Wait:
             # Trainers switch the collector off; arrays in cycles then keep their frames.
             self._collected = True
             gc.collect()
+        for reap in reapers:
+            if reap():
+                tick = min(tick, _COPIES_SECONDS)
         session.wait(min(tick, self.deadline - now))
         return self._due(late)
 

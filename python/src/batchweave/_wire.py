@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import struct
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from batchweave.errors import BadMessageError, BatchWeaveError, ProtocolVersionError, from_fault
 
@@ -44,7 +44,7 @@ _HEADER = struct.Struct("<4sHHII")
 _WELCOME = struct.Struct("<Q16s16s16sQQQIIIIII")
 _SEGMENT = struct.Struct("<IIQ")
 _PAIR = struct.Struct("<II")
-_BATCH = struct.Struct("<QIIII")
+_BATCH = struct.Struct("<8sIIQIIII")
 _SLICE = struct.Struct("<IIIIQQQ")
 _STEP = struct.Struct("<Q")
 _STEP_AND_TWO = struct.Struct("<QII")
@@ -53,6 +53,7 @@ _UNKNOWN = (1 << 64) - 1
 _FAULT_KEYS = {"code", "name", "message", "step", "key", "remedy"}
 
 HEADER_BYTES = _HEADER.size
+_BATCH_BEGINS = struct.pack("<4sHH", MAGIC, PROTOCOL, BATCH)
 
 
 @dataclass(frozen=True)
@@ -74,25 +75,10 @@ class Welcome:
     credits: int
 
 
-class SliceRef(NamedTuple):
-    """Where one slice's array data lies."""
-
-    slice: int
-    segment: int
-    layout: int
-    reserved: int
-    frame: int
-    offset: int
-    length: int
-
-
-class BatchPart(NamedTuple):
-    """Some or all of the slices of one step."""
-
-    step: int
-    first: int
-    of: int
-    slices: list[SliceRef]
+SliceRef = tuple[int, int, int, int, int, int, int]
+"""One slice: its index, segment, layout, a zero, its frame, where it lies, its length."""
+BatchPart = tuple[int, int, int, Iterable[SliceRef]]
+"""Some or all of the slices of a step: the step, the first one here, how many in all, and they."""
 
 
 def encode(kind: int, body: bytes = b"") -> bytes:
@@ -178,20 +164,24 @@ def layout(body: memoryview) -> tuple[int, bytes]:
     return number, bytes(body[_PAIR.size :])
 
 
-def batch(body: memoryview) -> BatchPart:
-    """Reads a `batch`."""
-    if len(body) < _BATCH.size:
-        raise _bad("batch", f"{len(body)} bytes")
-    step, first, of, count, reserved = _BATCH.unpack_from(body)
-    _zero("batch", reserved)
-    listed = body[_BATCH.size :]
-    if not 1 <= count <= FRAMES_MAX or len(listed) != count * _SLICE.size or first + count > of:
-        raise _bad("batch", f"{count} slices from {first} on of {of} in {len(listed)} bytes")
-    slices = [SliceRef._make(fields) for fields in _SLICE.iter_unpack(listed)]
-    for ref in slices:
-        if ref.reserved or ref.offset % 64:
-            raise _bad("batch", f"frame {ref.frame} at offset {ref.offset}")
-    return BatchPart(step, first, of, slices)
+def batch(buffer: bytearray, size: int) -> BatchPart:
+    """Reads the `batch` message in `buffer`, for which `is_batch` was true: once for every step."""
+    if size < _BATCH.size:
+        raise _bad("batch", f"{size} bytes")
+    _, length, zero, step, first, of, count, reserved = _BATCH.unpack_from(buffer)
+    if length != size or zero or reserved:
+        raise _bad("batch", f"{size} bytes, of which it announces {length}, or a reserved field")
+    listed = size - _BATCH.size
+    if not 1 <= count <= FRAMES_MAX or listed != count * _SLICE.size or first + count > of:
+        raise _bad("batch", f"{count} slices from {first} on of {of} in {listed} bytes")
+    if count == 1:
+        return step, first, of, (_SLICE.unpack_from(buffer, _BATCH.size),)
+    return step, first, of, _SLICE.iter_unpack(memoryview(buffer)[_BATCH.size : size])
+
+
+def is_batch(message: bytearray) -> bool:
+    """Whether a received message is a `batch` of this protocol."""
+    return message.startswith(_BATCH_BEGINS)
 
 
 def step(name: str, body: memoryview) -> int:

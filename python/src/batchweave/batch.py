@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from batchweave._layout import Array
+from batchweave._layout import Array, Arrays, Layout
 from batchweave.state import State
 
 
@@ -16,24 +17,28 @@ class Slice(Mapping[str, Array]):
     again. bfloat16 arrays come as uint16, bit for bit, since numpy has no such type.
     """
 
-    __slots__ = ("index", "_arrays", "__weakref__")
+    __slots__ = ("index", "_arrays", "_layout", "__weakref__")
 
-    def __init__(self, index: int, arrays: dict[str, Array]) -> None:
+    def __init__(self, index: int, arrays: Arrays, layout: Layout) -> None:
         self.index = index
         """The slice's number in its step, over all ranks."""
         self._arrays = arrays
+        self._layout = layout
 
     def __getitem__(self, name: str) -> Array:
-        try:
+        if name in self._layout.names:
             return self._arrays[name]
-        except KeyError:
-            raise KeyError(f"{name!r}; this slice has {sorted(self._arrays)}") from None
+        raise KeyError(f"{name!r}; this slice has {sorted(self)}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+        return (name for name, _, _, _ in self._layout.arrays)
 
     def __len__(self) -> int:
-        return len(self._arrays)
+        return len(self._layout.arrays)
+
+    def copy(self) -> Slice:
+        """The same arrays, private and writable."""
+        return Slice(self.index, {name: view.copy() for name, view in self.items()}, self._layout)
 
     @property
     def inputs(self) -> Array:
@@ -45,24 +50,29 @@ class Slice(Mapping[str, Array]):
         """The rows of `tokens` without their first token: what follows each input."""
         return self["tokens"][:, 1:]
 
+    def is_bfloat16(self, name: str) -> bool:
+        """Whether the array holds bfloat16, which numpy shows as uint16."""
+        return name in self._layout.bfloat16
+
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in self._arrays.items())
+        arrays = ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in self.items())
         return f"<Slice {self.index} {arrays}>"
 
 
 class Batch:
     """The slices of this rank at one step."""
 
-    __slots__ = ("step", "slices", "_state", "__weakref__")
+    __slots__ = ("step", "slices", "_origin", "__weakref__")
 
-    def __init__(self, step: int, slices: list[Slice], state: State) -> None:
+    def __init__(self, step: int, slices: list[Slice], origin: State) -> None:
         self.step = step
         self.slices = slices
-        self._state = state
+        # A state of this reader, for all but the step: most batches are never asked for theirs.
+        self._origin = origin
 
     def state_dict(self) -> dict[str, str]:
         """The position after this batch: save it with the model that was trained on it."""
-        return self._state.to_dict()
+        return dataclasses.replace(self._origin, next_step=self.step + 1).to_dict()
 
     def __getitem__(self, name: str) -> Array:
         """An array of the only slice."""

@@ -1,91 +1,52 @@
-"""The reader: an iterator over batches that survives the daemon's restarts and Ctrl-C.
-
-One rule keeps every batch exactly once: the reader has a position, the step after the last batch,
-which moves in the last instruction before a batch is handed out. Whatever else happens (a lost
-message, an interrupt, a new daemon), the session is dropped and another one starts at the position.
-
-Steps that the attempt passes over (a quarantine) do not move the position: ranks learn of them at
-different times, and states must be equal on all ranks.
-"""
+"""The reader: an iterator over batches that survives the daemon's restarts and Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import logging
-import math
-import mmap
 import time
 import warnings
-import weakref
 from collections.abc import Iterator, Mapping
 from types import TracebackType
+from typing import Any
 
 from batchweave import _wire
-from batchweave._connect import Options, Unserved, hello, open_session, unserved
-from batchweave._marks import Marks
-from batchweave._session import Event, Lost, Session, Step, close_parked
-from batchweave._wait import Wait
-from batchweave.batch import Batch, Slice
+from batchweave._connect import Options
+from batchweave._reading import NO_STOP, Reading
+from batchweave._session import Event, Lost, Session, close_parked
+from batchweave.batch import Batch
 from batchweave.errors import (
     BadHelloError,
-    BadMessageError,
     BadStateError,
     BatchWeaveError,
-    ClosedError,
-    ForkedError,
     MarkOtherAttemptError,
-    OtherStreamError,
 )
 from batchweave.state import KEY, State
 
 _log = logging.getLogger("batchweave")
 
-_PROGRESS_SECONDS = 1.0
 # How long close() waits for the daemon to confirm checkpoints.
 _MARKS_SECONDS = 5.0
 # How long close() waits for the daemon to read what this rank received and released.
 _LINGER_SECONDS = 1.0
-# A correct daemon needs one resync after a lost message; one that needs more is at fault.
-_RESYNCS_MAX = 3
 
 
-class Reader:
+class Reader(Reading):
     """Reads one data coordinate's batches; made by `batchweave.connect`.
 
     One thread may iterate. `checkpoint` and dropping arrays are allowed in any thread.
     """
 
-    def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
-        self._options = options
-        self._position = state.next_step if state else start
-        self._session: Session | None = None
-        self._failure: BatchWeaveError | None = None
-        self._closed = self._ended = self._forked = False
-        self._marks = Marks()
-        self._old: list[tuple[str, weakref.ref[mmap.mmap]]] = []
-        self._waited = 0.0
-        self._progress_at = time.monotonic()
-        self._mode, self._resyncs = mode, 0
-        self._stream_id = state.stream_id if state else None
-        self._welcome: _wire.Welcome | None = None
-
-    # What people see.
-
     @property
     def info(self) -> _wire.Welcome:
         """The stream's shape and what this rank gets of it, as the daemon said it last."""
         if self._welcome is None:
-            raise ClosedError("the reader was never connected; use batchweave.connect()")
+            # Unpickled, and not used yet.
+            self._check()
+            self.open(time.monotonic() + self._options.timeout)
+        assert self._welcome is not None
         return self._welcome
-
-    @property
-    def next_step(self) -> int:
-        """The step that comes next, as far as this rank knows: later ones may be passed over."""
-        # The welcome's is above the position only between a skip and the batch that follows it.
-        if self._welcome is None:
-            return self._position
-        return max(self._position, self._welcome.next_step)
 
     @property
     def ended(self) -> bool:
@@ -97,14 +58,72 @@ class Reader:
 
     def __next__(self) -> Batch:
         """The next batch; StopIteration at the stream's end, a named error after the timeout."""
-        batch = self._read()
-        # Nothing may come between these two lines: see the header.
+        batch, found = self._quickly()
+        if batch is None:
+            batch = self._peeked() or self._read(found)
+        # Nothing may come between these two lines: see the header of _reading.
         self._position = batch.step + 1
         return batch
 
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        """How many steps are left: known when the stream is sealed, or there is a limit.
+
+        Steps that are passed over (a quarantine) count, too.
+        """
+        ends = [] if self._stop == NO_STOP else [self._stop]
+        if self.info.end_step is not None:
+            ends.append(self.info.end_step)
+        if not ends:
+            # `list(reader)` asks for the length, and takes a TypeError for: not known.
+            raise TypeError(
+                "the stream has no end yet, so its length is not known: seal it with "
+                "`batchweave seal`, or pass limit= to connect()"
+            )
+        return max(0, min(ends) - self._position)
+
+    def peek(self) -> Batch:
+        """The next batch, which stays the next one; StopIteration at the end."""
+        batch = self._peeked() or self._read()
+        self._ahead = batch
+        return batch
+
+    def _peeked(self) -> Batch | None:
+        ahead, self._ahead = self._ahead, None
+        # An interrupt between the lines of `__next__` leaves one that was handed out.
+        return ahead if ahead is not None and ahead.step >= self._position else None
+
+    def seek(self, step: int) -> None:
+        """Goes to a step, in constant time; only a reader without a job can."""
+        self._check()
+        if not 0 <= step < 1 << 53:
+            raise BadHelloError(f"seek({step}): a step is a number from 0 on")
+        if self._options.job is not None and step != self._position:
+            raise BadStateError(
+                f"seek({step}): this reader of job {self._options.job} stands at step "
+                f"{self._position}, and an attempt can't move: close it, then connect(start=...) "
+                "with a new attempt; a reader without job= moves freely",
+                step=step,
+            )
+        self._move(step)
+
+    def _move(self, step: int) -> None:
+        self._ended = False
+        if step == self._position:
+            return
+        if self._stop != NO_STOP:
+            self._stop += step - self._position
+        self._position, self._ahead = step, None
+        self._welcome = dataclasses.replace(self.info, next_step=step)
+        if self._session is not None:
+            self._session.torn = True
+
     def state_dict(self) -> dict[str, str]:
         """The position after the last batch handed out; `batch.state_dict()` is more exact."""
-        return self._state(self._position).to_dict()
+        _ = self.info
+        return dataclasses.replace(self._origin, next_step=self._position).to_dict()
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
         """Goes on from a saved position; the next batch is the first one after it.
@@ -121,12 +140,7 @@ class Reader:
                 "torch.distributed.checkpoint: load into batchweave.torch.Checkpointing first)",
                 step=loaded.next_step,
             )
-        self._ended = False
-        if loaded.next_step != self._position:
-            self._position = loaded.next_step
-            self._welcome = dataclasses.replace(self.info, next_step=loaded.next_step)
-            if self._session is not None:
-                self._session.torn = True
+        self._move(loaded.next_step)
 
     def checkpoint(self, state: Mapping[str, str]) -> None:
         """Tells the job that a model checkpoint with this state is durable; call it after that.
@@ -198,150 +212,6 @@ class Reader:
                 warnings.warn("a batchweave reader was not closed", ResourceWarning, stacklevel=2)
                 session.park(self.next_step)
 
-    # Reading.
-
-    def _read(self) -> Batch:
-        wait = Wait(self._options, self._position)
-        self._resyncs = 0
-        try:
-            while True:
-                self._check()
-                if self._ended:
-                    raise StopIteration
-                session = self._ready(wait)
-                found = session.receive()
-                if isinstance(found, Step):
-                    if found.step == self.next_step:
-                        return self._batch(found)
-                    session.torn = True
-                elif isinstance(found, Event):
-                    self._event(session, found, wait)
-                elif found is None:
-                    self._report(session, wait.pause(session))
-        except BadMessageError as error:
-            raise self._fail(error) from None
-        finally:
-            self._waited += wait.seconds()
-
-    def _ready(self, wait: Wait) -> Session:
-        session = self._session
-        if session is not None:
-            if session.interrupted:
-                session.interrupted = False
-                session.torn = True
-                raise KeyboardInterrupt
-            if not session.lost and not session.torn:
-                session.next_step = self.next_step
-                self._report(session, False)
-                session.flush()
-                return session
-        if session is not None and session.torn:
-            self._resyncs += 1
-            if self._resyncs > _RESYNCS_MAX:
-                raise BadMessageError(
-                    f"the daemon at {self._options.socket} does not send step {self._position}, "
-                    "where this rank stands, but another; report it with the daemon's log"
-                )
-        session = self.open(wait.deadline)
-        # Told with the next report, apart from what is waited for in this session.
-        self._waited, self._progress_at = wait.without_session(), -math.inf
-        return session
-
-    def open(self, deadline: float) -> Session:
-        """Starts a session at the position, in the place of the one before."""
-        first, before = self._welcome is None, self._session
-        lost = before is None or before.lost
-        opened: list[Session] = []
-        try:
-            session, welcome = open_session(
-                self._options.socket, self._greeting(before), self._position, deadline, opened
-            )
-            self._session, self._welcome, self._mode = session, welcome, "resume"
-        except BaseException as error:
-            for half_open in opened:
-                half_open.close()
-            if isinstance(error, Unserved):
-                at = None if first else self._position
-                raise unserved(self._options, str(error), at) from None
-            if isinstance(error, BatchWeaveError):
-                raise self._fail(error) from None
-            raise
-        if not first:
-            _log.info(
-                "connected again at step %d (%s)", self._position, "lost" if lost else "resync"
-            )
-        if self._stream_id not in (None, welcome.stream_id):
-            raise self._fail(self._other_stream(welcome.stream_id, self._stream_id))
-        self._stream_id = welcome.stream_id
-        self._advance(welcome)
-        self._marks.send_again(session)
-        return session
-
-    def _greeting(self, before: Session | None) -> bytes:
-        replaces, current = None, None
-        if before is not None and self._welcome is not None:
-            instance = self._welcome.instance
-            self._old += [(instance, mapping) for mapping in before.mappings]
-            before.mappings = []
-            current = None if before.lost else instance
-            replaces = {"instance": instance, "session": self._welcome.session}
-            before.park(self.next_step)
-        self._old = [old for old in self._old if old[1]() is not None]
-        earlier = [mapping() for instance, mapping in self._old if instance != current]
-        return hello(
-            self._options,
-            mode=self._mode,
-            next_step=self._position,
-            stream=self._stream_id,
-            replaces=replaces,
-            mapped_bytes=sum(len(mapping) for mapping in earlier if mapping is not None),
-        )
-
-    def _event(self, session: Session, event: Event, wait: Wait) -> None:
-        if event.kind == _wire.WELCOME:
-            self._welcome = event.value
-            self._advance(event.value)
-        elif event.kind == _wire.WAITING:
-            wait.cause = event.value[1]
-        elif event.kind == _wire.MARKED:
-            self._marks.stored(event.value)
-        elif event.kind == _wire.MARK_REFUSED:
-            self._marks.refused(event.value)
-        elif event.kind == _wire.ERROR:
-            raise self._fail(event.value)
-        elif event.value == self.next_step:
-            self._ended = True
-        else:
-            session.torn = True
-
-    def _advance(self, welcome: _wire.Welcome) -> None:
-        if welcome.next_step < self._position:
-            raise self._fail(
-                BadMessageError(
-                    f"the daemon starts at step {welcome.next_step}, this rank stands at "
-                    f"{self._position}; report it with the daemon's log"
-                )
-            )
-        if welcome.next_step > self._position:
-            _log.info("steps %d to %d are quarantined", self._position, welcome.next_step - 1)
-
-    def _batch(self, found: Step) -> Batch:
-        slices = []
-        for number, layout, root in found.frames:
-            arrays = layout.views(root)
-            if self._options.copy:
-                arrays = {name: view.copy() for name, view in arrays.items()}
-            slices.append(Slice(number, arrays))
-        return Batch(found.step, slices, self._state(found.step + 1))
-
-    def _report(self, session: Session, waiting: bool) -> None:
-        now = time.monotonic()
-        if waiting or now - self._progress_at >= _PROGRESS_SECONDS:
-            self._progress_at = now
-            waited = int(self._waited * 1e6)
-            session.offer(_wire.progress(self.next_step, waited, waiting))
-            close_parked()
-
     def _await_marks(self, session: Session) -> None:
         deadline = time.monotonic() + _MARKS_SECONDS
         while self._marks.unconfirmed() and not session.torn and time.monotonic() < deadline:
@@ -357,40 +227,24 @@ class Reader:
                 session.wait(0.05)
             del found
 
-    # States and errors.
-
-    def _state(self, next_step: int) -> State:
-        info = self.info
-        return State(
-            info.stream_id, next_step, info.attempt, info.attempt_number, self._options.dp_size
-        )
-
     def _own(self, state: State) -> State:
         if state.stream_id != self._stream_id:
             raise self._other_stream(str(self._stream_id), state.stream_id)
         return state
 
-    def _other_stream(self, served: str, wanted: str | None) -> OtherStreamError:
-        return OtherStreamError(
-            f"the state is of stream {wanted}, the daemon at {self._options.socket} serves "
-            f"{served}; start from a state of this stream, or pass start=STEP and no state"
-        )
+    # Another process.
 
-    def _check(self) -> None:
-        if self._session is not None and self._session.forked:
-            raise ForkedError(
-                "this reader was inherited by fork and belongs to the parent process; "
-                "connect in the child, or start it by 'spawn'"
-            )
-        if self._closed:
-            raise ClosedError("the reader is closed; connect again to go on from a saved state")
-        if self._failure is not None:
-            raise self._failure
+    def __reduce__(self) -> Any:
+        stop = None if self._stop == NO_STOP else max(0, self._stop - self._position)
+        options = dataclasses.replace(self._options, limit=stop)
+        state = None
+        if self._welcome is not None:
+            state = dataclasses.replace(self._origin, next_step=self._position)
+        return _elsewhere, (options, state, self._position, self._closed)
 
-    def _fail(self, error: BatchWeaveError) -> BatchWeaveError:
-        """An error that stays: every later call raises it again."""
-        self._failure = error
-        session, self._session = self._session, None
-        if session is not None:
-            session.park(self.next_step)
-        return error
+
+def _elsewhere(options: Options, state: State | None, start: int, closed: bool) -> Reader:
+    """An unpickled reader: it connects when it is used first, at the same position."""
+    reader = Reader(options, state, start, mode="resume")
+    reader._closed = closed
+    return reader

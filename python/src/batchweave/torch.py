@@ -1,4 +1,5 @@
-"""For trainers with PyTorch: the attempt's id, and the data's position in checkpoints.
+"""For trainers with PyTorch: datasets and tensors, copies to a device, the attempt's id, and the
+data's position in checkpoints.
 
 Importing this module imports nothing: torch is imported by what needs it, when it is called.
 """
@@ -16,18 +17,39 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from batchweave._device import in_flight, to_device
 from batchweave._launch import rank_and_world
+from batchweave._tensors import packed, tensor, tensors
 from batchweave.errors import BadStateError, BatchWeaveError, NoAttemptError
 from batchweave.state import KEY, State
 
 if TYPE_CHECKING:
+    from batchweave._dataset import Dataset
     from batchweave.batch import Batch
     from batchweave.reader import Reader
+
+__all__ = [
+    "Checkpointing",
+    "Dataset",
+    "attempt",
+    "in_flight",
+    "packed",
+    "save",
+    "tensor",
+    "tensors",
+    "to_device",
+]
 
 _log = logging.getLogger("batchweave")
 
 # How long the end of a `with Checkpointing()` block waits for saves in the background.
 _SAVES_SECONDS = 600.0
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Dataset":
+        return importlib.import_module("batchweave._dataset").Dataset
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def attempt() -> str:

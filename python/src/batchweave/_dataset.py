@@ -1,0 +1,125 @@
+"""A reader as torch's IterableDataset. Importing this module imports torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from batchweave._tensors import model_inputs
+from batchweave.batch import Batch
+from batchweave.errors import BadStateError, ForkedError
+from batchweave.reader import Reader
+from batchweave.state import State
+from batchweave.torch import Checkpointing
+
+_data: Any = importlib.import_module("torch.utils.data")
+
+
+class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
+    """One item a step: the tensors that a model is called with, over the daemon's memory.
+
+        dataset = batchweave.torch.Dataset(job="pretrain", attempt=batchweave.torch.attempt())
+        for step in DataLoader(dataset, batch_size=None):
+            loss = model(step["input_ids"], step["labels"])
+
+    Takes the arguments of `batchweave.connect` and connects when it is iterated first, or at
+    `load_state_dict`'s position. An item is a dict: `input_ids`, `labels`, and as far as the stream
+    has them `position_ids`, `segment_ids`, `loss_mask`, `cu_seqlens`, and others. Where a rank has
+    several slices a step, an item is a list of such dicts, its micro-batches; `micro_batches=True`
+    makes it one always. Whole numbers are converted to `dtype` (int64); `dtype=None` shares all
+    memory with the daemon, and such tensors must not be written to.
+
+    Use it without a DataLoader, or with num_workers=0: the daemon reads ahead already.
+    It is Stateful: put it into what torchdata or torch.distributed.checkpoint saves. Its state is
+    the position after the last item handed out. Where a trainer takes items ahead of training, put
+    a `Checkpointing` there instead, and tell it which batch was trained (`last`).
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        dtype: Any = "int64",
+        micro_batches: bool = False,
+        state: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__()
+        torch: Any = importlib.import_module("torch")
+        self._dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+        self._arguments, self._more = arguments, more
+        self._always_list = micro_batches
+        self._reader: Reader | None = None
+        self._position: dict[str, str] | None = None
+        self.last: Batch | None = None
+        """The batch of the last item; it keeps the daemon's memory until the next one."""
+        if state is not None:
+            self.load_state_dict(state)
+
+    @property
+    def reader(self) -> Reader:
+        """The reader, connected when it is asked for first."""
+        worker = _data.get_worker_info()
+        if worker is not None:
+            raise ForkedError(
+                f"a batchweave Dataset in DataLoader worker {worker.id}: the daemon reads ahead of "
+                "training already, and workers would each read every batch; "
+                "use DataLoader(dataset, batch_size=None, num_workers=0)"
+            )
+        if self._reader is None:
+            import batchweave
+
+            state = {} if self._position is None else {"state": self._position}
+            self._reader = batchweave.connect(*self._arguments, **{**self._more, **state})
+        return self._reader
+
+    def __iter__(self) -> Iterator[Any]:
+        reader = self.reader
+        while True:
+            # Its frames are free before the next batch is waited for.
+            self.last = None
+            batch = next(reader, None)
+            if batch is None:
+                return
+            self.last = batch
+            items = model_inputs(batch, self._dtype)
+            del batch
+            yield items[0] if len(items) == 1 and not self._always_list else items
+            del items
+
+    def __len__(self) -> int:
+        return len(self.reader)
+
+    def state_dict(self) -> dict[str, str]:
+        """The position after the last item: always one constant key with a string."""
+        if self._reader is not None:
+            return self._reader.state_dict()
+        return self._position or State("", 0).to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes a saved position; before the first item, or for a reader without a job, any."""
+        found = Checkpointing(self._reader)
+        found.load_state_dict(state)
+        self._position = found.state_dict()
+
+    def checkpoint(self, state: Mapping[str, str]) -> None:
+        """A model checkpoint with this state is durable: see `Reader.checkpoint`."""
+        if self._reader is None:
+            raise BadStateError("checkpoint() before the first item: nothing was trained")
+        self._reader.checkpoint(state)
+
+    def close(self) -> None:
+        """Ends the session; tensors stay valid."""
+        self.last = None
+        if self._reader is not None:
+            self._reader.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A batch is of this process; the reader connects again in the other one.
+        return {**self.__dict__, "last": None}
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,186 @@
+"""Copies from the daemon's memory to a GPU, by DMA and beside the computation.
+
+An asynchronous copy reads the frame after its array is gone, so two things are held here:
+
+1. The frame, until the event behind its copies has completed. Only then may the daemon reuse it.
+2. A second mapping of the segment, registered with CUDA. The arrays' own mapping never is: it goes
+   when the last array goes, and a copy could still be reading through it.
+
+Where CUDA refuses to register read-only memory (old drivers), the copy goes through the driver's
+own staging buffers: slower, and right all the same; that is logged once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import mmap
+import os
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from batchweave import _wait
+from batchweave._layout import Array
+from batchweave._tensors import packed, tensor, torch_module
+from batchweave.batch import Batch, Slice
+from batchweave.errors import SystemRefusedError
+
+_log = logging.getLogger("batchweave")
+
+_MREMAP_MAYMOVE = 1
+# cuda_runtime_api.h: cudaHostRegisterReadOnly.
+_REGISTER_READ_ONLY = 0x08
+
+_second: weakref.WeakKeyDictionary[mmap.mmap, _Registered] = weakref.WeakKeyDictionary()
+_pending: deque[tuple[Any, Any]] = deque()
+_lock = threading.RLock()
+_told = False
+
+
+class _Registered:
+    """A second mapping of a segment; it lives until its segment and all its copies are done."""
+
+    def __init__(self, segment: mmap.mmap, runtime: Any) -> None:
+        self.begins = _address(segment)
+        self.size = len(segment)
+        self.mapped = _map_again(self.begins, self.size)
+        self.registered = _register(runtime, self.mapped, self.size)
+        gone = (runtime, self.mapped, self.size, self.registered, os.getpid())
+        # At exit the system takes both away.
+        weakref.finalize(self, _unmap, *gone).atexit = False
+
+    def same(self, array: Array) -> Array:
+        """The array, seen through this mapping; it keeps the mapping."""
+        begins = array.__array_interface__["data"][0] - self.begins + self.mapped
+        memory: Any = (ctypes.c_ubyte * array.nbytes).from_address(begins)
+        memory.keeps = self
+        found: Array = np.frombuffer(memory, array.dtype).reshape(array.shape)
+        found.flags.writeable = False
+        return found
+
+
+def to_device(batch: Batch | Slice, stream: Any = None, *, device: Any = None) -> Any:
+    """Starts copies of all arrays to the GPU and returns at once: what a model is called with.
+
+    `stream`: a torch.cuda.Stream to copy on; default: the current one. Another stream than the one
+    that computes must be waited for, as with any copy (`current_stream().wait_stream(stream)`).
+    A slice gives a dict as `packed` makes it, a batch a list of them, one for each slice. Whole
+    contiguous arrays are copied, then widened to int64 and shifted on the device. The daemon's
+    frame is held until the copies have ended; the batch may be dropped at once.
+    """
+    torch = torch_module()
+    target = torch.device("cuda") if device is None else torch.device(device)
+    release_done()
+    on = torch.cuda.current_stream(target) if stream is None else stream
+    pieces = [batch] if isinstance(batch, Slice) else batch.slices
+    with torch.cuda.stream(on):
+        copied = [_copied(torch, piece, target) for piece in pieces]
+        event = torch.cuda.Event()
+        event.record(on)
+    with _lock:
+        _pending.append((event, [held for _, held in copied]))
+    given = [packed(tensors) for tensors, _ in copied]
+    return given[0] if isinstance(batch, Slice) else given
+
+
+def in_flight() -> int:
+    """How many copies have not ended yet; their frames are held."""
+    release_done()
+    return len(_pending)
+
+
+def release_done() -> bool:
+    """Lets go of frames whose copies have ended; whether others are still being copied."""
+    with _lock:
+        while _pending and _pending[0][0].query():
+            _pending.popleft()
+        return bool(_pending)
+
+
+def _copied(torch: Any, piece: Slice, target: Any) -> tuple[dict[str, Any], list[Any]]:
+    found, held = {}, []
+    for name, array in piece.items():
+        through = array if _private(array) else _through(torch, array)
+        moved = tensor(through, bfloat16=piece.is_bfloat16(name)).to(target, non_blocking=True)
+        if array.dtype.kind in "iu" and not piece.is_bfloat16(name):
+            moved = _widened(torch, moved, array.dtype)
+        found[name] = moved
+        held.append((array, through))
+    return found, held
+
+
+def _widened(torch: Any, moved: Any, dtype: np.dtype[Any]) -> Any:
+    """As int64, on the device: torch has few operations for unsigned numbers."""
+    if dtype.kind == "u" and dtype.itemsize in (2, 4):
+        signed = torch.int16 if dtype.itemsize == 2 else torch.int32
+        mask = (1 << 8 * dtype.itemsize) - 1
+        return moved.view(signed).to(torch.int64) & mask
+    return moved.to(torch.int64)
+
+
+def _private(array: Array) -> bool:
+    return bool(array.flags.writeable)
+
+
+def _through(torch: Any, array: Array) -> Array:
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    segment = base.obj if isinstance(base, memoryview) else base
+    if not isinstance(segment, mmap.mmap):
+        return array
+    with _lock:
+        second = _second.get(segment)
+        if second is None:
+            second = _second[segment] = _Registered(segment, torch.cuda.cudart())
+    return second.same(array)
+
+
+def _address(segment: mmap.mmap) -> int:
+    return int(np.frombuffer(segment, np.uint8, 1).__array_interface__["data"][0])
+
+
+def _map_again(begins: int, size: int) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mremap.restype = ctypes.c_void_p
+    libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
+    # Of no bytes of a shared mapping it makes a second one of the same pages.
+    found = libc.mremap(begins, 0, size, _MREMAP_MAYMOVE)
+    if found in (None, ctypes.c_void_p(-1).value):
+        reason = os.strerror(ctypes.get_errno())
+        raise SystemRefusedError(
+            f"a segment of {size} bytes can't be mapped again for the device: {reason}; "
+            "raise the limit on address space (ulimit -v), or copy with tensor.to(device)"
+        )
+    return int(found)
+
+
+def _register(runtime: Any, address: int, size: int) -> bool:
+    global _told
+    code = int(runtime.cudaHostRegister(address, size, _REGISTER_READ_ONLY))
+    if code != 0 and not _told:
+        _told = True
+        _log.warning(
+            "CUDA does not register the arena's read-only memory (error %d): copies to the device "
+            "are staged by the driver, which is slower",
+            code,
+        )
+    return code == 0
+
+
+def _unmap(runtime: Any, address: int, size: int, registered: bool, process: int) -> None:
+    if process != os.getpid():
+        # A forked child has no such mapping, and may have something else there.
+        return
+    if registered:
+        runtime.cudaHostUnregister(address)
+    libc = ctypes.CDLL(None)
+    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    libc.munmap(address, size)
+
+
+_wait.reapers.append(release_done)

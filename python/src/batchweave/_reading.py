@@ -1,0 +1,256 @@
+"""How a reader gets its batches: sessions with the daemon, one after another.
+
+One rule keeps every batch exactly once: the reader has a position, the step after the last batch,
+which moves in the last instruction before a batch is handed out. Whatever else happens (a lost
+message, an interrupt, a new daemon), the session is dropped and another one starts at the position.
+
+Steps that the attempt passes over (a quarantine) do not move the position: ranks learn of them at
+different times, and states must be equal on all ranks.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import mmap
+import time
+import weakref
+
+from batchweave import _wire
+from batchweave._connect import Options, Unserved, hello, open_session, unserved
+from batchweave._marks import Marks
+from batchweave._session import Event, Lost, Session, close_parked
+from batchweave._wait import Wait
+from batchweave.batch import Batch
+from batchweave.errors import (
+    BadMessageError,
+    BatchWeaveError,
+    ClosedError,
+    ForkedError,
+    OtherStreamError,
+)
+from batchweave.state import State
+
+_log = logging.getLogger("batchweave")
+
+_PROGRESS_SECONDS = 1.0
+# A correct daemon needs one resync after a lost message; one that needs more is at fault.
+_RESYNCS_MAX = 3
+# Steps are below 2^53: no step ends a reader without a limit.
+NO_STOP = 1 << 60
+
+
+class Reading:
+    """What `Reader` does unseen. One thread may read."""
+
+    def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
+        self._options = options
+        self._position = state.next_step if state else start
+        self._stop = NO_STOP if options.limit is None else self._position + options.limit
+        self._session: Session | None = None
+        self._failure: BatchWeaveError | None = None
+        self._closed = self._ended = False
+        self._marks = Marks()
+        self._old: list[tuple[str, weakref.ref[mmap.mmap]]] = []
+        self._waited = 0.0
+        self._progress_at = time.monotonic()
+        self._mode, self._resyncs = mode, 0
+        self._stream_id = state.stream_id if state else None
+        self._welcome: _wire.Welcome | None = None
+        self._origin = State("", 0)
+        self._ahead: Batch | None = None
+
+    @property
+    def next_step(self) -> int:
+        """The step that comes next, as far as this rank knows: later ones may be passed over."""
+        # The welcome's is above the position only between a skip and the batch that follows it.
+        if self._welcome is None:
+            return self._position
+        return max(self._position, self._welcome.next_step)
+
+    def _quickly(self) -> tuple[Batch | None, Batch | Event | Lost | None]:
+        """The next batch, if it has come and nothing else is to be done; or what came instead."""
+        session = self._session
+        if (
+            session is None
+            or self._ahead is not None
+            or self._options.copy
+            or self._position >= self._stop
+            or not session.quiet()
+            or time.monotonic() - self._progress_at >= _PROGRESS_SECONDS
+        ):
+            return None, None
+        session.next_step = self._position
+        try:
+            found = session.receive()
+        except BadMessageError as error:
+            raise self._fail(error) from None
+        if type(found) is Batch and found.step == self._position:
+            return found, None
+        return None, found
+
+    def _read(self, found: Batch | Event | Lost | None = None) -> Batch:
+        """The next batch, after as long a wait as is allowed; `found` has been received already."""
+        wait = Wait(self._options, self._position)
+        self._resyncs = 0
+        try:
+            while True:
+                self._check()
+                if self._ended or self.next_step >= self._stop:
+                    raise StopIteration
+                session = self._ready(wait)
+                if found is None:
+                    found = session.receive()
+                if isinstance(found, Batch):
+                    if found.step == self.next_step < self._stop:
+                        if self._options.copy:
+                            found.slices = [piece.copy() for piece in found.slices]
+                        return found
+                    session.torn = True
+                elif isinstance(found, Event):
+                    self._event(session, found, wait)
+                elif found is None:
+                    self._report(session, wait.pause(session))
+                found = None
+        except BadMessageError as error:
+            raise self._fail(error) from None
+        finally:
+            self._waited += wait.seconds()
+
+    def _ready(self, wait: Wait) -> Session:
+        session = self._session
+        if session is not None:
+            if session.interrupted:
+                session.interrupted = False
+                session.torn = True
+                raise KeyboardInterrupt
+            if not session.lost and not session.torn:
+                session.next_step = self.next_step
+                self._report(session, False)
+                session.flush()
+                return session
+        if session is not None and session.torn:
+            self._resyncs += 1
+            if self._resyncs > _RESYNCS_MAX:
+                raise BadMessageError(
+                    f"the daemon at {self._options.socket} does not send step {self._position}, "
+                    "where this rank stands, but another; report it with the daemon's log"
+                )
+        session = self.open(wait.deadline)
+        # Told with the next report, apart from what is waited for in this session.
+        self._waited, self._progress_at = wait.without_session(), -math.inf
+        return session
+
+    def open(self, deadline: float) -> Session:
+        """Starts a session at the position, in the place of the one before."""
+        first, before = self._welcome is None, self._session
+        lost = before is None or before.lost
+        opened: list[Session] = []
+        try:
+            session, welcome = open_session(
+                self._options.socket, self._greeting(before), self._position, deadline, opened
+            )
+            self._session, self._welcome, self._mode = session, welcome, "resume"
+        except BaseException as error:
+            for half_open in opened:
+                half_open.close()
+            if isinstance(error, Unserved):
+                at = None if first else self._position
+                raise unserved(self._options, str(error), at) from None
+            if isinstance(error, BatchWeaveError):
+                raise self._fail(error) from None
+            raise
+        if not first:
+            _log.info(
+                "connected again at step %d (%s)", self._position, "lost" if lost else "resync"
+            )
+        if self._stream_id not in (None, welcome.stream_id):
+            raise self._fail(self._other_stream(welcome.stream_id, self._stream_id))
+        self._stream_id = welcome.stream_id
+        self._origin = session.origin = State(
+            welcome.stream_id, 0, welcome.attempt, welcome.attempt_number, self._options.dp_size
+        )
+        self._advance(welcome)
+        self._marks.send_again(session)
+        return session
+
+    def _greeting(self, before: Session | None) -> bytes:
+        replaces, current = None, None
+        if before is not None and self._welcome is not None:
+            instance = self._welcome.instance
+            self._old += [(instance, mapping) for mapping in before.mappings]
+            before.mappings = []
+            current = None if before.lost else instance
+            replaces = {"instance": instance, "session": self._welcome.session}
+            before.park(self.next_step)
+        self._old = [old for old in self._old if old[1]() is not None]
+        earlier = [mapping() for instance, mapping in self._old if instance != current]
+        return hello(
+            self._options,
+            mode=self._mode,
+            next_step=self._position,
+            stream=self._stream_id,
+            replaces=replaces,
+            mapped_bytes=sum(len(mapping) for mapping in earlier if mapping is not None),
+        )
+
+    def _event(self, session: Session, event: Event, wait: Wait) -> None:
+        if event.kind == _wire.WELCOME:
+            self._welcome = event.value
+            self._advance(event.value)
+        elif event.kind == _wire.WAITING:
+            wait.cause = event.value[1]
+        elif event.kind == _wire.MARKED:
+            self._marks.stored(event.value)
+        elif event.kind == _wire.MARK_REFUSED:
+            self._marks.refused(event.value)
+        elif event.kind == _wire.ERROR:
+            raise self._fail(event.value)
+        elif event.value == self.next_step:
+            self._ended = True
+        else:
+            session.torn = True
+
+    def _advance(self, welcome: _wire.Welcome) -> None:
+        if welcome.next_step < self._position:
+            raise self._fail(
+                BadMessageError(
+                    f"the daemon starts at step {welcome.next_step}, this rank stands at "
+                    f"{self._position}; report it with the daemon's log"
+                )
+            )
+        if welcome.next_step > self._position:
+            _log.info("steps %d to %d are quarantined", self._position, welcome.next_step - 1)
+
+    def _report(self, session: Session, waiting: bool) -> None:
+        now = time.monotonic()
+        if waiting or now - self._progress_at >= _PROGRESS_SECONDS:
+            self._progress_at = now
+            waited = int(self._waited * 1e6)
+            session.offer(_wire.progress(self.next_step, waited, waiting))
+            close_parked()
+
+    def _other_stream(self, served: str, wanted: str | None) -> OtherStreamError:
+        return OtherStreamError(
+            f"the state is of stream {wanted}, the daemon at {self._options.socket} serves "
+            f"{served}; start from a state of this stream, or pass start=STEP and no state"
+        )
+
+    def _check(self) -> None:
+        if self._session is not None and self._session.forked:
+            raise ForkedError(
+                "this reader was inherited by fork and belongs to the parent process; "
+                "connect in the child, or start it by 'spawn'"
+            )
+        if self._closed:
+            raise ClosedError("the reader is closed; connect again to go on from a saved state")
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, error: BatchWeaveError) -> BatchWeaveError:
+        """An error that stays: every later call raises it again."""
+        self._failure = error
+        session, self._session = self._session, None
+        if session is not None:
+            session.park(self.next_step)
+        return error

@@ -1,0 +1,110 @@
+"""Torch tensors over the daemon's memory, without a copy.
+
+torch's own ways refuse read-only arrays, or warn. numpy reads `__array_interface__` of any object
+and keeps that object: one that says "writable" and keeps the array gives a second array, which all
+versions of torch take. A write through such a tensor is a segmentation fault, so they are for
+reading: `copy=True` gives own ones.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from batchweave._layout import Array
+from batchweave.batch import Batch, Slice
+
+# Arrays with an element for each token of `tokens`; inputs are all but the last, labels all but
+# the first. Where one is as wide as the inputs already, it stays as it is.
+_OF_INPUTS = {"position_ids": "position_ids", "segment_ids": "segment_ids"}
+_OF_LABELS = {"loss_mask": "loss_mask"}
+
+
+class _Memory:
+    """The owner of the second array's memory."""
+
+    __slots__ = ("__array_interface__", "_array")
+
+    def __init__(self, array: Array) -> None:
+        interface = dict(array.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+        self._array = array
+
+
+def torch_module() -> Any:
+    """PyTorch, imported when it is needed."""
+    return importlib.import_module("torch")
+
+
+def tensor(array: Array, *, bfloat16: bool = False) -> Any:
+    """A tensor that shares the array's memory and keeps it; never write to it."""
+    torch = torch_module()
+    if array.dtype == np.uint16 and not hasattr(torch, "uint16"):
+        array = array.view(np.int16)
+    elif array.dtype in (np.uint32, np.uint64) and not hasattr(torch, str(array.dtype)):
+        array = array.view(array.dtype.name[1:])
+    if not array.flags.writeable:
+        array = np.asarray(_Memory(array))
+    found = torch.from_numpy(array)
+    return found.view(torch.bfloat16) if bfloat16 else found
+
+
+def tensors(piece: Slice, dtype: Any = None) -> dict[str, Any]:
+    """The arrays of a slice as tensors. With `dtype`, whole numbers are converted, by a copy.
+
+    torch has few operations for uint16 and uint32 on the CPU, so models want `torch.int64` there.
+    """
+    found = {name: tensor(a, bfloat16=piece.is_bfloat16(name)) for name, a in piece.items()}
+    if dtype is None:
+        return found
+    return {
+        name: _converted(found[name], array, dtype) if array.dtype.kind in "iu" else found[name]
+        for name, array in piece.items()
+    }
+
+
+def _converted(value: Any, array: Array, dtype: Any) -> Any:
+    if array.dtype.kind == "u" and not str(value.dtype).startswith("torch.uint"):
+        # An old torch: the bits are those of the unsigned number.
+        return torch_module().from_numpy(array.astype(np.int64)).to(dtype)
+    return value.to(dtype)
+
+
+def packed(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model is called with, from the tensors or arrays of a slice.
+
+    `input_ids` and `labels` are `tokens` shifted against one another; `position_ids`,
+    `segment_ids` and `loss_mask` are cut likewise; `cu_seqlens` is shortened to what
+    `num_segments` says; other arrays are passed on. What the stream does not have is left out.
+    """
+    found: dict[str, Any] = {}
+    width = None
+    for name, value in arrays.items():
+        if name == "tokens":
+            width = value.shape[-1]
+            found["input_ids"], found["labels"] = value[..., :-1], value[..., 1:]
+    for name, value in arrays.items():
+        if name in _OF_INPUTS:
+            found[name] = value[..., :-1] if value.shape[-1] == width else value
+        elif name in _OF_LABELS:
+            found[name] = value[..., 1:] if value.shape[-1] == width else value
+        elif name == "cu_seqlens" and "num_segments" in arrays:
+            found[name] = _cut(value, arrays["num_segments"])
+        elif name not in ("tokens", "num_segments"):
+            found[name] = value
+    return found
+
+
+def _cut(bounds: Any, segments: Any) -> Any:
+    """Without the padding; rows with different numbers of segments keep what the longest needs."""
+    most = int(segments.max())
+    return bounds[..., : most + 1]
+
+
+def model_inputs(batch: Batch, dtype: Any) -> list[dict[str, Any]]:
+    """For each slice of a batch, the tensors that a model is called with."""
+    return [packed(tensors(piece, dtype)) for piece in batch.slices]

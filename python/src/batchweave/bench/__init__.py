@@ -1,0 +1,1 @@
+"""Measurements of the hand-over from daemon to rank: `python -m batchweave.bench.handover`."""

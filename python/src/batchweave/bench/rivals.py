@@ -1,0 +1,110 @@
+"""Other ways to bring an array from one process to another, for the benchmark's comparison.
+
+Each gives the microseconds of every receipt, of batches that were ready before they were asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import socket
+import time
+from typing import Any
+
+import numpy as np
+
+_BUSY_SECONDS = 30e-6
+# So long a producer is given to be ahead, before each receipt of a large array.
+_READY_SECONDS = 0.002
+
+
+def _made(nbytes: int) -> Any:
+    return np.ones(nbytes, np.uint8)
+
+
+def _pause(nbytes: int) -> None:
+    if nbytes > 1 << 20:
+        time.sleep(_READY_SECONDS)
+        return
+    until = time.perf_counter() + _BUSY_SECONDS
+    while time.perf_counter() < until:
+        pass
+
+
+def _send_all(end: socket.socket, nbytes: int, calls: int) -> None:
+    data = _made(nbytes)
+    for _ in range(calls):
+        end.sendall(data)
+
+
+def unix_socket(nbytes: int, calls: int) -> list[float]:
+    """A stream socket, received into one array that is used again."""
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    context = multiprocessing.get_context("fork")
+    sender = context.Process(target=_send_all, args=(theirs, nbytes, calls), daemon=True)
+    sender.start()
+    theirs.close()
+    place, found = memoryview(bytearray(nbytes)), []
+    for _ in range(calls):
+        _pause(nbytes)
+        began = time.perf_counter()
+        got = 0
+        while got < nbytes:
+            got += ours.recv_into(place[got:])
+        np.frombuffer(place, np.uint8)
+        found.append((time.perf_counter() - began) * 1e6)
+    ours.close()
+    sender.join(10)
+    return found
+
+
+def _put_all(queue: Any, nbytes: int, calls: int) -> None:
+    data = _made(nbytes)
+    for _ in range(calls):
+        queue.put(data)
+
+
+def multiprocessing_queue(nbytes: int, calls: int) -> list[float]:
+    """A bounded multiprocessing.Queue of numpy arrays: pickled through a pipe."""
+    context = multiprocessing.get_context("fork")
+    queue: Any = context.Queue(4)
+    sender = context.Process(target=_put_all, args=(queue, nbytes, calls), daemon=True)
+    sender.start()
+    found = []
+    for _ in range(calls):
+        _pause(nbytes)
+        began = time.perf_counter()
+        queue.get()
+        found.append((time.perf_counter() - began) * 1e6)
+    sender.join(10)
+    queue.close()
+    return found
+
+
+class _Same:
+    """A dataset that gives one array again and again."""
+
+    def __init__(self, torch: Any, nbytes: int, calls: int) -> None:
+        self._torch, self._nbytes, self._calls = torch, nbytes, calls
+
+    def __len__(self) -> int:
+        return self._calls
+
+    def __getitem__(self, _: int) -> Any:
+        return self._torch.ones(self._nbytes, dtype=self._torch.uint8)
+
+
+def dataloader(nbytes: int, calls: int) -> list[float]:
+    """A PyTorch DataLoader with one worker, which hands tensors over in shared memory."""
+    torch: Any = importlib.import_module("torch")
+    data: Any = importlib.import_module("torch.utils.data")
+    loader = data.DataLoader(_Same(torch, nbytes, calls), batch_size=None, num_workers=1)
+    found, batches = [], iter(loader)
+    for _ in range(calls):
+        _pause(nbytes)
+        began = time.perf_counter()
+        next(batches)
+        found.append((time.perf_counter() - began) * 1e6)
+    return found

@@ -1,0 +1,113 @@
+"""`to_device` with a stand-in for CUDA, whose copies read memory when their stream runs."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import eventually
+from fake_cuda import Cuda
+from fake_daemon import FakeDaemon, tokens_of
+from test_frames import address
+
+import batchweave
+from batchweave import _device
+from batchweave.torch import in_flight, to_device
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuda]:
+    found = Cuda()
+    for name, module in found.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(_device, "_told", False)
+    yield found
+    found.run()
+    assert in_flight() == 0
+
+
+def test_a_frame_is_held_until_its_copies_have_ended(
+    daemon: FakeDaemon, path: Path, cuda: Cuda
+) -> None:
+    with batchweave.connect(path, credits=3, timeout=20) as reader:
+        batch = next(reader)
+        (given,) = to_device(batch)
+        del batch
+        gc.collect()
+        for _ in range(5):
+            next(reader)
+        peer = daemon.peers[0]
+        assert 1 not in peer.released
+        assert in_flight() == 1
+        cuda.run()
+        # Widened from 16 bits and shifted, after the copy.
+        assert (given["input_ids"].value() == tokens_of(0, 0)[:, :-1]).all()
+        assert (given["labels"].value() == tokens_of(0, 0)[:, 1:]).all()
+        assert given["input_ids"].value().dtype == np.int64
+        assert set(given) == {"input_ids", "labels", "scores", "segments"}
+        assert in_flight() == 0
+        eventually(lambda: 1 in peer.released)
+
+
+def test_waiting_for_credits_waits_for_copies(daemon: FakeDaemon, path: Path, cuda: Cuda) -> None:
+    with batchweave.connect(path, credits=2, timeout=20) as reader:
+        first, second = to_device(next(reader)), to_device(next(reader))
+        assert in_flight() == 2
+        cuda.run()
+        # Nobody but `next` lets go of the frames.
+        assert next(reader).step == 2
+        assert (first[0]["labels"].value() == tokens_of(0, 0)[:, 1:]).all()
+        assert (second[0]["labels"].value() == tokens_of(1, 0)[:, 1:]).all()
+        assert daemon.peers
+
+
+def test_the_arrays_own_mapping_is_never_registered(
+    daemon: FakeDaemon, path: Path, cuda: Cuda
+) -> None:
+    gc.collect()
+    with batchweave.connect(path) as reader:
+        batch = next(reader)
+        own = address(batch["tokens"])
+        to_device(batch.slices[0])
+        to_device(next(reader))
+        ((registered, size),) = cuda.registered.items()
+        assert size == daemon.segment.size
+        assert not registered <= own < registered + size
+        assert all(registered <= source < registered + size for source in cuda.sources)
+    del batch
+    gc.collect()
+    # The segment is unmapped, its copies still run: the second mapping stays for them.
+    assert list(cuda.registered) == [registered]
+    cuda.run()
+    assert in_flight() == 0
+    gc.collect()
+    eventually(lambda: not cuda.registered)
+
+
+def test_without_registering_the_copies_are_right_too(
+    daemon: FakeDaemon, path: Path, cuda: Cuda, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "batchweave")
+    cuda.registers = False
+    with batchweave.connect(path) as reader:
+        given = [to_device(next(reader))[0] for _ in range(2)]
+        cuda.run()
+        for step, each in enumerate(given):
+            assert (each["input_ids"].value() == tokens_of(step, 0)[:, :-1]).all()
+    assert len(caplog.records) == 1
+    assert "error 801" in caplog.text
+    assert daemon.peers
+
+
+def test_private_copies_go_as_they_are(daemon: FakeDaemon, path: Path, cuda: Cuda) -> None:
+    with batchweave.connect(path, copy=True) as reader:
+        (given,) = to_device(next(reader))
+        cuda.run()
+        assert (given["input_ids"].value() == tokens_of(0, 0)[:, :-1]).all()
+    assert not cuda.registered
+    assert daemon.peers

@@ -1,0 +1,170 @@
+"""Tensors and datasets with real PyTorch; `make test-frameworks` runs this, see conftest."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import pickle
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import eventually
+from fake_daemon import LAYOUT, FakeDaemon, Peer, tokens_of
+from test_frames import address, read_only_mappings
+
+import batchweave
+from batchweave import errors
+from batchweave.torch import packed, tensors
+
+torch: Any = importlib.import_module("torch")
+data: Any = importlib.import_module("torch.utils.data")
+
+
+def test_tensors_share_the_arena_and_keep_the_frame(daemon: FakeDaemon, path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with batchweave.connect(path, credits=2) as reader:
+            batch = next(reader)
+            found = tensors(batch.slices[0])
+            assert found["tokens"].data_ptr() == address(batch["tokens"])
+            assert found["tokens"].dtype == torch.uint16
+            assert found["scores"].dtype == torch.bfloat16
+            view = found["tokens"][1:, 3:]
+            del batch, found
+            gc.collect()
+            assert next(reader).step == 1
+            peer = daemon.peers[0]
+            assert 1 not in peer.released
+            assert (view.numpy() == tokens_of(0, 0)[1:, 3:]).all()
+            del view
+            eventually(lambda: 1 in peer.released)
+
+
+def test_autograd_and_dlpack_keep_the_frame(daemon: FakeDaemon, path: Path) -> None:
+    with batchweave.connect(path, credits=2, timeout=20) as reader:
+        weight = torch.ones(4, 4, dtype=torch.float32, requires_grad=True)
+        segments = tensors(next(reader).slices[0])["segments"].to(torch.float32)
+        product = (weight * segments).sum()
+        for _ in range(4):
+            next(reader)
+        product.backward()
+        assert weight.grad is not None
+        kept = torch.from_dlpack(tensors(next(reader).slices[0])["tokens"])
+        next(reader)
+        assert (kept.numpy() == tokens_of(5, 0)).all()
+        assert daemon.peers
+
+
+def packs(peer: Peer) -> bool:
+    """A packed slice, all arrays as wide as `tokens`, in the memory of one frame."""
+    arrays: Any = [
+        {"name": "tokens", "dtype": "U16", "shape": [2, 6], "offset": 0},
+        {"name": "position_ids", "dtype": "U16", "shape": [2, 6], "offset": 24},
+        {"name": "segment_ids", "dtype": "U16", "shape": [2, 5], "offset": 48},
+        {"name": "loss_mask", "dtype": "U8", "shape": [2, 6], "offset": 68},
+        {"name": "cu_seqlens", "dtype": "I32", "shape": [2, 6], "offset": 80},
+        {"name": "num_segments", "dtype": "I32", "shape": [2], "offset": 128},
+    ]
+    peer.send_welcome()
+    peer.send_segment()
+    peer.send_layout({**LAYOUT, "arrays": arrays})
+    peer.send_step(0)
+    bounds = np.array([[0, 3, 5, 5, 5, 5], [0, 5, 5, 5, 5, 5]], np.int32)
+    peer.daemon.segment.map[80:128] = bounds.tobytes()
+    peer.daemon.segment.map[128:136] = np.array([2, 1], np.int32).tobytes()
+    peer.send(68, struct.pack("<Q", 1))
+    return True
+
+
+def test_packed_slices_give_what_models_take(path: Path) -> None:
+    with FakeDaemon(path) as daemon:
+        daemon.on_hello = packs
+        with batchweave.connect(path) as reader:
+            piece = next(reader).slices[0]
+            raw = tensors(piece)
+            found = packed(tensors(piece, torch.int64))
+            assert set(found) == {
+                "input_ids",
+                "labels",
+                "position_ids",
+                "segment_ids",
+                "loss_mask",
+                "cu_seqlens",
+            }
+            assert {name: tuple(value.shape) for name, value in found.items()} == {
+                **dict.fromkeys(found, (2, 5)),
+                "cu_seqlens": (2, 3),
+            }
+            assert found["cu_seqlens"].tolist() == [[0, 3, 5], [0, 5, 5]]
+            assert torch.equal(found["input_ids"][:, 1:], found["labels"][:, :-1])
+            # The mask is the labels', positions are the inputs'.
+            assert torch.equal(found["loss_mask"], raw["loss_mask"][:, 1:].long())
+            assert found["position_ids"][0].tolist() == raw["position_ids"][0].tolist()[:5]
+            del raw, piece
+
+
+def test_a_dataset_under_a_loader_gives_every_step_once(path: Path) -> None:
+    with FakeDaemon(path, end=30, slices=2) as fake:
+        dataset = batchweave.torch.Dataset(path, job="j", credits=2, timeout=20)
+        loader = data.DataLoader(dataset, batch_size=None)
+        with dataset:
+            for step, micro in enumerate(loader):
+                assert [m["input_ids"].dtype for m in micro] == [torch.int64] * 2
+                for number, m in enumerate(micro):
+                    assert (m["labels"].numpy() == tokens_of(step, number)[:, 1:]).all()
+                if step == 11:
+                    state = dataset.state_dict()
+                    assert dataset.last is not None
+                    assert dataset.last.state_dict() == state
+                    dataset.checkpoint(state)
+            assert step == 29
+        assert [mark for mark, _ in fake.peers[0].checkpoints] == [12]
+
+        again = batchweave.torch.Dataset(path, job="j", micro_batches=True, dtype=None)
+        again.load_state_dict(state)
+        assert again.state_dict() == state
+        with again:
+            assert len([len(micro) == 2 for micro in again]) == 18
+    assert fake.peers[1].hello["next_step"] == 12
+
+
+def test_a_dataset_ends_at_its_limit_and_knows_its_length(daemon: FakeDaemon, path: Path) -> None:
+    with batchweave.torch.Dataset(path, limit=5) as dataset:
+        assert len(dataset) == 5
+        loader = data.DataLoader(dataset, batch_size=None)
+        assert len(list(loader)) == 5
+    assert daemon.peers
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_workers_are_refused_with_the_remedy(daemon: FakeDaemon, path: Path) -> None:
+    for context in ("fork", "spawn"):
+        dataset = batchweave.torch.Dataset(path, limit=5)
+        loader = data.DataLoader(
+            dataset, batch_size=None, num_workers=1, multiprocessing_context=context
+        )
+        with pytest.raises(errors.ForkedError, match="num_workers=0"):
+            next(iter(loader))
+    assert not daemon.peers
+
+
+def test_a_dataset_is_pickled_with_its_position(path: Path) -> None:
+    with FakeDaemon(path, end=4):
+        with batchweave.torch.Dataset(path, timeout=20) as dataset:
+            next(iter(dataset))
+            text = pickle.dumps(dataset)
+        with pickle.loads(text) as again:
+            assert [again.last and again.last.step for _ in again] == [1, 2, 3]
+
+
+def test_writes_are_impossible_where_copies_are_made(daemon: FakeDaemon, path: Path) -> None:
+    gc.collect()
+    with batchweave.connect(path, copy=True) as reader:
+        found = tensors(next(reader).slices[0])
+        found["scores"][0] = 1
+        assert daemon.peers
+        assert read_only_mappings()

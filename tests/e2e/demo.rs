@@ -48,11 +48,18 @@ fn check(summary: &Value) {
         ("read_amplification", 0.99),
         ("requests_per_step", 0.01),
         ("tokens_per_second", 1.0),
+        ("steps_reclaimed", 40.0),
         ("rank_wait_p99_seconds", 0.0),
     ] {
         assert!(number(summary, field) >= at_least, "{field} in {summary}");
     }
     assert_eq!(summary["mismatches"], 0, "{summary}");
+    assert_eq!(summary["verify_job"], "proved", "{summary}");
+    assert_eq!(summary["steps_proved"], summary["steps"], "{summary}");
+    assert!(
+        number(summary, "bytes_kept") < number(summary, "steps") * 65_000.0,
+        "something was deleted: {summary}"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod fold;
 pub(crate) mod job;
 mod objects;
 mod picture;
+mod report;
 mod stream;
 
 use std::path::PathBuf;
@@ -153,7 +154,7 @@ async fn prove(
         let write = std::fs::write(file, picture::svg(&report));
         write.map_err(|e| CliError::Input(format!("--svg {}: {e}", file.display())))?;
     }
-    context.out.report(&report, job::Report::text)?;
+    context.out.report(&report, report::Report::text)?;
     match &report.contradiction {
         None => Ok(Exit::Ok),
         Some(why) => Err(CliError::Unsound(format!(

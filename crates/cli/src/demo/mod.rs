@@ -1,6 +1,7 @@
 //! `batchweave demo`: the whole system on real text, with real processes and real kills, and a
 //! proof at the end.
 
+mod aftermath;
 mod checker;
 mod corpus;
 mod plan;
@@ -121,6 +122,17 @@ pub(crate) enum DemoError {
         what: String,
         /// The end of its log.
         log: String,
+    },
+    /// The store, when what is left there was looked at.
+    #[error("what the run has left in the store can't be judged: {0}")]
+    Store(String),
+    /// What the log and the ledgers say.
+    #[error("`batchweave verify --job {job}` does not prove the run: {why}")]
+    Unproved {
+        /// Of which job.
+        job: &'static str,
+        /// The first contradiction.
+        why: String,
     },
     /// The proof failed.
     #[error("the ranks did not get what the documents say ({mismatches} differences): {first}")]

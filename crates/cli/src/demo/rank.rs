@@ -49,6 +49,9 @@ pub(crate) struct RankArgs {
     /// Time that a step trains
     #[arg(long, default_value_t = 0)]
     step_ms: u64,
+    /// Make the steps that this number divides restart points of the job; never by default
+    #[arg(long, default_value_t = 0)]
+    mark_every: u64,
 }
 
 /// How long a rank waits for a daemon that is restarted, or for a batch.
@@ -82,11 +85,16 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
         let path = path.to_path_buf();
         move |e: std::io::Error| DemoError::io(verb, &path, &e)
     };
-    let mut out =
-        open_out(&args.out, saved.map_or(0, |s| s.bytes)).map_err(io("open", &args.out))?;
+    let mut out = open_out(&args.out, saved.as_ref().map_or(0, |s| s.bytes))
+        .map_err(io("open", &args.out))?;
     let waits = File::options().create(true).append(true).open(&args.waits);
     let mut waits = waits.map_err(io("open", &args.waits))?;
+    let marks = |step: u64| args.mark_every > 0 && step.is_multiple_of(args.mark_every);
     let mut next_step = 0;
+    if let Some(saved) = saved.filter(|_| marks(reader.next_step())) {
+        // It may have been killed between saving and marking; a mark made twice is one mark.
+        reader.checkpoint(&saved.state)?;
+    }
     while args.steps.is_none_or(|steps| next_step < steps) {
         let began = Instant::now();
         let Some(batch) = reader.next(PATIENCE)? else {
@@ -101,8 +109,13 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
         next_step = batch.step() + 1;
         drop(batch);
         let bytes = out.stream_position().map_err(io("write", &args.out))?;
-        save(&args.state_file, &Saved { state, bytes }).map_err(io("write", &args.state_file))?;
+        let saved = Saved { state, bytes };
+        save(&args.state_file, &saved).map_err(io("write", &args.state_file))?;
+        if marks(next_step) {
+            reader.checkpoint(&saved.state)?;
+        }
     }
+    reader.close(PATIENCE)?;
     Ok(Exit::Ok)
 }
 

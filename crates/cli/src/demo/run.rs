@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log, LogError, LogOptions};
 
+use super::aftermath::{self, Aftermath};
 use super::corpus::{self, Corpus};
 use super::plan::{self, Kill, Victim};
 use super::processes::Running;
 use super::scrape::Counters;
-use super::setup::{RANKS, SHAPE, Setup};
+use super::setup::{JOB, RANKS, SHAPE, Setup};
 use super::summary::Summary;
 use super::{DemoArgs, DemoError, checker};
 use crate::context::Context;
@@ -45,11 +46,17 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
         summary.table()
     };
     writeln!(std::io::stdout(), "{text}")?;
-    match summary.verdict.examples.first() {
-        None => Ok(Exit::Ok),
-        Some(first) => Err(DemoError::Mismatch {
+    let unproved = summary.aftermath.contradiction.as_ref();
+    match (summary.verdict.examples.first(), unproved) {
+        (None, None) => Ok(Exit::Ok),
+        (Some(first), _) => Err(DemoError::Mismatch {
             mismatches: summary.verdict.mismatches,
             first: first.clone(),
+        }
+        .into()),
+        (None, Some(why)) => Err(DemoError::Unproved {
+            job: JOB,
+            why: why.clone(),
         }
         .into()),
     }
@@ -58,7 +65,9 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
 /// A failed process or proof leaves something to look at; wrong arguments do not.
 fn is_worth_a_look(outcome: &Result<Summary, DemoError>) -> bool {
     match outcome {
-        Ok(summary) => !summary.verdict.examples.is_empty(),
+        Ok(summary) => {
+            !summary.verdict.examples.is_empty() || summary.aftermath.contradiction.is_some()
+        }
         Err(DemoError::Usage(_)) => false,
         Err(_) => true,
     }
@@ -72,6 +81,8 @@ struct Demo<'a> {
     producers: Vec<Running>,
     consumer: Running,
     log: Log,
+    /// Bytes of each step's frames, noted when it is committed: later it may be reclaimed.
+    step_bytes: Vec<u64>,
     ranks: Vec<Running>,
     kills: Vec<Kill>,
     counters: Counters,
@@ -95,11 +106,14 @@ impl<'a> Demo<'a> {
         let began = Instant::now();
         let mut demo = Self::start(args, setup, &corpus, seed).await?;
         demo.watch().await?;
-        let needed = demo.needed_bytes(demo.trained()).await;
+        let needed = demo.needed_bytes(demo.trained());
         demo.stop().await?;
         let elapsed = began.elapsed();
+        eprintln!("reclaiming the rest and proving the run by its ledgers ...");
+        let aftermath = aftermath::look(&mut demo.log).await?;
+        demo.stop_store().await?;
         eprintln!("checking every token against the documents ...");
-        demo.summarize(corpus, seed, elapsed, needed)
+        demo.summarize(corpus, seed, elapsed, needed, aftermath)
     }
 
     async fn start(
@@ -129,6 +143,7 @@ impl<'a> Demo<'a> {
             kills: plan::draw(seed, args.kills, SHAPE.producers, RANKS),
             counters: Counters::default(),
             log,
+            step_bytes: Vec::new(),
             deadline: Instant::now() + Duration::from_secs(args.timeout),
             setup,
         })
@@ -242,7 +257,15 @@ impl<'a> Demo<'a> {
     async fn committed(&mut self) -> u64 {
         // Only progress: an error shows where it matters, in the daemons.
         let _ = self.log.catch_up().await;
-        self.log.manifest().next_step()
+        let head = self.log.manifest().next_step();
+        for step in self.step_bytes.len() as u64..head {
+            let Ok(Located::At(entry)) = self.log.locate(step).await else {
+                break;
+            };
+            let parts = entry.tgb.parts.iter();
+            self.step_bytes.push(parts.map(|part| part.length).sum());
+        }
+        head
     }
 
     async fn stop(&mut self) -> Result<(), DemoError> {
@@ -260,21 +283,19 @@ impl<'a> Demo<'a> {
                 return Err(producer.failed(&format!("failed ({status})")));
             }
         }
+        Ok(())
+    }
+
+    async fn stop_store(&mut self) -> Result<(), DemoError> {
         if let Some(server) = &mut self.setup.server {
-            server.stop(within).await?;
+            server.stop(Duration::from_secs(20)).await?;
         }
         Ok(())
     }
 
     /// Bytes of the frames of the first `steps` steps: reading each once would be the least.
-    async fn needed_bytes(&mut self, steps: u64) -> u64 {
-        let mut bytes = 0;
-        for step in 0..steps {
-            if let Ok(Located::At(entry)) = self.log.locate(step).await {
-                bytes += entry.tgb.parts.iter().map(|part| part.length).sum::<u64>();
-            }
-        }
-        bytes
+    fn needed_bytes(&self, steps: u64) -> u64 {
+        self.step_bytes.iter().take(steps as usize).sum()
     }
 
     fn summarize(
@@ -283,6 +304,7 @@ impl<'a> Demo<'a> {
         seed: u64,
         elapsed: Duration,
         needed: u64,
+        aftermath: Aftermath,
     ) -> Result<Summary, DemoError> {
         let outs: Vec<_> = (0..RANKS).map(|r| self.setup.rank_out(r)).collect();
         let verdict = checker::check(&corpus.files, &outs, SHAPE, self.args.steps)?;
@@ -308,6 +330,7 @@ impl<'a> Demo<'a> {
             waits,
             corpus,
             verdict,
+            aftermath,
         })
     }
 }

@@ -13,6 +13,9 @@ use super::{DemoArgs, DemoError, DemoStore, RanksIn};
 pub(crate) const RANKS: usize = 4;
 pub(crate) const JOB: &str = "demo";
 const BUCKET: &str = "batchweave-demo";
+/// Steps from one checkpoint to the next, and how many of them the job keeps.
+pub(crate) const MARK_EVERY: u64 = 40;
+pub(crate) const KEEP: u32 = 2;
 /// 16,384 tokens a step: a few hundred steps from the default corpus.
 pub(crate) const SHAPE: Shape = Shape {
     slices: 8,
@@ -183,7 +186,8 @@ impl Setup {
     pub(crate) fn consumer(&self, admin: u16) -> Result<Program, DemoError> {
         let config = format!(
             "{store}\n\
-             [job]\nname = {JOB:?}\nopen = true\n\n\
+             [job]\nname = {JOB:?}\nopen = true\nkeep = {KEEP}\nprogress_steps = 16\n\n\
+             [reclaim]\nenabled = true\nevery = \"1s\"\n\n\
              [arena]\nbytes = \"32MiB\"\nsegment_bytes = \"4MiB\"\ngrow_after = \"1s\"\n\n\
              [socket]\npath = {socket:?}\n\n\
              [prefetch]\nbytes = \"512KiB\"\nsteps = 4\nconcurrency = 4\n\n\
@@ -223,6 +227,7 @@ impl Setup {
             ["--out", &file(self.rank_out(rank))],
             ["--waits", &file(self.rank_waits(rank))],
             ["--step-ms", "5"],
+            ["--mark-every", &MARK_EVERY.to_string()],
         ]
         .concat()
         .into_iter()

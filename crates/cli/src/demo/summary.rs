@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use super::aftermath::Aftermath;
 use super::checker::Verdict;
 use super::corpus::Corpus;
+use super::setup::{JOB, KEEP};
+use crate::output::bytes;
 
 /// The figures of a run.
 #[derive(Debug)]
 pub(crate) struct Summary {
     pub(crate) verdict: Verdict,
+    pub(crate) aftermath: Aftermath,
     pub(crate) corpus: Corpus,
     pub(crate) ranks: usize,
     pub(crate) seed: u64,
@@ -52,6 +56,11 @@ impl Summary {
             "documents": self.verdict.documents,
             "mismatches": self.verdict.mismatches,
             "examples": self.verdict.examples,
+            "verify_job": if self.aftermath.contradiction.is_none() { "proved" } else { "contradiction" },
+            "contradiction": self.aftermath.contradiction,
+            "steps_proved": self.aftermath.proved_steps,
+            "steps_reclaimed": self.aftermath.reclaimed,
+            "bytes_kept": self.aftermath.kept_bytes,
             "producer_restarts": self.producer_restarts,
             "consumer_restarts": self.consumer_restarts,
             "rank_restarts": self.rank_restarts,
@@ -67,6 +76,28 @@ impl Summary {
         })
     }
 
+    fn proved(&self) -> String {
+        let a = &self.aftermath;
+        match &a.contradiction {
+            None => format!(
+                "proved by {JOB}'s ledgers: steps 0..{}, each to all {} ranks once, in order",
+                a.proved_to.saturating_sub(1),
+                self.ranks
+            ),
+            Some(why) => format!("NOT PROVED: {why}"),
+        }
+    }
+
+    fn reclaimed(&self) -> String {
+        let a = &self.aftermath;
+        format!(
+            "{} of {} steps; {} are kept for the last {KEEP} checkpoints",
+            group(a.reclaimed),
+            group(a.head),
+            bytes(a.kept_bytes)
+        )
+    }
+
     pub(crate) fn table(&self) -> String {
         let v = &self.verdict;
         let verdict = if v.mismatches == 0 {
@@ -80,6 +111,8 @@ impl Summary {
         };
         let rows = [
             ("proof", verdict),
+            ("verify --job", self.proved()),
+            ("reclaimed", self.reclaimed()),
             (
                 "global batches",
                 format!("{} steps, read by {} ranks", group(v.steps), self.ranks),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use batchweave_core::ids::Step;
 
-use super::job::{AttemptReport, Report};
+use super::report::{AttemptReport, Report};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 150.0;

@@ -1,0 +1,228 @@
+//! What the proof of a run says: for people, as JSON, and for the picture.
+
+use batchweave_core::ids::{AttemptNo, Step, Version};
+use batchweave_core::lifecycle::{AttemptRecord, JobRecord, Leg, ProvenLeg};
+use batchweave_core::manifest::entry::Parent;
+use serde::Serialize;
+
+use super::job::Listed;
+use crate::output::{Style, count, fields, range, table};
+
+/// What was proved, or what speaks against it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) root: String,
+    pub(crate) job: String,
+    /// The version that opened it.
+    pub(crate) opened: Version,
+    pub(crate) closed: Option<Version>,
+    pub(crate) watermark: Step,
+    /// `proved` or `contradiction`.
+    pub(crate) verdict: &'static str,
+    pub(crate) contradiction: Option<String>,
+    /// First step of the run, and the one after the last proved.
+    pub(crate) from: Step,
+    pub(crate) to: Step,
+    /// Steps that went to all data coordinates.
+    pub(crate) steps: u64,
+    pub(crate) ledgers: u64,
+    /// The attempts that the final model comes from, the oldest first.
+    pub(crate) lineage: Vec<LegReport>,
+    /// All attempts, for the picture.
+    pub(crate) attempts: Vec<AttemptReport>,
+}
+
+/// One attempt of the lineage.
+#[derive(Debug, Serialize)]
+pub(crate) struct LegReport {
+    pub(crate) attempt: AttemptNo,
+    pub(crate) id: String,
+    pub(crate) opened: Version,
+    pub(crate) from: Step,
+    /// None: not proved so far.
+    pub(crate) to: Option<Step>,
+    pub(crate) dp_size: u32,
+    pub(crate) restarted_from: Option<Parent>,
+    pub(crate) proved: bool,
+    pub(crate) steps: u64,
+    pub(crate) skipped: u64,
+    /// By rank: received again, told by a later entry, trained and thrown away.
+    pub(crate) again: u64,
+    pub(crate) retold: u64,
+    pub(crate) thrown_away: u64,
+    /// Coordinates that are further than what is proved, and where they stand.
+    pub(crate) tail: Vec<(u32, Step)>,
+}
+
+/// Any attempt, by what its keys say.
+#[derive(Debug, Serialize)]
+pub(crate) struct AttemptReport {
+    pub(crate) attempt: AttemptNo,
+    pub(crate) parent: Option<Parent>,
+    pub(crate) start: Step,
+    /// As far as marks, progress and ledgers show by their names.
+    pub(crate) reached: Step,
+    pub(crate) dp_size: u32,
+    pub(crate) skips: Vec<(Step, Step)>,
+    /// Complete checkpoint marks.
+    pub(crate) marks: Vec<Step>,
+}
+impl LegReport {
+    pub(super) fn new(leg: &Leg, attempt: &AttemptRecord) -> Self {
+        let state = &attempt.state;
+        Self {
+            attempt: leg.attempt,
+            id: state.id.to_string(),
+            opened: state.opened,
+            from: leg.from,
+            to: leg.to,
+            dp_size: state.dp_size,
+            restarted_from: state.parent,
+            proved: false,
+            steps: 0,
+            skipped: 0,
+            again: 0,
+            retold: 0,
+            thrown_away: 0,
+            tail: Vec::new(),
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(root: &str, record: &JobRecord, listed: &Listed, watermark: Step) -> Self {
+        let attempt = |a: &AttemptRecord| AttemptReport {
+            attempt: a.state.number,
+            parent: a.state.parent,
+            start: a.state.start,
+            reached: listed
+                .reached
+                .get(&a.state.number)
+                .map_or(a.state.start, |step| (*step).max(a.state.start)),
+            dp_size: a.state.dp_size,
+            skips: a.skips.iter().map(|s| (s.start, s.end)).collect(),
+            marks: listed.complete_marks(a),
+        };
+        Self {
+            root: root.to_owned(),
+            job: record.name.to_string(),
+            opened: record.opened,
+            closed: record.closed,
+            watermark,
+            verdict: "proved",
+            contradiction: None,
+            from: record.start,
+            to: record.start,
+            steps: 0,
+            ledgers: listed.ledgers.values().map(|all| all.len() as u64).sum(),
+            lineage: Vec::new(),
+            attempts: record.attempts.iter().map(attempt).collect(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("{}@{}", self.job, self.opened)
+    }
+
+    pub(super) fn note(&mut self, n: usize, proven: ProvenLeg) {
+        self.steps += proven.steps;
+        self.to = proven.end;
+        if let Some(attempt) = self.attempts.get_mut(proven.leg.attempt as usize) {
+            let furthest = proven.tail.iter().map(|(_, step)| *step).max();
+            let all = [Some(attempt.reached), Some(proven.end), furthest];
+            attempt.reached = all.into_iter().flatten().max().unwrap_or_default();
+        }
+        if let Some(leg) = self.lineage.get_mut(n) {
+            leg.to = Some(proven.end);
+            leg.proved = true;
+            leg.steps = proven.steps;
+            leg.skipped = proven.skipped;
+            leg.again = proven.again;
+            leg.retold = proven.retold;
+            leg.thrown_away = proven.thrown_away;
+            leg.tail = proven.tail;
+        }
+    }
+
+    pub(crate) fn text(&self, style: Style) -> String {
+        let state = match self.closed {
+            None => "open".to_owned(),
+            Some(version) => format!("closed by version {version}"),
+        };
+        let others = self.attempts.len() - self.lineage.len();
+        let others = match others {
+            0 => String::new(),
+            n => format!("; {} no part in the final model", verb(n as u64)),
+        };
+        let mut text = fields(&[
+            ("root", self.root.clone()),
+            ("job", format!("{}, {state}", self.name())),
+            (
+                "lineage",
+                format!("{}{others}", count(self.lineage.len() as u64, "attempt")),
+            ),
+        ]);
+        let rows: Vec<Vec<String>> = self.lineage.iter().map(LegReport::row).collect();
+        let header = [
+            "ATTEMPT",
+            "FROM",
+            "TO",
+            "WORLD",
+            "STEPS",
+            "SKIPPED",
+            "RESTARTED FROM",
+            "PROVED",
+        ];
+        text.push_str(&table(style, &header, &rows));
+        for leg in self.lineage.iter().filter(|leg| !leg.tail.is_empty()) {
+            let tail: Vec<_> = leg
+                .tail
+                .iter()
+                .map(|(c, step)| format!("{c} at {step}"))
+                .collect();
+            let line = format!(
+                "attempt {} ends unevenly: what is behind step {} is not proved; further are coordinates {}\n",
+                leg.attempt,
+                self.to,
+                tail.join(", ")
+            );
+            text.push_str(&style.yellow(&line));
+        }
+        let verdict = match &self.contradiction {
+            None => style.green(&format!(
+                "proved: steps {}, {} in all, each to every data coordinate exactly once, in order, \
+                 with the bytes that the log names",
+                range(self.from, self.to),
+                self.steps
+            )),
+            Some(why) => style.red(&format!("NOT PROVED: {why}")),
+        };
+        text.push_str(&verdict);
+        text
+    }
+}
+
+fn verb(number: u64) -> String {
+    match number {
+        1 => "1 attempt has".to_owned(),
+        n => format!("{n} attempts have"),
+    }
+}
+
+impl LegReport {
+    fn row(&self) -> Vec<String> {
+        let restarted = self.restarted_from.map_or("-".to_owned(), |parent| {
+            format!("attempt {}, step {}", parent.attempt, parent.step)
+        });
+        vec![
+            self.attempt.to_string(),
+            self.from.to_string(),
+            self.to.map_or("-".to_owned(), |to| to.to_string()),
+            self.dp_size.to_string(),
+            self.steps.to_string(),
+            self.skipped.to_string(),
+            restarted,
+            if self.proved { "yes" } else { "no" }.to_owned(),
+        ]
+    }
+}

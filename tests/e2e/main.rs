@@ -9,4 +9,5 @@ mod fencing;
 mod full_disk;
 mod reclaim;
 mod refusals;
+mod restarts;
 mod scene;

@@ -142,7 +142,12 @@ impl Keeper {
                 asked.kept.push((key, kept));
             }
             Delivery::Ended { member, .. } => {
-                self.attempt(&member).book.end(&member);
+                let attempt = self.attempt(&member);
+                let told = attempt.book.end(&member);
+                if let (Some(stored), Some(told)) = (&mut attempt.stored, told) {
+                    // Listed before: it would have the steps since then told a second time.
+                    stored.raise(&member, told);
+                }
                 asked.flush.push(key(&member));
             }
         }

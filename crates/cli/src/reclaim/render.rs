@@ -62,14 +62,18 @@ fn holder(job: &Holder) -> String {
     if !points.is_empty() {
         let _ = write!(text, "; restarts from {}", points.join(", "));
     }
-    if let (Some(attempt), Some(position)) = (job.attempt, job.position) {
-        let _ = write!(text, "; attempt {attempt} is at {position}");
-    }
-    match &job.last_progress {
-        Some(at) => {
-            let _ = write!(text, ", last seen {at}");
+    match (job.attempt, job.attempt_opened, job.position) {
+        (Some(attempt), Some(opened), Some(position)) => {
+            let _ = write!(
+                text,
+                "; attempt {attempt}, opened by version {opened}, is at {position}, {}",
+                match &job.last_progress {
+                    Some(at) => format!("last seen {at}"),
+                    None => "never seen".to_owned(),
+                }
+            );
         }
-        None => text.push_str(", never seen"),
+        _ => text.push_str("; nobody has begun to read"),
     }
     text.push('\n');
     for (step, missing) in &job.incomplete_marks {

@@ -8,6 +8,7 @@ mod doctor;
 mod jobs;
 mod proof;
 mod reading;
+mod reclaim;
 mod refusals;
 mod runs;
 mod s3;

@@ -137,10 +137,12 @@ impl Book {
         self.closed.push(entry);
     }
 
-    /// A rank is gone, and none has followed; what it received is to be stored.
-    pub(super) fn end(&mut self, member: &Member) {
+    /// A rank is gone, and none has followed; what it received is to be stored. Gives the step up to
+    /// which it was told, for when it comes again.
+    pub(super) fn end(&mut self, member: &Member) -> Option<Step> {
         self.close(reader(member));
-        self.coordinates.remove(&reader(member));
+        let gone = self.coordinates.remove(&reader(member));
+        gone.map(|coordinate| coordinate.told)
     }
 
     /// Nobody reads any more, and all is stored.

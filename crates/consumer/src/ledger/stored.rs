@@ -109,6 +109,12 @@ impl Stored {
         Ok(())
     }
 
+    /// This daemon has told of the rank up to `told`.
+    pub(super) fn raise(&mut self, member: &Member, told: Step) {
+        let end = self.ends.entry((member.dp_rank, member.rank)).or_default();
+        *end = told.max(*end);
+    }
+
     fn note(&mut self, ledger: &Ledger) {
         for entry in &ledger.entries {
             let end = self.ends.entry(entry.reader()).or_default();

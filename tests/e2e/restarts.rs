@@ -1,0 +1,242 @@
+//! Two jobs of different pace, each with its own consumer daemon and a rank that restarts again and
+//! again from one of the checkpoints that the job keeps, while reclaimers are killed: the bytes are
+//! the same each time, no start is refused, and both runs are proved at the end, data gone or not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use batchweave_client::{Client, ConnectOptions, Start};
+use batchweave_core::ids::Hash;
+use batchweave_tests::{Process, program, seed};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::scene::{MINUTE, Scene};
+
+const KEEP: usize = 2;
+const INTERVAL: u64 = 20;
+const STREAM: &str = "kept";
+
+/// A job's rank, as a trainer with checkpoints of its own would run it.
+struct Rank {
+    job: &'static str,
+    socket: PathBuf,
+    step_time: Duration,
+    rng: StdRng,
+    /// What each step held when it was read first.
+    bytes: BTreeMap<u64, Hash>,
+    /// Its checkpoints, oldest first: step and state; no state at the beginning.
+    points: Vec<(u64, Option<String>)>,
+    /// Below it the watermark may be by now.
+    low: u64,
+    restarts: u64,
+    again: u64,
+}
+
+impl Rank {
+    fn new(job: &'static str, socket: PathBuf, step_time: Duration, seed: u64) -> Self {
+        Self {
+            job,
+            socket,
+            step_time,
+            rng: StdRng::seed_from_u64(seed),
+            bytes: BTreeMap::new(),
+            points: vec![(0, None)],
+            low: 0,
+            restarts: 0,
+            again: 0,
+        }
+    }
+
+    /// One attempt: from one of the checkpoints that the job keeps, some steps, a clean end.
+    fn attempt(&mut self) {
+        let kept = self.points.iter().filter(|(step, _)| *step >= self.low);
+        let kept = kept.count().min(KEEP);
+        let back = usize::from(kept > 1 && self.rng.random_bool(0.4));
+        self.points.truncate(self.points.len() - back);
+        let (from, state) = self.points.last().cloned().unwrap();
+        let options = ConnectOptions {
+            job: Some(self.job.to_owned()),
+            start: state.map_or(Start::Step(0), Start::State),
+            timeout: MINUTE,
+            ..ConnectOptions::new(&self.socket)
+        };
+        let mut reader = Client::connect(options).unwrap();
+        assert_eq!(reader.next_step(), from, "{}", self.job);
+        for _ in 0..self.rng.random_range(30..90) {
+            let Some(batch) = reader.next(MINUTE).unwrap() else {
+                break;
+            };
+            let slices: Vec<u8> = batch
+                .slices()
+                .iter()
+                .flat_map(|s| s.bytes())
+                .copied()
+                .collect();
+            let (step, hash) = (batch.step(), Hash::of(&slices));
+            if let Some(before) = self.bytes.insert(step, hash) {
+                assert_eq!(
+                    before, hash,
+                    "step {step} of {} came with other bytes",
+                    self.job
+                );
+                self.again += 1;
+            }
+            if (step + 1).is_multiple_of(INTERVAL) {
+                let state = batch.state_dict();
+                reader.checkpoint(&state).unwrap();
+                self.points.push((step + 1, Some(state)));
+                let oldest_kept = self.points.len().saturating_sub(KEEP);
+                self.low = self.low.max(self.points[oldest_kept].0);
+            }
+            thread::sleep(self.step_time);
+        }
+        reader.close(MINUTE).unwrap();
+        self.restarts += 1;
+    }
+}
+
+fn consumer(scene: &Scene, job: &str) -> (Process, PathBuf) {
+    let socket = scene.path(&format!("{job}.sock"));
+    let config = scene.path(&format!("{job}.toml"));
+    let text = format!(
+        "[store]\nurl = {:?}\n[job]\nname = {job:?}\nopen = true\nkeep = {KEEP}\nprogress_steps = 8\n\
+         [arena]\nbytes = \"8MiB\"\nsegment_bytes = \"1MiB\"\n[socket]\npath = {:?}\n\
+         [prefetch]\nbytes = \"256KiB\"\nsteps = 8\n[follow]\nstarved = \"10ms\"\nidle = \"50ms\"\n\
+         [admin]\nlisten = \"off\"\n",
+        scene.url(STREAM),
+        socket.display().to_string(),
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = config.display().to_string();
+    let log = scene.path(&format!("{job}.log"));
+    let process = Process::start("batchweave-consumer", &["--config", &config], &[], &log);
+    (process, socket)
+}
+
+fn batchweave(url: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program("batchweave"));
+    command.args(args).args(["--json", "--store", url]);
+    command
+}
+
+/// Runs the verb to its end; what it told.
+fn told(url: &str, args: &[&str]) -> serde_json::Value {
+    let output = batchweave(url, args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Starts passes and kills them until `wanted` were hit; how many there were in all.
+fn kill_reclaimers(url: &str, wanted: u64, killed: &AtomicU64, rng: &mut StdRng) -> u64 {
+    let (mut rounds, began) = (0, Instant::now());
+    while killed.load(Relaxed) < wanted {
+        rounds += 1;
+        assert!(
+            began.elapsed() < 10 * MINUTE,
+            "{} kills",
+            killed.load(Relaxed)
+        );
+        let mut pass = batchweave(url, &["reclaim", "--apply"]);
+        let mut pass = pass
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(rng.random_range(1..60)));
+        // It may have ended by itself.
+        let _ = pass.kill();
+        killed.fetch_add(u64::from(pass.wait().unwrap().code().is_none()), Relaxed);
+    }
+    rounds
+}
+
+fn files(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|e| {
+            if e.path().is_dir() {
+                files(&e.path())
+            } else {
+                1
+            }
+        })
+        .sum()
+}
+
+#[test]
+fn ranks_restart_from_every_kept_checkpoint_while_reclaimers_are_killed() {
+    let long = std::env::var_os("BATCHWEAVE_LONG").is_some();
+    let (kills, attempts) = if long { (100, 12) } else { (10, 4) };
+    let seed = seed();
+    let scene = Scene::new();
+    let url = scene.url(STREAM);
+    let mut producer = scene.producer(STREAM, "p0");
+    let daemons = ["fast", "slow"].map(|job| consumer(&scene, job));
+    let killed = AtomicU64::new(0);
+    let paces = [("fast", 2), ("slow", 9)];
+    let mut ranks = Vec::new();
+    let mut rounds = 0;
+    thread::scope(|scope| {
+        let handles: Vec<_> = paces
+            .iter()
+            .zip(&daemons)
+            .map(|((job, ms), (_, socket))| {
+                let (pace, socket) = (Duration::from_millis(*ms), socket.clone());
+                let killed = &killed;
+                scope.spawn(move || {
+                    let mut rank = Rank::new(job, socket, pace, seed ^ ms);
+                    while rank.restarts < attempts || killed.load(Relaxed) < kills {
+                        rank.attempt();
+                    }
+                    rank
+                })
+            })
+            .collect();
+        let mut rng = StdRng::seed_from_u64(seed);
+        wait_for_stream(&scene);
+        rounds = kill_reclaimers(&url, kills, &killed, &mut rng);
+        ranks.extend(handles.into_iter().map(|h| h.join().unwrap()));
+    });
+    assert_eq!(producer.wait(MINUTE), Some(0));
+    for (mut daemon, _) in daemons {
+        daemon.signal("TERM");
+        assert_eq!(daemon.wait(MINUTE), Some(0));
+    }
+    let before = files(&scene.stream(STREAM).join("data"));
+    let last = told(&url, &["reclaim", "--apply"]);
+    let low = ranks.iter().map(|rank| rank.low).min().unwrap();
+    // A rank that went back has let fewer checkpoints stand than it had told of before.
+    let watermark = last["watermark_after"].as_u64().unwrap();
+    assert!(0 < watermark && watermark <= low, "{low}: {last}");
+    let quiet = told(&url, &["reclaim", "--apply"]);
+    for class in quiet["classes"].as_array().unwrap() {
+        assert_eq!(class["dead"]["objects"], 0, "{quiet}");
+    }
+    assert_eq!(told(&url, &["verify", "--data"])["problem_count"], 0);
+    for rank in &ranks {
+        let proof = told(&url, &["verify", "--job", rank.job]);
+        assert_eq!(proof["verdict"], "proved", "{proof}");
+        assert_eq!(
+            proof["attempts"].as_array().unwrap().len() as u64,
+            rank.restarts
+        );
+    }
+    let restarts: Vec<_> = ranks.iter().map(|r| (r.job, r.restarts, r.again)).collect();
+    eprintln!(
+        "{} kills in {rounds} passes; (job, attempts, steps read again) {restarts:?}; watermark {watermark}; \
+         {before} objects before the last pass",
+        killed.load(Relaxed)
+    );
+}
+
+/// Until a producer has made it.
+fn wait_for_stream(scene: &Scene) {
+    let file = scene.stream(STREAM).join("stream.json");
+    batchweave_tests::eventually("there is a stream", || file.is_file());
+}

@@ -124,7 +124,7 @@ fn two_producers_wait_for_a_job_and_never_run_further_ahead_than_they_may() {
     runtime.block_on(async {
         let mut job = Job::open(&scene.url("paced"), "llm", 0).await;
         job.is_bound(0).await;
-        for at in [150, 151, 600] {
+        for at in [150, 151, 500] {
             job.publish(at).await;
             job.is_bound(at).await;
         }

@@ -74,7 +74,7 @@ impl Rank {
             let slices: Vec<u8> = batch
                 .slices()
                 .iter()
-                .flat_map(|s| s.bytes())
+                .flat_map(batchweave_client::Slice::bytes)
                 .copied()
                 .collect();
             let (step, hash) = (batch.step(), Hash::of(&slices));

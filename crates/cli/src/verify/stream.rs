@@ -128,6 +128,7 @@ async fn objects(
         }
         found.named += 1;
         let steps = match (object.first, object.last) {
+            (Some(first), Some(last)) if first == last => format!("step {first}"),
             (Some(first), Some(last)) => format!("steps {}", range(first, last + 1)),
             _ => "batches that wait for their turn".to_owned(),
         };

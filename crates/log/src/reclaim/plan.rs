@@ -28,7 +28,7 @@ pub struct Held {
     pub keep: u32,
     /// The oldest step that it may need; none while it has fewer restart points than it keeps.
     pub floor: Option<Step>,
-    /// Its newest restart points, oldest first.
+    /// Its newest restart points whose data is there, oldest first.
     pub points: Vec<Step>,
     /// Its newest attempt, the version that opened it, and what all its ranks have received.
     pub attempt: Option<(AttemptNo, Version, Step)>,
@@ -113,6 +113,8 @@ async fn held(
     for (name, job) in fold.jobs().iter().filter(|(_, job)| job.holds) {
         let signs = signs.get(name).unwrap_or(&none);
         let mut points: Vec<_> = lifecycle::restart_points(job, signs).into_iter().collect();
+        // The start of an attempt stands in the log also when its data is gone.
+        points.retain(|point| *point >= fold.watermark());
         points.drain(..points.len().saturating_sub(POINTS_TOLD));
         let newest = job.attempts.last();
         let of_newest = newest.and_then(|attempt| Some((attempt, signs.get(&attempt.number)?)));

@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo test test-long lint build model clean mutations \
+.PHONY: help demo test test-frameworks test-long lint build model clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units
 .NOTPARALLEL:
 
@@ -18,6 +18,7 @@ help:
 	@echo 'make demo       real processes, real text, crashes on the way, and a proof at the end'
 	@echo 'make test       all checks, cheap ones first (what .ci/run runs)'
 	@echo 'make test-long  also the tests that take long: many runs with random crashes'
+	@echo 'make test-frameworks  the tests with real PyTorch, which it installs (5.4 GB)'
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make model      explore the protocol in all orders of events: minutes'
@@ -85,12 +86,12 @@ $(VENV)/ready: python/requirements-dev.txt python/pyproject.toml $(shell find py
 ruff: $(VENV)/ready
 	$(call step,ruff)
 	$(PYTHON) -m ruff check --quiet python
-	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py
+	$(PYTHON) -m ruff check --quiet --config python/pyproject.toml tests/py tests/gpu
 
 mypy: $(VENV)/ready
 	$(call step,mypy)
 	cd python && ../$(PYTHON) -m mypy --no-error-summary
-	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py
+	$(PYTHON) -m mypy --no-error-summary --config-file python/pyproject.toml --strict tests/py tests/gpu
 
 # Under CI a skipped test is a failure: see tests/py/no_skips.py.
 py-tests: $(VENV)/ready
@@ -98,9 +99,28 @@ py-tests: $(VENV)/ready
 	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir python -c python/pyproject.toml python/tests
 	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir tests/py tests/py
 
+# PyTorch is large, so it has an environment and a command of its own. FRAMEWORKS_PYTHON names a
+# Python that has torch, pytest and numpy already; then nothing is installed.
+FRAMEWORKS_VENV := .venv-frameworks
+FRAMEWORKS_PYTHON := $(FRAMEWORKS_VENV)/bin/python
+TORCH_ARGS := torch
+
+test-frameworks: build
+	$(call step,tests with PyTorch)
+	@if [ "$(FRAMEWORKS_PYTHON)" = "$(FRAMEWORKS_VENV)/bin/python" ] && [ ! -x $(FRAMEWORKS_PYTHON) ]; then \
+		echo 'Installs PyTorch into $(FRAMEWORKS_VENV): 5.4 GB on disk from PyPI (with CUDA), 1 GB with'; \
+		echo "TORCH_ARGS='torch --index-url https://download.pytorch.org/whl/cpu'. Stop here with Ctrl-C."; \
+		sleep 5; \
+		python3 -m venv $(FRAMEWORKS_VENV) && \
+		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check pytest numpy && \
+		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check $(TORCH_ARGS); \
+	fi
+	PYTHONPATH=python/src $(FRAMEWORKS_PYTHON) -m pytest -q --rootdir python -c python/pyproject.toml \
+		python/tests/test_torch.py python/tests/test_torch_data.py python/tests/test_torch_runs.py
+
 units:
 	$(call step,systemd units)
 	tools/check-units
 
 clean:
-	rm -rf target $(VENV)
+	rm -rf target $(VENV) $(FRAMEWORKS_VENV)

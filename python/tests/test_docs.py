@@ -16,7 +16,13 @@ from fake_daemon import FakeDaemon
 from batchweave import errors
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "python/README.md", "docs/python.md", "docs/first-steps.md"]
+PAGES = [
+    "README.md",
+    "python/README.md",
+    "docs/python.md",
+    "docs/pytorch.md",
+    "docs/first-steps.md",
+]
 PAGE = (ROOT / "docs" / "python.md").read_text()
 
 

@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ahead;
 use crate::batching::BatchingOptions;
-use crate::config::ProducerConfig;
+use crate::config::{LastBatch, ProducerConfig};
+use crate::forming::Forming;
 use crate::metrics::Metrics;
-use crate::packing::{Point, Shape};
+use crate::packing::Restart;
 use crate::pipeline::Pipeline;
 use crate::reading::Reading;
 use crate::sources::{InputList, ReadOptions, Share};
-use crate::tokenizer::Tokenizer;
 use crate::tokenizing::Tokenizing;
 use crate::upload::Uploader;
 
@@ -26,12 +26,11 @@ const GROUP_BATCHES_MAX: usize = 64;
 /// What was made ready before the producer was opened, and where it goes on.
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) tokenizer: Arc<dyn Tokenizer>,
+    pub(crate) forming: Arc<Forming>,
     pub(crate) inputs: Arc<InputList>,
     pub(crate) settings: Map<String, Value>,
     pub(crate) hash: Hash,
-    pub(crate) from: Point,
-    pub(crate) pad: Option<u32>,
+    pub(crate) from: Restart,
 }
 
 /// The stages of `producer`, as configured.
@@ -42,17 +41,16 @@ pub(crate) fn pipeline(
     metrics: Arc<Metrics>,
     pacing: CancellationToken,
 ) -> Pipeline {
-    let identity = parts.tokenizer.identity();
+    let encoder = parts.forming.encoder.clone();
     let object_bytes = config.packing.object_bytes.bytes();
     let batching = BatchingOptions {
-        shape: shape(config),
-        end_token: identity.end_token,
-        id_bound: identity.id_bound,
+        packer: parts.forming.packer(parts.from.clone()),
+        encoder: encoder.clone(),
         next_seq: producer.next_seq(),
-        from: parts.from,
         inputs: parts.hash,
         settings: parts.settings,
         endless: config.source.epochs == 0,
+        fill_last: config.packing.last_batch == LastBatch::Pad,
         on_bad_document: config.source.on_bad_document,
         object_bytes,
         group_batches: ahead::entry_max(config).min(GROUP_BATCHES_MAX),
@@ -63,6 +61,7 @@ pub(crate) fn pipeline(
         producer: producer.name().clone(),
         epoch: producer.epoch(),
         nonce: producer.nonce(),
+        encoder,
         object_bytes,
         give_up_after: config.upload.give_up_after.0,
         metrics: metrics.clone(),
@@ -71,18 +70,16 @@ pub(crate) fn pipeline(
         reading: Reading {
             inputs: parts.inputs.clone(),
             options: reading(config),
-            from: parts.from,
+            from: parts.from.at,
             passes: config.source.epochs,
         },
         batching,
         tokenizing: Tokenizing {
-            tokenizer: parts.tokenizer,
+            forming: parts.forming,
             inputs: parts.inputs,
             format: config.source.format,
-            field: config.source.field.clone(),
         },
         threads: threads(config),
-        pad: parts.pad,
         linger: config.commit.linger.0,
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
@@ -91,24 +88,23 @@ pub(crate) fn pipeline(
     }
 }
 
-fn shape(config: &ProducerConfig) -> Shape {
-    Shape {
-        slices: config.stream.slices,
-        rows_per_slice: config.stream.rows_per_slice,
-        seq_len: config.stream.seq_len,
-    }
-}
-
 fn reading(config: &ProducerConfig) -> ReadOptions {
     ReadOptions {
         format: config.source.format,
         column: config.source.column.clone(),
+        arrays: arrays(config),
         max_document_bytes: config.source.max_document_bytes.bytes(),
         share: Share {
             index: config.producer.index,
             of: config.producer.of,
         },
     }
+}
+
+/// The arrays of a sample, if documents are samples.
+fn arrays(config: &ProducerConfig) -> Vec<String> {
+    let arrays = config.packing.arrays.iter();
+    arrays.map(|array| array.name.clone()).collect()
 }
 
 fn threads(config: &ProducerConfig) -> usize {

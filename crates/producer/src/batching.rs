@@ -1,49 +1,50 @@
-//! The third stage: documents in order become batches, batches become slices, and neighbouring
-//! batches are grouped until they fill an object.
+//! The third stage: documents in order become batches, and neighbouring batches are grouped until they
+//! fill an object. What becomes of a batch's tokens is the next stage's work.
+
+use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Hash, Seq};
-use batchweave_core::tgb::{Dtype, Layout, LayoutError, TgbData, frame_bytes};
 use serde_json::{Map, Value};
 
 use crate::config::OnBadDocument;
 use crate::cursor::State;
 use crate::error::RunError;
 use crate::metrics::Metrics;
-use crate::packing::{Batch, Packer, Point, Shape};
+use crate::packing::{Batch, BatchContent, Encoder, Packer, Point};
 use crate::sources::SourceError;
 use crate::tokenizing::Tokenized;
 
 /// Batches that go up and become visible together.
 #[derive(Debug)]
 pub struct Group {
-    /// Numbered on by one; never empty.
-    pub tgbs: Vec<TgbData>,
+    /// The first one's number; never empty.
+    pub first_seq: Seq,
+    /// Numbered on by one.
+    pub batches: Vec<Batch>,
     /// Where the producer stands after the last.
     pub cursor: Cursor,
-    /// Bytes of all frames.
+    /// Bytes of all frames, as far as known before they are made.
     pub bytes: u64,
 }
 
 /// What the stage is made of.
 #[derive(Debug)]
 pub struct BatchingOptions {
-    /// Shape of a batch.
-    pub shape: Shape,
-    /// The token after each document.
-    pub end_token: u32,
-    /// All tokens are below this.
-    pub id_bound: u32,
+    /// Makes batches.
+    pub packer: Box<dyn Packer>,
+    /// Knows their sizes.
+    pub encoder: Arc<Encoder>,
     /// Number of the next batch.
     pub next_seq: Seq,
-    /// Where the documents begin.
-    pub from: Point,
     /// Hash of the input list, for the cursor.
     pub inputs: Hash,
     /// What decides the bytes, for the cursor.
     pub settings: Map<String, Value>,
     /// Whether passes go on without end.
     pub endless: bool,
+    /// Whether the last, partial batch is filled up.
+    pub fill_last: bool,
     /// What to do with a bad document.
     pub on_bad_document: OnBadDocument,
     /// A group is full at this size.
@@ -56,8 +57,6 @@ pub struct BatchingOptions {
 #[derive(Debug)]
 pub struct Batching {
     options: BatchingOptions,
-    packer: Packer,
-    layout: Layout,
     group: Option<Group>,
     next_seq: Seq,
     /// Whether this pass has given a document.
@@ -65,27 +64,14 @@ pub struct Batching {
 }
 
 impl Batching {
-    /// Begins at `options.from`.
-    pub fn new(options: BatchingOptions) -> Result<Self, LayoutError> {
-        let shape = options.shape;
-        // Two bytes a token wherever the vocabulary allows.
-        let dtype = if options.id_bound <= 1 << 16 {
-            Dtype::U16
-        } else {
-            Dtype::U32
-        };
-        Ok(Self {
-            packer: Packer::new(shape, options.end_token, options.from),
-            layout: Layout::tokens(
-                dtype,
-                shape.rows_per_slice.into(),
-                u64::from(shape.seq_len) + 1,
-            )?,
+    /// Begins where `options.packer` does.
+    pub fn new(options: BatchingOptions) -> Self {
+        Self {
             group: None,
             next_seq: options.next_seq,
             fruitful: false,
             options,
-        })
+        }
     }
 
     /// Takes the next unit; groups that became full are pushed to `full`.
@@ -104,17 +90,21 @@ impl Batching {
                 tracing::warn!(%error, pass, "bad document left out");
                 Ok(())
             }
-            Tokenized::Document { tokens, bytes } => {
+            Tokenized::Document { document, bytes } => {
                 metrics.documents.inc();
                 metrics.text_bytes.inc_by(bytes);
-                metrics.tokens.inc_by(tokens.tokens.len() as u64 + 1);
+                metrics.tokens.inc_by(document.content.items());
                 self.fruitful = true;
-                self.packer.push(tokens)?;
-                while let Some(batch) = self.packer.pop() {
-                    self.add(&batch, full)?;
-                }
+                self.options.packer.push(document)?;
+                self.pop(metrics, full);
                 Ok(())
             }
+        }
+    }
+
+    fn pop(&mut self, metrics: &Metrics, full: &mut Vec<Group>) {
+        while let Some(batch) = self.options.packer.pop() {
+            self.add(batch, metrics, full);
         }
     }
 
@@ -129,22 +119,23 @@ impl Batching {
         }
     }
 
-    /// The input is over at `end`: fills the last batch with `pad`, if there is such a token.
-    pub fn finish(mut self, pad: Option<u32>, end: Point) -> Result<Vec<Group>, RunError> {
+    /// The input is over at `end`.
+    pub fn finish(mut self, metrics: &Metrics, end: Point) -> Vec<Group> {
         let mut groups = Vec::new();
-        if let Some(pad) = pad {
-            let empty = Packer::new(self.options.shape, self.options.end_token, end);
-            if let Some(batch) = std::mem::replace(&mut self.packer, empty).finish(pad, end) {
-                self.add(&batch, &mut groups)?;
+        self.options.packer.end(end);
+        self.pop(metrics, &mut groups);
+        if self.options.fill_last {
+            if let Some(batch) = self.options.packer.rest() {
+                self.add(batch, metrics, &mut groups);
             }
-        } else if self.packer.waiting() > 1 {
+        } else if self.options.packer.waiting() > 1 {
             tracing::info!(
-                tokens = self.packer.waiting() - 1,
+                tokens = self.options.packer.waiting() - 1,
                 "the last, partial batch is dropped (packing.last_batch)"
             );
         }
         groups.extend(self.take());
-        Ok(groups)
+        groups
     }
 
     /// The group so far, full or not.
@@ -157,55 +148,32 @@ impl Batching {
         self.group.is_some()
     }
 
-    fn add(&mut self, batch: &Batch, full: &mut Vec<Group>) -> Result<(), RunError> {
-        let tgb = self.slices(batch)?;
-        let frame = frame_bytes(self.layout.payload_len()).unwrap_or(u64::MAX);
-        let bytes = frame.saturating_mul(self.options.shape.slices.into());
+    fn add(&mut self, batch: Batch, metrics: &Metrics, full: &mut Vec<Group>) {
+        let bytes = self.options.encoder.frame_bytes(&batch);
         let is_full = |g: &mut Group| {
-            g.bytes + bytes > self.options.object_bytes
-                || g.tgbs.len() >= self.options.group_batches
+            g.bytes.saturating_add(bytes) > self.options.object_bytes
+                || g.batches.len() >= self.options.group_batches
         };
         full.extend(self.group.take_if(is_full));
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        if let BatchContent::Rows(rows) = &batch.content {
+            let padding = (rows.tokens.len() as u64).saturating_sub(batch.own + 1);
+            metrics.padding.inc_by(padding);
+        }
         let state = State::new(
-            batch.next,
+            batch.next.clone(),
             self.options.inputs,
             self.options.settings.clone(),
         );
         let group = self.group.get_or_insert_with(|| Group {
-            tgbs: Vec::new(),
+            first_seq: seq,
+            batches: Vec::new(),
             cursor: Cursor::default(),
             bytes: 0,
         });
-        group.tgbs.push(tgb);
+        group.batches.push(batch);
         group.cursor = state.to_cursor();
-        group.bytes += bytes;
-        Ok(())
-    }
-
-    fn slices(&mut self, batch: &Batch) -> Result<TgbData, LayoutError> {
-        let Shape {
-            slices,
-            rows_per_slice,
-            seq_len,
-        } = self.options.shape;
-        let (rows, seq_len) = (rows_per_slice as usize, seq_len as usize);
-        let payload = |slice: usize| {
-            let rows = (0..rows).map(|row| {
-                let from = (slice * rows + row) * seq_len;
-                &batch.tokens[from..=from + seq_len]
-            });
-            let tokens: Vec<u32> = rows.flatten().copied().collect();
-            self.layout.encode_tokens(&tokens).map(bytes::Bytes::from)
-        };
-        let payloads: Result<Vec<_>, LayoutError> = (0..slices as usize).map(payload).collect();
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        Ok(TgbData {
-            seq,
-            rows: u64::from(slices) * u64::from(rows_per_slice),
-            tokens: batch.own,
-            provenance: None,
-            slices: payloads?,
-        })
+        group.bytes = group.bytes.saturating_add(bytes);
     }
 }

@@ -8,6 +8,7 @@ use batchweave_daemon::config::{ByteSize, Listen, Period};
 use batchweave_daemon::telemetry::LogConfig;
 use serde::{Deserialize, Serialize};
 
+use crate::packing::{ArraySpec, Extra};
 use crate::sources::Format;
 
 /// The whole file.
@@ -26,6 +27,8 @@ pub struct ProducerConfig {
     pub tokenizer: TokenizerConfig,
     /// How tokens become batches.
     pub packing: PackingConfig,
+    /// How conversations become tokens.
+    pub chat: ChatConfig,
     /// How batches reach the store.
     pub upload: UploadConfig,
     /// When batches become visible.
@@ -155,16 +158,51 @@ pub enum LastBatch {
     Pad,
 }
 
+/// How documents become rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PackingMode {
+    /// One endless sequence, cut into rows.
+    #[default]
+    Concat,
+    /// Whole documents in rows, as they fit best.
+    BestFit,
+    /// Conversations by the model's template, packed as `best_fit` does.
+    Chat,
+    /// No tokens: samples of named arrays.
+    Opaque,
+}
+
 /// `[packing]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PackingConfig {
+    /// How documents become rows.
+    pub mode: PackingMode,
+    /// Of `best_fit`: pieces of documents that a row is chosen from.
+    pub look_ahead: usize,
+    /// More arrays beside the tokens.
+    pub fields: Vec<Extra>,
+    /// Of `opaque`: the arrays of a sample.
+    pub arrays: Vec<ArraySpec>,
     /// What becomes of the last, partial batch.
     pub last_batch: LastBatch,
     /// Token to fill up with; none: the end token.
     pub pad_token: Option<u32>,
     /// Batches are put into one object until it has this size.
     pub object_bytes: ByteSize,
+}
+
+/// `[chat]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ChatConfig {
+    /// The file with the template.
+    pub template: String,
+    /// JSON field with the messages.
+    pub messages: String,
+    /// JSON field with the tools.
+    pub tools: String,
 }
 
 /// `[upload]`
@@ -285,9 +323,23 @@ impl Default for TokenizerConfig {
 impl Default for PackingConfig {
     fn default() -> Self {
         Self {
+            mode: PackingMode::Concat,
+            look_ahead: 512,
+            fields: Vec::new(),
+            arrays: Vec::new(),
             last_batch: LastBatch::Drop,
             pad_token: None,
             object_bytes: ByteSize::mib(16),
+        }
+    }
+}
+
+impl Default for ChatConfig {
+    fn default() -> Self {
+        Self {
+            template: String::new(),
+            messages: "messages".into(),
+            tools: "tools".into(),
         }
     }
 }

@@ -7,7 +7,7 @@ use batchweave_core::ids::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::packing::Point;
+use crate::packing::{Placed, Point, Restart};
 
 const FORMAT: u32 = 1;
 
@@ -18,6 +18,9 @@ pub struct State {
     format: u32,
     /// Where the next batch begins.
     pub at: Point,
+    /// What earlier batches hold of the pieces from there on.
+    #[serde(default, skip_serializing_if = "Placed::is_empty")]
+    pub placed: Placed,
     /// SHA-256 of the input list, which is stored beside the log under `keys::inputs`.
     pub inputs: Hash,
     /// Whatever decides the bytes, by the key of the configuration.
@@ -51,11 +54,12 @@ pub enum CursorError {
 }
 
 impl State {
-    /// The state at `at`.
-    pub fn new(at: Point, inputs: Hash, settings: Map<String, Value>) -> Self {
+    /// The state at `restart`.
+    pub fn new(restart: Restart, inputs: Hash, settings: Map<String, Value>) -> Self {
         Self {
             format: FORMAT,
-            at,
+            at: restart.at,
+            placed: restart.placed,
             inputs,
             settings,
         }
@@ -120,6 +124,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::packing::LOOK_AHEAD_MAX;
 
     fn settings(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -134,8 +139,9 @@ mod tests {
             offset: 1 << 52,
             skip: 1 << 52,
         };
+        let placed = (0..LOOK_AHEAD_MAX).map(|_| true).collect();
         let state = State::new(
-            at,
+            Restart { at, placed },
             Hash::of(b"x"),
             settings(json!({"source.field": "f".repeat(1000)})),
         );
@@ -148,7 +154,7 @@ mod tests {
     #[test]
     fn all_changed_settings_in_one_message() {
         let was = State::new(
-            Point::default(),
+            Restart::default(),
             Hash::of(b""),
             settings(json!({"a": 1, "b": "x", "c": 0})),
         );

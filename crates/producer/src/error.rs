@@ -8,6 +8,7 @@ use batchweave_daemon::Exit;
 use batchweave_log::LogError;
 use batchweave_store::{ErrorKind, StoreError};
 
+use crate::chat::TemplateError;
 use crate::cursor::CursorError;
 use crate::packing::Mismatch;
 use crate::sources::{DocumentError, SourceError};
@@ -47,6 +48,9 @@ pub enum RunError {
     /// The tokenizer can't be used.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
+    /// The chat template can't be used.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
     /// The pad token is not in the vocabulary.
     #[error(
         "packing.pad_token: {token} is not below {bound}, the size of the vocabulary; name one of its tokens"
@@ -105,6 +109,7 @@ impl RunError {
             Self::Source(SourceError::Pattern { .. })
             | Self::Tokenizer(_)
             | Self::PadToken { .. }
+            | Self::Template(_)
             | Self::Cursor(_)
             | Self::Layout(_)
             | Self::Build(_)

@@ -1,8 +1,8 @@
 //! The producer daemon: documents from files and objects become tokens, rows and batches, which are
 //! uploaded and committed to a stream.
 //!
-//! - `sources` finds files and reads documents; `tokenizer` makes tokens; `packing` (pure) makes
-//!   batches; `cursor` says where a restart goes on;
+//! - `sources` finds files and reads documents; `tokenizer` makes tokens; `forming` says what a document
+//!   becomes by the configured mode, `chat` how a conversation becomes tokens; `packing` (pure) makes batches; `cursor` says where a restart goes on;
 //! - `reading`, `tokenizing`, `batching`, `upload` are the stages, joined in `pipeline`;
 //! - `run` starts and stops the daemon; `prepare` makes ready what the configuration asks for, `stream`
 //!   and `resume` check what it writes to and where it goes on, `assemble` joins it all; `ahead`: how far
@@ -15,9 +15,11 @@
 mod ahead;
 mod assemble;
 pub mod batching;
+pub mod chat;
 pub mod config;
 pub mod cursor;
 mod error;
+pub mod forming;
 pub mod metrics;
 pub mod packing;
 mod pipeline;

@@ -18,6 +18,8 @@ pub struct Metrics {
     pub text_bytes: IntCounter,
     /// Tokens packed.
     pub tokens: IntCounter,
+    /// Tokens that only fill rows up.
+    pub padding: IntCounter,
     /// Objects uploaded.
     pub objects: IntCounter,
     /// Their bytes.
@@ -90,6 +92,10 @@ impl Metrics {
                 "Bytes of the tokenized documents' texts.",
             )?,
             tokens: m.counter("tokens_total", "Tokens of documents, end tokens included.")?,
+            padding: m.counter(
+                "padding_tokens_total",
+                "Tokens that fill rows up: what packing.mode = \"best_fit\" wastes.",
+            )?,
             objects: m.counter("objects_total", "Data objects uploaded.")?,
             object_bytes: m.counter("object_bytes_total", "Bytes of the uploaded data objects.")?,
             commits: m.counter("commits_total", "Log records that this process won.")?,

@@ -1,18 +1,25 @@
-//! Packing: a pure state machine from documents to batches of rows.
+//! Packing: pure state machines from documents to batches, behind one trait.
 //!
-//! The documents' tokens, each followed by the end token, form one endless sequence t0, t1, ... Row
-//! k holds `t[k*seq_len]` to `t[k*seq_len + seq_len]`, both included: neighbouring rows share one token,
-//! so that a row's inputs (all but its last) and labels (all but its first) are views. A batch is
-//! `rows` rows; it begins with the token that ended the one before.
-//!
-//! The state after any batch is a `Point`: the document that holds the next batch's first token, and
-//! how many of the document's tokens come before it. Packing from there gives the same batches.
+//! Whatever decides a batch is in the documents and in the settings; the state after any batch is a
+//! `Restart`, and packing from there gives the same batches. `concat` makes one endless sequence,
+//! `best_fit` puts whole documents into rows, `samples` takes arrays as they are; `encode` makes
+//! slices of what they give, `extras` what trainers want to know beside the tokens.
 
-use std::collections::VecDeque;
-
-use serde::{Deserialize, Serialize};
+mod best_fit;
+mod concat;
+mod encode;
+mod extras;
+mod point;
+mod samples;
 
 use crate::sources::Place;
+
+pub use best_fit::{BestFit, LOOK_AHEAD_MAX};
+pub use concat::Concat;
+pub use encode::Encoder;
+pub use extras::Extra;
+pub use point::{Placed, Point, Restart};
+pub use samples::{ArraySpec, Samples};
 
 /// The shape of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,74 +42,102 @@ impl Shape {
     pub fn tokens_per_slice(self) -> usize {
         self.rows_per_slice as usize * self.seq_len as usize
     }
-}
 
-/// A position in the endless sequence of a producer's tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Point {
-    /// Passes over the input that are complete.
-    pub pass: u64,
-    /// Index of the file in the input list.
-    pub file: u32,
-    /// Line or row in the file.
-    pub unit: u64,
-    /// Offset of that line in the decompressed file.
-    pub offset: u64,
-    /// Tokens of that document to leave out.
-    pub skip: u64,
-}
-
-impl Point {
-    /// The beginning of the document at `place`.
-    pub fn at(pass: u64, place: Place) -> Self {
-        Self {
-            pass,
-            file: place.file,
-            unit: place.unit,
-            offset: place.offset,
-            skip: 0,
-        }
+    /// Rows in a batch.
+    pub fn rows(self) -> usize {
+        self.slices as usize * self.rows_per_slice as usize
     }
 
-    /// The beginning of pass `pass`.
-    pub fn pass(pass: u64) -> Self {
-        Self {
-            pass,
-            ..Self::default()
-        }
-    }
-
-    /// The document.
-    pub fn place(self) -> Place {
-        Place {
-            file: self.file,
-            unit: self.unit,
-            offset: self.offset,
-        }
+    /// Tokens that a row stores.
+    pub fn width(self) -> usize {
+        self.seq_len as usize + 1
     }
 }
 
-/// A document as tokens.
+/// A document, ready for packing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tokens {
+pub struct Document {
     /// Which pass it was read in.
     pub pass: u64,
     /// Where it begins.
     pub place: Place,
-    /// Its tokens, without the end token.
-    pub tokens: Vec<u32>,
+    /// What it became.
+    pub content: Content,
+}
+
+impl Document {
+    /// Where it begins.
+    pub fn point(&self) -> Point {
+        Point::at(self.pass, self.place)
+    }
+}
+
+/// See [`Document::content`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Text as tokens, without the end token.
+    Tokens(Vec<u32>),
+    /// A conversation as tokens, and for each whether it is to be learned.
+    Turns(Vec<u32>, Vec<bool>),
+    /// The bytes of each named array.
+    Sample(Vec<Vec<u8>>),
+}
+
+impl Content {
+    /// Tokens, or samples.
+    pub fn items(&self) -> u64 {
+        match self {
+            Self::Tokens(tokens) => tokens.len() as u64 + 1,
+            Self::Turns(tokens, _) => tokens.len() as u64,
+            Self::Sample(_) => 1,
+        }
+    }
 }
 
 /// One batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// `Shape::tokens() + 1` tokens.
-    pub tokens: Vec<u32>,
-    /// How many of the tokens it advances by are the input's own, not padding.
+    /// What it holds.
+    pub content: BatchContent,
+    /// Tokens (or samples) of the input's own, without padding.
     pub own: u64,
     /// Where the next batch begins.
-    pub next: Point,
+    pub next: Restart,
+}
+
+/// See [`Batch::content`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchContent {
+    /// Rows of tokens.
+    Rows(Rows),
+    /// Samples in order; the last batch may have fewer than its shape says.
+    Samples(Vec<Vec<Vec<u8>>>),
+}
+
+/// Rows of one width.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rows {
+    /// Row r begins at r * stride; rows may share tokens.
+    pub tokens: Vec<u32>,
+    /// See `tokens`.
+    pub stride: usize,
+    /// Which documents lie where, in order; empty when nobody wants to know.
+    pub segments: Vec<Segment>,
+    /// What is to be learned, beside `tokens`; empty: all that is not padding.
+    pub learned: Vec<bool>,
+}
+
+/// Neighbouring tokens of one document in one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// The row.
+    pub row: usize,
+    /// Where in the row it begins.
+    pub start: usize,
+    /// Its tokens.
+    pub tokens: usize,
+    /// The document's file and line or row.
+    pub document: (u32, u64),
 }
 
 /// A restart found another document than the cursor names.
@@ -117,96 +152,46 @@ pub struct Mismatch {
     skip: u64,
 }
 
-/// Packs documents into batches.
+/// The first document after a restart: it must be the one that the cursor names, and long enough.
 #[derive(Debug)]
-pub struct Packer {
-    shape: Shape,
-    end_token: u32,
-    /// Tokens to leave out of the first document, and which it must be.
-    start: Option<Point>,
-    buffer: VecDeque<u32>,
-    /// Index in the whole sequence (of this run) of the buffer's first token.
-    base: u64,
-    /// Where documents begin in the sequence; the first holds the buffer's first token.
-    starts: VecDeque<(u64, Point)>,
-}
+struct Start(Option<Point>);
 
-impl Packer {
-    /// Begins at `start`.
-    pub fn new(shape: Shape, end_token: u32, start: Point) -> Self {
-        Self {
-            shape,
-            end_token,
-            start: (start.skip > 0).then_some(start),
-            buffer: VecDeque::new(),
-            base: 0,
-            starts: VecDeque::new(),
-        }
+impl Start {
+    fn new(at: Point) -> Self {
+        Self((at.skip > 0).then_some(at))
     }
 
-    /// Adds the next document.
-    pub fn push(&mut self, document: Tokens) -> Result<(), Mismatch> {
-        let mut point = Point::at(document.pass, document.place);
-        let mut tokens = document.tokens;
-        tokens.push(self.end_token);
-        if let Some(start) = self.start.take() {
-            let mismatch = Mismatch {
+    /// How much of this document to leave out; it has `items`.
+    fn skip(&mut self, document: Point, items: usize) -> Result<usize, Mismatch> {
+        let Some(start) = self.0.take() else {
+            return Ok(0);
+        };
+        match usize::try_from(start.skip) {
+            Ok(skip) if start.is_document(document) && skip < items => Ok(skip),
+            _ => Err(Mismatch {
                 place: start.place(),
                 skip: start.skip,
-            };
-            if (point.pass, point.place()) != (start.pass, start.place())
-                || tokens.len() as u64 <= start.skip
-            {
-                return Err(mismatch);
-            }
-            tokens.drain(..start.skip as usize);
-            point.skip = start.skip;
+            }),
         }
-        self.starts
-            .push_back((self.base + self.buffer.len() as u64, point));
-        self.buffer.extend(tokens);
-        Ok(())
     }
+}
 
-    /// The next batch, when there are tokens enough.
-    pub fn pop(&mut self) -> Option<Batch> {
-        let advance = self.shape.tokens();
-        if self.buffer.len() <= advance {
-            return None;
-        }
-        let mut tokens: Vec<u32> = self.buffer.drain(..advance).collect();
-        tokens.extend(self.buffer.front());
-        self.base += advance as u64;
-        while self.starts.get(1).is_some_and(|(at, _)| *at <= self.base) {
-            self.starts.pop_front();
-        }
-        let (at, mut next) = *self.starts.front()?;
-        next.skip += self.base - at;
-        Some(Batch {
-            tokens,
-            own: advance as u64,
-            next,
-        })
-    }
+/// Packs documents into batches.
+pub trait Packer: Send + std::fmt::Debug {
+    /// Adds the next document.
+    fn push(&mut self, document: Document) -> Result<(), Mismatch>;
 
-    /// The rest as a last batch filled up with `pad`, when it has anything that no batch had. The
-    /// input ends at `end`.
-    pub fn finish(mut self, pad: u32, end: Point) -> Option<Batch> {
-        // One token alone is the one that ended the batch before: it makes no input with a label.
-        let own = self.buffer.len().checked_sub(1).filter(|n| *n > 0)? as u64;
-        let mut tokens: Vec<u32> = self.buffer.drain(..).collect();
-        tokens.resize(self.shape.tokens() + 1, pad);
-        Some(Batch {
-            tokens,
-            own,
-            next: end,
-        })
-    }
+    /// The next batch, when enough is there.
+    fn pop(&mut self) -> Option<Batch>;
 
-    /// Tokens that wait for a batch.
-    pub fn waiting(&self) -> usize {
-        self.buffer.len()
-    }
+    /// No document follows, the input ends at `end`; `pop` gives what full batches are left.
+    fn end(&mut self, end: Point);
+
+    /// After `end` and the last `pop`: the rest as a last batch, filled up, when there is any.
+    fn rest(&mut self) -> Option<Batch>;
+
+    /// Tokens, or samples, that wait for a batch.
+    fn waiting(&self) -> usize;
 }
 
 #[cfg(test)]

@@ -27,7 +27,6 @@ pub(crate) struct Pipeline {
     pub(crate) tokenizing: Tokenizing,
     pub(crate) threads: usize,
     pub(crate) batching: BatchingOptions,
-    pub(crate) pad: Option<u32>,
     pub(crate) linger: Duration,
     pub(crate) uploader: Arc<Uploader>,
     pub(crate) uploads: usize,
@@ -59,7 +58,7 @@ impl Pipeline {
         let reader = (self.reading, end.clone());
         tokio::task::spawn_blocking(move || read(&reader.0, &reader.1, &pool, &to_batching));
         let stage = BatchingStage {
-            batching: Batching::new(self.batching)?,
+            batching: Batching::new(self.batching),
             ordered,
             waiting: None,
             to_upload,
@@ -67,7 +66,7 @@ impl Pipeline {
             metrics: self.metrics,
             runtime: Handle::current(),
         };
-        let batching = tokio::task::spawn_blocking(move || stage.run(self.pad, last));
+        let batching = tokio::task::spawn_blocking(move || stage.run(last));
 
         let uploaded = upload_all(self.uploader, self.uploads, groups, &queue, &stop).await;
         end.cancel();
@@ -119,7 +118,7 @@ enum Input {
 
 impl BatchingStage {
     /// On failure the batches before it still go up: a restart then fails at once, at the same place.
-    fn run(mut self, pad: Option<u32>, last: Point) -> Result<ReadEnd, RunError> {
+    fn run(mut self, last: Point) -> Result<ReadEnd, RunError> {
         let mut deadline = None;
         let mut full = Vec::new();
         loop {
@@ -143,7 +142,7 @@ impl BatchingStage {
                 }
             }
             match step? {
-                Some(ReadEnd::Complete) => return self.finish(pad, last),
+                Some(ReadEnd::Complete) => return Ok(self.finish(last)),
                 Some(ReadEnd::Stopped) => return Ok(ReadEnd::Stopped),
                 None if self.batching.has_group() => {
                     deadline = deadline.or(Some(Instant::now() + self.linger));
@@ -159,13 +158,13 @@ impl BatchingStage {
             .try_for_each(|item| self.batching.push(item, &self.metrics, full))
     }
 
-    fn finish(self, pad: Option<u32>, last: Point) -> Result<ReadEnd, RunError> {
-        for group in self.batching.finish(pad, last)? {
+    fn finish(self, last: Point) -> ReadEnd {
+        for group in self.batching.finish(&self.metrics, last) {
             if self.to_upload.blocking_send(group).is_err() {
-                return Ok(ReadEnd::Stopped);
+                return ReadEnd::Stopped;
             }
         }
-        Ok(ReadEnd::Complete)
+        ReadEnd::Complete
     }
 
     async fn next(&mut self, deadline: Option<Instant>) -> Input {

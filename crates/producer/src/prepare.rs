@@ -7,8 +7,9 @@ use batchweave_store::OpenOptions;
 use futures::FutureExt;
 use serde_json::{Map, Value, json};
 
-use crate::config::{LastBatch, ProducerConfig, TokenizerKind};
+use crate::config::{PackingConfig, PackingMode, ProducerConfig, TokenizerKind};
 use crate::error::RunError;
+use crate::forming::Forming;
 use crate::run::given;
 use crate::sources::{InputList, expand};
 use crate::tokenizer::{self, Choice, Tokenizer};
@@ -35,7 +36,7 @@ pub(crate) async fn load_tokenizer(
 pub(crate) fn pad_token(
     config: &ProducerConfig,
     tokenizer: &dyn Tokenizer,
-) -> Result<Option<u32>, RunError> {
+) -> Result<u32, RunError> {
     let identity = tokenizer.identity();
     let token = config.packing.pad_token.unwrap_or(identity.end_token);
     if token >= identity.id_bound {
@@ -44,12 +45,12 @@ pub(crate) fn pad_token(
             bound: identity.id_bound,
         });
     }
-    Ok((config.packing.last_batch == LastBatch::Pad).then_some(token))
+    Ok(token)
 }
 
 /// Whatever decides the bytes and is not pinned by stream.json, by configuration key. Not
 /// `on_bad_document`: no byte before the cursor depends on it, and its errors advise to change it.
-pub(crate) fn settings(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Map<String, Value> {
+pub(crate) fn settings(config: &ProducerConfig, forming: &Forming) -> Map<String, Value> {
     let source = &config.source;
     let pairs = [
         ("producer.index", json!(config.producer.index)),
@@ -61,12 +62,37 @@ pub(crate) fn settings(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Ma
             "source.max_document_bytes",
             json!(source.max_document_bytes),
         ),
-        ("tokenizer.end_token", json!(tokenizer.identity().end_token)),
+        ("tokenizer.end_token", json!(forming.end_token())),
         ("packing.last_batch", json!(config.packing.last_batch)),
         ("packing.pad_token", json!(config.packing.pad_token)),
     ];
+    let packing = &config.packing;
+    let plain = PackingConfig::default();
+    // The cursors of plain rows stay as they are.
+    let more = [
+        (
+            packing.mode != plain.mode,
+            "packing.mode",
+            json!(packing.mode),
+        ),
+        (
+            packing.look_ahead != plain.look_ahead,
+            "packing.look_ahead",
+            json!(packing.look_ahead),
+        ),
+    ];
+    let chat = packing.mode == PackingMode::Chat;
+    let names = [
+        (chat, "chat.messages", json!(config.chat.messages)),
+        (chat, "chat.tools", json!(config.chat.tools)),
+    ];
+    let more = more
+        .into_iter()
+        .chain(names)
+        .filter(|(differs, _, _)| *differs);
     pairs
         .into_iter()
+        .chain(more.map(|(_, key, value)| (key, value)))
         .map(|(key, value)| (key.to_owned(), value))
         .collect()
 }

@@ -107,7 +107,7 @@ fn next_chunk(reader: &mut FileReader<'_>, pass: u64) -> Result<Option<Chunk>, S
         let Some(unit) = reader.next_unit()? else {
             break;
         };
-        bytes += unit.raw.as_ref().map_or(0, Vec::len);
+        bytes += unit.bytes();
         units.push(unit);
     }
     Ok((!units.is_empty()).then_some(Chunk { pass, units }))

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::cursor::State;
 use crate::error::RunError;
-use crate::packing::Point;
+use crate::packing::Restart;
 use crate::sources::{InputList, SourceError};
 
 const TRIES: usize = 8;
@@ -26,13 +26,16 @@ pub(crate) struct Resume<'a> {
 
 impl Resume<'_> {
     /// Where the cursor stands in this input; an error names every difference.
-    pub(crate) async fn check(&self, cursor: &Cursor) -> Result<Point, RunError> {
+    pub(crate) async fn check(&self, cursor: &Cursor) -> Result<Restart, RunError> {
         let Some(state) = State::from_cursor(cursor, self.producer.as_str())? else {
-            return Ok(Point::default());
+            return Ok(Restart::default());
         };
         state.check_settings(self.settings, self.producer.as_str())?;
         if state.inputs == self.hash() {
-            return Ok(state.at);
+            return Ok(Restart {
+                at: state.at,
+                placed: state.placed,
+            });
         }
         let differences = match self
             .store

@@ -19,9 +19,10 @@ use crate::ahead;
 use crate::assemble::{Parts, pipeline};
 use crate::config::ProducerConfig;
 use crate::error::RunError;
+use crate::forming::Forming;
 use crate::metrics::{Metrics, register_store};
 use crate::packing::Point;
-use crate::prepare::{list_inputs, load_tokenizer, pad_token, settings};
+use crate::prepare::{list_inputs, settings};
 use crate::sources::InputList;
 use crate::{resume, stream};
 
@@ -101,10 +102,9 @@ async fn open(
     health: &Health,
 ) -> Result<Opening, RunError> {
     batchweave_store::probe(store.as_ref(), rand::random()).await?;
-    let tokenizer = load_tokenizer(config).await?;
-    let settings = settings(config, tokenizer.as_ref());
-    let pad = pad_token(config, tokenizer.as_ref())?;
-    stream::open(&store, config, tokenizer.as_ref()).await?;
+    let forming = Arc::new(Forming::new(config).await?);
+    let settings = settings(config, &forming);
+    stream::open(&store, config, &forming).await?;
     let log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
     let name: ProducerName = config.producer.name.parse().map_err(RunError::task)?;
     if let Some(batches) = finished(log.manifest(), &name) {
@@ -131,15 +131,14 @@ async fn open(
     };
     let from = resume.check(&producer.cursor()).await?;
     let hash = resume.pin().await?;
-    announce(&producer, from, &inputs);
+    announce(&producer, from.at, &inputs);
     let parts = Parts {
         store,
-        tokenizer,
+        forming,
         inputs,
         settings,
         hash,
         from,
-        pad,
     };
     Ok(Opening::Opened(Box::new(Opened {
         producer,

@@ -11,14 +11,14 @@ use batchweave_store::Store;
 
 use crate::config::ProducerConfig;
 use crate::error::RunError;
+use crate::forming::Forming;
 use crate::prepare::list_inputs;
-use crate::tokenizer::Tokenizer;
 
 /// Makes sure that the stream is there and as configured.
 pub(crate) async fn open(
     store: &Arc<dyn Store>,
     config: &ProducerConfig,
-    tokenizer: &dyn Tokenizer,
+    forming: &Forming,
 ) -> Result<(), RunError> {
     match store.head(keys::STREAM).await {
         Ok(_) => {}
@@ -40,7 +40,7 @@ pub(crate) async fn open(
         slices: config.stream.slices,
         order: config.stream.order,
         producers: producers.map_err(RunError::task)?,
-        tokenizer: tokenizer.identity().id.clone(),
+        tokenizer: forming.identity(),
         seq_len: config.stream.seq_len,
         rows_per_slice: config.stream.rows_per_slice,
         created: clock::now(),

@@ -7,19 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::packing::Tokens;
+use crate::forming::Forming;
+use crate::packing::Document;
 use crate::reading::Chunk;
-use crate::sources::{DocumentError, Format, InputList, Unit, decode};
-use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::sources::{DocumentError, Format, InputList, Unit};
+use crate::tokenizer::TokenizerError;
 
 /// What one unit became; blank lines become nothing.
 #[derive(Debug)]
 pub enum Tokenized {
     /// A document.
     Document {
-        /// Its tokens.
-        tokens: Tokens,
-        /// Bytes of its text.
+        /// What it became.
+        document: Document,
+        /// Bytes of its text, or arrays.
         bytes: u64,
     },
     /// A bad one.
@@ -41,14 +42,12 @@ struct Job {
 
 /// What the threads share.
 pub struct Tokenizing {
-    /// The tokenizer.
-    pub tokenizer: Arc<dyn Tokenizer>,
+    /// What units become.
+    pub forming: Arc<Forming>,
     /// For file names in errors.
     pub inputs: Arc<InputList>,
     /// How files are cut.
     pub format: Format,
-    /// JSON field with the text.
-    pub field: String,
 }
 
 /// The pool's entrance; the threads end when it is dropped.
@@ -107,26 +106,20 @@ impl Tokenizing {
             .get(place.file as usize)
             .map_or("", |f| &f.pin.name);
         let format = self.format.of(file);
-        match unit
-            .raw
-            .and_then(|raw| decode(format, &self.field, place.unit == 0, raw))
-        {
-            Ok(None) => Ok(None),
-            Ok(Some(text)) => {
-                let tokens = Tokens {
+        Ok(match self.forming.form(format, unit)? {
+            Ok(None) => None,
+            Ok(Some((content, bytes))) => {
+                let document = Document {
                     pass,
                     place,
-                    tokens: self.tokenizer.encode(&text)?,
+                    content,
                 };
-                Ok(Some(Tokenized::Document {
-                    tokens,
-                    bytes: text.len() as u64,
-                }))
+                Some(Tokenized::Document { document, bytes })
             }
             Err(reason) => {
                 let error = DocumentError::new(file, format, place.unit, reason);
-                Ok(Some(Tokenized::Bad { pass, error }))
+                Some(Tokenized::Bad { pass, error })
             }
-        }
+        })
     }
 }

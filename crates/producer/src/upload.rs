@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, StreamId};
 use batchweave_core::keys;
-use batchweave_core::tgb::{Identity, Object, Packed, pack};
+use batchweave_core::tgb::{Identity, LayoutError, Object, Packed, TgbData, frame_bytes, pack};
 use batchweave_log::CommitItem;
 use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError};
 use futures::stream::{FuturesUnordered, TryStreamExt};
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::batching::Group;
 use crate::error::RunError;
 use crate::metrics::Metrics;
+use crate::packing::Encoder;
 
 /// A batch larger than an object is cut into at most this many, so that its log entry stays small.
 const PARTS_MAX: u64 = 64;
@@ -34,6 +35,8 @@ pub(crate) struct Uploader {
     pub(crate) epoch: Epoch,
     /// And under which nonce.
     pub(crate) nonce: Nonce,
+    /// Makes payloads.
+    pub(crate) encoder: Arc<Encoder>,
     /// Size of an object.
     pub(crate) object_bytes: u64,
     /// How long one object is tried.
@@ -46,7 +49,7 @@ impl Uploader {
     /// Makes the group durable.
     pub(crate) async fn upload(self: Arc<Self>, group: Group) -> Result<CommitItem, RunError> {
         let this = self.clone();
-        // Checksums and copies: too long for an async thread.
+        // Payloads, checksums and copies: too long for an async thread, and several at a time.
         let built = tokio::task::spawn_blocking(move || {
             this.build(&group).map(|packed| (packed, group.cursor))
         });
@@ -65,17 +68,20 @@ impl Uploader {
 
     fn build(&self, group: &Group) -> Result<Packed, RunError> {
         let identity = Identity::new(self.stream, &self.producer, self.epoch);
-        let (Some(first), Some(last)) = (group.tgbs.first(), group.tgbs.last()) else {
-            return Ok(Packed {
-                objects: Vec::new(),
-                tgbs: Vec::new(),
-            });
-        };
-        let seqs = (first.seq, last.seq);
+        let encode = |(seq, batch)| self.encoder.encode(seq, batch);
+        let tgbs: Result<Vec<TgbData>, LayoutError> = (group.first_seq..)
+            .zip(&group.batches)
+            .map(encode)
+            .collect();
+        let tgbs = tgbs?;
+        let last = tgbs.last().map_or(group.first_seq, |tgb| tgb.seq);
+        let seqs = (group.first_seq, last);
+        let sizes = tgbs.iter().flat_map(|tgb| &tgb.slices);
+        let bytes: u64 = sizes.filter_map(|s| frame_bytes(s.len() as u64)).sum();
         let random = rand::random();
         let key = |part| keys::data(&self.producer, self.epoch, self.nonce, seqs, random, part);
-        let cut = self.object_bytes.max(group.bytes.div_ceil(PARTS_MAX));
-        Ok(pack(identity, &group.tgbs, cut, key)?)
+        let cut = self.object_bytes.max(bytes.div_ceil(PARTS_MAX));
+        Ok(pack(identity, &tgbs, cut, key)?)
     }
 
     async fn put(&self, object: Object) -> Result<(), StoreError> {

@@ -224,6 +224,23 @@ impl Layout {
         Ok(out)
     }
 
+    /// A payload whose arrays' data (zero before, little-endian, C order) `fill` writes in place.
+    pub fn encode_with(
+        &self,
+        mut fill: impl FnMut(&Array, &mut [u8]) -> Result<(), LayoutError>,
+    ) -> Result<Vec<u8>, LayoutError> {
+        let mut out = vec![0; self.payload_bytes as usize];
+        let (header, mut rest) = out.split_at_mut(self.header.len());
+        header.copy_from_slice(&self.header);
+        for array in &self.arrays {
+            let data = rest;
+            let (data, after) = data.split_at_mut(array.bytes as usize);
+            fill(array, data)?;
+            rest = after;
+        }
+        Ok(out)
+    }
+
     /// A payload of the layout that [`Layout::tokens`] gives.
     pub fn encode_tokens(&self, tokens: &[u32]) -> Result<Vec<u8>, LayoutError> {
         let dtype = self.array("tokens").map_or(Dtype::U32, |array| array.dtype);

@@ -5,7 +5,8 @@ use batchweave_core::limits::ENTRY_TGBS_MAX;
 use batchweave_core::stream::Order;
 use batchweave_daemon::config::{ByteSize, Config, Problem};
 
-use super::{LastBatch, ProducerConfig, TokenizerKind};
+use super::{LastBatch, PackingMode, ProducerConfig, TokenizerKind};
+use crate::packing::LOOK_AHEAD_MAX;
 
 impl Config for ProducerConfig {
     fn check(&self) -> Vec<Problem> {
@@ -103,8 +104,13 @@ impl Config for ProducerConfig {
         let pads = self.packing.last_batch == LastBatch::Pad;
         wrong(
             "packing.pad_token",
-            self.packing.pad_token.is_some() && !pads,
+            self.packing.pad_token.is_some() && !pads && self.packing.mode == PackingMode::Concat,
             "is for packing.last_batch = \"pad\" only",
+        );
+        wrong(
+            "packing.look_ahead",
+            !(1..=LOOK_AHEAD_MAX).contains(&self.packing.look_ahead),
+            "must be 1 to 8192",
         );
         let batch = u64::from(self.stream.slices)
             * u64::from(self.stream.rows_per_slice)
@@ -114,12 +120,78 @@ impl Config for ProducerConfig {
             batch > 1 << 30,
             "slices x rows_per_slice x seq_len is more than 2^30 tokens a batch",
         );
+        self.check_mode(&mut problems);
         self.check_names(&mut problems);
         problems
     }
 }
 
 impl ProducerConfig {
+    fn check_mode(&self, problems: &mut Vec<Problem>) {
+        let packing = &self.packing;
+        let opaque = packing.mode == PackingMode::Opaque;
+        let mut wrong = |key: &str, bad: bool, message: &str| {
+            if bad {
+                problems.push(Problem::new(key, message));
+            }
+        };
+        wrong(
+            "packing.arrays",
+            opaque && packing.arrays.is_empty(),
+            "must list the arrays of a sample, since packing.mode = \"opaque\"",
+        );
+        wrong(
+            "packing.arrays",
+            !opaque && !packing.arrays.is_empty(),
+            "is for packing.mode = \"opaque\" only",
+        );
+        wrong(
+            "packing.fields",
+            opaque && !packing.fields.is_empty(),
+            "are made of tokens, which packing.mode = \"opaque\" has none of",
+        );
+        wrong(
+            "stream.seq_len",
+            opaque && self.stream.seq_len != 1,
+            "must be 1 with packing.mode = \"opaque\": a row is a sample",
+        );
+        let chat = packing.mode == PackingMode::Chat;
+        wrong(
+            "chat.template",
+            chat && self.chat.template.is_empty(),
+            "must be given with packing.mode = \"chat\": the model's .jinja file or tokenizer_config.json",
+        );
+        wrong(
+            "chat.template",
+            !chat && !self.chat.template.is_empty(),
+            "is for packing.mode = \"chat\" only",
+        );
+        wrong(
+            "chat.messages",
+            self.chat.messages.is_empty(),
+            "must not be empty",
+        );
+        let names = packing.arrays.iter().map(|array| array.name.as_str());
+        let names: std::collections::BTreeSet<&str> = names.collect();
+        wrong(
+            "packing.arrays",
+            names.len() < packing.arrays.len(),
+            "names an array twice",
+        );
+        let odd = packing.arrays.iter().any(|array| {
+            let bytes = array.item_bytes();
+            array.name.is_empty()
+                || array.name.ends_with(".offsets")
+                || bytes == 0
+                || bytes > 1 << 30
+        });
+        wrong(
+            "packing.arrays",
+            odd,
+            "needs names that do not end in \".offsets\", and items of 1 byte to 1 GiB",
+        );
+    }
+
     fn check_names(&self, problems: &mut Vec<Problem>) {
         let name = match self.producer.name.parse::<ProducerName>() {
             Ok(name) => Some(name),

@@ -1,8 +1,10 @@
-//! Rows as the page says, and the same batches from any point on.
+//! Rows as the pages say, and the same batches from any point on, in every mode.
 
 use proptest::prelude::*;
 
 use super::*;
+
+mod forms;
 
 const SHAPE: Shape = Shape {
     slices: 2,
@@ -10,33 +12,54 @@ const SHAPE: Shape = Shape {
     seq_len: 3,
 };
 const END: u32 = 99;
+const PAD: u32 = 7;
 
-fn document(unit: u64, tokens: &[u32]) -> Tokens {
-    let place = Place {
+fn place(unit: u64) -> Place {
+    Place {
         file: 0,
         unit,
         offset: unit * 10,
-    };
-    Tokens {
-        pass: 0,
-        place,
-        tokens: tokens.to_vec(),
     }
 }
 
-fn pack(shape: Shape, documents: &[Tokens], from: Point) -> (Vec<Batch>, Packer) {
-    let mut packer = Packer::new(shape, END, from);
-    let mut batches = Vec::new();
-    for d in documents
-        .iter()
-        .filter(|d| (d.pass, d.place.unit) >= (from.pass, from.unit))
-    {
-        packer.push(d.clone()).unwrap();
-        while let Some(batch) = packer.pop() {
-            batches.push(batch);
-        }
+fn document(unit: u64, tokens: &[u32]) -> Document {
+    Document {
+        pass: 0,
+        place: place(unit),
+        content: Content::Tokens(tokens.to_vec()),
     }
-    (batches, packer)
+}
+
+fn concat(shape: Shape, from: Restart) -> Box<dyn Packer> {
+    Box::new(Concat::new(shape, (END, PAD), from.at, true))
+}
+
+fn best_fit(shape: Shape, look_ahead: usize, from: Restart) -> Box<dyn Packer> {
+    Box::new(BestFit::new(shape, (END, PAD), look_ahead, from))
+}
+
+/// All batches from where `packer` begins, the last one filled up; and how many of them are full.
+fn pack(mut packer: Box<dyn Packer>, documents: &[Document], from: Point) -> (Vec<Batch>, usize) {
+    let mut batches = Vec::new();
+    let rest = documents
+        .iter()
+        .filter(|d| (d.pass, d.place.unit) >= (from.pass, from.unit));
+    for d in rest {
+        packer.push(d.clone()).unwrap();
+        batches.extend(std::iter::from_fn(|| packer.pop()));
+    }
+    packer.end(Point::pass(1));
+    batches.extend(std::iter::from_fn(|| packer.pop()));
+    let full = batches.len();
+    batches.extend(packer.rest());
+    (batches, full)
+}
+
+fn rows(batch: &Batch) -> &Rows {
+    match &batch.content {
+        BatchContent::Rows(rows) => rows,
+        BatchContent::Samples(_) => panic!("samples"),
+    }
 }
 
 #[test]
@@ -46,44 +69,49 @@ fn neighbouring_batches_share_one_token() {
         document(1, &[5, 6]),
         document(2, &[7, 8, 9, 10, 11]),
     ];
-    let (batches, packer) = pack(SHAPE, &documents, Point::default());
-    assert_eq!(batches.len(), 2);
-    assert_eq!(batches[0].tokens, [1, 2, 3, 4, END, 5, 6]);
-    assert_eq!(batches[1].tokens, [6, END, 7, 8, 9, 10, 11]);
-    assert_eq!(
-        batches[0].next,
-        Point {
-            pass: 0,
-            file: 0,
-            unit: 1,
-            offset: 10,
-            skip: 1
-        }
+    let (batches, full) = pack(
+        concat(SHAPE, Restart::default()),
+        &documents,
+        Point::default(),
     );
+    assert_eq!((batches.len(), full), (3, 2));
+    assert_eq!(rows(&batches[0]).tokens, [1, 2, 3, 4, END, 5, 6]);
+    assert_eq!(rows(&batches[1]).tokens, [6, END, 7, 8, 9, 10, 11]);
+    let next = |unit, skip| {
+        Restart::from(Point {
+            skip,
+            ..Point::at(0, place(unit))
+        })
+    };
+    assert_eq!(batches[0].next, next(1, 1));
+    assert_eq!(batches[1].next, next(2, 4));
+    assert_eq!(rows(&batches[2]).tokens, [11, END, PAD, PAD, PAD, PAD, PAD]);
     assert_eq!(
-        batches[1].next,
-        Point {
-            pass: 0,
-            file: 0,
-            unit: 2,
-            offset: 20,
-            skip: 4
-        }
+        (batches[2].own, &batches[2].next),
+        (1, &Point::pass(1).into())
     );
-    let last = packer.finish(0, Point::pass(1)).unwrap();
-    assert_eq!((last.tokens, last.own), (vec![11, END, 0, 0, 0, 0, 0], 1));
-    assert_eq!(last.next, Point::pass(1));
 }
 
 #[test]
 fn nothing_new_makes_no_last_batch() {
-    let (batches, packer) = pack(SHAPE, &[document(0, &[1, 2, 3, 4, 5, 6])], Point::default());
-    assert_eq!(batches.len(), 1);
-    assert_eq!(packer.waiting(), 1);
-    assert_eq!(packer.finish(0, Point::pass(1)), None);
+    let (batches, full) = pack(
+        concat(SHAPE, Restart::default()),
+        &[document(0, &[1, 2, 3, 4, 5, 6])],
+        Point::default(),
+    );
+    assert_eq!((batches.len(), full), (1, 1));
     assert_eq!(
-        Packer::new(SHAPE, END, Point::default()).finish(0, Point::pass(1)),
-        None
+        pack(concat(SHAPE, Restart::default()), &[], Point::default()).0,
+        []
+    );
+    assert_eq!(
+        pack(
+            best_fit(SHAPE, 4, Restart::default()),
+            &[],
+            Point::default()
+        )
+        .0,
+        []
     );
 }
 
@@ -93,47 +121,169 @@ fn a_document_that_is_not_the_cursors_is_refused() {
         skip: 3,
         ..Point::default()
     };
-    for other in [document(1, &[1, 2, 3, 4]), document(0, &[1, 2])] {
-        let why = Packer::new(SHAPE, END, start).push(other).unwrap_err();
-        assert!(
-            why.to_string().contains("line or row 1 of input file 1"),
-            "{why}"
-        );
+    for packer in [concat, |shape, from| best_fit(shape, 4, from)] {
+        for other in [document(1, &[1, 2, 3, 4]), document(0, &[1, 2])] {
+            let why = packer(SHAPE, start.into()).push(other).unwrap_err();
+            assert!(
+                why.to_string().contains("line or row 1 of input file 1"),
+                "{why}"
+            );
+        }
+        let fits = document(0, &[1, 2, 3]);
+        packer(SHAPE, start.into()).push(fits).unwrap();
     }
-    Packer::new(SHAPE, END, start)
-        .push(document(0, &[1, 2, 3]))
-        .unwrap();
+}
+
+#[test]
+fn the_oldest_goes_first_and_the_longest_that_fits_beside_it() {
+    let shape = Shape {
+        slices: 1,
+        rows_per_slice: 2,
+        seq_len: 7,
+    };
+    // With their end tokens: 4, 5, 2, 3, 9 (cut at 8), 1.
+    let lengths = [3, 4, 1, 2, 8, 0];
+    let documents: Vec<Document> = (0..)
+        .zip(lengths)
+        .map(|(unit, n)| document(unit, &vec![unit as u32 + 1; n]))
+        .collect();
+    let (batches, full) = pack(
+        best_fit(shape, 4, Restart::default()),
+        &documents,
+        Point::default(),
+    );
+    assert_eq!(full, 2);
+    // From four pieces, beside the oldest of 4: 3 is the longest that fits in 4, then none in 1.
+    let first = [1, 1, 1, END, 4, 4, END, PAD];
+    // From the oldest of 5, with 2, 8 and 2 in view: the older of the two, then the last of 1.
+    let second = [2, 2, 2, 2, END, 3, END, PAD];
+    assert_eq!(rows(&batches[0]).tokens, [first, second].concat());
+    assert_eq!(batches[0].own, 14);
+    let third = [5; 8];
+    // The second piece begins with the token that the first one ends with.
+    let fourth = [5, END, END, PAD, PAD, PAD, PAD, PAD];
+    assert_eq!(rows(&batches[1]).tokens, [third, fourth].concat());
+    assert_eq!(batches[1].own, 10);
+    assert_eq!(batches[1].next, Point::pass(1).into());
+}
+
+fn documents(lengths: &[usize]) -> Vec<Document> {
+    let mut next = 100;
+    let document = |(unit, n): (usize, &usize)| {
+        next += *n as u32;
+        document(unit as u64, &(next - *n as u32..next).collect::<Vec<_>>())
+    };
+    lengths.iter().enumerate().map(document).collect()
+}
+
+/// Cut after batch `k`, through the form that goes into the log.
+fn replayed(
+    all: &[Batch],
+    k: usize,
+    documents: &[Document],
+    new: impl Fn(Restart) -> Box<dyn Packer>,
+) -> Vec<Batch> {
+    let mut next = all[k].next.clone();
+    next.placed = Placed::try_from(String::from(next.placed)).unwrap();
+    let at = next.at;
+    pack(new(next), documents, at).0
 }
 
 proptest! {
     /// Cut anywhere, any number of times: the batches are those of one uncut run, and those of the
     /// definition at the top of the page.
     #[test]
-    fn any_point_replays_to_the_same_batches(
+    fn concat_replays_from_any_point(
         lengths in prop::collection::vec(0usize..23, 1..40),
         slices in 1u32..4, rows_per_slice in 1u32..3, seq_len in 1u32..6,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
     ) {
         let shape = Shape { slices, rows_per_slice, seq_len };
-        let mut next = 100;
-        let documents: Vec<Tokens> = lengths.iter().enumerate().map(|(unit, n)| {
-            next += *n as u32;
-            document(unit as u64, &(next - *n as u32..next).collect::<Vec<_>>())
+        let documents = documents(&lengths);
+        let sequence: Vec<u32> = documents.iter().flat_map(|d| match &d.content {
+            Content::Tokens(tokens) => tokens.iter().copied().chain([END]),
+            _ => unreachable!(),
         }).collect();
-        let sequence: Vec<u32> = documents.iter().flat_map(|d| d.tokens.iter().copied().chain([END])).collect();
-        let (all, rest) = pack(shape, &documents, Point::default());
+        let (all, full) = pack(concat(shape, Restart::default()), &documents, Point::default());
         let advance = shape.tokens();
-        prop_assert_eq!(all.len(), (sequence.len() - 1) / advance);
-        for (k, batch) in all.iter().enumerate() {
-            prop_assert_eq!(&batch.tokens[..], &sequence[k * advance..=(k + 1) * advance]);
+        prop_assert_eq!(full, (sequence.len() - 1) / advance);
+        for (k, batch) in all[..full].iter().enumerate() {
+            prop_assert_eq!(&rows(batch).tokens[..], &sequence[k * advance..=(k + 1) * advance]);
         }
-        let padded = rest.finish(7, Point::pass(1));
         for cut in cuts {
-            if all.is_empty() { break; }
-            let k = cut.index(all.len());
-            let (again, rest) = pack(shape, &documents, all[k].next);
-            prop_assert_eq!(&again[..], &all[k + 1..]);
-            prop_assert_eq!(&rest.finish(7, Point::pass(1)), &padded);
+            if full == 0 { break; }
+            let k = cut.index(full);
+            prop_assert_eq!(&replayed(&all, k, &documents, |from| concat(shape, from))[..], &all[k + 1..]);
+        }
+    }
+
+    /// The same for `best_fit`; each token is in its document's rows once (and once more where a piece
+    /// goes on), and a document that fits in a row is in one piece.
+    #[test]
+    fn best_fit_replays_from_any_point(
+        lengths in prop::collection::vec(0usize..23, 1..60),
+        slices in 1u32..3, rows_per_slice in 1u32..3, seq_len in 1u32..12, look_ahead in 1usize..20,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+    ) {
+        let shape = Shape { slices, rows_per_slice, seq_len };
+        let documents = documents(&lengths);
+        let new = |from| best_fit(shape, look_ahead, from);
+        let (all, full) = pack(new(Restart::default()), &documents, Point::default());
+        for cut in cuts {
+            if full == 0 { break; }
+            let k = cut.index(full);
+            prop_assert_eq!(&replayed(&all, k, &documents, new)[..], &all[k + 1..]);
+        }
+        let width = shape.width();
+        let mut pieces = vec![Vec::new(); lengths.len()];
+        for batch in &all {
+            let rows = rows(batch);
+            prop_assert_eq!(rows.tokens.len(), shape.rows() * width);
+            let mut covered = 0;
+            for s in &rows.segments {
+                let from = s.row * width + s.start;
+                pieces[s.document.1 as usize].push(rows.tokens[from..from + s.tokens].to_vec());
+                covered += s.tokens;
+            }
+            prop_assert_eq!(rows.tokens.len() - rows.tokens.iter().filter(|t| **t == PAD).count(), covered);
+        }
+        let own: u64 = all.iter().map(|batch| batch.own).sum();
+        prop_assert_eq!(own, lengths.iter().map(|n| *n as u64 + 1).sum::<u64>());
+        for (document, mut pieces) in documents.iter().zip(pieces) {
+            let Content::Tokens(mut tokens) = document.content.clone() else { unreachable!() };
+            tokens.push(END);
+            prop_assert!(pieces.len() == 1 || tokens.len() > width);
+            pieces.sort();
+            let mut joined: Vec<u32> = Vec::new();
+            for piece in pieces {
+                let shared = usize::from(!joined.is_empty());
+                joined.extend(&piece[shared..]);
+            }
+            prop_assert_eq!(joined, tokens);
+        }
+    }
+
+    #[test]
+    fn samples_replay_from_any_point(
+        lengths in prop::collection::vec(0usize..9, 1..40),
+        slices in 1u32..4, rows_per_slice in 1u32..3,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+    ) {
+        let shape = Shape { slices, rows_per_slice, seq_len: 1 };
+        let documents: Vec<Document> = lengths.iter().enumerate().map(|(unit, n)| Document {
+            pass: 0,
+            place: place(unit as u64),
+            content: Content::Sample(vec![vec![unit as u8; *n]]),
+        }).collect();
+        let new = |from: Restart| -> Box<dyn Packer> { Box::new(Samples::new(shape, from.at)) };
+        let (all, full) = pack(new(Restart::default()), &documents, Point::default());
+        prop_assert_eq!(full, lengths.len() / shape.rows());
+        let own: u64 = all.iter().map(|batch| batch.own).sum();
+        prop_assert_eq!(own, lengths.len() as u64);
+        for cut in cuts {
+            if full == 0 { break; }
+            let k = cut.index(full);
+            prop_assert_eq!(&replayed(&all, k, &documents, new)[..], &all[k + 1..]);
         }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType};
-use parquet::file::reader::{FileReader as ParquetReader, SerializedFileReader};
+use parquet::file::reader::{FileReader as ParquetReader, RowGroupReader, SerializedFileReader};
+use parquet::schema::types::ColumnDescPtr;
 
 use super::remote::RemoteObject;
 use super::{InputFile, Location, Reason};
@@ -17,10 +18,9 @@ const BATCH_ROWS: usize = 256;
 
 /// A cursor over the rows of one column.
 pub(super) struct ColumnRows {
-    file: Arc<dyn ParquetReader>,
+    groups: Groups,
     column: usize,
     nullable: bool,
-    group: usize,
     reader: Option<ColumnReaderImpl<ByteArrayType>>,
     batch: std::vec::IntoIter<Option<ByteArray>>,
     next_row: u64,
@@ -55,10 +55,15 @@ impl From<parquet::errors::ParquetError> for ParquetFailure {
 
 type Outcome<T> = Result<T, ParquetFailure>;
 
-impl ColumnRows {
-    /// Opens `file` at row `row` of column `column`.
-    pub(super) fn open(file: &InputFile, column: &str, row: u64) -> Outcome<Self> {
-        let reader: Arc<dyn ParquetReader> = match &file.location {
+/// The row groups of a file, one after another.
+pub(super) struct Groups {
+    file: Arc<dyn ParquetReader>,
+    next: usize,
+}
+
+impl Groups {
+    pub(super) fn open(file: &InputFile) -> Outcome<Self> {
+        let file: Arc<dyn ParquetReader> = match &file.location {
             Location::Local(path) => Arc::new(SerializedFileReader::new(
                 File::open(path).map_err(ParquetFailure::Io)?,
             )?),
@@ -67,12 +72,72 @@ impl ColumnRows {
                 Arc::new(SerializedFileReader::new(object)?)
             }
         };
-        let (index, nullable) = find_column(&*reader, column)?;
+        Ok(Self { file, next: 0 })
+    }
+
+    /// The index of the column `wanted`.
+    pub(super) fn column(&self, wanted: &str) -> Outcome<usize> {
+        let schema = self.file.metadata().file_metadata().schema_descr();
+        let mut columns = schema.columns().iter();
+        columns
+            .position(|c| c.path().string() == wanted || list_of(c, wanted))
+            .ok_or_else(|| {
+                let names: Vec<String> =
+                    schema.columns().iter().map(|c| c.path().string()).collect();
+                let (column, columns) = (wanted.to_owned(), names.join(", "));
+                Reason::NoColumn { column, columns }.into()
+            })
+    }
+
+    pub(super) fn descriptor(&self, column: usize) -> ColumnDescPtr {
+        let schema = self.file.metadata().file_metadata().schema_descr();
+        schema.column(column)
+    }
+
+    /// Passes over whole row groups before `row`, by the footer's counts; gives the next one's first
+    /// row.
+    pub(super) fn pass_whole(&mut self, row: u64) -> u64 {
+        let mut first = 0;
+        while self.next < self.file.num_row_groups() {
+            let group = self.file.metadata().row_group(self.next);
+            let rows = group.num_rows().unsigned_abs();
+            if first + rows > row {
+                break;
+            }
+            first += rows;
+            self.next += 1;
+        }
+        first
+    }
+
+    pub(super) fn next(&mut self) -> Outcome<Option<Box<dyn RowGroupReader + '_>>> {
+        if self.next == self.file.num_row_groups() {
+            return Ok(None);
+        }
+        self.next += 1;
+        Ok(Some(self.file.get_row_group(self.next - 1)?))
+    }
+}
+
+/// Whether this is the only column of the list `wanted`, as `a.list.element`.
+fn list_of(column: &ColumnDescPtr, wanted: &str) -> bool {
+    let path = column.path().string();
+    column.max_rep_level() == 1
+        && path
+            .strip_prefix(wanted)
+            .is_some_and(|rest| rest.starts_with('.') && rest.matches('.').count() == 2)
+}
+
+impl ColumnRows {
+    /// Opens `file` at row `row` of column `column`.
+    pub(super) fn open(file: &InputFile, column: &str, row: u64) -> Outcome<Self> {
+        let groups = Groups::open(file)?;
+        let index = groups.column(column)?;
+        let nullable = check_text(&groups.descriptor(index), column)?;
         let mut rows = Self {
-            file: reader,
+            groups,
             column: index,
             nullable,
-            group: 0,
             reader: None,
             batch: Vec::new().into_iter(),
             next_row: 0,
@@ -81,21 +146,9 @@ impl ColumnRows {
         Ok(rows)
     }
 
-    /// Skips whole row groups by the footer's counts, then rows within one.
+    /// Skips whole row groups, then rows within one.
     fn seek(&mut self, row: u64) -> Outcome<()> {
-        while self.group < self.file.num_row_groups() {
-            let rows = self
-                .file
-                .metadata()
-                .row_group(self.group)
-                .num_rows()
-                .unsigned_abs();
-            if self.next_row + rows > row {
-                break;
-            }
-            self.next_row += rows;
-            self.group += 1;
-        }
+        self.next_row = self.groups.pass_whole(row);
         let within = row.saturating_sub(self.next_row);
         if within > 0 && self.open_group()? {
             if let Some(reader) = &mut self.reader {
@@ -107,10 +160,9 @@ impl ColumnRows {
     }
 
     fn open_group(&mut self) -> Outcome<bool> {
-        if self.group == self.file.num_row_groups() {
+        let Some(group) = self.groups.next()? else {
             return Ok(false);
-        }
-        let group = self.file.get_row_group(self.group)?;
+        };
         let ColumnReader::ByteArrayColumnReader(reader) = group.get_column_reader(self.column)?
         else {
             return Err(Reason::BrokenParquet {
@@ -119,7 +171,6 @@ impl ColumnRows {
             .into());
         };
         self.reader = Some(reader);
-        self.group += 1;
         Ok(true)
     }
 
@@ -170,22 +221,8 @@ impl ColumnRows {
     }
 }
 
-/// The index of the column and whether it may hold nulls.
-fn find_column(file: &dyn ParquetReader, wanted: &str) -> Outcome<(usize, bool)> {
-    let schema = file.metadata().file_metadata().schema_descr();
-    let Some(index) = schema
-        .columns()
-        .iter()
-        .position(|c| c.path().string() == wanted)
-    else {
-        let names: Vec<String> = schema.columns().iter().map(|c| c.path().string()).collect();
-        return Err(Reason::NoColumn {
-            column: wanted.to_owned(),
-            columns: names.join(", "),
-        }
-        .into());
-    };
-    let column = schema.column(index);
+/// Whether the column, which must be text, may hold nulls.
+fn check_text(column: &ColumnDescPtr, wanted: &str) -> Outcome<bool> {
     if column.physical_type() != PhysicalType::BYTE_ARRAY || column.max_rep_level() > 0 {
         let found = if column.max_rep_level() > 0 {
             "a list".to_owned()
@@ -198,7 +235,7 @@ fn find_column(file: &dyn ParquetReader, wanted: &str) -> Outcome<(usize, bool)>
         }
         .into());
     }
-    Ok((index, column.max_def_level() > 0))
+    Ok(column.max_def_level() > 0)
 }
 
 #[cfg(test)]

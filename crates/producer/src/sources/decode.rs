@@ -9,7 +9,7 @@ use super::{Format, Reason};
 /// The name of the JSON field that holds the text.
 pub type Field = str;
 
-const BOM: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The text of the document in `raw`; `None` for a blank line, which is no document.
 pub fn decode(
@@ -18,6 +18,9 @@ pub fn decode(
     first: bool,
     raw: Vec<u8>,
 ) -> Result<Option<String>, Reason> {
+    if format == Format::Npy {
+        return Err(Reason::NotText);
+    }
     let raw = match raw.strip_prefix(BOM) {
         Some(rest) if first => rest.to_vec(),
         _ => raw,
@@ -62,7 +65,7 @@ fn json_field(line: &str, field: &str) -> Result<String, Reason> {
 }
 
 /// serde_json appends " at line 1 column 5", which would be taken for the file's line.
-fn without_place(message: &str) -> String {
+pub(crate) fn without_place(message: &str) -> String {
     let end = message.rfind(" at line ").unwrap_or(message.len());
     message[..end].to_owned()
 }

@@ -86,6 +86,33 @@ pub enum Reason {
         /// Its type.
         found: String,
     },
+    /// An array that is not as configured.
+    #[error("array \"{name}\" {detail}; mend the data, or packing.arrays")]
+    Array {
+        /// As configured.
+        name: String,
+        /// What is there.
+        detail: String,
+    },
+    /// A conversation that the template does not take.
+    #[error("the conversation {detail}; mend it, or chat.template")]
+    Chat {
+        /// What is wrong.
+        detail: String,
+    },
+    /// A conversation outside JSON.
+    #[error(
+        "packing.mode = \"chat\" takes conversations from JSONL files; name such files in source.paths"
+    )]
+    NotConversations,
+    /// An array where a text is wanted.
+    #[error("a .npy file holds an array, not a text; set packing.mode = \"opaque\"")]
+    NotText,
+    /// A text where arrays are wanted.
+    #[error(
+        "packing.mode = \"opaque\" takes samples from JSONL, Parquet and .npy files; name such files in source.paths"
+    )]
+    NotArrays,
     /// A null in the column.
     #[error("the value is null; leave such rows out")]
     Null,
@@ -111,7 +138,7 @@ pub struct DocumentError {
 impl DocumentError {
     /// Places `reason` at unit `unit` of `file`.
     pub fn new(file: &str, format: Format, unit: u64, reason: Reason) -> Self {
-        let whole = format == Format::Text
+        let whole = matches!(format, Format::Text | Format::Npy)
             || matches!(
                 reason,
                 Reason::NoColumn { .. } | Reason::ColumnType { .. } | Reason::BrokenParquet { .. }

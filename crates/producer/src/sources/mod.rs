@@ -1,10 +1,11 @@
 //! Input files and the documents in them: which files there are (`list`), how their bytes are read
 //! (`open`, `remote`, `decompress`), how they fall into units (`lines`, `columns`) and how a unit
-//! becomes a document's text (`decode`).
+//! becomes a document's text (`decode`) or a sample's arrays (`cells`, `sample`).
 //!
 //! A *unit* is what can hold one document: a line, a row, or a whole text file. Units are numbered
 //! from 0 in each file, blank and bad ones included, so that a place never depends on content.
 
+mod cells;
 mod columns;
 mod decode;
 mod decompress;
@@ -14,12 +15,16 @@ mod list;
 mod open;
 mod read;
 mod remote;
+mod sample;
 
+pub use cells::Cell;
+pub(crate) use decode::without_place;
 pub use decode::{Field, decode};
 pub use error::{DocumentError, Reason, SourceError};
 pub use list::{InputFile, InputList, Location, PinnedFile};
 pub use open::{Format, OpenStore, expand};
 pub use read::{FileReader, ReadOptions};
+pub use sample::sample;
 
 /// Where a document begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,8 +42,22 @@ pub struct Place {
 pub struct Unit {
     /// Where it begins.
     pub place: Place,
-    /// Its bytes.
+    /// Its bytes; none when it has cells.
     pub raw: Result<Vec<u8>, Reason>,
+    /// The columns of a row that becomes a sample.
+    pub cells: Vec<Cell>,
+}
+
+impl Unit {
+    /// Bytes of what was read.
+    pub fn bytes(&self) -> usize {
+        let raw = self.raw.as_ref().map_or(0, Vec::len);
+        raw + self
+            .cells
+            .iter()
+            .map(|cell| cell.size() as usize)
+            .sum::<usize>()
+    }
 }
 
 /// Which units belong to this producer, so that several share the input without talking: unit `u`

@@ -22,7 +22,7 @@ const FINGERPRINTS_AT_ONCE: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// By the file's name: `.jsonl`, `.ndjson`, `.parquet`, anything else is text; `.gz` and `.zst`
+    /// By the file's name: `.jsonl`, `.ndjson`, `.parquet`, `.npy`, anything else is text; `.gz` and `.zst`
     /// are looked through.
     #[default]
     Auto,
@@ -34,6 +34,8 @@ pub enum Format {
     Lines,
     /// One document a row.
     Parquet,
+    /// One sample a file: an array as numpy saves it.
+    Npy,
 }
 
 impl Format {
@@ -51,6 +53,7 @@ impl Format {
         match name.rsplit_once('.').map(|(_, extension)| extension) {
             Some("jsonl" | "ndjson") => Self::Jsonl,
             Some("parquet") => Self::Parquet,
+            Some("npy") => Self::Npy,
             _ => Self::Text,
         }
     }

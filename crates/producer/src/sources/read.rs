@@ -2,6 +2,7 @@
 
 use std::io::{self, BufReader, Read};
 
+use super::cells::{Cell, CellRows};
 use super::columns::{ColumnRows, ParquetFailure};
 use super::decompress::Codec;
 use super::lines::{Line, next_line, whole};
@@ -14,6 +15,8 @@ pub struct ReadOptions {
     pub format: Format,
     /// The text column of Parquet files.
     pub column: String,
+    /// The columns of Parquet files whose rows are samples; none: rows are texts.
+    pub arrays: Vec<String>,
     /// Longest document in bytes.
     pub max_document_bytes: u64,
     /// Which units are ours.
@@ -33,11 +36,33 @@ pub struct FileReader<'a> {
 enum Kind {
     Lines(BufReader<Box<dyn Read + Send>>),
     Text(Box<dyn Read + Send>),
-    Parquet(Box<ColumnRows>),
+    Parquet(Rows),
     /// Failed before the first unit, in a way that counts as one bad document.
     Failed(Reason),
     Done,
 }
+
+/// Rows of a Parquet file.
+enum Rows {
+    Texts(Box<ColumnRows>),
+    Samples(Box<CellRows>),
+}
+
+impl Rows {
+    /// The next row's number, bytes and cells.
+    fn next(&mut self) -> Result<Option<NextRow>, ParquetFailure> {
+        Ok(match self {
+            Self::Texts(rows) => rows
+                .next()?
+                .map(|(row, text)| (row, text.map(|t| (t.data().to_vec(), Vec::new())))),
+            Self::Samples(rows) => rows
+                .next()?
+                .map(|(row, cells)| (row, cells.map(|cells| (Vec::new(), cells)))),
+        })
+    }
+}
+
+type NextRow = (u64, Result<(Vec<u8>, Vec<Cell>), Reason>);
 
 impl<'a> FileReader<'a> {
     /// Opens `file` at `from`, a place that an earlier reader of the same file gave.
@@ -55,8 +80,8 @@ impl<'a> FileReader<'a> {
         };
         match options.format.of(&file.pin.name) {
             Format::Parquet => reader.open_parquet()?,
-            Format::Text if from.unit > 0 || !options.share.owns(from.file, 0) => {}
-            Format::Text => reader.kind = Kind::Text(reader.open_stream()?),
+            Format::Text | Format::Npy if from.unit > 0 || !options.share.owns(from.file, 0) => {}
+            Format::Text | Format::Npy => reader.kind = Kind::Text(reader.open_stream()?),
             _ => {
                 reader.kind =
                     Kind::Lines(BufReader::with_capacity(256 << 10, reader.open_stream()?));
@@ -83,8 +108,16 @@ impl<'a> FileReader<'a> {
     }
 
     fn open_parquet(&mut self) -> Result<(), SourceError> {
-        self.kind = match ColumnRows::open(self.file, &self.options.column, self.at.unit) {
-            Ok(rows) => Kind::Parquet(Box::new(rows)),
+        let (options, row) = (self.options, self.at.unit);
+        let rows = if options.arrays.is_empty() {
+            ColumnRows::open(self.file, &options.column, row)
+                .map(|rows| Rows::Texts(Box::new(rows)))
+        } else {
+            CellRows::open(self.file, &options.arrays, row)
+                .map(|rows| Rows::Samples(Box::new(rows)))
+        };
+        self.kind = match rows {
+            Ok(rows) => Kind::Parquet(rows),
             Err(ParquetFailure::Content(reason)) => Kind::Failed(reason),
             Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
         };
@@ -115,6 +148,7 @@ impl<'a> FileReader<'a> {
         ours.then_some(Unit {
             place: self.at,
             raw: Err(reason),
+            cells: Vec::new(),
         })
     }
 
@@ -145,6 +179,7 @@ impl<'a> FileReader<'a> {
             Ok(text) => Ok(Some(Unit {
                 place: self.at,
                 raw: text.ok_or(Reason::TooLong { limit }),
+                cells: Vec::new(),
             })),
             Err(why) => self.failed(why),
         }
@@ -171,12 +206,16 @@ impl<'a> FileReader<'a> {
             self.at.offset += bytes;
             if let Some(raw) = raw {
                 self.kind = Kind::Lines(stream);
-                return Ok(Some(Unit { place, raw }));
+                return Ok(Some(Unit {
+                    place,
+                    raw,
+                    cells: Vec::new(),
+                }));
             }
         }
     }
 
-    fn row(&mut self, mut rows: Box<ColumnRows>) -> Result<Option<Unit>, SourceError> {
+    fn row(&mut self, mut rows: Rows) -> Result<Option<Unit>, SourceError> {
         loop {
             let (row, value) = match rows.next() {
                 Ok(None) => return Ok(None),
@@ -192,14 +231,19 @@ impl<'a> FileReader<'a> {
             if self.options.share.owns(place.file, row) {
                 self.kind = Kind::Parquet(rows);
                 let limit = self.options.max_document_bytes;
-                let raw = value.and_then(|v| {
-                    if v.len() as u64 > limit {
+                let value = value.and_then(|(bytes, cells)| {
+                    let size = bytes.len() as u64 + cells.iter().map(Cell::size).sum::<u64>();
+                    if size > limit {
                         Err(Reason::TooLong { limit })
                     } else {
-                        Ok(v.data().to_vec())
+                        Ok((bytes, cells))
                     }
                 });
-                return Ok(Some(Unit { place, raw }));
+                let (raw, cells) = match value {
+                    Ok((bytes, cells)) => (Ok(bytes), cells),
+                    Err(reason) => (Err(reason), Vec::new()),
+                };
+                return Ok(Some(Unit { place, raw, cells }));
             }
         }
     }

@@ -14,6 +14,7 @@ pub(super) fn options(format: Format) -> ReadOptions {
     ReadOptions {
         format,
         column: "text".into(),
+        arrays: Vec::new(),
         max_document_bytes: 100,
         share: Share::ALL,
     }

@@ -6,17 +6,27 @@ use super::{Identity, Tokenizer, TokenizerError, identity};
 
 const END: u32 = 256;
 
-pub(super) struct Bytes(Identity);
+pub(super) struct Bytes {
+    identity: Identity,
+    specials: [(String, u32); 1],
+}
 
 impl Bytes {
     pub(super) fn new() -> Self {
-        Self(identity("bytes", Hash::of(b"bytes, end 256"), END + 1, END))
+        Self {
+            identity: identity("bytes", Hash::of(b"bytes, end 256"), END + 1, END),
+            specials: [("<|endoftext|>".to_owned(), END)],
+        }
     }
 }
 
 impl Tokenizer for Bytes {
     fn identity(&self) -> &Identity {
-        &self.0
+        &self.identity
+    }
+
+    fn specials(&self) -> &[(String, u32)] {
+        &self.specials
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {

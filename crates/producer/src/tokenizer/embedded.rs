@@ -68,6 +68,7 @@ impl Encoding {
 
 pub(super) struct Embedded {
     identity: Identity,
+    specials: [(String, u32); 1],
     inner: fastokens::Tokenizer,
 }
 
@@ -88,7 +89,12 @@ impl Embedded {
         let inner = fastokens::Tokenizer::from_tiktoken_ranks(&ranks, config)
             .map_err(|e| broken(e.to_string()))?;
         let identity = identity(encoding.name(), fingerprint, id_bound, end_token);
-        Ok(Self { identity, inner })
+        let specials = [("<|endoftext|>".to_owned(), end_token)];
+        Ok(Self {
+            identity,
+            specials,
+            inner,
+        })
     }
 }
 
@@ -105,6 +111,10 @@ fn fingerprint(ranks: &[(Vec<u8>, u32)], config: &TiktokenConfig) -> Hash {
 impl Tokenizer for Embedded {
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn specials(&self) -> &[(String, u32)] {
+        &self.specials
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {

@@ -51,6 +51,7 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
             inner.set_padding(None);
             Ok(Arc::new(Fast {
                 identity: identity(found?),
+                specials: specials(&json),
                 inner,
             }))
         }
@@ -63,6 +64,7 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
                 .map_err(|e| unusable(e.to_string()))?;
             Ok(Arc::new(Slow {
                 identity: identity(found?),
+                specials: specials(&json),
                 inner,
             }))
         }
@@ -106,6 +108,17 @@ fn id_bound(json: &Value) -> u32 {
     })
 }
 
+/// The added tokens that are special.
+fn specials(json: &Value) -> Vec<(String, u32)> {
+    let added = json["added_tokens"].as_array().into_iter().flatten();
+    let special = added.filter(|token| token["special"] == true);
+    let pair = |token: &Value| {
+        let id = u32::try_from(token["id"].as_u64()?).ok()?;
+        Some((token["content"].as_str()?.to_owned(), id))
+    };
+    special.filter_map(pair).collect()
+}
+
 fn find_end_token(
     configured: &str,
     known: impl Fn(&str) -> Option<u32>,
@@ -125,12 +138,17 @@ fn find_end_token(
 
 struct Fast {
     identity: Identity,
+    specials: Vec<(String, u32)>,
     inner: fastokens::Tokenizer,
 }
 
 impl Tokenizer for Fast {
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn specials(&self) -> &[(String, u32)] {
+        &self.specials
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
@@ -143,12 +161,17 @@ impl Tokenizer for Fast {
 
 struct Slow {
     identity: Identity,
+    specials: Vec<(String, u32)>,
     inner: tokenizers::Tokenizer,
 }
 
 impl Tokenizer for Slow {
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn specials(&self) -> &[(String, u32)] {
+        &self.specials
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {

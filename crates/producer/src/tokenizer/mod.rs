@@ -30,6 +30,11 @@ pub trait Tokenizer: Send + Sync {
     /// What it is.
     fn identity(&self) -> &Identity;
 
+    /// The special tokens, by their texts.
+    fn specials(&self) -> &[(String, u32)] {
+        &[]
+    }
+
     /// The tokens of `text`, without any that mark beginning or end.
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError>;
 }

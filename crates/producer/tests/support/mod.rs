@@ -136,6 +136,14 @@ impl World {
 
     /// All committed batches, read from the data objects.
     pub async fn batches(&self) -> Vec<Rows> {
+        let batches = self.payloads().await.into_iter();
+        batches
+            .map(|slices| slices.iter().flat_map(|p| payload_rows(p)).collect())
+            .collect()
+    }
+
+    /// The payloads of each batch's slices.
+    pub async fn payloads(&self) -> Vec<Vec<Vec<u8>>> {
         let Some(mut log) = self.log().await else {
             return Vec::new();
         };
@@ -148,18 +156,18 @@ impl World {
             let Located::At(entry) = log.locate(step).await.unwrap() else {
                 panic!("step {step} is missing")
             };
-            let mut rows = Rows::new();
+            let mut slices = Vec::new();
             for part in &entry.tgb.parts {
                 let object = self.store.get(&part.key).await.unwrap();
-                for i in 0..u64::from(part.slices) {
-                    let from = (part.offset + i * part.frame_bytes.unwrap()) as usize;
+                let mut from = part.offset as usize;
+                for _ in 0..part.slices {
                     let header = FrameHeader::decode(&object[from..]).unwrap();
-                    rows.extend(payload_rows(
-                        &object[from + 64..][..header.payload_bytes as usize],
-                    ));
+                    let payload = &object[from + 64..][..header.payload_bytes as usize];
+                    slices.push(payload.to_vec());
+                    from = (from + 64 + payload.len()).next_multiple_of(64);
                 }
             }
-            batches.push(rows);
+            batches.push(slices);
         }
         batches
     }

@@ -1,0 +1,211 @@
+//! Templates of several families against what Jinja2 writes, masks, injection, and templates that fail.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::tokenizer::{Choice, load};
+
+const FAMILIES: [&str; 5] = ["chatml", "headers", "instruct", "marked", "turns"];
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/chat")
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(folder().join(name)).unwrap()
+}
+
+fn template(source: &str, most: u64) -> Template {
+    let tokens = [("bos_token", "<s>"), ("eos_token", "</s>")];
+    let tokens = tokens.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    Template::new(source.to_owned(), BTreeMap::from(tokens), most).unwrap()
+}
+
+/// Bytes as tokens, `<|endoftext|>` as 256.
+fn chat(source: &str) -> Chat {
+    let tokenizer = load(&Choice::Bytes).unwrap();
+    Chat::new(template(source, 1 << 20), tokenizer, ("messages", "tools"))
+}
+
+/// The text that is learned, spans joined by `|`, and everything.
+fn learned(chat: &Chat, line: &str) -> (String, String) {
+    let turns = chat.turns(line.as_bytes()).unwrap().unwrap().unwrap();
+    let Content::Turns(tokens, marks) = turns else {
+        panic!("no turns")
+    };
+    assert_eq!(tokens.len(), marks.len());
+    let (mut text, mut all, mut before) = (Vec::new(), Vec::new(), false);
+    for (token, learn) in tokens.iter().zip(marks) {
+        let byte = u8::try_from(*token).unwrap_or(b'@');
+        all.push(byte);
+        if learn && !before && !text.is_empty() {
+            text.push(b'|');
+        }
+        if learn {
+            text.push(byte);
+        }
+        before = learn;
+    }
+    let string = |bytes| String::from_utf8(bytes).unwrap();
+    (string(text), string(all))
+}
+
+#[test]
+fn five_families_write_what_jinja2_writes() {
+    let golden: Vec<BTreeMap<String, String>> = serde_json::from_str(&read("golden.json")).unwrap();
+    let conversations = read("conversations.jsonl");
+    let mut compared = 0;
+    for (line, golden) in conversations.lines().zip(&golden) {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let messages: Vec<Value> = row
+            .get_attr("messages")
+            .unwrap()
+            .try_iter()
+            .unwrap()
+            .collect();
+        let tools = row.get_attr("tools").unwrap();
+        for family in FAMILIES {
+            let template = template(&read(&format!("{family}.jinja")), 1 << 20);
+            for ask in [false, true] {
+                let expected = &golden[&format!("{family} {ask}")];
+                match template.render(&messages, &tools, ask) {
+                    Ok(text) => assert_eq!(&text, expected, "{family}: {line}"),
+                    Err(why) => {
+                        let message = expected.strip_prefix("error: ").unwrap_or("no failure");
+                        assert!(why.contains(message), "{family}: {why}, not {expected}");
+                    }
+                }
+                compared += 1;
+            }
+        }
+    }
+    assert_eq!(compared, 40);
+}
+
+#[test]
+fn what_the_assistant_says_is_learned() {
+    let line = read("conversations.jsonl")
+        .lines()
+        .nth(1)
+        .unwrap()
+        .to_owned();
+    for (family, expected) in [
+        ("chatml", "4<|im_end|>|  Yes.  <|im_end|>"),
+        ("headers", "4<|eot_id|>|Yes.<|eot_id|>"),
+        ("instruct", " 4</s>| Yes.</s>"),
+        ("turns", "4<end_of_turn>|Yes.<end_of_turn>"),
+        ("marked", "4<|end|>|  Yes.  <|end|>"),
+    ] {
+        let chat = chat(&read(&format!("{family}.jinja")));
+        assert_eq!(learned(&chat, &line).0, expected, "{family}");
+    }
+}
+
+#[test]
+fn a_template_that_rewrites_earlier_turns_must_say_what_is_learned() {
+    let line = read("conversations.jsonl")
+        .lines()
+        .nth(2)
+        .unwrap()
+        .to_owned();
+    let marked = read("marked.jinja");
+    let (text, all) = learned(&chat(&marked), &line);
+    assert_eq!(
+        text,
+        "<|end|>|21 degrees.<|end|>|<think>polite</think>Welcome<|end|>"
+    );
+    assert!(!all.contains("mild"), "{all}");
+    let unmarked = marked
+        .replace("{% generation %}", "")
+        .replace("{%- endgeneration %}", "");
+    let why = chat(&unmarked).turns(line.as_bytes()).unwrap().unwrap_err();
+    let why = why.to_string();
+    assert!(
+        why.contains("writes message 4 differently when others follow"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_message_that_spells_a_special_token_stays_text() {
+    let source = "{% for m in messages %}{{ m.content.strip() ~ '<|endoftext|>' }}{% endfor %}";
+    let line = serde_json::json!({"messages": [{"role": "user", "content": " <|endoftext|> "}]});
+    let (_, all) = learned(&chat(source), &line.to_string());
+    assert_eq!(all, "<|endoftext|>@");
+}
+
+#[test]
+fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
+    let line = br#"{"messages":[{"role":"user","content":"x"}]}"#;
+    let long = "{% for a in range(9999) %}".to_owned() + &"x".repeat(2000) + "{% endfor %}";
+    for (source, expected) in [
+        (
+            "{{ raise_exception('roles must alternate') }}",
+            "roles must alternate",
+        ),
+        (
+            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+            "fuel",
+        ),
+        (long.as_str(), "writes more than 1048576 bytes"),
+        ("{{ strftime_now('%Y') }}", "asks for today's date"),
+        ("{{ messages[0].content.nothing() }}", "nothing"),
+        (
+            "{% generation %}{% generation %}{% endgeneration %}",
+            "do not match",
+        ),
+        ("{% generation %}", "does not end"),
+    ] {
+        let why = chat(source).turns(line).unwrap().unwrap_err().to_string();
+        assert!(why.contains(expected), "{source}: {why}");
+    }
+    for (line, expected) in [
+        ("{", "broken JSON"),
+        (
+            "{\"messages\":\"x\"}",
+            "field \"messages\" is no list of messages",
+        ),
+        ("{}", "field \"messages\" is no list"),
+    ] {
+        let why = chat("x").turns(line.as_bytes()).unwrap().unwrap_err();
+        assert!(why.to_string().contains(expected), "{line}: {why}");
+    }
+    assert_eq!(chat("x").turns(b" ").unwrap().unwrap(), None);
+}
+
+#[test]
+fn templates_are_found_in_the_files_that_models_come_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let several = serde_json::json!({
+        "bos_token": {"content": "<s>"},
+        "chat_template": [{"name": "rag", "template": "r"}, {"name": "default", "template": "{{ bos_token }}"}],
+    });
+    let config = write("tokenizer_config.json", &several.to_string());
+    let jinja = write(
+        "chat_template.jinja",
+        "{{ bos_token }}{{ messages|length }}",
+    );
+    let render = |path: &PathBuf| {
+        let template = Template::load(path, 100).unwrap();
+        template.render(&[], &Value::UNDEFINED, false).unwrap()
+    };
+    assert_eq!(
+        (render(&config).as_str(), render(&jinja).as_str()),
+        ("<s>", "<s>0")
+    );
+    for (path, expected) in [
+        (write("none.json", "{}"), "has no \"chat_template\""),
+        (write("odd.jinja", "{% if %}"), "is no valid template"),
+        (folder.path().join("absent"), "can't be read"),
+    ] {
+        let why = Template::load(&path, 100).unwrap_err().to_string();
+        assert!(why.contains(expected), "{why}");
+    }
+}

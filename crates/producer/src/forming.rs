@@ -1,0 +1,197 @@
+//! What units become: documents for the packer, by the configured mode; and what that makes of the
+//! stream, so that producers of one stream make slices of one form.
+
+use std::sync::Arc;
+
+use batchweave_core::ids::Hash;
+use batchweave_core::stream::TokenizerId;
+
+use crate::chat::{Chat, Template, TemplateError};
+use crate::config::{PackingMode, ProducerConfig};
+use crate::error::RunError;
+use crate::packing::{
+    ArraySpec, BestFit, Concat, Content, Encoder, Extra, Packer, Restart, Samples, Shape,
+};
+use crate::prepare::{load_tokenizer, pad_token};
+use crate::sources::{Format, Reason, Unit, decode, sample};
+use crate::tokenizer::{Tokenizer, TokenizerError};
+
+/// See the file's header.
+pub struct Forming {
+    kind: Kind,
+    shape: Shape,
+    mode: PackingMode,
+    look_ahead: usize,
+    extras: Vec<Extra>,
+    /// Makes slices of what was packed.
+    pub encoder: Arc<Encoder>,
+}
+
+enum Kind {
+    Text {
+        tokenizer: Arc<dyn Tokenizer>,
+        /// JSON field with the text.
+        field: String,
+        pad: u32,
+    },
+    Chat {
+        chat: Box<Chat>,
+        tokenizer: Arc<dyn Tokenizer>,
+        pad: u32,
+    },
+    Arrays(Vec<ArraySpec>),
+}
+
+impl Forming {
+    /// As configured; loads the tokenizer.
+    pub async fn new(config: &ProducerConfig) -> Result<Self, RunError> {
+        let shape = Shape {
+            slices: config.stream.slices,
+            rows_per_slice: config.stream.rows_per_slice,
+            seq_len: config.stream.seq_len,
+        };
+        let packing = &config.packing;
+        let mut extras = packing.fields.clone();
+        if packing.mode == PackingMode::Chat {
+            extras.push(Extra::LossMask);
+        }
+        extras.sort_unstable();
+        extras.dedup();
+        let (kind, encoder) = if packing.mode == PackingMode::Opaque {
+            let arrays = packing.arrays.clone();
+            let encoder = Encoder::samples(shape, arrays.clone())?;
+            (Kind::Arrays(arrays), encoder)
+        } else {
+            let tokenizer = load_tokenizer(config).await?;
+            let pad = pad_token(config, tokenizer.as_ref())?;
+            let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &extras)?;
+            let field = config.source.field.clone();
+            let kind = match packing.mode {
+                PackingMode::Chat => Kind::Chat {
+                    chat: Box::new(chat(config, tokenizer.clone())?),
+                    tokenizer,
+                    pad,
+                },
+                _ => Kind::Text {
+                    tokenizer,
+                    field,
+                    pad,
+                },
+            };
+            (kind, encoder)
+        };
+        Ok(Self {
+            kind,
+            shape,
+            mode: packing.mode,
+            look_ahead: packing.look_ahead,
+            extras,
+            encoder: Arc::new(encoder),
+        })
+    }
+
+    /// The token after each document, if there are tokens.
+    pub fn end_token(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
+                Some(tokenizer.identity().end_token)
+            }
+            Kind::Arrays(_) => None,
+        }
+    }
+
+    /// What the stream keeps: the tokenizer, and how its slices differ from plain rows.
+    pub fn identity(&self) -> TokenizerId {
+        let tokenizer = match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
+                tokenizer.identity().id.clone()
+            }
+            Kind::Arrays(arrays) => {
+                let arrays: Vec<String> = arrays.iter().map(ArraySpec::text).collect();
+                let name = format!("none; arrays {}", arrays.join(", "));
+                let fingerprint = Hash::of(name.as_bytes());
+                return TokenizerId { name, fingerprint };
+            }
+        };
+        let mut form: Vec<String> = Vec::new();
+        if self.mode != PackingMode::Concat {
+            form.push(name(self.mode));
+        }
+        form.extend(self.extras.iter().map(|extra| name(*extra)));
+        if form.is_empty() {
+            return tokenizer;
+        }
+        let mut form = form.join(", ");
+        if let Kind::Chat { chat, .. } = &self.kind {
+            let template = Hash::of(chat.template().fingerprint().as_bytes());
+            form = format!("{form}, template {:.8}", template.to_string());
+        }
+        let fingerprint = Hash::of(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
+        let name = format!("{}; {form}", tokenizer.name);
+        TokenizerId { name, fingerprint }
+    }
+
+    /// Packs from `from` on.
+    pub fn packer(&self, from: Restart) -> Box<dyn Packer> {
+        let (Kind::Text { tokenizer, pad, .. } | Kind::Chat { tokenizer, pad, .. }) = &self.kind
+        else {
+            return Box::new(Samples::new(self.shape, from.at));
+        };
+        let tokens = (tokenizer.identity().end_token, *pad);
+        match self.mode {
+            PackingMode::BestFit | PackingMode::Chat => {
+                Box::new(BestFit::new(self.shape, tokens, self.look_ahead, from))
+            }
+            PackingMode::Concat | PackingMode::Opaque => {
+                let segments = self.extras.iter().any(|extra| extra.needs_segments());
+                Box::new(Concat::new(self.shape, tokens, from.at, segments))
+            }
+        }
+    }
+
+    /// What `unit` becomes, and its bytes; `Ok(Ok(None))` for a blank line.
+    pub(crate) fn form(&self, format: Format, unit: Unit) -> Result<Formed, TokenizerError> {
+        let bytes = unit.bytes() as u64;
+        Ok(match &self.kind {
+            Kind::Arrays(specs) => {
+                sample(format, specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
+            }
+            Kind::Chat { chat, .. } => match (format, unit.raw) {
+                (Format::Jsonl, Ok(raw)) => {
+                    let turns = chat.turns(&raw)?;
+                    turns.map(|turns| turns.map(|turns| (turns, bytes)))
+                }
+                (_, Ok(_)) => Err(Reason::NotConversations),
+                (_, Err(reason)) => Err(reason),
+            },
+            Kind::Text {
+                tokenizer, field, ..
+            } => {
+                let first = unit.place.unit == 0;
+                match unit.raw.and_then(|raw| decode(format, field, first, raw)) {
+                    Ok(Some(text)) => {
+                        let tokens = tokenizer.encode(&text)?;
+                        Ok(Some((Content::Tokens(tokens), text.len() as u64)))
+                    }
+                    Ok(None) => Ok(None),
+                    Err(reason) => Err(reason),
+                }
+            }
+        })
+    }
+}
+
+fn chat(config: &ProducerConfig, tokenizer: Arc<dyn Tokenizer>) -> Result<Chat, TemplateError> {
+    let most = config.source.max_document_bytes.bytes();
+    let template = Template::load(config.chat.template.as_ref(), most)?;
+    let fields = (config.chat.messages.as_str(), config.chat.tools.as_str());
+    Ok(Chat::new(template, tokenizer, fields))
+}
+
+pub(crate) type Formed = Result<Option<(Content, u64)>, Reason>;
+
+/// A word of the configuration.
+fn name(word: impl serde::Serialize) -> String {
+    let word = serde_json::to_value(word).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
+}

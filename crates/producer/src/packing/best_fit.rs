@@ -1,0 +1,249 @@
+//! Whole documents in rows: each row begins with the oldest piece that waits, and is filled up with
+//! the longest of those within a bounded look-ahead that still fit.
+//!
+//! A document longer than a row is cut into pieces that share one token, as rows of `concat` do, so
+//! that each token but the first is a label once. The pieces are numbered in the order of the input;
+//! a row is made when the window, `look_ahead` pieces from the oldest that waits, is full, or the
+//! input has ended. So the rows are a function of the pieces, and the state after any batch is the
+//! oldest piece's point and which pieces of the window are placed already.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{
+    Batch, BatchContent, Content, Document, Mismatch, Packer, Placed, Point, Restart, Rows,
+    Segment, Shape, Start,
+};
+
+/// The largest window: its set of placed pieces must fit in a cursor.
+pub const LOOK_AHEAD_MAX: usize = 8192;
+/// The window is full at this many tokens, whatever their pieces: it bounds memory.
+const WINDOW_TOKENS_MAX: u64 = 16 << 20;
+
+#[derive(Debug)]
+struct Piece {
+    /// Its document, and where in it the piece begins.
+    at: Point,
+    /// Empty once it is placed.
+    tokens: Vec<u32>,
+    learned: Vec<bool>,
+    length: usize,
+    placed: bool,
+}
+
+/// See the file's header.
+#[derive(Debug)]
+pub struct BestFit {
+    shape: Shape,
+    /// After each document; none after a conversation.
+    end_token: u32,
+    pad: u32,
+    look_ahead: usize,
+    start: Start,
+    /// Of the restart: pieces that earlier batches hold.
+    placed: Placed,
+    /// From the oldest that waits.
+    pieces: VecDeque<Piece>,
+    /// The number of the first of `pieces`, counted from the restart.
+    first: u64,
+    /// How many of `pieces` the window has, and their tokens.
+    window: (usize, u64),
+    /// What waits in the window, by length and age.
+    free: BTreeSet<(usize, Reverse<u64>)>,
+    /// The rows of the batch that is being made.
+    rows: Rows,
+    row_count: usize,
+    own: u64,
+    /// Set when no document follows: where the input ends.
+    ended: Option<Point>,
+}
+
+impl BestFit {
+    /// Begins at `from`; `look_ahead` is the window in pieces.
+    pub fn new(
+        shape: Shape,
+        (end_token, pad): (u32, u32),
+        look_ahead: usize,
+        from: Restart,
+    ) -> Self {
+        Self {
+            shape,
+            end_token,
+            pad,
+            look_ahead: look_ahead.clamp(1, LOOK_AHEAD_MAX),
+            start: Start::new(from.at),
+            placed: from.placed,
+            pieces: VecDeque::new(),
+            first: 0,
+            window: (0, 0),
+            free: BTreeSet::new(),
+            rows: Rows::default(),
+            row_count: 0,
+            own: 0,
+            ended: None,
+        }
+    }
+
+    /// Cuts a document from `skip` on, which is where an earlier piece ended.
+    fn cut(&mut self, at: Point, tokens: &[u32], learned: &[bool], skip: usize) {
+        let (stride, width) = (self.shape.seq_len as usize, self.shape.width());
+        let mut from = skip;
+        while from == 0 || from + 1 < tokens.len() {
+            let to = (from + width).min(tokens.len());
+            let number = self.first + self.pieces.len() as u64;
+            let placed = self.placed.holds(number);
+            let part = if placed { to..to } else { from..to };
+            self.pieces.push_back(Piece {
+                at: Point {
+                    skip: from as u64,
+                    ..at
+                },
+                tokens: tokens[part.clone()].to_vec(),
+                learned: learned.get(part).unwrap_or_default().to_vec(),
+                length: to - from,
+                placed,
+            });
+            from += stride;
+        }
+    }
+
+    /// Drops what is placed from the front and lets the window grow; true when it is full.
+    fn slide(&mut self) -> bool {
+        while let Some(piece) = self.pieces.pop_front_if(|piece| piece.placed) {
+            self.first += 1;
+            if self.window.0 > 0 {
+                self.window.0 -= 1;
+                self.window.1 -= piece.length as u64;
+            }
+        }
+        loop {
+            let (count, tokens) = self.window;
+            if count >= self.look_ahead || tokens >= WINDOW_TOKENS_MAX {
+                return true;
+            }
+            let Some(piece) = self.pieces.get(count) else {
+                return false;
+            };
+            if !piece.placed {
+                let number = self.first + count as u64;
+                self.free.insert((piece.length, Reverse(number)));
+            }
+            self.window = (count + 1, tokens + piece.length as u64);
+        }
+    }
+
+    /// Makes one row; false when more input is needed.
+    fn row(&mut self) -> bool {
+        let full = self.slide();
+        let Some(oldest) = self.pieces.front().filter(|_| full || self.ended.is_some()) else {
+            return false;
+        };
+        let mut take = Some((oldest.length, Reverse(self.first)));
+        let mut left = self.shape.width();
+        while let Some(key) = take {
+            self.free.remove(&key);
+            self.place(key.1.0, self.shape.width() - left);
+            left -= key.0;
+            take = self.free.range(..=(left, Reverse(0))).next_back().copied();
+        }
+        self.row_count += 1;
+        self.fill_row();
+        true
+    }
+
+    /// Puts piece `number` at `start` of the row that is being made.
+    fn place(&mut self, number: u64, start: usize) {
+        let Some(piece) = usize::try_from(number - self.first)
+            .ok()
+            .and_then(|n| self.pieces.get_mut(n))
+        else {
+            return;
+        };
+        piece.placed = true;
+        self.rows.segments.push(Segment {
+            row: self.row_count,
+            start,
+            tokens: piece.length,
+            document: (piece.at.file, piece.at.unit),
+        });
+        // A piece that goes on repeats the last token of the one before.
+        self.own += piece.length as u64 - u64::from(piece.at.skip > 0);
+        let tokens = std::mem::take(&mut piece.tokens);
+        let mut learned = std::mem::take(&mut piece.learned);
+        learned.resize(tokens.len(), true);
+        // What a segment begins with has nothing before it that could foretell it.
+        if let Some(first) = learned.first_mut() {
+            *first = false;
+        }
+        self.rows.tokens.extend(tokens);
+        self.rows.learned.extend(learned);
+    }
+
+    fn fill_row(&mut self) {
+        let end = self.row_count * self.shape.width();
+        self.rows.tokens.resize(end, self.pad);
+        self.rows.learned.resize(end, false);
+    }
+
+    fn take_batch(&mut self, next: Restart) -> Batch {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.stride = self.shape.width();
+        self.row_count = 0;
+        Batch {
+            content: BatchContent::Rows(rows),
+            own: std::mem::take(&mut self.own),
+            next,
+        }
+    }
+}
+
+impl Packer for BestFit {
+    fn push(&mut self, document: Document) -> Result<(), Mismatch> {
+        let at = document.point();
+        let (tokens, learned) = match document.content {
+            Content::Tokens(mut tokens) => {
+                tokens.push(self.end_token);
+                (tokens, Vec::new())
+            }
+            Content::Turns(tokens, learned) => (tokens, learned),
+            Content::Sample(_) => return Ok(()),
+        };
+        let skip = self.start.skip(at, tokens.len())?;
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        self.cut(at, &tokens, &learned, skip);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Batch> {
+        while self.row_count < self.shape.rows() {
+            if !self.row() {
+                return None;
+            }
+        }
+        self.slide();
+        // The next batch begins with a piece that must be known, unless there is none.
+        let at = self.pieces.front().map(|piece| piece.at).or(self.ended)?;
+        let bits = self.pieces.iter().take(self.window.0).map(|p| p.placed);
+        let placed = bits.collect();
+        Some(self.take_batch(Restart { at, placed }))
+    }
+
+    fn end(&mut self, end: Point) {
+        self.ended = Some(end);
+    }
+
+    fn rest(&mut self) -> Option<Batch> {
+        while self.row_count < self.shape.rows() && self.row() {}
+        let end = self.ended.filter(|_| self.row_count > 0)?;
+        self.row_count = self.shape.rows();
+        self.fill_row();
+        Some(self.take_batch(end.into()))
+    }
+
+    fn waiting(&self) -> usize {
+        let pieces = self.pieces.iter().filter(|piece| !piece.placed);
+        pieces.map(|piece| piece.length).sum::<usize>() + self.row_count * self.shape.width()
+    }
+}

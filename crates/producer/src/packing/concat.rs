@@ -1,0 +1,161 @@
+//! The documents' tokens, each followed by the end token, as one endless sequence t0, t1, ...
+//!
+//! Row k holds `t[k*seq_len]` to `t[k*seq_len + seq_len]`, both included: neighbouring rows share one
+//! token, so that a row's inputs (all but its last) and labels (all but its first) are views. A batch
+//! begins with the token that ended the one before. The state after any batch is a `Point`: the
+//! document that holds the next batch's first token, and how many of its tokens come before it.
+
+use std::collections::VecDeque;
+
+use super::{
+    Batch, BatchContent, Content, Document, Mismatch, Packer, Point, Rows, Segment, Shape, Start,
+};
+
+/// See the file's header.
+#[derive(Debug)]
+pub struct Concat {
+    shape: Shape,
+    end_token: u32,
+    pad: u32,
+    start: Start,
+    /// From `head` on: what no batch has moved past.
+    buffer: Vec<u32>,
+    head: usize,
+    /// Index in the whole sequence (of this run) of the token at `head`.
+    base: u64,
+    /// Where documents begin in the sequence; the first holds the token at `head`.
+    starts: VecDeque<(u64, Point)>,
+    /// Whether segments are wanted.
+    segments: bool,
+    /// Set when no document follows: where the input ends.
+    ended: Option<Point>,
+}
+
+impl Concat {
+    /// Begins at `start`.
+    pub fn new(shape: Shape, (end_token, pad): (u32, u32), start: Point, segments: bool) -> Self {
+        Self {
+            shape,
+            end_token,
+            pad,
+            start: Start::new(start),
+            buffer: Vec::new(),
+            head: 0,
+            base: 0,
+            starts: VecDeque::new(),
+            segments,
+            ended: None,
+        }
+    }
+
+    /// The segments of `rows` rows from `base` on; the sequence has `tokens` tokens from there.
+    fn segments(&self, rows: usize, tokens: usize) -> Vec<Segment> {
+        let stride = self.shape.seq_len as usize;
+        let mut segments = Vec::new();
+        let mut first = 0;
+        for row in 0..rows {
+            let from = row * stride;
+            let to = (from + stride + 1).min(tokens);
+            let offset = |n: usize| {
+                let start = self.starts.get(n)?.0;
+                Some(usize::try_from(start.saturating_sub(self.base)).unwrap_or(usize::MAX))
+            };
+            while offset(first + 1).is_some_and(|next| next <= from) {
+                first += 1;
+            }
+            let mut n = first;
+            while let Some(begins) = offset(n).filter(|begins| *begins < to) {
+                let (begins, ends) = (begins.max(from), offset(n + 1).unwrap_or(to).min(to));
+                let at = self.starts[n].1;
+                if ends > begins {
+                    segments.push(Segment {
+                        row,
+                        start: begins - from,
+                        tokens: ends - begins,
+                        document: (at.file, at.unit),
+                    });
+                }
+                n += 1;
+            }
+        }
+        segments
+    }
+
+    fn rows(&self, tokens: Vec<u32>, own: usize) -> BatchContent {
+        let segments = if self.segments {
+            self.segments(self.shape.rows(), own + 1)
+        } else {
+            Vec::new()
+        };
+        BatchContent::Rows(Rows {
+            tokens,
+            stride: self.shape.seq_len as usize,
+            segments,
+            learned: Vec::new(),
+        })
+    }
+}
+
+impl Packer for Concat {
+    fn push(&mut self, document: Document) -> Result<(), Mismatch> {
+        let mut point = document.point();
+        let (Content::Tokens(tokens) | Content::Turns(tokens, _)) = document.content else {
+            return Ok(());
+        };
+        let skip = self.start.skip(point, tokens.len() + 1)?;
+        point.skip = skip as u64;
+        let at = self.base + self.waiting() as u64;
+        self.starts.push_back((at, point));
+        self.buffer
+            .extend_from_slice(&tokens[skip.min(tokens.len())..]);
+        self.buffer.push(self.end_token);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Batch> {
+        let advance = self.shape.tokens();
+        let tokens = self.buffer.get(self.head..=self.head + advance)?.to_vec();
+        let content = self.rows(tokens, advance);
+        self.head += advance;
+        // Moved only once half of it is done with: each token once or twice.
+        if self.head >= self.buffer.len() / 2 {
+            self.buffer.drain(..self.head);
+            self.head = 0;
+        }
+        self.base += advance as u64;
+        while self.starts.get(1).is_some_and(|(at, _)| *at <= self.base) {
+            self.starts.pop_front();
+        }
+        let (at, mut next) = *self.starts.front()?;
+        next.skip += self.base - at;
+        Some(Batch {
+            content,
+            own: advance as u64,
+            next: next.into(),
+        })
+    }
+
+    fn end(&mut self, end: Point) {
+        self.ended = Some(end);
+    }
+
+    fn rest(&mut self) -> Option<Batch> {
+        let end = self.ended?;
+        // One token alone is the one that ended the batch before: it makes no input with a label.
+        let own = self.waiting().checked_sub(1).filter(|n| *n > 0)?;
+        let mut tokens = self.buffer.split_off(self.head);
+        tokens.resize(self.shape.tokens() + 1, self.pad);
+        let content = self.rows(tokens, own);
+        (self.buffer, self.head) = (Vec::new(), 0);
+        self.starts.clear();
+        Some(Batch {
+            content,
+            own: own as u64,
+            next: end.into(),
+        })
+    }
+
+    fn waiting(&self) -> usize {
+        self.buffer.len() - self.head
+    }
+}

@@ -1,0 +1,147 @@
+//! Where a producer stands in its input, between two batches.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sources::Place;
+
+/// A position in the sequence of a producer's documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// Passes over the input that are complete.
+    pub pass: u64,
+    /// Index of the file in the input list.
+    pub file: u32,
+    /// Line or row in the file.
+    pub unit: u64,
+    /// Offset of that line in the decompressed file.
+    pub offset: u64,
+    /// Tokens of that document to leave out; of a sample 1 for all of it.
+    pub skip: u64,
+}
+
+impl Point {
+    /// The beginning of the document at `place`.
+    pub fn at(pass: u64, place: Place) -> Self {
+        Self {
+            pass,
+            file: place.file,
+            unit: place.unit,
+            offset: place.offset,
+            skip: 0,
+        }
+    }
+
+    /// The beginning of pass `pass`.
+    pub fn pass(pass: u64) -> Self {
+        Self {
+            pass,
+            ..Self::default()
+        }
+    }
+
+    /// The document.
+    pub fn place(self) -> Place {
+        Place {
+            file: self.file,
+            unit: self.unit,
+            offset: self.offset,
+        }
+    }
+
+    /// The same document, and nothing left out.
+    pub(super) fn is_document(self, other: Self) -> bool {
+        (self.pass, self.place()) == (other.pass, other.place())
+    }
+}
+
+/// All that packing needs to go on after a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Restart {
+    /// What to read from.
+    pub at: Point,
+    /// Which of the pieces from there on earlier batches hold.
+    pub placed: Placed,
+}
+
+impl From<Point> for Restart {
+    fn from(at: Point) -> Self {
+        Self {
+            at,
+            placed: Placed::default(),
+        }
+    }
+}
+
+/// A set of small numbers, written as hexadecimal digits: bit n % 8 of byte n / 8 says whether n is
+/// in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Placed(Vec<u8>);
+
+impl Placed {
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it holds `n`.
+    pub fn holds(&self, n: u64) -> bool {
+        usize::try_from(n / 8)
+            .ok()
+            .and_then(|byte| self.0.get(byte))
+            .is_some_and(|byte| byte >> (n % 8) & 1 == 1)
+    }
+}
+
+impl FromIterator<bool> for Placed {
+    fn from_iter<I: IntoIterator<Item = bool>>(bits: I) -> Self {
+        let mut bytes = Vec::new();
+        for (n, bit) in bits.into_iter().enumerate() {
+            if bit {
+                bytes.resize(n / 8 + 1, 0);
+                bytes[n / 8] |= 1 << (n % 8);
+            }
+        }
+        Self(bytes)
+    }
+}
+
+impl From<Placed> for String {
+    fn from(placed: Placed) -> Self {
+        let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or_default();
+        let bytes = placed.0.iter();
+        bytes.flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
+    }
+}
+
+impl TryFrom<String> for Placed {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let digits = text.as_bytes();
+        let digit = |d: &u8| char::from(*d).to_digit(16).map(|n| n as u8);
+        let byte = |pair: &[u8]| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?);
+        let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        bytes
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is not a row of hexadecimal bytes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_comes_back_from_its_digits() {
+        let placed: Placed = (0..20).map(|n| n == 1 || n == 9).collect();
+        assert_eq!(String::from(placed.clone()), "0202");
+        assert_eq!(Placed::try_from("0202".to_owned()).unwrap(), placed);
+        assert!(placed.holds(9) && !placed.holds(8) && !placed.holds(1000));
+        assert!(Placed::default().is_empty());
+        for wrong in ["0", "zz", "+1"] {
+            Placed::try_from(wrong.to_owned()).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What slices hold beside the tokens.
+
+use batchweave_core::tgb::{Dtype, Layout, TgbData};
+
+use super::*;
+
+fn ints(tgb: &TgbData, slice: usize, name: &str) -> Vec<i64> {
+    let payload = &tgb.slices[slice];
+    let layout = Layout::parse(payload).unwrap();
+    let array = layout.array(name).unwrap();
+    let data = &payload[array.offset as usize..][..array.bytes as usize];
+    let item = |b: &[u8]| {
+        let mut wide = [0; 8];
+        wide[..b.len()].copy_from_slice(b);
+        let value = i64::from_le_bytes(wide);
+        if array.dtype == Dtype::I32 {
+            i64::from(value as i32)
+        } else {
+            value
+        }
+    };
+    data.chunks(array.dtype.bytes() as usize)
+        .map(item)
+        .collect()
+}
+
+#[test]
+fn segments_of_an_endless_sequence() {
+    let documents = [
+        document(0, &[1, 2]),
+        document(1, &[]),
+        document(2, &[3, 4, 5]),
+    ];
+    let (batches, full) = pack(
+        concat(SHAPE, Restart::default()),
+        &documents,
+        Point::default(),
+    );
+    assert_eq!((batches.len(), full), (2, 1));
+    let encoder = Encoder::rows(SHAPE, 1 << 16, &Extra::ALL).unwrap();
+    let first = encoder.encode(0, &batches[0]).unwrap();
+    // The sequence: 1 2 E | E | 3 4 5 E, with rows of four that share a token.
+    assert_eq!(ints(&first, 0, "tokens"), [1, 2, 99, 99]);
+    assert_eq!(ints(&first, 0, "segment_ids"), [1, 1, 1, 2]);
+    assert_eq!(ints(&first, 0, "positions"), [0, 1, 2, 0]);
+    assert_eq!(ints(&first, 0, "document_ids"), [0, 0, 0, 1]);
+    assert_eq!(ints(&first, 0, "loss_mask"), [1, 1, 1, 1]);
+    assert_eq!(ints(&first, 0, "cu_seqlens"), [0, 3, 3, 3]);
+    assert_eq!(ints(&first, 0, "num_segments"), [1]);
+    assert_eq!(ints(&first, 1, "tokens"), [99, 3, 4, 5]);
+    assert_eq!(ints(&first, 1, "segment_ids"), [1, 2, 2, 2]);
+    assert_eq!(ints(&first, 1, "cu_seqlens"), [0, 1, 3, 3]);
+    assert_eq!(ints(&first, 1, "num_segments"), [2]);
+    let last = encoder.encode(1, &batches[1]).unwrap();
+    assert_eq!(ints(&last, 0, "tokens"), [5, 99, 7, 7]);
+    assert_eq!(ints(&last, 0, "segment_ids"), [1, 1, 0, 0]);
+    assert_eq!(ints(&last, 0, "document_ids"), [2, 2, -1, -1]);
+    assert_eq!(ints(&last, 0, "loss_mask"), [1, 1, 0, 0]);
+    assert_eq!(ints(&last, 1, "segment_ids"), [0; 4]);
+    assert_eq!(ints(&last, 1, "num_segments"), [0]);
+}
+
+#[test]
+fn what_begins_a_document_has_nothing_before_it() {
+    let shape = Shape {
+        slices: 1,
+        rows_per_slice: 1,
+        seq_len: 6,
+    };
+    let turns = Document {
+        pass: 0,
+        place: place(1),
+        content: Content::Turns(vec![5, 6, 8], vec![false, true, true]),
+    };
+    let documents = [document(0, &[1, 2]), turns];
+    let (batches, _) = pack(
+        best_fit(shape, 2, Restart::default()),
+        &documents,
+        Point::default(),
+    );
+    let encoder = Encoder::rows(shape, 1 << 17, &Extra::ALL).unwrap();
+    let tgb = encoder.encode(0, &batches[0]).unwrap();
+    assert_eq!(ints(&tgb, 0, "tokens"), [1, 2, 99, 5, 6, 8, 7]);
+    assert_eq!(ints(&tgb, 0, "loss_mask"), [0, 1, 1, 0, 1, 1, 0]);
+    assert_eq!(ints(&tgb, 0, "segment_ids"), [1, 1, 1, 2, 2, 2, 0]);
+    assert_eq!(ints(&tgb, 0, "positions"), [0, 1, 2, 0, 1, 2, 0]);
+    assert_eq!(ints(&tgb, 0, "cu_seqlens"), [0, 3, 6, 6, 6, 6, 6]);
+    assert_eq!(ints(&tgb, 0, "num_segments"), [2]);
+    assert_eq!(tgb.tokens, 6);
+}
+
+#[test]
+fn samples_of_any_length_lie_one_after_another() {
+    let shape = Shape {
+        slices: 2,
+        rows_per_slice: 2,
+        seq_len: 1,
+    };
+    let spec = |name: &str, dtype, shape: &[u64]| ArraySpec {
+        name: name.to_owned(),
+        dtype,
+        shape: shape.to_vec(),
+        base64: false,
+    };
+    let specs = vec![
+        spec("image", Dtype::U8, &[2]),
+        spec("action", Dtype::U16, &[]),
+    ];
+    let samples = [(4, 0), (0, 2), (2, 4)].map(|(a, b)| vec![vec![a as u8; a], vec![b as u8; b]]);
+    let batch = Batch {
+        content: BatchContent::Samples(samples.to_vec()),
+        own: 3,
+        next: Restart::default(),
+    };
+    let encoder = Encoder::samples(shape, specs).unwrap();
+    let tgb = encoder.encode(0, &batch).unwrap();
+    assert_eq!(ints(&tgb, 0, "image"), [4, 4, 4, 4]);
+    assert_eq!(ints(&tgb, 0, "image.offsets"), [0, 2, 2]);
+    assert_eq!(ints(&tgb, 0, "action"), [0x0202]);
+    assert_eq!(ints(&tgb, 0, "action.offsets"), [0, 0, 1]);
+    assert_eq!(ints(&tgb, 1, "image.offsets"), [0, 1]);
+    assert_eq!(ints(&tgb, 1, "action"), [0x0404, 0x0404]);
+    let layout = Layout::parse(&tgb.slices[0]).unwrap();
+    assert_eq!(layout.array("image").unwrap().shape, [2, 2]);
+    assert_eq!(tgb.rows, 3);
+    let frames: usize = tgb.slices.iter().map(|s| s.len() + 64).sum();
+    assert!(encoder.frame_bytes(&batch) >= frames as u64 && frames > 300);
+}

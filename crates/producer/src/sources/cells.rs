@@ -1,0 +1,243 @@
+//! Several columns of a Parquet file, row by row, as bytes or numbers: what samples are made of.
+
+use parquet::basic::Type as PhysicalType;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::errors::ParquetError;
+use parquet::schema::types::ColumnDescriptor;
+
+use super::columns::{Groups, ParquetFailure};
+use super::{InputFile, Reason};
+
+/// Rows decoded at a time: samples may be large.
+const BATCH_ROWS: usize = 16;
+
+/// The value of one column in one row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// As stored.
+    Bytes(Vec<u8>),
+    /// One number, or a list of them.
+    Ints(Vec<i64>),
+    /// The same.
+    Floats(Vec<f64>),
+}
+
+impl Cell {
+    /// Bytes in memory.
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Ints(numbers) => 8 * numbers.len() as u64,
+            Self::Floats(numbers) => 8 * numbers.len() as u64,
+        }
+    }
+}
+
+type Outcome<T> = Result<T, ParquetFailure>;
+type Row = Result<Vec<Cell>, Reason>;
+
+/// A cursor over the rows of several columns.
+pub(super) struct CellRows {
+    groups: Groups,
+    /// Index, levels and reader (in the open group) of each column.
+    columns: Vec<(usize, Levels, Option<ColumnReader>)>,
+    batch: std::vec::IntoIter<Row>,
+    next_row: u64,
+}
+
+impl CellRows {
+    /// Opens `file` at row `row` of the columns `names`.
+    pub(super) fn open(file: &InputFile, names: &[String], row: u64) -> Outcome<Self> {
+        let groups = Groups::open(file)?;
+        let find = |name: &String| {
+            let index = groups.column(name)?;
+            let column = groups.descriptor(index);
+            Ok((index, Levels::of(name, &column)?, None))
+        };
+        let columns: Outcome<Vec<_>> = names.iter().map(find).collect();
+        let mut rows = Self {
+            columns: columns?,
+            groups,
+            batch: Vec::new().into_iter(),
+            next_row: 0,
+        };
+        rows.next_row = rows.groups.pass_whole(row);
+        let within = row.saturating_sub(rows.next_row);
+        if within > 0 && rows.open_group()? {
+            let within = usize::try_from(within).unwrap_or(usize::MAX);
+            for (_, _, reader) in &mut rows.columns {
+                if let Some(reader) = reader {
+                    skip(reader, within)?;
+                }
+            }
+            rows.next_row = row;
+        }
+        Ok(rows)
+    }
+
+    fn open_group(&mut self) -> Outcome<bool> {
+        let Some(group) = self.groups.next()? else {
+            return Ok(false);
+        };
+        for (index, _, reader) in &mut self.columns {
+            *reader = Some(group.get_column_reader(*index)?);
+        }
+        Ok(true)
+    }
+
+    /// The next row's number and values; `None` at the end.
+    pub(super) fn next(&mut self) -> Outcome<Option<(u64, Row)>> {
+        loop {
+            if let Some(values) = self.batch.next() {
+                let row = self.next_row;
+                self.next_row += 1;
+                return Ok(Some((row, values)));
+            }
+            let closed = self.columns.iter().any(|(_, _, reader)| reader.is_none());
+            if closed && !self.open_group()? {
+                return Ok(None);
+            }
+            self.fill()?;
+        }
+    }
+
+    fn fill(&mut self) -> Outcome<()> {
+        let mut rows: Vec<Row> = Vec::new();
+        for (n, (_, levels, reader)) in self.columns.iter_mut().enumerate() {
+            let Some(reader) = reader else { return Ok(()) };
+            let cells = read(reader, *levels)?;
+            if n == 0 {
+                rows.resize_with(cells.len(), || Ok(Vec::new()));
+            }
+            if cells.len() != rows.len() {
+                let detail = "its columns have different numbers of rows".to_owned();
+                return Err(Reason::BrokenParquet { detail }.into());
+            }
+            for (row, cell) in rows.iter_mut().zip(cells) {
+                match (row.as_mut(), cell) {
+                    (Ok(row), Ok(cell)) => row.push(cell),
+                    (Ok(_), Err(reason)) => *row = Err(reason),
+                    (Err(_), _) => {}
+                }
+            }
+        }
+        if rows.is_empty() {
+            for (_, _, reader) in &mut self.columns {
+                *reader = None;
+            }
+        }
+        self.batch = rows.into_iter();
+        Ok(())
+    }
+}
+
+/// What a column's definition levels mean.
+#[derive(Debug, Clone, Copy)]
+struct Levels {
+    list: bool,
+    /// A value is there.
+    present: i16,
+    /// From here on there is an element in the list, if only a null.
+    element: i16,
+}
+
+impl Levels {
+    fn of(name: &str, column: &ColumnDescriptor) -> Outcome<Self> {
+        let list = column.max_rep_level() == 1;
+        let kind = column.physical_type();
+        let text = kind == PhysicalType::BYTE_ARRAY || kind == PhysicalType::FIXED_LEN_BYTE_ARRAY;
+        let odd = column.max_rep_level() > 1 || list && text || kind == PhysicalType::INT96;
+        if odd {
+            let list = if list || column.max_rep_level() > 1 {
+                "a nested list or a list of "
+            } else {
+                ""
+            };
+            return Err(Reason::ColumnType {
+                column: name.to_owned(),
+                found: format!("{list}{kind}"),
+            }
+            .into());
+        }
+        let present = column.max_def_level();
+        let element = present - i16::from(column.self_type().is_optional());
+        Ok(Self {
+            list,
+            present,
+            element,
+        })
+    }
+}
+
+fn skip(reader: &mut ColumnReader, rows: usize) -> Result<(), ParquetError> {
+    let _ = match reader {
+        ColumnReader::BoolColumnReader(r) => r.skip_records(rows),
+        ColumnReader::Int32ColumnReader(r) => r.skip_records(rows),
+        ColumnReader::Int64ColumnReader(r) => r.skip_records(rows),
+        ColumnReader::Int96ColumnReader(r) => r.skip_records(rows),
+        ColumnReader::FloatColumnReader(r) => r.skip_records(rows),
+        ColumnReader::DoubleColumnReader(r) => r.skip_records(rows),
+        ColumnReader::ByteArrayColumnReader(r) => r.skip_records(rows),
+        ColumnReader::FixedLenByteArrayColumnReader(r) => r.skip_records(rows),
+    }?;
+    Ok(())
+}
+
+type Cells = Vec<Result<Cell, Reason>>;
+
+fn read(reader: &mut ColumnReader, levels: Levels) -> Result<Cells, ParquetError> {
+    let ints = |numbers: Vec<i64>| Cell::Ints(numbers);
+    match reader {
+        ColumnReader::BoolColumnReader(r) => {
+            records(r, levels, |v| ints(v.into_iter().map(i64::from).collect()))
+        }
+        ColumnReader::Int32ColumnReader(r) => {
+            records(r, levels, |v| ints(v.into_iter().map(i64::from).collect()))
+        }
+        ColumnReader::Int64ColumnReader(r) => records(r, levels, ints),
+        ColumnReader::FloatColumnReader(r) => records(r, levels, |v| {
+            Cell::Floats(v.into_iter().map(f64::from).collect())
+        }),
+        ColumnReader::DoubleColumnReader(r) => records(r, levels, Cell::Floats),
+        ColumnReader::ByteArrayColumnReader(r) => records(r, levels, |v| {
+            Cell::Bytes(v.iter().flat_map(ByteArray::data).copied().collect())
+        }),
+        ColumnReader::FixedLenByteArrayColumnReader(r) => records(r, levels, |v| {
+            Cell::Bytes(v.iter().flat_map(|fixed| fixed.data()).copied().collect())
+        }),
+        ColumnReader::Int96ColumnReader(_) => Ok(Vec::new()),
+    }
+}
+
+fn records<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    levels: Levels,
+    cell: impl Fn(Vec<T::T>) -> Cell,
+) -> Result<Cells, ParquetError> {
+    let (mut definitions, mut repeats, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let wanted = (levels.present > 0).then_some(&mut definitions);
+    let repeated = levels.list.then_some(&mut repeats);
+    let (records, _, _) = reader.read_records(BATCH_ROWS, wanted, repeated, &mut values)?;
+    let mut values = values.into_iter();
+    if levels.present == 0 {
+        return Ok(values.map(|value| Ok(cell(vec![value]))).collect());
+    }
+    let mut cells: Vec<Result<Vec<T::T>, Reason>> = Vec::with_capacity(records);
+    for (n, &definition) in definitions.iter().enumerate() {
+        if !levels.list || repeats.get(n) == Some(&0) {
+            cells.push(Ok(Vec::new()));
+        }
+        let Some(last) = cells.last_mut() else {
+            continue;
+        };
+        if definition == levels.present {
+            if let (Ok(list), Some(value)) = (last.as_mut(), values.next()) {
+                list.push(value);
+            }
+        } else if !levels.list || definition >= levels.element {
+            *last = Err(Reason::Null);
+        }
+    }
+    Ok(cells.into_iter().map(|list| list.map(&cell)).collect())
+}

@@ -127,7 +127,7 @@ def test_waiting_leaves_the_interpreter_to_other_threads(path: Path) -> None:
                 next(reader)
             over.set()
             thread.join()
-    assert counted > 1000
+    assert counted > 20
 
 
 def test_a_pickled_reader_connects_again_where_it_stood(path: Path) -> None:

@@ -51,22 +51,18 @@ class Layout:
     names: frozenset[str] = field(init=False)
     record: np.dtype[Any] = field(init=False)
     """A frame as one element: taking a field of it is the quickest way to a named array."""
+    quick: bool = field(init=False)
+    """Whether there is such a type for it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", frozenset(name for name, _, _, _ in self.arrays))
         object.__setattr__(self, "record", _record(self.length, self.arrays))
+        object.__setattr__(self, "quick", self.record.names is not None)
 
-    def root(self, segment: mmap.mmap, offset: int) -> Array:
-        """The frame as one array, straight on the mapping."""
-        if self.record.names is not None:
-            return np.ndarray((), self.record, segment, offset)
-        return np.ndarray(self.length, np.uint8, segment, offset)
-
-    def views(self, root: Array) -> Arrays:
-        """The named arrays over a frame's root; each keeps `root` alive, and no longer."""
-        if self.record.names is not None:
-            return root
-        return {
+    def slowly(self, segment: mmap.mmap, offset: int) -> tuple[Array, Arrays]:
+        """The root of a frame that is no record, and its named arrays, which keep the root."""
+        root: Array = np.ndarray(self.length, np.uint8, segment, offset)
+        return root, {
             name: np.ndarray(shape, dtype, root, offset)
             for name, dtype, shape, offset in self.arrays
         }

@@ -30,8 +30,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from batchweave import _arena, _layout, _wire
-from batchweave._layout import Array, Layout
+from batchweave._layout import Array, Arrays, Layout
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadMessageError
 from batchweave.state import State
@@ -204,7 +206,11 @@ class Session:
                     size, ancillary, flags = 0, [], 0
                 if size == 0:
                     self.lost = True
-                elif not ancillary and not flags & _CUT and _wire.is_batch(self._buffer):
+                elif (
+                    not ancillary
+                    and not flags & _CUT
+                    and self._buffer.startswith(_wire.BATCH_BEGINS)
+                ):
                     batch = self._batch(size)
                     if batch is not None:
                         return batch
@@ -278,7 +284,12 @@ class Session:
                 f"({len(segment)} bytes); its layout has {layout.length}, and frames begin at "
                 "multiples of 64"
             )
-        root = layout.root(segment, offset)
+        root: Array
+        arrays: Arrays
+        if layout.quick:
+            root = arrays = np.ndarray((), layout.record, segment, offset)
+        else:
+            root, arrays = layout.slowly(segment, offset)
         # Callbacks run from the newest to the oldest: noted first, then sent.
         sender = Sender(root, self._dropped)
         sender.deaths, sender.of = self._deaths, of
@@ -291,7 +302,7 @@ class Session:
             length,
         )
         self.held[frame] = hold
-        return Slice(index, layout.views(root), layout)
+        return Slice(index, arrays, layout)
 
     # Ending.
 

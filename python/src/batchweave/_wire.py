@@ -53,7 +53,8 @@ _UNKNOWN = (1 << 64) - 1
 _FAULT_KEYS = {"code", "name", "message", "step", "key", "remedy"}
 
 HEADER_BYTES = _HEADER.size
-_BATCH_BEGINS = struct.pack("<4sHH", MAGIC, PROTOCOL, BATCH)
+# What every `batch` message of this protocol begins with.
+BATCH_BEGINS = struct.pack("<4sHH", MAGIC, PROTOCOL, BATCH)
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def layout(body: memoryview) -> tuple[int, bytes]:
 
 
 def batch(buffer: bytearray, size: int) -> BatchPart:
-    """Reads the `batch` message in `buffer`, for which `is_batch` was true: once for every step."""
+    """Reads the `batch` message in `buffer`, which begins with BATCH_BEGINS; once a step."""
     if size < _BATCH.size:
         raise _bad("batch", f"{size} bytes")
     _, length, zero, step, first, of, count, reserved = _BATCH.unpack_from(buffer)
@@ -177,11 +178,6 @@ def batch(buffer: bytearray, size: int) -> BatchPart:
     if count == 1:
         return step, first, of, (_SLICE.unpack_from(buffer, _BATCH.size),)
     return step, first, of, _SLICE.iter_unpack(memoryview(buffer)[_BATCH.size : size])
-
-
-def is_batch(message: bytearray) -> bool:
-    """Whether a received message is a `batch` of this protocol."""
-    return message.startswith(_BATCH_BEGINS)
 
 
 def step(name: str, body: memoryview) -> int:

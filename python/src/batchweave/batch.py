@@ -8,6 +8,7 @@ from typing import Any
 
 from batchweave._layout import Array, Arrays, Layout
 from batchweave.state import State
+from batchweave.views import micro_batches
 
 
 class Slice(Mapping[str, Array]):
@@ -73,6 +74,10 @@ class Batch:
     def state_dict(self) -> dict[str, str]:
         """The position after this batch: save it with the model that was trained on it."""
         return dataclasses.replace(self._origin, next_step=self.step + 1).to_dict()
+
+    def micro_batches(self, rows: int) -> Iterator[dict[str, Array]]:
+        """The arrays so many rows at a time: views, or copies where one spans slices."""
+        return micro_batches(self, rows)
 
     def __getitem__(self, name: str) -> Array:
         """An array of the only slice."""

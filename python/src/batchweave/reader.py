@@ -84,6 +84,24 @@ class Reader(Reading):
             )
         return max(0, min(ends) - self._position)
 
+    def updates(self, steps: int) -> Iterator[list[Batch]]:
+        """So many steps at a time, for one update of the model: larger batches of one stream.
+
+        A list is emptied when the next one is asked for, which frees its memory. Steps that do not
+        fill an update at the stream's end are left out, on all ranks alike.
+        """
+        if not 1 <= steps < self._options.credits:
+            raise BadHelloError(
+                f"updates({steps}): their steps are held together, so connect with more credits "
+                f"than that (these are {self._options.credits})"
+            )
+        while True:
+            group = [batch for _, batch in zip(range(steps), self, strict=False)]
+            if len(group) < steps:
+                return
+            yield group
+            group.clear()
+
     def peek(self) -> Batch:
         """The next batch, which stays the next one; StopIteration at the end."""
         batch = self._peeked() or self._read()

@@ -10,6 +10,7 @@ of the rounds:
 - blocking: from the daemon's send to the array, where the rank waits; 0.15 ms idle before each.
 - per slice: what each further slice of a step adds, its three arrays taken; 16 slices against 1.
 - release: dropping the arrays, the message to the daemon included.
+- bare: one recvmsg and one view, without any client: what this machine takes at the least just now.
 
 The rivals hand the same bytes from another process to this one: a multiprocessing.Queue of numpy
 arrays, a copy over a Unix socket, and a PyTorch DataLoader with one worker where torch is there.
@@ -119,6 +120,7 @@ def of_size(slice_bytes: int, rounds: int, calls: int) -> dict[str, float]:
     ):
         for _ in range(rounds):
             taken, released = queued(one, calls, credits)
+            note("bare_p50_us", statistics.median(rivals.bare(calls)))
             note("queued_p50_us", statistics.median(taken))
             note("queued_p99_us", percentile(taken, 0.99))
             note("release_us", statistics.median(released))
@@ -174,6 +176,7 @@ def measure(rounds: int, calls: int, sizes: Sequence[int] = SIZES) -> dict[str, 
 def text(report: dict[str, Any]) -> str:
     """For people."""
     names = ["queued_p50_us", "queued_p99_us", "blocking_p50_us", "per_slice_us", "release_us"]
+    names.append("bare_p50_us")
     lines = [f"{'us':24}" + "".join(f"{size:>12}" for size in report["sizes"])]
     for name in names:
         goal = f"   goal {_GOALS[name]}" if name in _GOALS else ""

@@ -6,6 +6,7 @@ Each gives the microseconds of every receipt, of batches that were ready before 
 from __future__ import annotations
 
 import importlib
+import mmap
 import multiprocessing
 import socket
 import time
@@ -35,6 +36,23 @@ def _send_all(end: socket.socket, nbytes: int, calls: int) -> None:
     data = _made(nbytes)
     for _ in range(calls):
         end.sendall(data)
+
+
+def bare(calls: int) -> list[float]:
+    """What no client can go below: one `recvmsg` and one view of memory, and nothing else."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    buffer, room = [bytearray(1 << 16)], socket.CMSG_SPACE(64)
+    memory, found = mmap.mmap(-1, 1 << 16), []
+    for _ in range(calls):
+        theirs.send(bytes(80))
+        _pause(0)
+        began = time.perf_counter()
+        ours.recvmsg_into(buffer, room)
+        np.frombuffer(memory, np.uint8)
+        found.append((time.perf_counter() - began) * 1e6)
+    ours.close()
+    theirs.close()
+    return found
 
 
 def unix_socket(nbytes: int, calls: int) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +39,21 @@ def test_micro_batches_have_all_rows_in_order(path: Path, rows: int) -> None:
 
 
 def test_sizes_that_do_not_fit_are_refused_with_those_that_do(path: Path) -> None:
+    def uneven(peer: Peer) -> bool:
+        peer.send_welcome()
+        peer.send_segment()
+        arrays: Any = LAYOUT["arrays"]
+        peer.send_layout({**LAYOUT, "arrays": [arrays[0], {**arrays[1], "shape": [2]}]})
+        peer.send_step(0)
+        return True
+
     with FakeDaemon(path, slices=6) as daemon:
-        with batchweave.connect(path) as reader, pytest.raises(errors.BadMeshError, match="rows"):
-            list(next(reader).micro_batches(8))
+        daemon.on_hello = uneven
+        with (
+            batchweave.connect(path) as reader,
+            pytest.raises(errors.BadMeshError, match="different numbers of rows"),
+        ):
+            list(next(reader).micro_batches(2))
         daemon.on_hello = rows_only
         with batchweave.connect(path) as reader:
             batch = next(reader)

@@ -12,6 +12,7 @@
 
 mod admission;
 mod attempts;
+mod board;
 pub mod config;
 mod deliveries;
 mod engine;

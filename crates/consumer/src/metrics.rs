@@ -1,5 +1,7 @@
 //! The daemon's metrics. Names and labels are part of the interface: docs and dashboards use them.
 
+use batchweave_core::stream::StreamConfig;
+use batchweave_daemon::admin::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_store::counting::Counted;
 use prometheus::{CounterVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
@@ -21,7 +23,12 @@ pub(crate) struct Metrics {
     pub(crate) frames_held: IntGaugeVec,
     pub(crate) arena_bytes: IntGaugeVec,
     pub(crate) head_step: IntGauge,
+    pub(crate) watermark: IntGauge,
     pub(crate) rank_step: IntGaugeVec,
+    pub(crate) ahead_steps: IntGaugeVec,
+    pub(crate) ahead_bytes: IntGauge,
+    slice_tokens: IntGauge,
+    slice_rows: IntGauge,
     pub(crate) marks: IntCounterVec,
     pub(crate) incomplete_marks: IntGaugeVec,
     pub(crate) attempt: IntGaugeVec,
@@ -35,7 +42,10 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let m = Maker::new(registry, PREFIX);
+        Self::make(&Maker::new(registry, PREFIX))
+    }
+
+    fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
         Ok(Self {
             steps_delivered: m.counters("steps_delivered_total", "Steps sent whole, by rank.", &["dp_rank"])?,
             frames_delivered: m.counter("frames_delivered_total", "Slices sent to ranks.")?,
@@ -56,14 +66,23 @@ impl Metrics {
             frames_held: m.gauges("held_frames", "Frames sent and not released, by rank.", &["dp_rank"])?,
             arena_bytes: m.gauges("arena_bytes", "Shared memory: held by ranks, used, total.", &["part"])?,
             head_step: m.gauge("head_step", "First step that is not committed yet.")?,
+            watermark: m.gauge("watermark_step", "Oldest step that some live job may still need.")?,
             rank_step: m.gauges("rank_step", "Next step to send, by rank.", &["dp_rank"])?,
+            ahead_steps: m.gauges(
+                "ahead_steps",
+                "Whole steps in the arena that the rank was not sent yet.",
+                &["dp_rank"],
+            )?,
+            ahead_bytes: m.gauge("ahead_bytes", "Bytes in the arena that no rank holds: read ahead, or being read.")?,
+            slice_tokens: m.gauge("slice_tokens", "Tokens of one slice, so that frames can be told in tokens.")?,
+            slice_rows: m.gauge("slice_rows", "Rows (samples) of one slice.")?,
             marks: m.counters("marks_total", "Checkpoint marks, by outcome.", &["outcome"])?,
             incomplete_marks: m.gauges(
                 "incomplete_marks",
-                "Marks of the newest attempt below its last one that lack coordinates, by job.",
-                &["job"],
+                "Marks of the newest attempt below its last one that lack coordinates, by training job.",
+                &["training_job"],
             )?,
-            attempt: m.gauges("attempt", "Number of the newest attempt, by job.", &["job"])?,
+            attempt: m.gauges("attempt", "Number of the newest attempt, by training job; -1 before the first.", &["training_job"])?,
             superseded: m.counter("superseded_sessions_total", "Sessions ended by a newer attempt.")?,
             deliveries_lost: m.counter(
                 "deliveries_lost_total",
@@ -85,16 +104,60 @@ impl Metrics {
 }
 
 impl Metrics {
+    /// What a slice of this stream is.
+    pub(crate) fn shape(&self, stream: &StreamConfig) {
+        let rows = i64::from(stream.rows_per_slice);
+        self.slice_rows.set(rows);
+        self.slice_tokens.set(rows * i64::from(stream.seq_len));
+    }
+
     /// A rank is gone: a gauge that stays would show it standing still.
     pub(crate) fn forget_rank(&self, dp_rank: &str) {
-        for gauges in [&self.frames_held, &self.rank_step] {
+        for gauges in [&self.frames_held, &self.rank_step, &self.ahead_steps] {
             // An error says that there is none, which is what is wanted.
             let _ = gauges.remove_label_values(&[dp_rank]);
         }
     }
 }
 
-/// Registers the counters of a store.
-pub(crate) fn register_store(registry: &Registry, counted: Counted) -> prometheus::Result<()> {
-    Maker::new(registry, PREFIX).counted(counted)
+/// Registers what every daemon tells of itself, and the counters of its store.
+pub(crate) fn register(
+    registry: &Registry,
+    counted: Counted,
+    health: &Health,
+) -> prometheus::Result<()> {
+    shared(&Maker::new(registry, PREFIX), counted, health)
+}
+
+fn shared(m: &Maker<'_>, counted: Counted, health: &Health) -> prometheus::Result<()> {
+    m.process(env!("CARGO_PKG_VERSION"), health)?;
+    m.counted(counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use batchweave_daemon::metrics::page;
+    use batchweave_store::memory::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn docs_metrics_md_shows_these() {
+        let registry = Registry::new();
+        let m = Maker::new(&registry, PREFIX);
+        Metrics::make(&m).unwrap();
+        let counted = Counted::new(MemoryStore::new());
+        shared(&m, counted, &Health::default()).unwrap();
+        let reclaims = crate::reclaiming::described();
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        for (part, made) in [("consumer", m.described()), ("reclaim", reclaims)] {
+            let faults: Vec<String> = made.iter().flat_map(page::faults).collect();
+            assert!(faults.is_empty(), "{}", faults.join("\n"));
+            if let Err(why) = page::compare(&docs, part, &made) {
+                panic!("{why}");
+            }
+        }
+    }
 }

@@ -26,7 +26,10 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let m = Maker::new(registry, "batchweave_reclaim");
+        Self::make(&Maker::new(registry, "batchweave_reclaim"))
+    }
+
+    fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
         Ok(Self {
             passes: m.counters("passes_total", "Passes, by outcome.", &["outcome"])?,
             objects: m.counters("objects_total", "Objects deleted, by class.", &["class"])?,
@@ -128,6 +131,15 @@ fn tell(report: &Report) {
         let (keys, key, why) = (report.refused_keys, &first.key, &first.error);
         tracing::warn!(keys, key, %why, "the store did not delete what nobody needs");
     }
+}
+
+/// What the duty registers, for the docs.
+#[cfg(test)]
+pub(crate) fn described() -> Vec<batchweave_daemon::metrics::Described> {
+    let registry = Registry::new();
+    let m = Maker::new(&registry, "batchweave_reclaim");
+    Metrics::make(&m).unwrap();
+    m.described()
 }
 
 #[cfg(test)]

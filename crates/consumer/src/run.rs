@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::{Order, open_job};
+use crate::board::BOARD;
 use crate::config::ConsumerConfig;
 use crate::deliveries::{Deliveries, Delivery};
 use crate::engine::Limits;
@@ -25,7 +26,7 @@ use crate::ledger;
 use crate::listen::{Gate, accept};
 use crate::lobby::{Guest, Lobby};
 use crate::memory::Memory;
-use crate::metrics::{Metrics, register_store};
+use crate::metrics::{Metrics, register};
 use crate::opening::open_log;
 use crate::progress;
 use crate::reclaiming;
@@ -55,19 +56,19 @@ pub async fn run_on(
 ) -> Result<(), RunError> {
     let registry = Registry::new();
     let counted = Counted::with_classes(store, &keys::CLASSES);
-    register_store(&registry, counted.clone())?;
+    let health = Health::default();
+    register(&registry, counted.clone(), &health)?;
     let metrics = Arc::new(Metrics::new(&registry)?);
     let reclaims = config.reclaim.enabled;
     let reclaims = reclaims.then(|| reclaiming::Metrics::new(&registry));
     let reclaims = reclaims.transpose()?;
-    let health = Health::default();
     let end = CancellationToken::new();
     // However this function is left, nothing that it started stays.
     let _end = end.clone().drop_guard();
 
     // First of all the socket: a second daemon is told that it is one, not that a port is taken.
     let gate = Gate::open(&config.socket)?;
-    admin::start(config.admin.listen, registry, &health, &end)
+    admin::start(config.admin.listen, registry, &health, &end, BOARD)
         .await
         .map_err(RunError::Admin)?;
     let memory = Memory::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
@@ -88,6 +89,7 @@ pub async fn run_on(
         let (store, table) = (Arc::clone(&store), config.reclaim.clone());
         tokio::spawn(reclaiming::reclaim(store, table, metrics, end.clone()));
     }
+    metrics.shape(log.manifest().stream());
     let (deliveries, delivered) = Deliveries::channel(metrics.clone());
     let (orders, ordered) = mpsc::channel(ORDERS_MAX);
     let parts = Parts {
@@ -194,6 +196,8 @@ async fn report(hub: Arc<Hub>, health: Health) {
             _ = tick.tick() => {}
         }
         let state = hub.lock();
+        // The lock was to be had, so nothing is stuck behind it.
+        health.beat("serving");
         state.gauges();
         let status = state.status();
         if let Some(fault) = &state.log_fault {

@@ -1,19 +1,24 @@
 //! The admin endpoint: `/metrics` for Prometheus, `/healthz` (the process answers), `/readyz` (it can
-//! do its work, with the reason in words).
+//! do its work, with the reason in words), and `/`, a page for people, over `/status.json`.
 //!
 //! It is for operators on the same machine: it listens on localhost unless the configuration names
 //! another address, has no authentication, reads no bodies, and bounds connections, headers and time.
 
+mod board;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,59 +28,43 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Listen;
+pub use crate::health::Health;
+use crate::notify::{self, Notifier};
+use board::Sampler;
+pub use board::{Board, Plot, Table};
 
+/// No outside resources: the page is one file, and talks to this endpoint only.
+const PAGE: &str = include_str!("admin/page.html");
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const PATHS: [&str; 5] = ["/", "/status.json", "/metrics", "/healthz", "/readyz"];
 const MAX_CONNECTIONS: usize = 16;
 const MAX_HEADERS: usize = 32;
 const MAX_HEAD_BYTES: usize = 16 << 10;
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What `/readyz` answers; cheap to clone, all clones are the same.
-#[derive(Debug, Clone)]
-pub struct Health(Arc<RwLock<(bool, String)>>);
-
-impl Default for Health {
-    fn default() -> Self {
-        Self(Arc::new(RwLock::new((false, "starting".into()))))
-    }
-}
-
-impl Health {
-    /// Ready, with a line on what the daemon is doing.
-    pub fn ready(&self, text: impl Into<String>) {
-        self.set(true, text.into());
-    }
-
-    /// Not ready, with the reason.
-    pub fn not_ready(&self, reason: impl Into<String>) {
-        self.set(false, reason.into());
-    }
-
-    /// Whether it is ready, and the text.
-    pub fn get(&self) -> (bool, String) {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    fn set(&self, ready: bool, text: String) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = (ready, text);
-    }
-}
-
-/// Serves the endpoint until `end`, on the address that the configuration names, if any.
+/// Tells the service manager how the daemon is, and serves the endpoint until `end`, on the address that
+/// the configuration names, if any.
 pub async fn start(
     listen: Listen,
     registry: Registry,
     health: &Health,
     end: &CancellationToken,
+    board: Board,
 ) -> io::Result<()> {
+    if let Some(notifier) = Notifier::from_env()? {
+        tokio::spawn(notify::follow(notifier, health.clone(), end.clone()));
+    }
     let Some(address) = listen.0 else {
         return Ok(());
     };
-    let admin = Admin::bind(address, registry, health.clone()).await?;
+    let admin = Admin::bind(address, registry, health.clone(), board).await?;
     let address = admin.address()?;
-    tracing::info!(%address, "admin endpoint: /metrics, /healthz, /readyz");
+    tracing::info!(%address, "admin endpoint: / for people, /metrics, /healthz, /readyz");
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "the admin endpoint has no authentication and is open to the network");
+    }
+    tokio::spawn(admin.state.sampler.clone().run(end.clone()));
     tokio::spawn(admin.serve(end.clone()));
     Ok(())
 }
@@ -91,16 +80,27 @@ pub struct Admin {
 struct State {
     registry: Registry,
     health: Health,
+    sampler: Arc<Sampler>,
 }
 
 impl Admin {
     /// Binds `address`; the error names it.
-    pub async fn bind(address: SocketAddr, registry: Registry, health: Health) -> io::Result<Self> {
+    pub async fn bind(
+        address: SocketAddr,
+        registry: Registry,
+        health: Health,
+        board: Board,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await.map_err(|why| {
             let text = format!("admin endpoint can't listen on {address}: {why}; set admin.listen to a free address, or \"off\"");
             io::Error::new(why.kind(), text)
         })?;
-        let state = Arc::new(State { registry, health });
+        let sampler = Arc::new(Sampler::new(board, registry.clone()));
+        let state = Arc::new(State {
+            registry,
+            health,
+            sampler,
+        });
         Ok(Self { listener, state })
     }
 
@@ -160,11 +160,9 @@ async fn serve_connection(stream: TcpStream, state: Arc<State>) {
 
 fn answer(state: &State, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let path = request.uri().path();
-    if !matches!(path, "/metrics" | "/healthz" | "/readyz") {
-        return text(
-            StatusCode::NOT_FOUND,
-            "not found; there are /metrics, /healthz and /readyz\n",
-        );
+    if !PATHS.contains(&path) {
+        let known = format!("not found; there are {}\n", PATHS.join(", "));
+        return text(StatusCode::NOT_FOUND, known);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
@@ -174,6 +172,8 @@ fn answer(state: &State, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         return response;
     }
     match path {
+        "/" => page(),
+        "/status.json" => status(state),
         "/metrics" => metrics(&state.registry),
         "/healthz" => text(StatusCode::OK, "ok\n"),
         _ => {
@@ -188,14 +188,34 @@ fn answer(state: &State, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     }
 }
 
+fn page() -> Response<Full<Bytes>> {
+    let mut response = typed("text/html; charset=utf-8", PAGE);
+    let policy = HeaderValue::from_static(PAGE_POLICY);
+    response
+        .headers_mut()
+        .insert(CONTENT_SECURITY_POLICY, policy);
+    response
+}
+
+fn status(state: &State) -> Response<Full<Bytes>> {
+    match state.sampler.json(&state.health) {
+        Ok(body) => typed("application/json", body),
+        Err(why) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")),
+    }
+}
+
+fn typed(kind: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = text(StatusCode::OK, body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
 fn metrics(registry: &Registry) -> Response<Full<Bytes>> {
     match TextEncoder::new().encode_to_string(&registry.gather()) {
-        Ok(body) => {
-            let mut response = text(StatusCode::OK, body);
-            let kind = HeaderValue::from_static(prometheus::TEXT_FORMAT);
-            response.headers_mut().insert(CONTENT_TYPE, kind);
-            response
-        }
+        Ok(body) => typed(prometheus::TEXT_FORMAT, body),
         Err(why) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("metrics can't be written: {why}\n"),

@@ -1,4 +1,5 @@
-//! What both daemons share: configuration, logs, metrics, the admin endpoint and shutdown.
+//! What both daemons share: configuration, logs, metrics, the admin endpoint,
+//! the service manager and shutdown.
 //!
 //! This crate knows nothing of streams, stores or arenas.
 #![forbid(unsafe_code)]
@@ -7,8 +8,12 @@ pub mod admin;
 pub mod clock;
 pub mod config;
 mod exit;
+pub mod health;
 pub mod metrics;
+pub mod notify;
 mod program;
+mod recent;
+mod reload;
 pub mod shutdown;
 pub mod telemetry;
 

@@ -1,64 +1,135 @@
 //! Making and registering a daemon's metrics under its prefix, and the counters of a store's
 //! requests, which both daemons show in the same way.
 
+pub mod page;
+
+use std::cell::RefCell;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use batchweave_store::counting::Counted;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    CounterVec, Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, Result,
+    CounterVec, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, PullingGauge, Registry, Result,
 };
 
-/// Makes metrics and registers each.
-#[derive(Debug, Clone, Copy)]
+use crate::admin::Health;
+
+/// A metric as docs/metrics.md shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// With its prefix.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Names of its labels.
+    pub labels: Vec<String>,
+    /// One sentence.
+    pub help: String,
+}
+
+/// Makes metrics, registers each, and remembers what it made.
+#[derive(Debug)]
 pub struct Maker<'a> {
     registry: &'a Registry,
     prefix: &'static str,
+    made: RefCell<Vec<Described>>,
 }
 
 impl<'a> Maker<'a> {
     /// Names begin with `prefix` and an underscore.
     pub fn new(registry: &'a Registry, prefix: &'static str) -> Self {
-        Self { registry, prefix }
+        Self {
+            registry,
+            prefix,
+            made: RefCell::default(),
+        }
+    }
+
+    /// All that was made so far.
+    pub fn described(&self) -> Vec<Described> {
+        self.made.borrow().clone()
     }
 
     fn opts(&self, name: &str, help: &str) -> Opts {
         Opts::new(format!("{}_{name}", self.prefix), help)
     }
 
-    fn add<C: Collector + Clone + 'static>(&self, made: Result<C>) -> Result<C> {
+    fn add<C: Collector + Clone + 'static>(
+        &self,
+        kind: &'static str,
+        made: Result<C>,
+    ) -> Result<C> {
         let collector = made?;
-        self.registry.register(Box::new(collector.clone()))?;
+        self.register(kind, collector.clone())?;
         Ok(collector)
+    }
+
+    fn register<C: Collector + 'static>(&self, kind: &'static str, collector: C) -> Result<()> {
+        let described = collector.desc().into_iter().map(|desc| Described {
+            name: desc.fq_name.clone(),
+            kind,
+            labels: desc.variable_labels.clone(),
+            help: desc.help.clone(),
+        });
+        self.made.borrow_mut().extend(described);
+        self.registry.register(Box::new(collector))
     }
 
     /// A counter of whole things.
     pub fn counter(&self, name: &str, help: &str) -> Result<IntCounter> {
-        self.add(IntCounter::with_opts(self.opts(name, help)))
+        self.add("counter", IntCounter::with_opts(self.opts(name, help)))
     }
 
     /// The same, by label.
     pub fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec> {
-        self.add(IntCounterVec::new(self.opts(name, help), labels))
+        self.add("counter", IntCounterVec::new(self.opts(name, help), labels))
     }
 
     /// A counter of seconds, by label.
     pub fn seconds(&self, name: &str, help: &str, labels: &[&str]) -> Result<CounterVec> {
-        self.add(CounterVec::new(self.opts(name, help), labels))
+        self.add("counter", CounterVec::new(self.opts(name, help), labels))
     }
 
     /// A gauge of whole things.
     pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge> {
-        self.add(IntGauge::with_opts(self.opts(name, help)))
+        self.add("gauge", IntGauge::with_opts(self.opts(name, help)))
     }
 
     /// The same, by label.
     pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
-        self.add(IntGaugeVec::new(self.opts(name, help), labels))
+        self.add("gauge", IntGaugeVec::new(self.opts(name, help), labels))
     }
 
     /// A gauge of seconds.
     pub fn seconds_gauge(&self, name: &str, help: &str) -> Result<Gauge> {
-        self.add(Gauge::with_opts(self.opts(name, help)))
+        self.add("gauge", Gauge::with_opts(self.opts(name, help)))
+    }
+
+    /// Times in seconds, from 10 ms to a minute.
+    pub fn histogram(&self, name: &str, help: &str) -> Result<Histogram> {
+        let buckets = vec![
+            0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+        ];
+        let opts = HistogramOpts::from(self.opts(name, help)).buckets(buckets);
+        self.add("histogram", Histogram::with_opts(opts))
+    }
+
+    /// What each daemon tells of itself: version, start, and whether it is ready.
+    pub fn process(&self, version: &str, health: &Health) -> Result<()> {
+        let built = self.gauges("build_info", "1, with the version as label.", &["version"])?;
+        built.with_label_values(&[version]).set(1);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.seconds_gauge("start_time_seconds", "When the process began, since 1970.")?
+            .set(since.map_or(0.0, |d| d.as_secs_f64()));
+        let health = health.clone();
+        let ready = PullingGauge::new(
+            format!("{}_ready", self.prefix),
+            "1 while /readyz says ready.",
+            Box::new(move || f64::from(u8::from(health.get().0))),
+        )?;
+        self.register("gauge", ready)
     }
 
     /// Counters of a store's requests, as they are when metrics are gathered.
@@ -97,7 +168,7 @@ impl<'a> Maker<'a> {
             )?,
         ];
         let sample = Box::new(sample);
-        self.registry.register(Box::new(Store { sample, families }))
+        self.register("counter", Store { sample, families })
     }
 }
 

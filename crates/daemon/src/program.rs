@@ -8,8 +8,9 @@ use clap::{Args as _, FromArgMatches};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
-use crate::{Exit, config, shutdown, telemetry};
+use crate::{Exit, config, reload, shutdown, telemetry};
 
 /// What all daemons take on their command lines.
 #[derive(Debug, clap::Args)]
@@ -54,9 +55,9 @@ impl Failure {
 
 impl Program {
     /// Runs `serve` with the configuration and a token that the first signal cancels.
-    pub fn main<C: Config, F: Future<Output = Result<(), Failure>>>(
+    pub fn main<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
         self,
-        log: impl FnOnce(&C) -> &LogConfig,
+        log: fn(&C) -> &LogConfig,
         serve: impl FnOnce(C, CancellationToken) -> F,
     ) -> Exit {
         let args = match self.parse(std::env::args_os()) {
@@ -88,9 +89,9 @@ impl Program {
     }
 }
 
-fn run<C: Config, F: Future<Output = Result<(), Failure>>>(
+fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
     args: &Args,
-    log: impl FnOnce(&C) -> &LogConfig,
+    log: fn(&C) -> &LogConfig,
     serve: impl FnOnce(C, CancellationToken) -> F,
 ) -> Result<(), Failure> {
     let config: C = config::load(&args.config).map_err(|why| Failure::new(why, Exit::Config))?;
@@ -98,6 +99,8 @@ fn run<C: Config, F: Future<Output = Result<(), Failure>>>(
         println!("{}: ok", args.config.display());
         return Ok(());
     }
+    // Before all else: a service manager that can't be told is not served.
+    Notifier::from_env().map_err(|why| Failure::new(why, Exit::Config))?;
     telemetry::init(log(&config));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -105,6 +108,8 @@ fn run<C: Config, F: Future<Output = Result<(), Failure>>>(
         .map_err(|why| Failure::new(format!("no runtime: {why}"), Exit::Failure))?;
     let ended = runtime.block_on(async {
         let stop = shutdown::on_signals()
+            .map_err(|why| Failure::new(format!("no signal handlers: {why}"), Exit::Failure))?;
+        reload::on_hangup(args.config.clone(), &config, log)
             .map_err(|why| Failure::new(format!("no signal handlers: {why}"), Exit::Failure))?;
         serve(config, stop).await
     });

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::notify::Notifier;
+
 /// A token that is cancelled by the first SIGTERM or SIGINT. A second signal ends the process at
 /// once with 130, for a person who does not want to wait for the drain.
 pub fn on_signals() -> io::Result<CancellationToken> {
@@ -26,6 +28,9 @@ pub fn on_signals() -> io::Result<CancellationToken> {
                     signal = name,
                     "stopping; send the signal again to stop at once"
                 );
+                if let Ok(Some(manager)) = Notifier::from_env() {
+                    manager.tell("STOPPING=1");
+                }
                 stop.cancel();
             } else {
                 std::process::exit(130);

@@ -1,12 +1,15 @@
 //! Logs: text or JSON lines on standard error, filtered by the configured level or `RUST_LOG`.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Problem;
+use crate::recent::Keeper;
 
 /// Shape of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -58,20 +61,51 @@ impl LogConfig {
 /// an error of ours, with its cause.
 const QUIET: &str = "aws_config=error,aws_smithy_runtime=error,aws_sdk_s3=error";
 
-/// Starts logging for the process. A second call changes nothing, so tests may call it too.
-pub fn init(config: &LogConfig) {
+/// Sets another filter, once logging has begun.
+type Change = Box<dyn Fn(EnvFilter) + Send + Sync>;
+
+static CHANGE: OnceLock<Change> = OnceLock::new();
+
+fn filter(config: &LogConfig) -> EnvFilter {
     let ours = || format!("{QUIET},{}", config.level);
     let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| ours());
+    EnvFilter::builder().parse_lossy(directives)
+}
+
+/// Starts logging for the process. A second call changes nothing, so tests may call it too.
+pub fn init(config: &LogConfig) {
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::builder().parse_lossy(directives))
+        .with_env_filter(filter(config))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     let outcome = match config.format {
-        LogFormat::Text => builder.with_target(false).finish().try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).finish().try_init(),
+        LogFormat::Text => {
+            let builder = builder.with_target(false).with_filter_reloading();
+            let handle = builder.reload_handle();
+            let change: Change = Box::new(move |filter| drop(handle.reload(filter)));
+            let started = builder.finish().with(Keeper).try_init();
+            started.map(|()| change)
+        }
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true).with_filter_reloading();
+            let handle = builder.reload_handle();
+            let change: Change = Box::new(move |filter| drop(handle.reload(filter)));
+            let started = builder.finish().with(Keeper).try_init();
+            started.map(|()| change)
+        }
     };
-    if outcome.is_err() {
+    if let Ok(change) = outcome {
+        // The first call's handle stays.
+        drop(CHANGE.set(change));
+    } else {
         tracing::debug!("logging was already started");
+    }
+}
+
+/// Takes over another level.
+pub(crate) fn change(config: &LogConfig) {
+    if let Some(change) = CHANGE.get() {
+        change(filter(config));
     }
 }
 

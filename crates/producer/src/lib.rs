@@ -15,6 +15,7 @@
 mod ahead;
 mod assemble;
 pub mod batching;
+mod board;
 pub mod chat;
 pub mod config;
 pub mod cursor;

@@ -1,9 +1,10 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
+use batchweave_daemon::admin::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_log::Committed;
 use batchweave_store::counting::Counted;
-use prometheus::{CounterVec, Gauge, IntCounter, IntGauge, Registry};
+use prometheus::{CounterVec, Histogram, IntCounter, IntGauge, Registry};
 
 const PREFIX: &str = "batchweave_producer";
 
@@ -31,8 +32,10 @@ pub struct Metrics {
     refused: IntCounter,
     leading: IntGauge,
     batches: IntGauge,
+    tgbs: IntCounter,
     head: IntGauge,
-    latency: Gauge,
+    version: IntGauge,
+    latency: Histogram,
     /// How far the stream is ahead, and who holds this producer back.
     pub ahead: AheadMetrics,
 }
@@ -77,7 +80,10 @@ impl AheadMetrics {
 impl Metrics {
     /// Makes and registers them.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let m = Maker::new(registry, PREFIX);
+        Self::make(&Maker::new(registry, PREFIX))
+    }
+
+    fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
         Ok(Self {
             documents: m.counter(
                 "documents_total",
@@ -119,6 +125,7 @@ impl Metrics {
                 "leading",
                 "1 while this producer combines the others' commits.",
             )?,
+            tgbs: m.counter("tgbs_total", "Global batches that this process made visible.")?,
             batches: m.gauge(
                 "batches",
                 "Batches of this producer in the stream, over all its epochs.",
@@ -127,16 +134,31 @@ impl Metrics {
                 "head_step",
                 "First step of the stream that is not committed yet, as of the last commit.",
             )?,
-            latency: m.seconds_gauge(
-                "commit_latency_seconds",
-                "Last commit: from durable and allowed to visible.",
+            version: m.gauge(
+                "log_version",
+                "The last version of the log that this process won.",
             )?,
-            ahead: AheadMetrics::new(&m)?,
+            latency: m.histogram(
+                "commit_latency_seconds",
+                "From durable and allowed to visible, of the commits seen; of several at once the last.",
+            )?,
+            ahead: AheadMetrics::new(m)?,
         })
+    }
+
+    /// The producer goes on at this batch.
+    pub fn begin(&self, next_seq: u64) {
+        self.batches.set(next_seq.cast_signed());
     }
 
     /// Takes over the commit task's numbers.
     pub fn committed(&self, now: &Committed) {
+        if now.next_seq.cast_signed() > self.batches.get() && !now.latency.is_zero() {
+            self.latency.observe(now.latency.as_secs_f64());
+        }
+        if let Some(version) = now.version {
+            self.version.set(version.cast_signed());
+        }
         self.commits
             .inc_by(now.records.saturating_sub(self.commits.get()));
         self.lost.inc_by(now.lost.saturating_sub(self.lost.get()));
@@ -147,13 +169,45 @@ impl Metrics {
         more(&self.combined, now.combined);
         more(&self.refused, now.refused_intents);
         self.leading.set(i64::from(now.leading));
-        self.batches.set(now.next_seq.cast_signed());
+        let before = self.batches.get().cast_unsigned();
+        self.tgbs.inc_by(now.next_seq.saturating_sub(before));
+        self.batches.set(now.next_seq.max(before).cast_signed());
         self.head.set(now.next_step.cast_signed());
-        self.latency.set(now.latency.as_secs_f64());
     }
 }
 
-/// Registers the counters of a store.
-pub fn register_store(registry: &Registry, counted: Counted) -> prometheus::Result<()> {
-    Maker::new(registry, PREFIX).counted(counted)
+/// Registers what every daemon tells of itself, and the counters of its store.
+pub fn register(registry: &Registry, counted: Counted, health: &Health) -> prometheus::Result<()> {
+    shared(&Maker::new(registry, PREFIX), counted, health)
+}
+
+fn shared(m: &Maker<'_>, counted: Counted, health: &Health) -> prometheus::Result<()> {
+    m.process(env!("CARGO_PKG_VERSION"), health)?;
+    m.counted(counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use batchweave_daemon::metrics::page;
+    use batchweave_store::memory::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn docs_metrics_md_shows_these() {
+        let registry = Registry::new();
+        let m = Maker::new(&registry, PREFIX);
+        Metrics::make(&m).unwrap();
+        let counted = Counted::new(MemoryStore::new());
+        shared(&m, counted, &Health::default()).unwrap();
+        let made = m.described();
+        let faults: Vec<String> = made.iter().flat_map(page::faults).collect();
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        if let Err(why) = page::compare(&docs, "producer", &made) {
+            panic!("{why}");
+        }
+    }
 }

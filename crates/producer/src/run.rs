@@ -17,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ahead;
 use crate::assemble::{Parts, pipeline};
+use crate::board::BOARD;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::forming::Forming;
-use crate::metrics::{Metrics, register_store};
+use crate::metrics::{Metrics, register};
 use crate::packing::Point;
 use crate::prepare::{list_inputs, settings};
 use crate::sources::InputList;
@@ -67,13 +68,13 @@ pub async fn run_on(
 ) -> Result<Outcome, RunError> {
     let registry = Registry::new();
     let counted = Counted::with_classes(store, &keys::CLASSES);
-    register_store(&registry, counted.clone())?;
-    let metrics = Arc::new(Metrics::new(&registry)?);
     let health = Health::default();
+    register(&registry, counted.clone(), &health)?;
+    let metrics = Arc::new(Metrics::new(&registry)?);
     let end = CancellationToken::new();
     // However this function is left, nothing that it started stays.
     let _end = end.clone().drop_guard();
-    admin::start(config.admin.listen, registry, &health, &end)
+    admin::start(config.admin.listen, registry, &health, &end, BOARD)
         .await
         .map_err(RunError::Admin)?;
     match open(Arc::new(counted), &config, &health).await? {
@@ -163,6 +164,7 @@ async fn produce(
     (metrics, health): (Arc<Metrics>, &Health),
 ) -> Result<Outcome, RunError> {
     let (producer, store) = (opened.producer, opened.parts.store.clone());
+    metrics.begin(producer.next_seq());
     let pacing = stop.child_token();
     let pipeline = pipeline(
         config,

@@ -6,6 +6,7 @@
 //! - Frames nobody was pushed may be dropped, the one needed latest first, when one that is needed
 //!   sooner wants the room: so a rank that stops reading holds up no other.
 
+mod depth;
 mod schedule;
 mod session;
 

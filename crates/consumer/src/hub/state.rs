@@ -107,6 +107,7 @@ impl State {
     pub(crate) fn set_head(&mut self, head: Head) {
         self.engine.set_head(head.next_step, head.end);
         self.metrics.head_step.set(head.next_step.cast_signed());
+        self.metrics.watermark.set(head.watermark.cast_signed());
         self.show_awaited(&head);
         self.head = head;
         self.end_outdated();

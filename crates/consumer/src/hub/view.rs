@@ -81,6 +81,8 @@ impl State {
                 .with_label_values(&[part])
                 .set(bytes.cast_signed());
         }
+        let ahead = used.saturating_sub(held);
+        self.metrics.ahead_bytes.set(ahead.cast_signed());
         for (id, line) in &self.lines {
             let Some(session) = self.engine.session(*id) else {
                 continue;
@@ -94,6 +96,10 @@ impl State {
                 .rank_step
                 .with_label_values(&rank)
                 .set(session.next.step.cast_signed());
+            self.metrics
+                .ahead_steps
+                .with_label_values(&rank)
+                .set(self.engine.ready_steps(*id).cast_signed());
         }
     }
 

@@ -4,10 +4,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
+const BOARD: Board = Board {
+    program: "batchweave-test",
+    version: "1",
+    plots: &[],
+    tables: &[],
+};
+
 async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
     let (registry, health, stop) = (Registry::new(), Health::default(), CancellationToken::new());
     let address = "127.0.0.1:0".parse().unwrap();
-    let admin = Admin::bind(address, registry.clone(), health.clone())
+    let admin = Admin::bind(address, registry.clone(), health.clone(), BOARD)
         .await
         .unwrap();
     let address = admin.address().unwrap();
@@ -54,9 +61,34 @@ async fn the_three_pages() {
 }
 
 #[tokio::test]
+async fn the_page_needs_nothing_from_outside() {
+    let (address, ..) = started().await;
+    let page = get(address, "/").await;
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.contains("default-src 'none'"),
+        "{page}"
+    );
+    let namespace = "http://www.w3.org/2000/svg";
+    assert!(
+        !page.replace(namespace, "").contains("://"),
+        "an outside address"
+    );
+    let status = get(address, "/status.json").await;
+    assert!(
+        status.contains("\"program\":\"batchweave-test\""),
+        "{status}"
+    );
+}
+
+#[tokio::test]
 async fn other_paths_and_methods() {
     let (address, ..) = started().await;
-    assert!(get(address, "/").await.starts_with("HTTP/1.1 404"));
+    for path in ["/x", "/metrics/", "//", "/../etc/passwd"] {
+        assert!(
+            get(address, path).await.starts_with("HTTP/1.1 404"),
+            "{path}"
+        );
+    }
     let post = send(
         address,
         "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
@@ -89,7 +121,7 @@ async fn idle_connections_do_not_lock_others_out() {
 #[tokio::test]
 async fn a_taken_port_is_named() {
     let (address, ..) = started().await;
-    let why = Admin::bind(address, Registry::new(), Health::default())
+    let why = Admin::bind(address, Registry::new(), Health::default(), BOARD)
         .await
         .expect_err("taken");
     assert!(why.to_string().contains(&address.to_string()), "{why}");

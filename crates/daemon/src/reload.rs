@@ -1,0 +1,128 @@
+//! SIGHUP: the configuration is read again. What may change while running is taken over (the log level);
+//! for the rest it is said which keys wait for a restart. A broken file changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{self, Config};
+use crate::notify::Notifier;
+use crate::telemetry::{self, LogConfig};
+
+/// Keys that a reload takes over.
+const LIVE: [&str; 1] = ["log.level"];
+
+/// Reloads at every SIGHUP, for ever.
+pub(crate) fn on_hangup<C: Config + Send + 'static>(
+    path: PathBuf,
+    running: &C,
+    log: fn(&C) -> &LogConfig,
+) -> std::io::Result<()> {
+    let mut hangups = signal(SignalKind::hangup())?;
+    let running = values(running);
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            let notifier = Notifier::from_env().ok().flatten();
+            let tell = |text: &str| {
+                if let Some(notifier) = &notifier {
+                    notifier.tell(text);
+                }
+            };
+            tell("RELOADING=1");
+            match reload(&path, &running, log) {
+                Ok(said) => tracing::info!("{said}"),
+                Err(why) => {
+                    tracing::error!("not reloaded, the old configuration stays: {why}");
+                }
+            }
+            tell("READY=1");
+        }
+    });
+    Ok(())
+}
+
+fn reload<C: Config>(
+    path: &Path,
+    running: &toml::Table,
+    log: fn(&C) -> &LogConfig,
+) -> Result<String, String> {
+    let new: C = config::load(path).map_err(|why| why.to_string())?;
+    telemetry::change(log(&new));
+    let mut changed = Vec::new();
+    differences("", running, &values(&new), &mut changed);
+    let waiting: Vec<String> = changed
+        .into_iter()
+        .filter(|key| !LIVE.contains(&key.as_str()))
+        .collect();
+    let level = &log(&new).level;
+    Ok(if waiting.is_empty() {
+        format!("reloaded; log.level is {level}")
+    } else {
+        format!(
+            "reloaded; log.level is {level}; these keys take effect at the next restart: {}",
+            waiting.join(", ")
+        )
+    })
+}
+
+fn values<C: Config>(config: &C) -> toml::Table {
+    // What was parsed from TOML can be written as TOML.
+    toml::Table::try_from(config).unwrap_or_default()
+}
+
+fn differences(at: &str, old: &toml::Table, new: &toml::Table, found: &mut Vec<String>) {
+    let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for key in keys {
+        let name = format!("{at}{key}");
+        match (old.get(key), new.get(key)) {
+            (Some(toml::Value::Table(old)), Some(toml::Value::Table(new))) => {
+                differences(&format!("{name}."), old, new, found);
+            }
+            (old, new) if old != new => found.push(name),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Debug, Default, Serialize, Deserialize)]
+    #[serde(default)]
+    struct Test {
+        size: u64,
+        log: LogConfig,
+    }
+
+    impl Config for Test {
+        fn check(&self) -> Vec<config::Problem> {
+            self.log.check()
+        }
+    }
+
+    #[test]
+    fn a_reload_says_what_waits_and_keeps_the_old_when_broken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.toml");
+        let running = values(&Test::default());
+        let reload = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            reload::<Test>(&path, &running, |c| &c.log)
+        };
+        let said = reload("size = 3\n[log]\nlevel = \"debug\"").unwrap();
+        assert!(
+            said.contains("log.level is debug") && said.ends_with("restart: size"),
+            "{said}"
+        );
+        assert!(
+            !reload("[log]\nlevel = \"debug\"")
+                .unwrap()
+                .contains("restart")
+        );
+        let why = reload("size = \"many\"").unwrap_err();
+        assert!(why.contains("size"), "{why}");
+    }
+}

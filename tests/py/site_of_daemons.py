@@ -1,0 +1,151 @@
+"""Real daemons on one machine, as the tests of operations need them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import batchweave
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARIES = Path(os.environ.get("BATCHWEAVE_BIN_DIR", ROOT / "target" / "release"))
+
+
+def free_port() -> int:
+    """A port that nobody uses at this moment."""
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        return int(chosen.getsockname()[1])
+
+
+def eventually(what: str, done: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until `done` holds."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, f"still not after {seconds} s: {what}"
+        time.sleep(0.05)
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """Status and body of a page; 0 while nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+    except (OSError, http.client.HTTPException):
+        return 0, ""
+
+
+class Site:
+    """A stream in a folder (or elsewhere), a producer and a consumer with their admin endpoints."""
+
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        self.folder = folder
+        self.url = url or f"file://{folder / 'stream'}"
+        self.socket = folder / "consumer.sock"
+        self.producer_port, self.consumer_port = free_port(), free_port()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.stop = threading.Event()
+        self.delivered = 0
+        text = "".join(json.dumps({"text": f"word{n} " * 80}) + "\n" for n in range(3000))
+        (folder / "corpus.jsonl").write_text(text)
+
+    def config(self, name: str, text: str) -> Path:
+        """Write a configuration file."""
+        path = self.folder / f"{name}.toml"
+        path.write_text(text)
+        return path
+
+    def producer_config(self, extra: str = "") -> Path:
+        """A producer that never ends and stays a little ahead."""
+        return self.config(
+            "producer",
+            f"""
+            store.url = "{self.url}"
+            stream = {{ slices = 2, rows_per_slice = 2, seq_len = 128 }}
+            producer.name = "tokens-0"
+            source = {{ paths = ["{self.folder / "corpus.jsonl"}"], epochs = 0 }}
+            tokenizer.kind = "bytes"
+            packing.object_bytes = "64KiB"
+            ahead.max_steps = 200
+            admin.listen = "127.0.0.1:{self.producer_port}"
+            {extra}
+            """,
+        )
+
+    def consumer_config(self, extra: str = "") -> Path:
+        """A consumer with a small arena."""
+        return self.config(
+            "consumer",
+            f"""
+            store.url = "{self.url}"
+            job = {{ name = "training", open = true }}
+            arena = {{ bytes = "8MiB", segment_bytes = "4MiB" }}
+            prefetch = {{ bytes = "4MiB", steps = 16 }}
+            socket.path = "{self.socket}"
+            reclaim = {{ enabled = true, every = "1s" }}
+            follow.idle = "200ms"
+            admin.listen = "127.0.0.1:{self.consumer_port}"
+            {extra}
+            """,
+        )
+
+    def start(
+        self, program: str, *arguments: str, env: dict[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a program; what it says goes to PROGRAM.log."""
+        with (self.folder / f"{program}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [str(BINARIES / program), *arguments],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(env or {})},
+            )
+        self.processes.append(process)
+        return process
+
+    def log(self, program: str) -> str:
+        """What a program has said."""
+        return (self.folder / f"{program}.log").read_text()
+
+    def run(self) -> None:
+        """Both daemons and one rank."""
+        self.start("batchweave-producer", "--config", str(self.producer_config()))
+        self.start("batchweave-consumer", "--config", str(self.consumer_config()))
+        self.train()
+
+    def train(self) -> None:
+        """One rank reads in a thread until the site ends, and checkpoints now and then."""
+        eventually("a consumer that is ready", lambda: get(self.consumer_port, "/readyz")[0] == 200)
+        threading.Thread(target=self._rank, daemon=True).start()
+
+    def _rank(self) -> None:
+        options: dict[str, Any] = {"socket": str(self.socket), "rank": 0, "dp_rank": 0}
+        with batchweave.connect(job="training", start=0, dp_size=1, **options) as reader:
+            for batch in reader:
+                self.delivered += 1
+                if batch.step % 50 == 49:
+                    reader.checkpoint(batch.state_dict())
+                if self.stop.wait(0.01):
+                    return
+
+    def end(self) -> None:
+        """End all that was started."""
+        self.stop.set()
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait()

@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo test test-frameworks test-long lint build model clean mutations \
+.PHONY: help demo install test test-frameworks test-long lint build model clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units
 .NOTPARALLEL:
 
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-frameworks  the tests with real PyTorch, which it installs (5.4 GB)'
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
+	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
 	@echo 'make model      explore the protocol in all orders of events: minutes'
 	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
@@ -44,6 +45,14 @@ build: system-build
 	$(call step,release build)
 	cargo build $(CARGO_FLAGS)
 
+PREFIX ?= /usr/local
+DESTDIR ?=
+BINARIES ?= target/release
+
+# What is built, and nothing else: `make build` first. Existing configurations are left alone.
+install:
+	tools/install "$(BINARIES)" "$(DESTDIR)" "$(PREFIX)"
+
 system-build:
 	@tools/system-packages build
 
@@ -51,7 +60,7 @@ system-python:
 	@tools/system-packages python
 
 system-all:
-	@tools/system-packages build python systemd
+	@tools/system-packages build python systemd watching
 
 fmt:
 	$(call step,format)
@@ -121,6 +130,7 @@ test-frameworks: build
 units:
 	$(call step,systemd units)
 	tools/check-units
+	tools/check-install
 
 clean:
 	rm -rf target $(VENV) $(FRAMEWORKS_VENV)

@@ -54,6 +54,8 @@ class Site:
     def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
         self.url = url or f"file://{folder / 'stream'}"
+        # A consumer waits for a stream, but not for a folder: that would hide a wrong URL.
+        (folder / "stream").mkdir()
         self.socket = folder / "consumer.sock"
         self.producer_port, self.consumer_port = free_port(), free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -132,8 +134,8 @@ class Site:
         threading.Thread(target=self._rank, daemon=True).start()
 
     def _rank(self) -> None:
-        options: dict[str, Any] = {"socket": str(self.socket), "rank": 0, "dp_rank": 0}
-        with batchweave.connect(job="training", start=0, dp_size=1, **options) as reader:
+        options: dict[str, Any] = {"socket": str(self.socket), "dp_rank": 0, "dp_size": 1}
+        with batchweave.connect(job="training", start=0, **options) as reader:
             for batch in reader:
                 self.delivered += 1
                 if batch.step % 50 == 49:

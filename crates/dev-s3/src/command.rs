@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::REGION;
+use crate::policy::PolicyArg;
 use crate::{Error, FaultSpec, LatencyProfile, Options, Server};
 
 /// Arguments of `batchweave dev-s3`.
@@ -38,6 +39,10 @@ pub struct DevS3Args {
     /// Secret of the access key
     #[arg(long, value_name = "SECRET", default_value = "batchweave-dev-secret")]
     pub secret_key: String,
+    /// ACCESS_KEY=FILE: another key that clients may sign with, with the same secret, and the IAM policy
+    /// that bounds what they may do; may be repeated
+    #[arg(long = "policy", value_name = "KEY=FILE")]
+    pub policies: Vec<PolicyArg>,
     /// Bucket to create at the start; may be repeated
     #[arg(long = "bucket", value_name = "NAME", default_value = "batchweave")]
     pub buckets: Vec<String>,
@@ -66,6 +71,7 @@ pub async fn run(args: DevS3Args) -> Result<(), Error> {
         access_key: args.access_key.clone(),
         secret_key: args.secret_key.clone(),
         buckets: args.buckets.clone(),
+        policies: args.policies.clone(),
         max_body_bytes: args.max_object_mib.saturating_mul(1024 * 1024),
         journal: None,
     };

@@ -57,6 +57,14 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// A policy that can't be read, or uses what is not understood.
+    #[error("{}: not a policy that dev-s3 can enforce: {why}; deploy/iam shows what it understands", file.display())]
+    Policy {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Signals cannot be received.
     #[error("cannot receive signals: {source}; run it from an ordinary shell or service")]
     Signals {

@@ -23,6 +23,7 @@ use crate::faults::Faults;
 use crate::front::{Connection, Front};
 use crate::journal::{Deed, Journal};
 use crate::op::bucket_of_host;
+use crate::policy::{Policies, PolicyArg};
 use crate::stats::{Counters, Stats};
 use crate::storage::{Order, Storage};
 use crate::{Error, FaultSpec, LatencyProfile};
@@ -49,6 +50,8 @@ pub struct Options {
     pub secret_key: String,
     /// Buckets to create.
     pub buckets: Vec<String>,
+    /// Further access keys, each bounded by a policy; the secret is the same.
+    pub policies: Vec<PolicyArg>,
     /// Largest body and largest object, in bytes; a body is in memory while it arrives.
     pub max_body_bytes: usize,
     /// Puts of keys that contain this text are noted; see [`Server::deeds`].
@@ -67,6 +70,7 @@ impl Default for Options {
             access_key: "batchweave".to_owned(),
             secret_key: "batchweave-dev-secret".to_owned(),
             buckets: vec!["batchweave".to_owned()],
+            policies: Vec::new(),
             max_body_bytes: 1024 * 1024 * 1024,
             journal: None,
         }
@@ -175,10 +179,13 @@ fn build_front(options: &Options) -> Result<Front, Error> {
         order,
         max_body_bytes: options.max_body_bytes,
     });
-    service.set_auth(OneKey {
+    let policies = Policies::read(&options.policies)?;
+    service.set_auth(Keys {
         access: options.access_key.clone(),
+        policies: policies.clone(),
         secret: options.secret_key.clone().into(),
     });
+    service.set_access(policies);
     service.set_host(Hosts);
     // Two generators, so that switching latency on does not change which requests fail.
     Ok(Front {
@@ -195,16 +202,17 @@ fn build_front(options: &Options) -> Result<Front, Error> {
     })
 }
 
-/// The one key that is accepted.
-struct OneKey {
+/// The keys that are accepted.
+struct Keys {
     access: String,
+    policies: Policies,
     secret: SecretKey,
 }
 
 #[async_trait::async_trait]
-impl S3Auth for OneKey {
+impl S3Auth for Keys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        if access_key == self.access {
+        if access_key == self.access || self.policies.knows(access_key) {
             return Ok(self.secret.clone());
         }
         Err(s3_error!(

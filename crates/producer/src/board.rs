@@ -52,8 +52,8 @@ pub(crate) const BOARD: Board = Board {
             metrics: &[
                 "batchweave_producer_held",
                 "batchweave_producer_held_seconds_total",
-                "batchweave_producer_steps_ahead",
-                "batchweave_producer_bytes_ahead",
+                "batchweave_producer_ahead_steps",
+                "batchweave_producer_ahead_bytes",
             ],
         },
         Table {

@@ -66,11 +66,11 @@ impl AheadMetrics {
                 &["bound"],
             )?,
             steps: m.gauge(
-                "steps_ahead",
+                "ahead_steps",
                 "Steps that the slowest job that paces has not received, as last seen; counted only with a bound.",
             )?,
             bytes: m.gauge(
-                "bytes_ahead",
+                "ahead_bytes",
                 "Their bytes; counted only with a bound in bytes.",
             )?,
         })

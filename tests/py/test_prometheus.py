@@ -45,6 +45,12 @@ def documented() -> dict[str, str]:
     return dict(re.findall(r"^\| `(batchweave_\w+)` \| (\w+) \|", page, re.MULTILINE))
 
 
+def test_alerts_say_what_to_do() -> None:
+    for alert in (RULES / "alerts.yml").read_text().split("- alert: ")[1:]:
+        assert re.search(r"severity: (page|ticket|info)\n", alert), alert
+        assert re.search(r'description: ".{40,}"', alert), alert
+
+
 def test_rules_and_alerts_are_valid_and_their_tests_pass() -> None:
     promtool("check", "rules", str(RULES / "rules.yml"), str(RULES / "alerts.yml"))
     promtool("check", "config", str(RULES / "prometheus.yml"))

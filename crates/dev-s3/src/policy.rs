@@ -1,8 +1,8 @@
 //! IAM policies, as far as deploy/iam uses them: who signs with a key that has a policy may do what the
 //! policy allows and nothing else, with S3's own names of actions.
 //!
-//! Understood: `Effect` Allow and Deny, `Action` and `Resource` with `*`, and the condition StringLike on
-//! `s3:prefix`. Anything else is refused when the file is read: a policy that is not understood must not
+//! Understood: `Effect` Allow and Deny, `Action` and `Resource` with `*`, and the conditions
+//! StringLike and StringLikeIfExists on `s3:prefix`. Anything else is refused when the file is read: a policy that is not understood must not
 //! look enforced.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,6 @@ struct Document {
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
 struct Statement {
     #[serde(default)]
-    #[allow(dead_code)] // for people
     sid: String,
     effect: Effect,
     action: OneOrMore,
@@ -46,8 +45,22 @@ enum Effect {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Condition {
-    #[serde(rename = "StringLike")]
-    like: Prefix,
+    #[serde(rename = "StringLike", default)]
+    like: Option<Prefix>,
+    /// Holds for requests without a prefix too. S3 answers that an object is not there (404) only to
+    /// those who may list, and that question has no prefix.
+    #[serde(rename = "StringLikeIfExists", default)]
+    like_if_exists: Option<Prefix>,
+}
+
+impl Condition {
+    fn holds(&self, prefix: Option<&str>) -> bool {
+        let covers = |rule: &Prefix| prefix.map(|prefix| rule.prefix.like(prefix));
+        let like = self.like.as_ref();
+        let if_exists = self.like_if_exists.as_ref();
+        like.is_none_or(|rule| covers(rule).unwrap_or(false))
+            && if_exists.is_none_or(|rule| covers(rule).unwrap_or(true))
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -142,14 +155,15 @@ impl Policies {
         let applies = |statement: &&Statement| {
             statement.action.like(action)
                 && statement.resource.like(resource)
-                && statement.condition.as_ref().is_none_or(|condition| {
-                    prefix.is_some_and(|prefix| condition.like.prefix.like(prefix))
-                })
+                && statement.condition.as_ref().is_none_or(|c| c.holds(prefix))
         };
         let mut allowed = false;
         for statement in document.statement.iter().filter(applies) {
             match statement.effect {
-                Effect::Allow => allowed = true,
+                Effect::Allow => {
+                    tracing::debug!(key, sid = statement.sid, action, resource, "allowed");
+                    allowed = true;
+                }
                 Effect::Deny => return false,
             }
         }
@@ -264,15 +278,12 @@ fn prefix_of(query: &str) -> String {
     while let Some((&first, more)) = rest.split_first() {
         let hex = more.get(..2).and_then(|two| std::str::from_utf8(two).ok());
         let decoded = hex.and_then(|two| u8::from_str_radix(two, 16).ok());
-        match (first, decoded) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = &more[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = more;
-            }
+        if let (b'%', Some(byte)) = (first, decoded) {
+            bytes.push(byte);
+            rest = &more[2..];
+        } else {
+            bytes.push(first);
+            rest = more;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -292,6 +303,8 @@ mod tests {
         r#"{"Effect": "Allow", "Action": ["s3:Get*"], "Resource": "arn:aws:s3:::b/s/*"}"#;
     const LIST: &str = r#"{"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::b",
         "Condition": {"StringLike": {"s3:prefix": ["s/log/*"]}}}"#;
+    const IF_EXISTS: &str = r#"{"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::b",
+        "Condition": {"StringLikeIfExists": {"s3:prefix": "s/*"}}}"#;
     const DENY: &str = r#"{"Effect": "Deny", "Action": "*", "Resource": "arn:aws:s3:::b/s/log/*"}"#;
 
     #[test]
@@ -307,6 +320,9 @@ mod tests {
             reader.allow("other", "s3:PutObject", "arn:aws:s3:::b/x", None),
             "has no policy"
         );
+        let lister = policies(IF_EXISTS);
+        assert!(lister.allow("u", "s3:ListBucket", "arn:aws:s3:::b", None));
+        assert!(!lister.allow("u", "s3:ListBucket", "arn:aws:s3:::b", Some("t/")));
         let denied = policies(&format!("{READ}, {DENY}"));
         assert!(denied.allow("u", "s3:GetObject", "arn:aws:s3:::b/s/data/1", None));
         assert!(!denied.allow("u", "s3:GetObject", "arn:aws:s3:::b/s/log/1", None));

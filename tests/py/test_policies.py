@@ -1,0 +1,215 @@
+"""Least privilege: every role works under its policy of deploy/iam, and needs all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+import pytest
+from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+from site_of_daemons import BINARIES, ROOT, Site, eventually
+
+ROLES = ["producer", "consumer", "reclaimer", "operator", "reader"]
+BUCKET = "batchweave"
+
+# What each statement is for, as one request that it alone allows: operation and key or prefix.
+NEEDS: dict[tuple[str, str], tuple[str, str]] = {
+    ("producer", "ReadStream"): ("get", "stream/log/1.json"),
+    ("producer", "ListStream"): ("list", "stream/snapshots/"),
+    ("producer", "MakeStream"): ("put", "stream/stream.json"),
+    ("producer", "Commit"): ("put", "stream/log/1.json"),
+    ("producer", "UploadData"): ("put", "stream/data/a"),
+    ("producer", "Announce"): ("put", "stream/intents/a"),
+    ("producer", "Snapshot"): ("put", "stream/index/a"),
+    ("producer", "TidyUp"): ("delete", "stream/intents/a"),
+    ("producer", "GiveUpUploads"): ("abort", "stream/data/a"),
+    ("producer", "ReadSource"): ("get", "corpus/a"),
+    ("producer", "ListSource"): ("list", "corpus/"),
+    ("consumer", "ReadStream"): ("get", "stream/data/a"),
+    ("consumer", "ListStream"): ("list", "stream/jobs/"),
+    ("consumer", "OpenJobs"): ("put", "stream/log/1.json"),
+    ("consumer", "Checkpoint"): ("put", "stream/jobs/a"),
+    ("consumer", "DropOldProgress"): ("delete", "stream/jobs/a"),
+    ("reclaimer", "ReadStream"): ("get", "stream/log/1.json"),
+    ("reclaimer", "ListStream"): ("list", "stream/data/"),
+    ("reclaimer", "PublishWatermark"): ("put", "stream/log/1.json"),
+    ("reclaimer", "Lease"): ("put", "stream/jobs/a"),
+    ("reclaimer", "Reclaim"): ("delete", "stream/data/a"),
+    ("reclaimer", "FindUnfinishedUploads"): ("uploads", ""),
+    ("reclaimer", "GiveUpUploads"): ("abort", "stream/data/a"),
+    ("operator", "ReadStream"): ("get", "stream/log/1.json"),
+    ("operator", "ListStream"): ("list", "stream/data/"),
+    ("operator", "MakeStream"): ("put", "stream/stream.json"),
+    ("operator", "WriteLog"): ("put", "stream/log/1.json"),
+    ("operator", "Repair"): ("put", "stream/repairs/a"),
+    ("operator", "RemoveProbe"): ("delete", "stream/probe/a"),
+    ("reader", "ReadStream"): ("get", "stream/data/a"),
+    ("reader", "ListStream"): ("list", "stream/data/"),
+}
+# Nobody may do these, whatever the role: the log is the audit trail.
+NEVER = [
+    ("delete", "stream/log/1.json"),
+    ("delete", "stream/stream.json"),
+    ("put", "other/stream.json"),
+    ("get", "other/log/1.json"),
+]
+
+
+def policy(role: str) -> dict[str, Any]:
+    text = (ROOT / "deploy" / "iam" / f"{role}.json").read_text()
+    text = text.replace("my-bucket", BUCKET).replace("my-stream", "stream")
+    return dict(json.loads(text))
+
+
+class Store:
+    """dev-s3 with a key for each role, and one for each role that lacks a statement."""
+
+    def __init__(self, folder: Path) -> None:
+        policies = {role: policy(role) for role in ROLES}
+        for role, whole in list(policies.items()):
+            for left_out in whole["Statement"]:
+                rest = [one for one in whole["Statement"] if one is not left_out]
+                policies[f"{role}-{left_out['Sid']}"] = {**whole, "Statement": rest}
+        arguments = []
+        for key, one in policies.items():
+            (folder / f"{key}.json").write_text(json.dumps(one))
+            arguments.append(f"--policy={key}={folder / f'{key}.json'}")
+        self.log = folder / "dev-s3.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [BINARIES / "batchweave", "dev-s3", "--listen=127.0.0.1:0", "--json", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "RUST_LOG": "batchweave_dev_s3=debug"},
+                text=True,
+            )
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        self.ready = json.loads(line)
+
+    def environment(self, key: str) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": self.ready["endpoint"],
+            "AWS_ACCESS_KEY_ID": key,
+            "AWS_SECRET_ACCESS_KEY": self.ready["secret_key"],
+            "AWS_REGION": self.ready["region"],
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def client(self, key: str) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.ready["endpoint"],
+            region_name=self.ready["region"],
+            aws_access_key_id=key,
+            aws_secret_access_key=self.ready["secret_key"],
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+
+    def allowed(self, key: str, deed: str, name: str) -> bool:
+        """Whether this key may; that an object or upload is not there is an answer too."""
+        s3 = self.client(key)
+        try:
+            if deed == "get":
+                s3.get_object(Bucket=BUCKET, Key=name)
+            elif deed == "put":
+                s3.put_object(Bucket=BUCKET, Key=name, Body=b"", IfMatch='"nothing"')
+            elif deed == "delete":
+                s3.delete_object(Bucket=BUCKET, Key=f"{name}-not-there")
+            elif deed == "abort":
+                s3.abort_multipart_upload(Bucket=BUCKET, Key=name, UploadId="none")
+            elif deed == "uploads":
+                s3.list_multipart_uploads(Bucket=BUCKET)
+            else:
+                s3.list_objects_v2(Bucket=BUCKET, Prefix=name)
+        except ClientError as refused:
+            return str(refused.response["Error"]["Code"]) != "AccessDenied"
+        return True
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    store = Store(tmp_path_factory.mktemp("store"))
+    yield store
+    store.process.kill()
+    store.process.wait()
+
+
+def statements() -> list[tuple[str, str]]:
+    return [(role, one["Sid"]) for role in ROLES for one in policy(role)["Statement"]]
+
+
+def test_every_statement_has_a_need() -> None:
+    assert sorted(NEEDS) == sorted(statements())
+
+
+@pytest.mark.parametrize(("role", "sid"), statements())
+def test_without_a_statement_its_need_is_refused(store: Store, role: str, sid: str) -> None:
+    deed, name = NEEDS[role, sid]
+    assert store.allowed(role, deed, name)
+    assert not store.allowed(f"{role}-{sid}", deed, name), "another statement grants it too"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nobody_may_touch_the_log_s_past_or_other_streams(store: Store, role: str) -> None:
+    for deed, name in NEVER:
+        assert not store.allowed(role, deed, name), (deed, name)
+
+
+def test_every_daemon_works_under_its_own_policy(store: Store, tmp_path: Path) -> None:
+    site = Site(tmp_path, f"s3://{BUCKET}/stream")
+    whole = store.client(store.ready["access_key"])
+    whole.upload_file(str(tmp_path / "corpus.jsonl"), BUCKET, "corpus/corpus.jsonl")
+    before = len(store.log.read_text())
+    config = site.producer_config()
+    text = config.read_text().replace(str(tmp_path / "corpus.jsonl"), f"s3://{BUCKET}/corpus/")
+    config.write_text(text)
+    try:
+        site.start(
+            "batchweave-producer", "--config", str(config), env=store.environment("producer")
+        )
+        consumer = site.consumer_config().read_text()
+        plain = site.config("consumer", consumer.replace("enabled = true", "enabled = false"))
+        site.start("batchweave-consumer", "--config", str(plain), env=store.environment("consumer"))
+        site.train()
+        eventually("checkpoints", lambda: site.delivered > 300)
+        for role, words in [
+            ("reclaimer", ["reclaim", "--apply"]),
+            ("reader", ["status"]),
+            ("operator", ["seal", "--reason", "a test"]),
+        ]:
+            command = [str(BINARIES / "batchweave"), "--store", site.url, *words]
+            result = subprocess.run(
+                command,
+                env={**os.environ, **store.environment(role)},
+                text=True,
+                capture_output=True,
+                check=False,
+                timeout=60,
+            )
+            assert result.returncode == 0, (words, result.stdout + result.stderr)
+    finally:
+        site.end()
+    said = re.sub(r"\x1b\[[0-9;]*m", "", store.log.read_text()[before:])
+    refused = [line for line in said.splitlines() if "refused by its policy" in line]
+    assert not refused, "\n".join(refused[:5]) + site.log("batchweave-producer")
+    used = set(re.findall(r'key="(\w+)" sid="(\w+)"', said))
+    for need in [
+        ("producer", "Commit"),
+        ("producer", "UploadData"),
+        ("producer", "ReadSource"),
+        ("consumer", "OpenJobs"),
+        ("consumer", "Checkpoint"),
+        ("consumer", "DropOldProgress"),
+        ("reclaimer", "Reclaim"),
+        ("reader", "ListStream"),
+    ]:
+        assert need in used, (need, sorted(used))

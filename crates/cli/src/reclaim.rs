@@ -94,3 +94,32 @@ fn explained(mut error: StoreError, applied: &Applied) -> CliError {
     );
     CliError::Store(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use batchweave_store::{Effect, Op};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_is_done_and_what_to_grant() {
+        let denied =
+            |kind| StoreError::new(Op::Delete, "s3://b/s/data/x", kind, Effect::DidNot, "403");
+        let applied = Applied {
+            refused_keys: 7,
+            ..Applied::default()
+        };
+        let error = explained(denied(ErrorKind::Denied), &applied);
+        assert_eq!(error.exit(), Exit::StoreUnavailable);
+        let text = error.to_string();
+        for part in [
+            "s3://b/s/data/x",
+            "0 objects deleted, 7 objects refused; run the command again",
+            "deleting needs s3:DeleteObject on this prefix",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = explained(denied(ErrorKind::Throttled), &applied).to_string();
+        assert!(!text.contains("s3:DeleteObject"), "{text}");
+    }
+}

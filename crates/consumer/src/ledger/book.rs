@@ -291,6 +291,16 @@ mod tests {
     }
 
     #[test]
+    fn who_is_gone_leaves_behind_how_far_it_was_told() {
+        let mut book = Book::default();
+        let rank = member(0, &[]);
+        let _ = book.begin(&rank, 110, 104);
+        tell(&mut book, &rank, 110..115);
+        assert_eq!(book.end(&rank), Some(115));
+        assert_eq!(book.end(&rank), None);
+    }
+
+    #[test]
     fn lost_reports_are_holes_too() {
         let mut book = Book::default();
         let rank = member(1, &[]);

@@ -135,7 +135,14 @@ fn told(url: &str, args: &[&str]) -> serde_json::Value {
 /// Starts passes and kills them until `wanted` were hit; how many there were in all.
 fn kill_reclaimers(url: &str, wanted: u64, killed: &AtomicU64, rng: &mut StdRng) -> u64 {
     let (mut rounds, began) = (0, Instant::now());
+    let mut whole = Duration::ZERO;
     while killed.load(Relaxed) < wanted {
+        if rounds % 8 == 0 {
+            // One that lives: how long a pass takes here and now.
+            let began = Instant::now();
+            told(url, &["reclaim", "--apply"]);
+            whole = began.elapsed();
+        }
         rounds += 1;
         assert!(
             began.elapsed() < 10 * MINUTE,
@@ -148,7 +155,7 @@ fn kill_reclaimers(url: &str, wanted: u64, killed: &AtomicU64, rng: &mut StdRng)
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        thread::sleep(Duration::from_millis(rng.random_range(1..60)));
+        thread::sleep(whole.mul_f64(rng.random_range(0.1..1.1)));
         // It may have ended by itself.
         let _ = pass.kill();
         killed.fetch_add(u64::from(pass.wait().unwrap().code().is_none()), Relaxed);
@@ -209,6 +216,8 @@ fn ranks_restart_from_every_kept_checkpoint_while_reclaimers_are_killed() {
         assert_eq!(daemon.wait(MINUTE), Some(0));
     }
     let before = files(&scene.stream(STREAM).join("data"));
+    let killed_at = told(&url, &["status"])["watermark"].as_u64().unwrap();
+    assert!(killed_at > 0, "passes and their ends did something");
     let last = told(&url, &["reclaim", "--apply"]);
     let low = ranks.iter().map(|rank| rank.low).min().unwrap();
     // A rank that went back has let fewer checkpoints stand than it had told of before.
@@ -229,7 +238,7 @@ fn ranks_restart_from_every_kept_checkpoint_while_reclaimers_are_killed() {
     }
     let restarts: Vec<_> = ranks.iter().map(|r| (r.job, r.restarts, r.again)).collect();
     eprintln!(
-        "{} kills in {rounds} passes; (job, attempts, steps read again) {restarts:?}; watermark {watermark}; \
+        "{} kills in {rounds} passes; (job, attempts, steps read again) {restarts:?}; watermark {killed_at}, then {watermark}; \
          {before} objects before the last pass",
         killed.load(Relaxed)
     );

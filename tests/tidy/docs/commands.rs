@@ -36,7 +36,10 @@ impl Programs {
             };
             let mut options = options(&source(&file));
             if verb == "bench" {
-                options.extend(self::options(&source("crates/cli/src/bench/reclaim.rs")));
+                for more in ["reclaim", "handover"] {
+                    let file = format!("crates/cli/src/bench/{more}.rs");
+                    options.extend(self::options(&source(&file)));
+                }
             }
             (verb, options)
         });

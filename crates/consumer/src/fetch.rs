@@ -197,12 +197,19 @@ async fn copy(
     };
     let mut leases = leases(targets, &range)?;
     let mut at = range.start;
-    let mut chunks = hub.store.get_range(key, range.clone()).await?;
-    while let Some(chunk) = chunks.try_next().await? {
+    let ask = || async {
+        let mut chunks = hub.store.get_range(key, range.clone()).await?;
+        let first = chunks.try_next().await?;
+        Ok::<_, StoreError>((first, chunks))
+    };
+    let again = || hub.metrics.hedged_reads.inc();
+    let (mut next, mut chunks) = hub.hedges.race(ask, again).await?;
+    while let Some(chunk) = next {
         let fits = (range.end - at).min(chunk.len() as u64) as usize;
         scatter(&mut leases, at, &chunk[..fits])?;
         at += fits as u64;
         hub.metrics.bytes_fetched.inc_by(chunk.len() as u64);
+        next = chunks.try_next().await?;
     }
     Ok(())
 }

@@ -31,6 +31,7 @@ use crate::config::JobTable;
 use crate::deliveries::Deliveries;
 use crate::engine::{Limits, SessionId};
 use crate::fetch;
+use crate::hedge::Hedges;
 use crate::layouts::Shapes;
 use crate::member::{Member, Standing, standing};
 use crate::memory::Memory;
@@ -88,6 +89,8 @@ pub(crate) struct Hub {
     pub(crate) stop: CancellationToken,
     /// Requests in flight.
     pub(crate) permits: Semaphore,
+    /// Second requests for those that are late.
+    pub(crate) hedges: Hedges,
     pub(crate) read_bytes: u64,
     pub(crate) shapes: Mutex<Shapes>,
     pub(crate) needs: watch::Sender<Needs>,
@@ -142,6 +145,7 @@ impl Hub {
             metrics: parts.metrics,
             stop: parts.stop,
             permits: Semaphore::new(parts.concurrency),
+            hedges: Hedges::default(),
             read_bytes: parts.read_bytes,
             shapes: Mutex::default(),
             needs: watch::Sender::default(),

@@ -20,6 +20,7 @@ mod error;
 mod fetch;
 mod follow;
 mod greet;
+mod hedge;
 mod hub;
 mod layouts;
 mod ledger;

@@ -15,6 +15,7 @@ pub(crate) struct Metrics {
     pub(crate) frames_delivered: IntCounter,
     pub(crate) bytes_needed: IntCounter,
     pub(crate) bytes_fetched: IntCounter,
+    pub(crate) hedged_reads: IntCounter,
     pub(crate) checksum_failures: IntCounter,
     pub(crate) refused_frames: IntCounter,
     pub(crate) wait_seconds: CounterVec,
@@ -54,6 +55,7 @@ impl Metrics {
                 "fetched_bytes_total",
                 "Bytes of data objects read from the store; over needed_bytes_total: read amplification.",
             )?,
+            hedged_reads: m.counter("hedged_reads_total", "Reads asked for a second time since the answer was late.")?,
             checksum_failures: m.counter("checksum_failures_total", "Frames that were wrong when fetched.")?,
             refused_frames: m.counter("refused_frames_total", "Frames refused to ranks: wrong twice, or missing.")?,
             wait_seconds: m.seconds(

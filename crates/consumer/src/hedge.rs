@@ -1,0 +1,163 @@
+//! A read that is late is asked for a second time, and the first answer counts.
+//!
+//! Late is measured by the answers before it. At most one request in twenty is such a second one, so
+//! that a store that is slow for everybody is not made slower.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use batchweave_store::StoreError;
+use futures::future::select_ok;
+use tokio::time::{Instant, timeout};
+
+/// Answers that say what is usual.
+const RECENT: usize = 128;
+/// Before so many answers nothing is usual.
+const FEW: usize = 16;
+const PATIENCE_FIRST: Duration = Duration::from_secs(1);
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
+/// Second requests that an answer pays for.
+const SHARE: f64 = 0.05;
+/// And that may be saved up.
+const SAVED_MAX: f64 = 8.0;
+
+/// What is usual, and what may be spent.
+#[derive(Debug)]
+pub(crate) struct Hedges(Mutex<Window>);
+
+#[derive(Debug)]
+struct Window {
+    recent: VecDeque<Duration>,
+    saved: f64,
+}
+
+impl Default for Hedges {
+    fn default() -> Self {
+        Self(Mutex::new(Window {
+            recent: VecDeque::new(),
+            saved: 2.0,
+        }))
+    }
+}
+
+impl Window {
+    fn answered(&mut self, took: Duration) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(took);
+        self.saved = (self.saved + SHARE).min(SAVED_MAX);
+    }
+
+    /// Twice what nineteen of twenty answers take.
+    fn patience(&self) -> Duration {
+        if self.recent.len() < FEW {
+            return PATIENCE_FIRST;
+        }
+        let mut sorted: Vec<Duration> = self.recent.iter().copied().collect();
+        sorted.sort_unstable();
+        let usual = sorted[(sorted.len() * 19 / 20).min(sorted.len() - 1)];
+        (usual * 2).clamp(PATIENCE.0, PATIENCE.1)
+    }
+
+    fn spend(&mut self) -> bool {
+        let enough = self.saved >= 1.0;
+        if enough {
+            self.saved -= 1.0;
+        }
+        enough
+    }
+}
+
+impl Hedges {
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks, and asks once more when the answer is late; `again` hears of it.
+    pub(crate) async fn race<T, F>(
+        &self,
+        ask: impl Fn() -> F,
+        again: impl FnOnce(),
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let begun = Instant::now();
+        let patience = { self.window().patience() };
+        let mut first = Box::pin(ask());
+        let answer = match timeout(patience, &mut first).await {
+            Ok(answer) => answer,
+            Err(_) if self.window().spend() => {
+                again();
+                select_ok([first, Box::pin(ask())])
+                    .await
+                    .map(|(answer, _)| answer)
+            }
+            Err(_) => first.await,
+        };
+        if answer.is_ok() {
+            self.window().answered(begun.elapsed());
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::pending;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn answered(count: u32, took: Duration) -> Hedges {
+        let hedges = Hedges::default();
+        (0..count).for_each(|_| hedges.window().answered(took));
+        hedges
+    }
+
+    #[test]
+    fn patience_follows_what_is_usual() {
+        let after = |count, ms| {
+            answered(count, Duration::from_millis(ms))
+                .window()
+                .patience()
+        };
+        assert_eq!(after(15, 30), PATIENCE_FIRST);
+        assert_eq!(after(16, 30), Duration::from_millis(60));
+        assert_eq!(after(500, 1), PATIENCE.0);
+        assert_eq!(after(500, 60_000), PATIENCE.1);
+        let hedges = answered(127, Duration::from_millis(30));
+        hedges.window().answered(Duration::from_secs(9));
+        assert_eq!(hedges.window().patience(), Duration::from_millis(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_read_is_asked_for_again_and_no_more_often_than_may_be() {
+        let hedges = answered(100, Duration::from_millis(30));
+        let (asked, again) = (Cell::new(0_u32), Cell::new(0_u32));
+        // Every other request is never answered.
+        let ask = || {
+            let number = asked.get();
+            asked.set(number + 1);
+            async move {
+                if number.is_multiple_of(2) {
+                    pending::<()>().await;
+                }
+                sleep(Duration::from_millis(30)).await;
+                Ok(number)
+            }
+        };
+        for _ in 0..7 {
+            let answer = hedges.race(&ask, || again.set(again.get() + 1)).await;
+            assert!(answer.is_ok_and(|number| number % 2 == 1));
+        }
+        assert_eq!((asked.get(), again.get()), (14, 7));
+        let spent = timeout(Duration::from_mins(10), hedges.race(&ask, || ())).await;
+        assert!(spent.is_err(), "nothing is left to spend");
+        assert_eq!(asked.get(), 15);
+    }
+}

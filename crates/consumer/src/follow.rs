@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::wire::{ErrorName, Fault};
+use batchweave_core::follow::{Looks, Standing, followers};
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::{Manifest, StepEntry};
 use batchweave_log::{Located, Log, LogError};
@@ -20,8 +21,6 @@ use crate::plan::{self, PlanError};
 
 /// Indexes read at a time.
 const RESOLVE_CONCURRENCY: usize = 16;
-/// The pause while a rank waits for its job or attempt.
-const HURRIED: Duration = Duration::from_millis(100);
 /// The pause after an error that trying again may not mend.
 const BROKEN_PAUSE: Duration = Duration::from_secs(5);
 
@@ -54,7 +53,7 @@ pub(crate) async fn follow(
             broken(&hub, &why).await;
             continue;
         }
-        let pause = pause(&now, &table, steps_ahead);
+        let pause = pause(&now, &table, steps_ahead, log.manifest());
         tokio::select! {
             biased;
             () = hub.stop.cancelled() => return,
@@ -168,20 +167,18 @@ async fn resolve(
     (entry.step, frames.await)
 }
 
-/// The nearer a rank is to the head, the sooner the next look; a little jitter keeps a thousand
-/// nodes apart.
-fn pause(needs: &Needs, table: &FollowTable, steps_ahead: u64) -> Duration {
-    let (starved, idle) = (table.starved.0, table.idle.0);
-    let share = needs
-        .lead
-        .map_or(1.0, |lead| lead as f64 / steps_ahead as f64);
-    let pause = idle.mul_f64(share.min(1.0)).max(starved);
-    let pause = if needs.hurry {
-        pause.min(HURRIED.max(starved))
-    } else {
-        pause
+fn pause(needs: &Needs, table: &FollowTable, steps_ahead: u64, manifest: &Manifest) -> Duration {
+    let looks = Looks {
+        starved: table.starved.0,
+        idle: table.idle.0,
+        steps_ahead,
     };
-    pause.mul_f64(rand::rng().random_range(0.75..1.25))
+    let now = Standing {
+        lead: needs.lead,
+        hurry: needs.hurry,
+        followers: followers(manifest, needs.coordinates),
+    };
+    looks.pause(now, rand::rng().random_range(0.0..1.0))
 }
 
 /// Tells why the log can't be followed, then waits before the next try.
@@ -201,30 +198,5 @@ async fn broken(hub: &Arc<Hub>, why: &LogError) {
         biased;
         () = hub.stop.cancelled() => {}
         () = tokio::time::sleep(pause) => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_starved_rank_polls_quickly_and_a_full_one_lazily() {
-        let table = FollowTable::default();
-        let pause = |lead| {
-            pause(
-                &Needs {
-                    steps: Vec::new(),
-                    lead,
-                    hurry: false,
-                },
-                &table,
-                64,
-            )
-        };
-        assert!(pause(Some(0)) < Duration::from_millis(100));
-        assert!(pause(Some(64)) >= Duration::from_millis(1400));
-        assert!(pause(None) >= Duration::from_millis(1400));
-        assert!(pause(Some(16)) < pause(Some(1000)));
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Needs {
     pub(crate) steps: Vec<Step>,
     /// How far the head is ahead of the rank that is nearest to it; None without ranks.
     pub(crate) lead: Option<u64>,
+    /// Data coordinates that ranks here read for.
+    pub(crate) coordinates: u32,
     /// Some rank waits for its job or attempt to be opened.
     pub(crate) hurry: bool,
 }

@@ -7,6 +7,7 @@ pub mod commit;
 pub mod crc;
 pub mod cursor;
 pub mod error;
+pub mod follow;
 pub mod ids;
 pub mod intent;
 pub mod json;

@@ -6,17 +6,20 @@
 //! - `world`: producers and readers drawn from a seed; `check`: what must hold after each run;
 //! - `life`: jobs, attempts, marks, reclaimers and people, in lifecycle worlds;
 //! - `load`: many producers at given rates; latencies, attempts and requests;
+//! - `follow`: thousands of nodes that follow one log;
 //! - `story`, `shrink`: a failing run in words, and made small.
 //!
 //! This crate never opens a socket or a file of a store, and never reads the system's clock.
 #![forbid(unsafe_code)]
 
 pub mod actor;
+mod busy;
 pub mod check;
 pub mod clock;
 pub mod command;
 pub mod draw;
 pub mod fate;
+pub mod follow;
 mod handle;
 pub mod life;
 pub mod load;

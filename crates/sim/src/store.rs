@@ -12,10 +12,11 @@ use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 
 use crate::actor::{Actor, Nature};
+use crate::busy::Busy;
 use crate::draw::Draw;
 use crate::fate::{self, Fate, Rates};
 use crate::profile::Profile;
-use crate::throttle::{Throttle, class};
+use crate::throttle::{self, Throttle, class};
 use crate::time::Timeline;
 use crate::trace::{Answer, Event, Trace, What, fnv};
 
@@ -80,6 +81,7 @@ struct Inner {
     landed: Vec<Landed>,
     trace: Trace,
     throttle: Throttle,
+    busy: Option<Busy>,
     requests: u64,
     throttled: u64,
     counts: Counts,
@@ -116,6 +118,7 @@ impl SimStore {
             landed: Vec::new(),
             trace: Trace::new(settings.keep == Keep::All),
             throttle: Throttle::new(settings.profile.limits()),
+            busy: None,
             requests: 0,
             throttled: 0,
             counts: Counts::new(),
@@ -174,6 +177,24 @@ impl SimStore {
         self.inner().requests
     }
 
+    /// Limits hold, and reads of single keys are counted, from now on.
+    pub(crate) fn limits_begin(&self) {
+        let mut inner = self.inner();
+        inner.throttle = Throttle::new(self.settings.profile.limits());
+        inner.busy = Some(Busy::default());
+    }
+
+    /// Until then nothing is too much.
+    pub(crate) fn lift_limits(&self) {
+        self.inner().throttle = Throttle::new(throttle::NONE);
+    }
+
+    /// Reads of the busiest key, second by second.
+    pub(crate) fn busiest_reads(&self) -> Vec<u64> {
+        let busy = self.inner().busy.as_mut().map(Busy::by_second);
+        busy.unwrap_or_default()
+    }
+
     /// Requests so far that were too many: answered 503.
     pub fn throttled(&self) -> u64 {
         self.inner().throttled
@@ -229,6 +250,9 @@ impl SimStore {
             let count = inner.counts.entry((op.name(), class)).or_default();
             count.http += 1;
             count.windows += u64::from(!beside);
+            if let Some(busy) = &mut inner.busy {
+                busy.note(op, &key, now);
+            }
             if !inner.throttle.admits(op, &key, now) {
                 let effect = match op {
                     Op::Create | Op::Upload | Op::Delete => Effect::Unknown,

@@ -1,6 +1,6 @@
 //! The state behind the hub's lock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use batchweave_arena::Segment;
@@ -369,9 +369,11 @@ impl State {
             .active()
             .map(|s| head.saturating_sub(s.next.step))
             .min();
+        let coordinates: BTreeSet<u32> = self.engine.active().map(|s| s.slices.start).collect();
         Needs {
             steps: self.engine.unknown_steps(),
             lead,
+            coordinates: coordinates.len() as u32,
             hurry: self.in_a_hurry > 0,
         }
     }

@@ -47,11 +47,11 @@ pub struct Arguments {
     out: Option<PathBuf>,
 }
 
-fn profile(name: &str) -> Result<Profile, String> {
+pub(super) fn profile(name: &str) -> Result<Profile, String> {
     Profile::named(name).ok_or_else(|| format!("unknown store {name:?}: s3-standard, s3-express"))
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub(super) fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         _ => Err("must be a number above 0".to_owned()),

@@ -2,6 +2,7 @@
 
 pub mod commit;
 pub mod faults;
+pub mod follow;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,9 @@ enum Command {
     Lifecycle(faults::Arguments),
     /// Many producers at a given rate: latencies, attempts and requests of the commits.
     Commit(commit::Arguments),
+    /// Thousands of nodes that follow one log: reads of its newest key, and time from commit to
+    /// delivery.
+    Follow(follow::Arguments),
 }
 
 /// Runs the program; exit code 0: all is well, 1: a rule was broken, 70: it could not run.
@@ -33,6 +37,7 @@ pub fn main() -> ExitCode {
     let out = &mut std::io::stdout().lock();
     let done = match Arguments::parse().command {
         Command::Commit(arguments) => commit::run(&arguments, out),
+        Command::Follow(arguments) => follow::run(&arguments, out),
         Command::Faults(arguments) => faults::run(&arguments, Plan::draw, out),
         Command::Lifecycle(arguments) => faults::run(&arguments, Plan::draw_life, out),
     };

@@ -22,7 +22,7 @@ struct Fold {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Memo {
+pub(crate) struct Memo {
     folds: Mutex<VecDeque<Fold>>,
 }
 

@@ -3,7 +3,7 @@
 //! store.
 
 mod figures;
-mod memo;
+pub(crate) mod memo;
 mod plot;
 mod producer;
 mod run;

@@ -1,0 +1,122 @@
+//! How often one who follows the log looks at its head: soon when a rank waits for the next step,
+//! lazily when enough is read ahead, and never so often that all followers together wear out the
+//! key of the next record. Pure: whoever waits brings the jitter.
+
+use std::time::Duration;
+
+use crate::manifest::Manifest;
+
+/// Looks a second of all followers. A prefix takes 5,500 reads a second; each new record costs a
+/// follower a second look, and writers read there too.
+pub const LOOKS_PER_SECOND: u32 = 2000;
+
+/// The pause while a rank waits for its job or attempt.
+const HURRIED: Duration = Duration::from_millis(100);
+/// Bounds of the jitter.
+const JITTER: (f64, f64) = (0.75, 0.5);
+
+/// The bounds of one follower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looks {
+    /// From one look to the next while a rank waits for a step.
+    pub starved: Duration,
+    /// When enough is read ahead.
+    pub idle: Duration,
+    /// What is enough.
+    pub steps_ahead: u64,
+}
+
+/// Where a follower stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// How far the head is ahead of the rank that is nearest to it; `None` without ranks.
+    pub lead: Option<u64>,
+    /// Some rank waits for its job or attempt to be opened.
+    pub hurry: bool,
+    /// How many follow the same log, as far as the log tells.
+    pub followers: u32,
+}
+
+impl Looks {
+    /// The time from one look to the next; `draw` is any number from 0 to 1.
+    pub fn pause(&self, now: Standing, draw: f64) -> Duration {
+        let crowd = Duration::from_secs(1) * now.followers / LOOKS_PER_SECOND;
+        let least = self.starved.max(crowd);
+        let share = now.lead.map_or(1.0, |lead| {
+            (lead as f64 / self.steps_ahead.max(1) as f64).min(1.0)
+        });
+        let pause = self.idle.mul_f64(share).max(least);
+        let pause = if now.hurry {
+            pause.min(HURRIED.max(least))
+        } else {
+            pause
+        };
+        pause.mul_f64(JITTER.0 + JITTER.1 * draw.clamp(0.0, 1.0))
+    }
+}
+
+/// How many follow, seen by one who has ranks at `own` of the data coordinates: every node of an
+/// attempt is taken to have as many.
+pub fn followers(manifest: &Manifest, own: u32) -> u32 {
+    let newest = manifest
+        .jobs()
+        .values()
+        .filter_map(|job| job.attempts.last());
+    let coordinates: u32 = newest.fold(0, |sum: u32, a| sum.saturating_add(a.dp_size));
+    (coordinates / own.max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOKS: Looks = Looks {
+        starved: Duration::from_millis(50),
+        idle: Duration::from_secs(2),
+        steps_ahead: 64,
+    };
+
+    fn pause(lead: Option<u64>, hurry: bool, followers: u32) -> Duration {
+        let now = Standing {
+            lead,
+            hurry,
+            followers,
+        };
+        LOOKS.pause(now, 0.5)
+    }
+
+    #[test]
+    fn quick_when_starved_and_lazy_when_full() {
+        let ms = Duration::from_millis;
+        assert_eq!(pause(Some(0), false, 1), ms(50));
+        assert_eq!(pause(Some(16), false, 1), ms(500));
+        assert_eq!(pause(Some(1000), false, 1), ms(2000));
+        assert_eq!(pause(None, false, 1), ms(2000));
+        assert_eq!(pause(None, true, 1), ms(100));
+    }
+
+    #[test]
+    fn a_crowd_looks_no_oftener_than_one_key_bears() {
+        for followers in [1, 100, 1000, 10_000, 100_000] {
+            for (lead, hurry) in [(Some(0), false), (Some(64), false), (None, true)] {
+                let each = pause(lead, hurry, followers).as_secs_f64();
+                let all = f64::from(followers) / each;
+                assert!(
+                    all <= f64::from(LOOKS_PER_SECOND) * 1.01,
+                    "{followers}: {all}"
+                );
+            }
+        }
+        assert_eq!(pause(Some(0), false, 100), Duration::from_millis(50));
+    }
+
+    #[test]
+    fn jitter_is_a_quarter_each_way() {
+        let now = Standing {
+            lead: Some(0),
+            ..Standing::default()
+        };
+        assert_eq!(LOOKS.pause(now, 0.0), Duration::from_micros(37_500));
+        assert_eq!(LOOKS.pause(now, 1.0), Duration::from_micros(62_500));
+    }
+}

@@ -1,0 +1,76 @@
+//! One node's follower, as the consumer daemon's: look, wait as long as the rule says, look again;
+//! after a failure of the store a pause at random.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::follow::{Looks, Standing, followers};
+use batchweave_log::{Log, LogError, LogOptions};
+
+use super::run::Shared;
+use crate::actor::{Actor, Nature};
+use crate::draw::Draw;
+
+/// The consumer's defaults: `[follow]` and `[prefetch]` of its configuration.
+const LOOKS: Looks = Looks {
+    starved: Duration::from_millis(50),
+    idle: Duration::from_secs(2),
+    steps_ahead: 64,
+};
+
+/// Follows until it is dropped.
+pub(super) async fn live(shared: Arc<Shared>, number: u32) {
+    let actor = shared
+        .store
+        .actor(&format!("node{number}"), Nature::default());
+    loop {
+        // The store failed: the daemon starts again.
+        if follow(&shared, &actor).await.is_ok() {
+            return;
+        }
+        actor.sleep(broken(&actor)).await;
+    }
+}
+
+fn broken(actor: &Actor) -> Duration {
+    Duration::from_millis(200).mul_f64(1.0 + 4.0 * actor.draw(Draw::unit))
+}
+
+async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError> {
+    let options = LogOptions {
+        seed: actor.draw(Draw::seed),
+        write_snapshots: false,
+        clock: actor.clock(),
+        folder: Some(shared.memo()),
+    };
+    let mut log = Log::open(shared.store.handle(actor), &options).await?;
+    shared.opened();
+    let begin = shared.begin().await;
+    actor
+        .sleep(begin.saturating_sub(actor.now()) + LOOKS.idle.mul_f64(actor.draw(Draw::unit)))
+        .await;
+    loop {
+        let looked = actor.now();
+        let before = log.manifest().next_version();
+        match log.catch_up().await {
+            Ok(_) => shared.known(before..log.manifest().next_version()),
+            Err(LogError::Store(_)) => {
+                actor.sleep(broken(actor)).await;
+                continue;
+            }
+            Err(e) => return Err(e),
+        }
+        let now = Standing {
+            lead: Some(shared.plan.lead),
+            hurry: false,
+            followers: if shared.plan.aware {
+                followers(log.manifest(), 1)
+            } else {
+                1
+            },
+        };
+        let pause = LOOKS.pause(now, actor.draw(Draw::unit));
+        let passed = actor.now().saturating_sub(looked);
+        actor.sleep(pause.saturating_sub(passed)).await;
+    }
+}

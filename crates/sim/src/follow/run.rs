@@ -1,0 +1,173 @@
+//! Everybody opens with no limits, then the writer writes and the store is counted.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use batchweave_core::ids::Version;
+use batchweave_core::keys;
+use batchweave_core::stream::Order;
+use batchweave_log::Folder;
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::{FollowPlan, Followed, node, writer};
+use crate::fate::Rates;
+use crate::load::memo::Memo;
+use crate::store::{Keep, Settings, SimStore};
+use crate::time::{Timeline, run as run_time};
+use crate::world::run::stream;
+
+/// From the beginning to the time that counts.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// What the writer and all nodes share.
+pub(super) struct Shared {
+    pub(super) plan: FollowPlan,
+    pub(super) store: Arc<SimStore>,
+    memo: Arc<Memo>,
+    begin: watch::Receiver<Option<Duration>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    opened: u32,
+    /// When which version was known to some node.
+    known: Vec<(Version, Duration)>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn memo(&self) -> Arc<dyn Folder> {
+        Arc::clone(&self.memo) as Arc<dyn Folder>
+    }
+
+    pub(super) fn opened(&self) {
+        self.state().opened += 1;
+    }
+
+    /// A node has folded these.
+    pub(super) fn known(&self, versions: Range<Version>) {
+        let now = self.store.time.now();
+        self.state().known.extend(versions.map(|v| (v, now)));
+    }
+
+    /// When the writer begins; known once everybody has opened.
+    pub(super) async fn begin(&self) -> Duration {
+        let mut begin = self.begin.clone();
+        // The sender lives as long as the run.
+        let begun = begin.wait_for(Option::is_some).await;
+        begun.map_or_else(|_| Duration::ZERO, |b| b.unwrap_or_default())
+    }
+}
+
+/// Runs the plan and measures it.
+pub fn run(plan: &FollowPlan) -> std::io::Result<Followed> {
+    let plan = *plan;
+    run_time(|time| drive(plan, time))?
+}
+
+async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
+    let settings = Settings {
+        seed: plan.seed,
+        profile: plan.profile,
+        rates: Rates::default(),
+        calm_at: Duration::ZERO,
+        keep: Keep::Records,
+    };
+    let store = SimStore::new(time, settings);
+    let stream = stream(plan.seed, Order::Arrival, Vec::new());
+    store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
+    store.lift_limits();
+    let (send, begin) = watch::channel(None);
+    let shared = Arc::new(Shared {
+        plan,
+        store: Arc::clone(&store),
+        memo: Arc::default(),
+        begin,
+        state: Mutex::default(),
+    });
+    writer::open_attempt(&shared)
+        .await
+        .map_err(std::io::Error::other)?;
+    let writing = tokio::spawn(writer::produce(Arc::clone(&shared)));
+    let nodes: Vec<_> = (0..plan.nodes)
+        .map(|n| tokio::spawn(node::live(Arc::clone(&shared), n)))
+        .collect();
+    while shared.state().opened < plan.nodes {
+        time.sleep(Duration::from_millis(10)).await;
+    }
+    let begin = Duration::from_secs(time.now().as_secs() + 2);
+    time.sleep_until(begin).await;
+    store.limits_begin();
+    send.send_replace(Some(begin));
+    let counted = [
+        begin + SETTLE,
+        begin + SETTLE + Duration::from_secs(plan.seconds),
+    ];
+    time.sleep_until(counted[0]).await;
+    let before = (log_reads(&store), store.throttled());
+    time.sleep_until(counted[1]).await;
+    let after = (log_reads(&store), store.throttled());
+    writing.abort();
+    // What landed last has the time to be known.
+    time.sleep(SETTLE).await;
+    nodes.iter().for_each(tokio::task::JoinHandle::abort);
+    let counts = [after.0 - before.0, after.1 - before.1];
+    Ok(measure(&shared, counted, counts))
+}
+
+fn log_reads(store: &SimStore) -> u64 {
+    store.counts().get(&("get", "log")).map_or(0, |c| c.http)
+}
+
+fn measure(shared: &Shared, counted: [Duration; 2], [reads, throttled]: [u64; 2]) -> Followed {
+    let (plan, store) = (&shared.plan, &shared.store);
+    let landed: Vec<_> = store
+        .landed()
+        .iter()
+        .filter(|l| l.key.starts_with(keys::LOG))
+        .map(|l| l.at)
+        .collect();
+    let counts = |at: &Duration| *at >= counted[0] && *at < counted[1];
+    let state = shared.state();
+    let known = state.known.iter().filter_map(|(version, at)| {
+        let landed = landed.get(*version as usize).filter(|at| counts(at))?;
+        Some(at.saturating_sub(*landed))
+    });
+    let mut took: Vec<_> = known.collect();
+    took.sort_unstable();
+    let quantile = |q: f64| {
+        let at = (took.len().saturating_sub(1) as f64 * q) as usize;
+        took.get(at).map_or(0.0, |t| t.as_secs_f64() * 1e3)
+    };
+    let seconds = counted.map(|at| at.as_secs() as usize);
+    let busiest = store.busiest_reads();
+    let busiest: Vec<_> = busiest
+        .into_iter()
+        .skip(seconds[0])
+        .take(seconds[1] - seconds[0])
+        .collect();
+    let span = plan.seconds as f64;
+    Followed {
+        nodes: plan.nodes,
+        lead: plan.lead,
+        aware: plan.aware,
+        profile: plan.profile.name,
+        steps: landed.iter().filter(|at| counts(at)).count() as u64,
+        busiest_key_per_second: busiest.iter().sum::<u64>() as f64 / span,
+        busiest_key_peak: busiest.into_iter().max().unwrap_or_default(),
+        log_reads_per_second: reads as f64 / span,
+        throttled,
+        deliveries: took.len() as u64,
+        delivery_p50_ms: quantile(0.5),
+        delivery_p99_ms: quantile(0.99),
+        delivery_max_ms: quantile(1.0),
+        seed: plan.seed,
+        hash: format!("{:016x}", store.hash()),
+    }
+}

@@ -1,0 +1,92 @@
+//! The one who writes: a job with an attempt of all nodes, then steps at a rate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::ids::{AttemptId, RequestId};
+use batchweave_core::keys;
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
+use batchweave_log::{
+    CommitItem, DriverOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
+};
+
+use super::run::Shared;
+use crate::actor::{Actor, Nature};
+use crate::draw::Draw;
+use crate::policy::{AnyPolicy, PolicyKind};
+use crate::world::producer::{cursor, tgbs};
+use crate::world::run::name;
+
+fn options(actor: &Arc<Actor>) -> LogOptions {
+    LogOptions {
+        seed: actor.draw(Draw::seed),
+        write_snapshots: true,
+        clock: actor.clock(),
+        folder: None,
+    }
+}
+
+/// The job and its attempt: from them the nodes know how many they are.
+pub(super) async fn open_attempt(shared: &Arc<Shared>) -> Result<(), LogError> {
+    let actor = shared.store.actor("trainer", Nature::default());
+    let mut log = Log::open(shared.store.handle(&actor), &options(&actor)).await?;
+    let Ok(job) = "train".parse::<batchweave_core::ids::JobName>() else {
+        return Ok(());
+    };
+    let opened = JobOpened {
+        request: RequestId([1; 16]),
+        job: job.clone(),
+        start: 0,
+        keep: 1,
+        holds: true,
+        paces: false,
+        lease_seconds: None,
+    };
+    log.commit_entry("trainer", |_| Entry::JobOpened(opened.clone()))
+        .await?;
+    let attempt = |opened| AttemptOpened {
+        job: job.clone(),
+        opened,
+        attempt: AttemptId([1; 16]),
+        predecessor: None,
+        parent: None,
+        start: 0,
+        dp_size: shared.plan.nodes,
+        mesh: Vec::new(),
+    };
+    log.commit_entry("trainer", |m| {
+        Entry::AttemptOpened(attempt(m.jobs().get(&job).map_or(0, |job| job.opened)))
+    })
+    .await?;
+    Ok(())
+}
+
+/// Steps, one after the other, until it is dropped.
+pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
+    let actor = shared.store.actor("p0", Nature::default());
+    let log = Log::open(shared.store.handle(&actor), &options(&actor)).await?;
+    let seed = actor.draw(|d| d.range(0..u64::MAX));
+    let mut policy = AnyPolicy::new(PolicyKind::Dac, seed);
+    let opening = Producer::open_with(log, name(0), "p0", &mut policy).await?;
+    let ProducerOpening::Opened(producer) = opening else {
+        return Ok(());
+    };
+    let (epoch, nonce) = (producer.epoch(), producer.nonce());
+    let queue = producer.spawn(policy, DriverOptions::default());
+    let gap = Duration::from_secs_f64(1.0 / shared.plan.rate);
+    let mut next = shared.begin().await;
+    for seq in 0.. {
+        next += gap.mul_f64(0.5 + actor.draw(Draw::unit));
+        shared.store.time.sleep_until(next).await;
+        let key = keys::data(&name(0), epoch, nonce, (seq, seq), 0, 0);
+        let item = CommitItem {
+            tgbs: tgbs(&name(0), &key, seq, 1),
+            cursor: cursor(seq + 1),
+        };
+        if !queue.submit(item).await {
+            break;
+        }
+    }
+    Ok(())
+}

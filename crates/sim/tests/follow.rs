@@ -1,0 +1,52 @@
+//! Thousands of nodes on one log: the busiest key bears it, and everybody gets everything.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use batchweave_sim::follow::{FollowPlan, Followed, run};
+use batchweave_sim::profile::Profile;
+
+fn followed(nodes: u32, lead: u64, aware: bool) -> Followed {
+    let plan = FollowPlan {
+        nodes,
+        lead,
+        rate: 1.0,
+        profile: Profile::STANDARD,
+        seconds: 10,
+        aware,
+        seed: 5,
+    };
+    let followed = run(&plan).unwrap();
+    println!("{}", serde_json::to_string(&followed).unwrap());
+    followed
+}
+
+#[test]
+fn few_nodes_that_wait_learn_of_a_step_at_once() {
+    let f = followed(16, 0, true);
+    assert_eq!(f.deliveries, f.steps * 16, "everybody gets everything");
+    assert!(f.delivery_p50_ms < 100.0, "{f:?}");
+    assert_eq!(f.throttled, 0);
+    assert_eq!(
+        f.hash,
+        followed(16, 0, true).hash,
+        "the same seed, the same run"
+    );
+}
+
+#[test]
+fn a_thousand_followers_do_not_wear_out_a_key() {
+    let starved = followed(1000, 0, true);
+    assert_eq!(starved.throttled, 0, "{starved:?}");
+    assert!(starved.busiest_key_peak < 4000, "{starved:?}");
+    assert_eq!(starved.deliveries, starved.steps * 1000);
+    let fed = followed(1000, 64, true);
+    assert!(
+        fed.busiest_key_per_second < 1000.0,
+        "who has enough looks seldom: {fed:?}"
+    );
+    let unaware = followed(1000, 0, false);
+    assert!(
+        unaware.throttled > 0,
+        "what the rule is there for: {unaware:?}"
+    );
+}

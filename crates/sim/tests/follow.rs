@@ -34,17 +34,17 @@ fn few_nodes_that_wait_learn_of_a_step_at_once() {
 }
 
 #[test]
-fn a_thousand_followers_do_not_wear_out_a_key() {
-    let starved = followed(1000, 0, true);
+fn a_crowd_of_followers_does_not_wear_out_a_key() {
+    let starved = followed(400, 0, true);
     assert_eq!(starved.throttled, 0, "{starved:?}");
-    assert!(starved.busiest_key_peak < 4000, "{starved:?}");
-    assert_eq!(starved.deliveries, starved.steps * 1000);
-    let fed = followed(1000, 64, true);
+    assert!(starved.log_reads_per_second < 3500.0, "{starved:?}");
+    assert_eq!(starved.deliveries, starved.steps * 400);
+    let fed = followed(400, 64, true);
     assert!(
-        fed.busiest_key_per_second < 1000.0,
+        fed.busiest_key_per_second < starved.busiest_key_per_second / 2.0,
         "who has enough looks seldom: {fed:?}"
     );
-    let unaware = followed(1000, 0, false);
+    let unaware = followed(400, 0, false);
     assert!(
         unaware.throttled > 0,
         "what the rule is there for: {unaware:?}"

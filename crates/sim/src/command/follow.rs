@@ -11,7 +11,7 @@ use crate::profile::Profile;
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// How many nodes; several separated by commas.
-    #[arg(long, default_value = "1000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, default_value = "1000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
     nodes: Vec<u32>,
     /// How many steps their trainers are behind the head; 0: they wait for each.
     #[arg(long, default_value = "0,64", value_delimiter = ',')]

@@ -80,7 +80,8 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
         keep: Keep::Records,
     };
     let store = SimStore::new(time, settings);
-    let stream = stream(plan.seed, Order::Arrival, Vec::new());
+    let mut stream = stream(plan.seed, Order::Arrival, Vec::new());
+    stream.slices = plan.nodes;
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     store.lift_limits();
     let (send, begin) = watch::channel(None);

@@ -7,6 +7,7 @@ use batchweave_core::ids::{AttemptId, RequestId};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
+use batchweave_core::tgb::TgbRecord;
 use batchweave_log::{
     CommitItem, DriverOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
 };
@@ -81,7 +82,7 @@ pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
         shared.store.time.sleep_until(next).await;
         let key = keys::data(&name(0), epoch, nonce, (seq, seq), 0, 0);
         let item = CommitItem {
-            tgbs: tgbs(&name(0), &key, seq, 1),
+            tgbs: slices(tgbs(&name(0), &key, seq, 1), shared.plan.nodes),
             cursor: cursor(seq + 1),
         };
         if !queue.submit(item).await {
@@ -89,4 +90,16 @@ pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
         }
     }
     Ok(())
+}
+
+/// The same with so many slices: one for each node.
+fn slices(mut tgbs: Vec<TgbRecord>, slices: u32) -> Vec<TgbRecord> {
+    for tgb in &mut tgbs {
+        tgb.rows = slices.into();
+        tgb.tokens = u64::from(slices) * 8;
+        for part in &mut tgb.parts {
+            (part.slices, part.length) = (slices, u64::from(slices) * 256);
+        }
+    }
+    tgbs
 }

@@ -6,6 +6,7 @@
 mod ahead;
 mod demo;
 mod fencing;
+mod fetch;
 mod full_disk;
 mod reclaim;
 mod refusals;

@@ -2,6 +2,7 @@
 
 mod below;
 mod cpu;
+mod fetch;
 mod growth;
 mod handover;
 mod latent;
@@ -41,6 +42,11 @@ enum What {
     /// A producer, a job with checkpoints and a reclaimer on the embedded S3 server; what is stored
     /// is accounted to the byte.
     Reclaim(reclaim::ReclaimArgs),
+    /// How near the consumer daemon's reads come to what raw sockets take from the same server
+    ///
+    /// From `dev-s3`, or the S3 endpoint of --store and --endpoint (http), into the arena and to a
+    /// rank; beside it the same objects by raw TCP into shared memory.
+    Fetch(fetch::FetchArgs),
 }
 
 pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, CliError> {
@@ -49,6 +55,11 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         What::Handover(args) => {
             let text = handover::measure(args, context.out.json).await?;
             Output::line(text.trim_end())?;
+            return Ok(Exit::Ok);
+        }
+        What::Fetch(args) => {
+            let report = fetch::measure(args, context).await?;
+            context.out.report(&report, fetch::Report::text)?;
             return Ok(Exit::Ok);
         }
         What::Reclaim(args) => {

@@ -46,14 +46,21 @@ impl Context {
         })
     }
 
-    /// Opens the store; `create` makes the folder of a `file://` root.
-    pub(crate) async fn store(&self, create: bool) -> Result<Arc<dyn Store>, CliError> {
-        let options = OpenOptions {
-            create,
+    /// What the command line says of how to reach a store.
+    pub(crate) fn store_options(&self) -> OpenOptions {
+        OpenOptions {
             endpoint: self.global.endpoint.clone(),
             region: self.global.region.clone(),
             profile: self.global.profile.clone(),
             ..OpenOptions::default()
+        }
+    }
+
+    /// Opens the store; `create` makes the folder of a `file://` root.
+    pub(crate) async fn store(&self, create: bool) -> Result<Arc<dyn Store>, CliError> {
+        let options = OpenOptions {
+            create,
+            ..self.store_options()
         };
         Ok(batchweave_store::open(&self.url()?, &options).await?)
     }

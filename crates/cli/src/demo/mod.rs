@@ -5,10 +5,10 @@ mod aftermath;
 mod checker;
 mod corpus;
 mod plan;
-mod processes;
+pub(crate) mod processes;
 pub(crate) mod rank;
 mod run;
-mod scrape;
+pub(crate) mod scrape;
 mod setup;
 mod summary;
 

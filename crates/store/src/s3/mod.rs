@@ -9,6 +9,7 @@ mod clean;
 mod config;
 mod errors;
 mod inspect;
+mod presign;
 mod read;
 mod upload;
 

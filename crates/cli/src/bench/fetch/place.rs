@@ -1,0 +1,135 @@
+//! Where the measured objects lie: in a `dev-s3` of its own process, or in the bucket that the
+//! command line names; and the programs that take part.
+
+use std::path::{Path, PathBuf};
+
+use batchweave_store::s3::S3Store;
+use batchweave_store::{AccessKeys, OpenOptions};
+
+use crate::context::Context;
+use crate::demo::processes::{Program, Running};
+use crate::error::CliError;
+
+const BUCKET: &str = "batchweave-bench";
+
+pub(super) struct Place {
+    pub(super) folder: PathBuf,
+    pub(super) endpoint: Option<String>,
+    bucket: String,
+    prefix: String,
+    options: OpenOptions,
+    env: Vec<(String, String)>,
+    bin: PathBuf,
+    /// Ends with this.
+    servers: Vec<Running>,
+}
+
+impl Place {
+    pub(super) async fn new(context: &Context, folder: &Path) -> Result<Self, CliError> {
+        let this = std::env::current_exe()?;
+        let mut place = Self {
+            folder: folder.to_path_buf(),
+            endpoint: context.store_options().endpoint,
+            bucket: BUCKET.to_owned(),
+            prefix: format!("bench-fetch-{:08x}", rand::random::<u32>()),
+            options: context.store_options(),
+            env: Vec::new(),
+            bin: this.parent().map(Path::to_path_buf).unwrap_or_default(),
+            servers: Vec::new(),
+        };
+        match context.store_option() {
+            None => place.start_server(this).await?,
+            Some(url) => {
+                let rest = url
+                    .strip_prefix("s3://")
+                    .map(|rest| rest.trim_end_matches('/'));
+                let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+                    let text =
+                        format!("--store {url}: fetching is measured from s3://bucket/prefix");
+                    return Err(CliError::Usage(text));
+                };
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                place.bucket = bucket.to_owned();
+                if !prefix.is_empty() {
+                    place.prefix = format!("{prefix}/{}", place.prefix);
+                }
+            }
+        }
+        Ok(place)
+    }
+
+    async fn start_server(&mut self, this: PathBuf) -> Result<(), CliError> {
+        let args = [
+            "dev-s3",
+            "--listen",
+            "127.0.0.1:0",
+            "--json",
+            "--bucket",
+            BUCKET,
+        ];
+        let program = self.program("dev-s3", this, &args);
+        let (mut server, line) = program.start_with_line().await?;
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        let field = |name: &str| ready[name].as_str().map(str::to_owned);
+        let (Some(endpoint), Some(id), Some(secret), Some(region)) = (
+            field("endpoint"),
+            field("access_key"),
+            field("secret_key"),
+            field("region"),
+        ) else {
+            return Err(server.failed("printed something unexpected").into());
+        };
+        self.env = vec![
+            ("AWS_ACCESS_KEY_ID".into(), id.clone()),
+            ("AWS_SECRET_ACCESS_KEY".into(), secret.clone()),
+            ("AWS_REGION".into(), region.clone()),
+        ];
+        self.options = OpenOptions {
+            endpoint: Some(endpoint.clone()),
+            region: Some(region),
+            keys: Some(AccessKeys { id, secret }),
+            ..OpenOptions::default()
+        };
+        self.endpoint = Some(endpoint);
+        self.servers.push(server);
+        Ok(())
+    }
+
+    fn program(&self, name: &str, path: PathBuf, args: &[&str]) -> Program {
+        Program {
+            name: name.to_owned(),
+            path,
+            args: args.iter().map(|a| (*a).to_owned()).collect(),
+            env: self.env.clone(),
+            log: self.folder.join(format!("{name}.log")),
+        }
+    }
+
+    /// A root of its own for one case.
+    pub(super) async fn store(&self, case: &str) -> Result<S3Store, CliError> {
+        let prefix = format!("{}/{case}", self.prefix);
+        Ok(S3Store::open(&self.bucket, &prefix, &self.options).await?)
+    }
+
+    /// The consumer daemon for that root; `config` is all but its store.
+    pub(super) fn consumer(&self, case: &str, config: &str) -> Result<Program, CliError> {
+        let path = self.bin.join("batchweave-consumer");
+        if !path.is_file() {
+            let text = format!(
+                "batchweave-consumer is not in {}: build all programs with `cargo build --release --workspace`",
+                self.bin.display()
+            );
+            return Err(CliError::Usage(text));
+        }
+        let url = format!("s3://{}/{}/{case}", self.bucket, self.prefix);
+        let endpoint = self.endpoint.as_deref().unwrap_or_default();
+        let region = self.options.region.as_deref().unwrap_or_default();
+        let text = format!(
+            "[store]\nurl = {url:?}\nendpoint = {endpoint:?}\nregion = {region:?}\n\n{config}"
+        );
+        let file = self.folder.join(format!("{case}.toml"));
+        std::fs::write(&file, text)?;
+        let file = file.display().to_string();
+        Ok(self.program("consumer", path, &["--config", &file]))
+    }
+}

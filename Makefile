@@ -130,6 +130,7 @@ test-frameworks: build
 units:
 	$(call step,systemd units)
 	tools/check-units
+	tools/check-install
 
 clean:
 	rm -rf target $(VENV) $(FRAMEWORKS_VENV)

@@ -26,6 +26,7 @@ NEEDS: dict[tuple[str, str], tuple[str, str]] = {
     ("producer", "MakeStream"): ("put", "stream/stream.json"),
     ("producer", "Commit"): ("put", "stream/log/1.json"),
     ("producer", "UploadData"): ("put", "stream/data/a"),
+    ("producer", "PinInput"): ("put", "stream/inputs/a"),
     ("producer", "Announce"): ("put", "stream/intents/a"),
     ("producer", "Snapshot"): ("put", "stream/index/a"),
     ("producer", "TidyUp"): ("delete", "stream/intents/a"),

@@ -58,10 +58,11 @@ pub(crate) async fn first(
     let probe = |ahead| get_record(store, first + window + ahead);
     let (records, near, far) =
         futures::join!(read(store, first, window), probe(small), probe(middle));
+    // One more than there can be, or a full window would hide the head.
     let next = match (near?, far?) {
         (_, Some(_)) => large,
-        (Some(_), None) => middle,
-        (None, None) => small,
+        (Some(_), None) => middle + 1,
+        (None, None) => small + 1,
     };
     Ok((records?, next))
 }

@@ -69,7 +69,7 @@ async fn objects_that_somebody_deleted_or_cut_are_listed() {
     assert_eq!(report["objects"]["others"], 1);
     let why = report["problems"][1]["why"].as_str().unwrap();
     assert!(
-        why.contains("bytes, the log says") && why.contains("steps 3"),
+        why.contains("bytes, the log says") && why.contains("step 3"),
         "{why}"
     );
 }

@@ -132,15 +132,17 @@ fn told(url: &str, args: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Starts passes and kills them until `wanted` were hit; how many there were in all.
+/// Starts passes and kills them until `wanted` were hit and some have reclaimed; how many there were
+/// in all.
 fn kill_reclaimers(url: &str, wanted: u64, killed: &AtomicU64, rng: &mut StdRng) -> u64 {
     let (mut rounds, began) = (0, Instant::now());
-    let mut whole = Duration::ZERO;
-    while killed.load(Relaxed) < wanted {
+    let (mut whole, mut reclaims) = (Duration::ZERO, false);
+    while killed.load(Relaxed) < wanted || !reclaims {
         if rounds % 8 == 0 {
             // One that lives: how long a pass takes here and now.
             let began = Instant::now();
-            told(url, &["reclaim", "--apply"]);
+            let pass = told(url, &["reclaim", "--apply"]);
+            reclaims = pass["watermark_after"].as_u64() > Some(0);
             whole = began.elapsed();
         }
         rounds += 1;

@@ -36,7 +36,7 @@ impl Programs {
             };
             let mut options = options(&source(&file));
             if verb == "bench" {
-                for more in ["reclaim", "handover"] {
+                for more in ["reclaim", "handover", "fetch"] {
                     let file = format!("crates/cli/src/bench/{more}.rs");
                     options.extend(self::options(&source(&file)));
                 }

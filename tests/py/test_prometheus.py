@@ -94,17 +94,6 @@ def test_every_label_is_explained() -> None:
     assert labels <= explained, labels - explained
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(tmp_path_factory.mktemp("prometheus"))
-    try:
-        site.run()
-        eventually("batches at the rank", lambda: site.delivered > 100)
-        yield site
-    finally:
-        site.end()
-
-
 def test_what_the_daemons_serve_passes_check_metrics(site: Site) -> None:
     for port in (site.producer_port, site.consumer_port):
         status, text = get(port, "/metrics")

@@ -6,25 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from site_of_daemons import Site, eventually, get
+from site_of_daemons import Site, get
 
 # Where to keep the pictures, to look at.
 PICTURES = os.environ.get("BATCHWEAVE_PICTURES")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(tmp_path_factory.mktemp("page"))
-    try:
-        site.run()
-        eventually("batches at the rank", lambda: site.delivered > 100)
-        yield site
-    finally:
-        site.end()
 
 
 def browser(folder: Path, *arguments: str) -> tuple[str, str]:

@@ -145,13 +145,15 @@ impl<'m> Reclaim<'m> {
         object.epoch < p.epoch || (object.epoch == p.epoch && ended)
     }
 
-    /// An intent: dead when it can never be valid again. Those of epochs that we don't know stay.
+    /// An intent: dead when it can never be valid again. Those of epochs that we don't know stay,
+    /// unless their producer has finished: it opens none any more.
     pub fn intent(&self, key: &str) -> Fate {
         let Some((producer, epoch, what)) = keys::parse_intent(key) else {
             return Fate::Foreign;
         };
-        let current = self.m.producer(&producer).map_or(0, |p| p.epoch);
-        if epoch <= current && intent::is_dead(self.m, &producer, epoch, &what) {
+        let known = self.m.producer(&producer);
+        let known = known.map_or(epoch == 0, |p| p.finished || epoch <= p.epoch);
+        if known && intent::is_dead(self.m, &producer, epoch, &what) {
             Fate::Dead
         } else {
             Fate::Needed

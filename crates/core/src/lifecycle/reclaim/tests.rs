@@ -187,6 +187,21 @@ fn intents_go_when_they_can_never_be_valid() {
     }
 }
 
+/// A successor announced its opening while its frozen predecessor finished the work: nobody else
+/// would ever take that hint away.
+#[test]
+fn hints_of_a_producer_that_has_finished_go_whatever_their_epoch() {
+    let mut b = bench();
+    let p0 = name("p0");
+    let opened = keys::intent_opened(&p0, 2, Nonce([3; 8]));
+    assert_eq!(Reclaim::by(&b.m).intent(&opened), Fate::Needed);
+    let finished = b.finish("p0");
+    b.one(finished).unwrap();
+    for key in [opened, keys::intent_opened(&p0, 9, Nonce([4; 8]))] {
+        assert_eq!(Reclaim::by(&b.m).intent(&key), Fate::Dead, "{key}");
+    }
+}
+
 #[test]
 fn the_newest_snapshots_stay_and_those_beyond_our_fold() {
     let b = bench();

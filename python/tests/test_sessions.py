@@ -21,7 +21,7 @@ from fake_daemon import STREAM, FakeDaemon, Peer, tokens_of
 from test_frames import read_only_mappings
 
 import batchweave
-from batchweave import errors
+from batchweave import _session, errors
 
 
 def state_of(next_step: int, stream: str = str(STREAM)) -> dict[str, str]:
@@ -355,3 +355,37 @@ def test_a_quarantined_range_is_passed_over(path: Path) -> None:
             assert [batch.step for batch in reader] == [3, 9]
             assert next(reader, None) is None
             assert '"next_step":10' in reader.state_dict()["batchweave"]
+
+
+class Watched:
+    """A poll object that notes how long it was told to wait, and finds nothing until told so."""
+
+    def __init__(self, sleeps_until_found: int) -> None:
+        self.asked: list[int] = []
+        self._left = sleeps_until_found
+
+    def poll(self, milliseconds: int) -> list[int]:
+        self.asked.append(milliseconds)
+        self._left -= 1
+        return [1] if self._left <= 0 else []
+
+
+def test_a_wait_is_awake_only_at_first_and_only_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    session = _session.Session(ours, 0)
+    # What comes at once is caught awake.
+    monkeypatch.setattr(session, "_readable", soon := Watched(3))
+    session.wait(5.0, awake=True)
+    assert soon.asked == [0, 0, 0]
+    # What does not come is waited for asleep: no core is kept busy for it.
+    monkeypatch.setattr(session, "_readable", never := Watched(1 << 30))
+    session.wait(5.0, awake=True)
+    assert never.asked[-1] == 5000
+    assert set(never.asked[:-1]) == {0}
+    monkeypatch.setattr(session, "_readable", later := Watched(1 << 30))
+    session.wait(5.0)
+    assert later.asked == [5000]
+    session.close()
+    theirs.close()

@@ -55,7 +55,7 @@ class Wait:
 
     def pause(self, session: Session) -> bool:
         """Waits for a message; whether it is time to tell the daemon that this rank waits."""
-        self._waited = True
+        first, self._waited = not self._waited, True
         now = time.monotonic()
         if now >= self.deadline:
             raise self._error(session)
@@ -68,7 +68,7 @@ class Wait:
         for reap in reapers:
             if reap():
                 tick = min(tick, _COPIES_SECONDS)
-        session.wait(min(tick, self.deadline - now))
+        session.wait(min(tick, self.deadline - now), awake=first)
         return self._due(late)
 
     def _due(self, late: float) -> bool:

@@ -170,7 +170,8 @@ impl Node {
             };
             self.receive(&open, &step);
             let after = open.not_skipped(at + 1);
-            self.tell(&open, (at, after), signs).await;
+            let head = log.manifest().next_step();
+            self.tell(&open, (at, after), head, signs).await;
             at = after;
         }
     }
@@ -259,8 +260,12 @@ impl Node {
                     Err(_) => {}
                 },
                 Located::NotYet if done => return Ok(None),
-                // Producers that are held back wait to be told.
-                Located::NotYet => signs.progress(open, at).await,
+                // Producers that are held back wait to be told. A range that is quarantined ahead of
+                // time may lie beyond the head, and nobody believes progress that does.
+                Located::NotYet => {
+                    let head = log.manifest().next_step();
+                    signs.progress(open, at.min(head)).await;
+                }
                 Located::Ended { .. } => return Ok(None),
                 Located::Reclaimed { watermark } => return self.reclaimed(at, watermark),
             }
@@ -314,7 +319,13 @@ impl Node {
     }
 
     /// Progress and marks that are due when the position moves.
-    async fn tell(&self, open: &Open, (before, after): (Step, Step), signs: &mut Signs) {
+    async fn tell(
+        &self,
+        open: &Open,
+        (before, after): (Step, Step),
+        head: Step,
+        signs: &mut Signs,
+    ) {
         let plan = &self.job.plan;
         let passes = |every: u64| before / every != after / every;
         let coordinate = (!plan.rank0).then_some(self.coordinate);
@@ -324,7 +335,7 @@ impl Node {
             self.job.memory(marked);
         }
         if passes(plan.progress_every) {
-            signs.progress(open, after).await;
+            signs.progress(open, after.min(head)).await;
         }
     }
 }

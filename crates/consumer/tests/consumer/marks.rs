@@ -263,3 +263,51 @@ async fn progress_is_one_object_for_neighbours() {
     drop(readers);
     daemon.stop().await.unwrap();
 }
+
+/// Nobody believes progress beyond the head, so a rank behind a range that was quarantined ahead of
+/// time speaks for the head, and again when it has grown: else producers with a bound wait for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_stays_at_the_head_and_follows_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(4, 4).await;
+    stream.quarantine(60, 4, 11).await;
+    let mut config = consumer(dir.path());
+    config.job.progress_steps = 8;
+    let daemon = Daemon::start(stream.store.clone(), config);
+    let mut reader = connect(options(&daemon.socket, 0, 1, 0)).await;
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stopped = std::sync::Arc::clone(&stop);
+    let waiting = spawn_blocking(move || {
+        for _ in 0..4 {
+            drop(reader.next(TIMEOUT).unwrap().unwrap());
+        }
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            let wait = std::time::Duration::from_millis(150);
+            assert_eq!(reader.next(wait).map(drop).unwrap_err().name(), "timeout");
+        }
+    });
+    for head in [4, 8] {
+        let begun = std::time::Instant::now();
+        loop {
+            let mut all = stream.store.keys();
+            all.retain(|key| key.contains("/progress/"));
+            let steps: Vec<Step> = all
+                .iter()
+                .map(|key| keys::parse_progress(key).unwrap().step)
+                .collect();
+            assert!(steps.iter().all(|step| *step <= head), "{steps:?}");
+            if steps == [head] {
+                break;
+            }
+            assert!(begun.elapsed() < TIMEOUT, "{steps:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        if head == 4 {
+            stream.commit(4, 4).await;
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    waiting.await.unwrap();
+    daemon.stop().await.unwrap();
+}

@@ -106,7 +106,7 @@ impl Reader {
             session.link.flush();
             self.marks.send(session)?;
             let left = deadline.left();
-            let patience = if told { left } else { left.min(WAIT_TOLD) };
+            let patience = left.min(if told { PROGRESS_EVERY } else { WAIT_TOLD });
             let event = match session.event(patience) {
                 Ok(event) => event,
                 Err(error) => {
@@ -120,6 +120,8 @@ impl Reader {
                 }
                 Event::Nothing => {
                     told = true;
+                    // A wait counts while it lasts: who looks at a rank that stands must see it.
+                    self.count(deadline);
                     self.tell_progress(true)?;
                 }
                 event => {

@@ -268,20 +268,18 @@ impl Hub {
 
     /// What reads `of` has heard of the store: an answer, or a failure that is tried again.
     pub(crate) fn store_health(&self, of: Reads, failure: Option<&StoreError>) {
-        let mut state = self.lock();
-        let known = state.store_failures.contains_key(&of);
-        match failure {
-            Some(why) => {
-                if !known {
-                    tracing::warn!(reads = of.name(), %why, "the store fails; trying again");
-                }
-                state.store_failures.insert(of, why.to_string());
-            }
-            None if known => {
-                tracing::info!(reads = of.name(), "the store answers again");
-                state.store_failures.remove(&of);
-            }
-            None => {}
+        if let Some(why) = failure {
+            self.store_fails(of, why.to_string());
+        } else if self.lock().store_failures.remove(&of).is_some() {
+            tracing::info!(reads = of.name(), "the store answers again");
+        }
+    }
+
+    /// A failure that is tried again.
+    pub(crate) fn store_fails(&self, of: Reads, why: String) {
+        let known = { self.lock().store_failures.insert(of, why.clone()) };
+        if known.is_none() {
+            tracing::warn!(reads = of.name(), %why, "the store fails; trying again");
         }
     }
 

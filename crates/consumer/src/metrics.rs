@@ -133,6 +133,7 @@ pub(crate) fn register(
 
 fn shared(m: &Maker<'_>, counted: Counted, health: &Health) -> prometheus::Result<()> {
     m.process(env!("CARGO_PKG_VERSION"), health)?;
+    health.needs(counted.clone());
     m.counted(counted)
 }
 

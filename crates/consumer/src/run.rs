@@ -21,7 +21,7 @@ use crate::deliveries::{Deliveries, Delivery};
 use crate::engine::Limits;
 use crate::error::RunError;
 use crate::follow::{follow, head_of};
-use crate::hub::{Hub, Parts, writer};
+use crate::hub::{Hub, Parts, Reads, writer};
 use crate::ledger;
 use crate::listen::{Gate, accept};
 use crate::lobby::{Guest, Lobby};
@@ -195,6 +195,11 @@ async fn report(hub: Arc<Hub>, health: Health) {
             () = hub.stop.cancelled() => return,
             _ = tick.tick() => {}
         }
+        let silent = health.store_fails();
+        if let Some(why) = &silent {
+            // The log's reader is patient, and says so much later.
+            hub.store_fails(Reads::Log, why.clone());
+        }
         let state = hub.lock();
         // The lock was to be had, so nothing is stuck behind it.
         health.beat("serving");
@@ -203,7 +208,12 @@ async fn report(hub: Arc<Hub>, health: Health) {
         if let Some(fault) = &state.log_fault {
             health.not_ready(format!("the log can't be followed: {fault}; {status}"));
         } else if let Some(why) = state.store_failures.values().next() {
-            health.not_ready(format!("the store fails: {why}; {status}"));
+            // While nothing at all is answered, the health itself says so.
+            // While nothing at all is answered, the health itself says so.
+            health.not_ready(match silent {
+                Some(_) => status,
+                None => format!("the store fails: {why}; {status}"),
+            });
         } else {
             health.ready(status);
         }

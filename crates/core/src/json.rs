@@ -28,14 +28,19 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Resu
     // What we write ourselves begins so; a second `format` behind it would be refused below.
     if !bytes.starts_with(b"{\"format\":1,") {
         let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
-        if head.format != 1 {
-            return Err(FormatError::UnknownFormat {
-                key: key.to_owned(),
-                found: head.format,
-            });
-        }
+        refuse_unknown(&head, key)?;
     }
     serde_json::from_slice(bytes).map_err(malformed)
+}
+
+fn refuse_unknown(head: &Head, key: &str) -> Result<(), FormatError> {
+    if head.format == 1 {
+        return Ok(());
+    }
+    Err(FormatError::UnknownFormat {
+        key: key.to_owned(),
+        found: head.format,
+    })
 }
 
 /// Indented JSON with a final newline, for small objects that people read.
@@ -90,6 +95,10 @@ pub fn parse_with_digest<T: DeserializeOwned>(
         return parse(bytes, key, limit);
     };
     if Hash::of(body).to_string().as_bytes() != digest {
+        // A newer format may be digested otherwise.
+        if let Ok(head) = serde_json::from_slice(bytes) {
+            refuse_unknown(&head, key)?;
+        }
         let reason = "its digest is not that of its bytes: the object was damaged";
         return Err(FormatError::rule(key, reason));
     }

@@ -2,8 +2,10 @@
 //! page and the service manager are told comes from here.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+
+use batchweave_store::counting::Counted;
 
 /// Cheap to clone, all clones are the same.
 #[derive(Debug, Clone)]
@@ -14,6 +16,7 @@ struct Inner {
     now: RwLock<(bool, String)>,
     /// When each part that must move moved last.
     hearts: Mutex<BTreeMap<&'static str, Instant>>,
+    store: OnceLock<Counted>,
 }
 
 impl Default for Health {
@@ -21,6 +24,7 @@ impl Default for Health {
         Self(Arc::new(Inner {
             now: RwLock::new((false, "starting".into())),
             hearts: Mutex::default(),
+            store: OnceLock::new(),
         }))
     }
 }
@@ -36,10 +40,26 @@ impl Health {
         self.set(false, reason.into());
     }
 
+    /// Nothing is ready without the store: while it does not answer, this says so. Its first call
+    /// counts.
+    pub fn needs(&self, store: Counted) {
+        // The registry of metrics is made once a process too.
+        let _ = self.0.store.set(store);
+    }
+
+    /// Why the store gives no answers; none while it does.
+    pub fn store_fails(&self) -> Option<String> {
+        self.0.store.get().and_then(Counted::failing)
+    }
+
     /// Whether it is ready, and the text.
     pub fn get(&self) -> (bool, String) {
         let now = self.0.now.read();
-        now.unwrap_or_else(PoisonError::into_inner).clone()
+        let (ready, text) = now.unwrap_or_else(PoisonError::into_inner).clone();
+        match self.store_fails() {
+            Some(why) => (false, format!("the store fails: {why}; {text}")),
+            None => (ready, text),
+        }
     }
 
     /// A part of the daemon moves. From its first call on it must do so again and again: a part that

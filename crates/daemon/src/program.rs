@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::{Args as _, FromArgMatches};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -69,6 +70,7 @@ impl Program {
                 return if asked { Exit::Ok } else { Exit::Config };
             }
         };
+        no_core_files();
         match run(&args, log, serve) {
             Ok(()) => Exit::Ok,
             Err(failure) => {
@@ -87,6 +89,16 @@ impl Program {
         let matches = command.try_get_matches_from(words)?;
         Args::from_arg_matches(&matches)
     }
+}
+
+/// Credentials are in memory: no core files, whoever starts the daemon.
+fn no_core_files() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // Lowering a limit is always allowed.
+    let _ = setrlimit(Resource::Core, none);
 }
 
 fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(

@@ -183,6 +183,7 @@ pub fn register(registry: &Registry, counted: Counted, health: &Health) -> prome
 
 fn shared(m: &Maker<'_>, counted: Counted, health: &Health) -> prometheus::Result<()> {
     m.process(env!("CARGO_PKG_VERSION"), health)?;
+    health.needs(counted.clone());
     m.counted(counted)
 }
 

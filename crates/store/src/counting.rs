@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 
+use crate::trouble::Trouble;
 use crate::{Chunks, Create, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError};
 
 /// The operations that are counted, in order of their slots.
@@ -115,6 +116,7 @@ pub struct Counted {
     classes: &'static [&'static str],
     /// One row a class, and one more for what is of none.
     rows: Arc<[Row]>,
+    trouble: Arc<Trouble>,
 }
 
 impl Counted {
@@ -130,6 +132,7 @@ impl Counted {
             inner,
             classes,
             rows,
+            trouble: Arc::default(),
         }
     }
 
@@ -144,6 +147,11 @@ impl Counted {
     pub fn by_class(&self) -> Vec<(&'static str, Counts)> {
         let names = self.classes.iter().copied().chain([OTHER]);
         names.zip(self.rows.iter().map(read)).collect()
+    }
+
+    /// The last failure, while reads fail and nothing is answered.
+    pub fn failing(&self) -> Option<String> {
+        self.trouble.now()
     }
 
     fn row(&self, key: &str) -> usize {
@@ -161,6 +169,7 @@ impl Counted {
         let row = self.row(key);
         self.add(row, op, |cell| &cell.requests, 1);
         let result = call.await;
+        self.trouble.note(op, &result);
         if result.as_ref().is_err_and(|why| !why.is_not_found()) {
             self.add(row, op, |cell| &cell.errors, 1);
         }

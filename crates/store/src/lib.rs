@@ -19,6 +19,7 @@ mod probe;
 #[cfg(feature = "s3")]
 pub mod s3;
 pub mod testing;
+mod trouble;
 
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};

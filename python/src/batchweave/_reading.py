@@ -110,7 +110,10 @@ class Reading:
                 elif isinstance(found, Event):
                     self._event(session, found, wait)
                 elif found is None:
-                    self._report(session, wait.pause(session))
+                    due = wait.pause(session)
+                    # A wait counts while it lasts: who looks at a rank that stands must see it.
+                    self._waited += wait.seconds()
+                    self._report(session, due)
                 found = None
         except BadMessageError as error:
             raise self._fail(error) from None

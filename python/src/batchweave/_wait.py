@@ -45,8 +45,11 @@ class Wait:
         self.cause = "the daemon has named no cause"
 
     def seconds(self) -> float:
-        """How long `next()` had nothing to hand out."""
-        return time.monotonic() - self._counted_from if self._waited else 0.0
+        """How long `next()` had nothing to hand out, since this was asked last."""
+        if not self._waited:
+            return 0.0
+        since, self._counted_from = self._counted_from, time.monotonic()
+        return self._counted_from - since
 
     def without_session(self) -> float:
         """How long it took to have a session again; `seconds` begins anew."""

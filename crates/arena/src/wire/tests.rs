@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod golden;
 mod properties;
 
 /// A header for any body, right except for what the body holds.

@@ -118,6 +118,8 @@ impl Line {
             self.outbox
                 .push_back(Outgoing::Message(DaemonMessage::Layout(message)));
         }
+        // What it waited for is on its way: the wait keeps its cause, whatever is looked at next.
+        self.said.waiting = false;
         self.deliveries.insert(delivery, id);
         let slice = SliceRef {
             slice: id.slice,

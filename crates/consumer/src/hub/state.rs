@@ -207,8 +207,8 @@ impl State {
         Ok(())
     }
 
-    /// Notes how the rank fares. A rank reports a wait when it is over, so the wait counts for the
-    /// cause that was seen last; `short` when nobody had time to look.
+    /// Notes how the rank fares. What it waited since its last report counts for the cause that was
+    /// seen last, or is seen now; `short` when the wait was over before anybody looked.
     pub(crate) fn progress(&mut self, id: SessionId, progress: &Progress) {
         let Some(line) = self.lines.get_mut(&id) else {
             return;
@@ -216,18 +216,18 @@ impl State {
         let more = progress.waited_us.saturating_sub(line.said.waited_us);
         let restart =
             std::mem::take(&mut line.follows_another).then_some(WaitCause::DaemonRestarting.name());
-        let cause = restart.or(line.cause).unwrap_or("short");
-        let labels = [line.dp_rank.as_str(), cause];
-        let waits = self.metrics.wait_seconds.with_label_values(&labels);
-        waits.inc_by(more as f64 / 1e6);
-        line.cause = None;
+        let before = restart.or(line.cause.take());
         (line.said.waited_us, line.said.waiting) = (progress.waited_us, progress.waiting);
         self.received(id, progress.next_step);
-        if let Some(late) = self.late(id)
-            && let Some(line) = self.lines.get_mut(&id)
-        {
-            line.cause = Some(late.cause.name());
-        }
+        let now = self.late(id).map(|late| late.cause.name());
+        let Some(line) = self.lines.get_mut(&id) else {
+            return;
+        };
+        line.cause = now;
+        let cause = before.or(now.filter(|_| progress.waiting));
+        let labels = [line.dp_rank.as_str(), cause.unwrap_or("short")];
+        let waits = self.metrics.wait_seconds.with_label_values(&labels);
+        waits.inc_by(more as f64 / 1e6);
     }
 
     pub(crate) fn send_waiting(&mut self, id: SessionId, late: &Late) {

@@ -1,0 +1,38 @@
+//! The messages of socket protocol 1, as stored in tests/golden: they stay readable, and are written
+//! the same today.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::*;
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digit = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(digit).collect()
+}
+
+#[test]
+fn messages_of_protocol_1_are_read_and_written_as_ever() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/socket-v1.txt");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut seen = BTreeSet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let [who, name, hex] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        let stored = bytes(hex);
+        let again = if who == "rank" {
+            ClientMessage::decode(&stored).unwrap().encode().unwrap()
+        } else {
+            DaemonMessage::decode(&stored).unwrap().encode().unwrap()
+        };
+        assert_eq!(
+            String::from_utf8_lossy(&again),
+            String::from_utf8_lossy(&stored),
+            "{name}"
+        );
+        assert_eq!(again, stored, "{name}");
+        seen.insert(name.to_owned());
+    }
+    assert_eq!(seen.len(), 15, "one of each kind: {seen:?}");
+}

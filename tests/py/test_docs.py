@@ -1,0 +1,278 @@
+"""The shell in the documentation: docs/first-steps.md is done as it is written, every command of
+docs/cli.md runs on a stream like that of the page, and the rest parses and has a reason not to run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hosts import CREDENTIALS
+from shell_blocks import Command, blocks, commands, missing, pages, words
+from site_of_daemons import BINARIES, ROOT, eventually, free_port
+
+# Pages that are done, and why commands of the other ones are not.
+DONE = ["docs/first-steps.md", "docs/cli.md"]
+NOT_RUN = {
+    "make ": "what runs this test",
+    "cargo ": "builds; `make build` and `make test` do it",
+    "docker build": "tests/py/test_kubernetes.py says what of it is checked",
+    "kubectl ": "needs a cluster; the manifests are validated",
+    "sudo": "changes the machine; `make install` and the units have tests of their own",
+    "systemctl ": "needs a running systemd",
+    "ssh ": "needs a second machine",
+    "batchweave-consumer --config /etc/": "tools/check-install does it elsewhere",
+    "batchweave-producer --config config/": "needs a bucket; test_first_steps does it",
+    "batchweave-consumer --config config/": "needs a bucket; test_first_steps does it",
+    "batchweave --store s3://my-bucket/": "needs a bucket; test_first_steps does it",
+    "pip install ": "the Makefile does it",
+    "torchrun ": "make test-frameworks",
+    "python": "the tests below python/ run the examples",
+}
+
+
+def test_every_command_parses_and_is_run_or_says_why_not() -> None:
+    count = 0
+    for path in pages():
+        for command in commands(path):
+            count += 1
+            if " ..." in command.text:
+                continue
+            parsed = subprocess.run(
+                ["bash", "-n", "-c", command.text], capture_output=True, text=True, check=False
+            )
+            assert parsed.returncode == 0, f"{command.place}: {parsed.stderr}"
+            known = command.page in DONE or command.text.startswith(tuple(NOT_RUN))
+            assert known, f"{command.place}: run it in a test, or give a reason in NOT_RUN"
+    assert count > 80, "the search is broken"
+
+
+def test_blocks_commands_and_outputs_are_told_apart(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "first-steps.md"
+    found = commands(page)
+    first = next(one for one in found if one.text.startswith("sed"))
+    assert first.text.count("\n") == 6, first.text
+    assert next(one for one in found if one.text == "echo $?").output == ["64"]
+    assert [one[1] for one in blocks("a\n\n    b\n\n```sh\nc\n```\n")] == ["", "sh"]
+    assert missing(["there is no stream 17"], "error: there is no stream 42") == []
+    assert missing(["quite something else"], "error: there is no stream 42") != []
+    assert words('file="/usr/x" 12 steps made') == {"steps", "made"}
+    assert tmp_path.exists()
+
+
+class Terminal:
+    """A shell in a folder, and programs that go on in terminals of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+            "PATH": f"{BINARIES}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "python" / "src"),
+            "NO_COLOR": "1",
+        }
+        self.elsewhere: dict[str, subprocess.Popen[bytes]] = {}
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Exit code and output; exported variables stay."""
+        if exported := re.match(r"export (\w+)=(\S+)$", command):
+            self.environment[exported[1]] = exported[2]
+            return 0, ""
+        result = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        return result.returncode, result.stdout
+
+    def begin(self, name: str, command: str) -> None:
+        """A terminal of its own; what is said there goes to NAME.log."""
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.elsewhere[name] = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def said(self, name: str) -> str:
+        """What was said there."""
+        return (self.folder / f"{name}.log").read_text()
+
+    def end(self) -> None:
+        """Close all terminals."""
+        for process in self.elsewhere.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path)
+    try:
+        yield terminal
+    finally:
+        terminal.end()
+
+
+def check(command: Command, said: str) -> None:
+    """The page shows the lines that came."""
+    lacking = missing(command.output, said)
+    assert not lacking, f"{command.place}: not said: {lacking}\n{said}"
+
+
+def test_first_steps(terminal: Terminal) -> None:
+    folder, ports = terminal.folder, {"9000": str(free_port()), "9465": str(free_port())}
+
+    def here(text: str) -> str:
+        """With ports and files that nobody else has."""
+        for usual, ours in ports.items():
+            text = text.replace(f"127.0.0.1:{usual}", f"127.0.0.1:{ours}")
+        text = text.replace("/tmp/batchweave.sock", str(folder / "batchweave.sock"))
+        # A busy machine needs more than the page's second.
+        until = "until batchweave log 2>&1 | grep -q seq; do sleep 0.1; done"
+        text = text.replace("sleep 1;", f"{until};")
+        if text == "batchweave dev-s3":
+            return f"{text} --listen 127.0.0.1:{ports['9000']}"
+        consumer = terminal.elsewhere.get("consumer")
+        # The page's pidof would find other people's daemons.
+        return text.replace("$(pidof batchweave-consumer)", str(consumer.pid if consumer else 0))
+
+    shutil.copytree(ROOT / "config", folder / "config")
+    for path in (folder / "config").iterdir():
+        path.write_text(here(path.read_text()))
+    (folder / "venv" / "bin").mkdir(parents=True)
+    (folder / "venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (folder / "venv" / "bin" / "python").chmod(0o755)
+    page = ROOT / "docs" / "first-steps.md"
+    program = next(lines for _, kind, lines in blocks(page.read_text()) if kind == "python")
+    (folder / "read.py").write_text(here("\n".join(program)).replace("0.005", "0.002"))
+    skipped = ("cargo ", "export PATH", "python3 -m venv", "venv/bin/pip")
+    code, later = 0, None
+    for command in commands(page):
+        text = here(command.text)
+        if text.startswith(skipped):
+            continue
+        if text == "echo $?":
+            assert command.output == [str(code)], command.place
+        elif text.startswith("batchweave dev-s3"):
+            terminal.begin("store", text)
+            eventually("the store", lambda: "Stop it" in terminal.said("store"))
+            check(command, terminal.said("store"))
+        elif text.startswith("batchweave-consumer --config consumer.toml"):
+            if running := terminal.elsewhere.get("consumer"):
+                eventually("steps", lambda: "step 500" in terminal.said("rank"))
+                running.kill()
+                running.wait()
+            terminal.begin("consumer", text)
+            eventually("a consumer", lambda: "serving" in terminal.said("consumer"))
+            later = command
+        elif text == "venv/bin/python read.py":
+            terminal.begin("rank", "venv/bin/python -u read.py")
+            reading = command
+        elif text.startswith("kill -TERM"):
+            assert terminal.elsewhere.pop("rank").wait(timeout=60) == 0, terminal.said("rank")
+            check(reading, terminal.said("rank"))
+            assert terminal.run(text)[0] == 0
+            assert terminal.elsewhere["consumer"].wait(timeout=30) == 0
+            check(command, terminal.said("consumer"))
+            assert later
+            check(later, terminal.said("consumer"))
+        else:
+            if "readyz" in text:
+                eventually("a rank", lambda: "a rank connected" in terminal.said("consumer"))
+            code, said = terminal.run(text)
+            check(command, said)
+    store = terminal.elsewhere.pop("store")
+    store.send_signal(signal.SIGINT)
+    assert store.wait(timeout=30) == 0
+
+
+# What of docs/cli.md can't be as on the page.
+ELSEWHERE = {
+    "batchweave bench": "minutes of measuring; crates/cli tests each on a small scale",
+    "batchweave init --slices 16": "an abbreviated command",
+    "batchweave quarantine --lift 92b0": "an id of that day",
+    "batchweave job close llm": "without an attempt it closes at once; tests/e2e has one",
+    "batchweave verify --job demo": "needs a finished run; test_hosts.py and the demo prove some",
+    "batchweave repair": "needs a damaged record; crates/cli has tests with some",
+}
+
+
+def damage(terminal: Terminal, command: Command) -> Callable[[], None]:
+    """What the page says was done to the stream before this; what is returned repairs it."""
+    path = max((terminal.folder / "stream" / "data" / "tokens-0").rglob("*.tgb"))
+    if command.text == "batchweave show 12 --slices":
+        path = min((terminal.folder / "stream" / "data" / "tokens-0").rglob("*.tgb"))
+    whole = path.read_bytes()
+
+    def repair() -> None:
+        path.write_bytes(whole)
+
+    if not command.refused():
+        return repair
+    if command.text == "batchweave show 12 --slices":
+        # Near the end of a frame: in its tokens.
+        tgb = json.loads(terminal.run("batchweave show 12 --json")[1])["tgb"]["parts"][0]
+        at = tgb["offset"] + tgb["frame_bytes"] - 100
+        path.chmod(0o644)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    elif command.text == "batchweave verify":
+        path.unlink()
+    return repair
+
+
+def test_the_commands_of_cli_md(terminal: Terminal) -> None:
+    folder = terminal.folder
+    (folder / "stream").mkdir()
+    (folder / "tokenizer.json").write_text("{}")
+    text = "".join(json.dumps({"text": f"word{n} " * 30}) + "\n" for n in range(3000))
+    (folder / "corpus.jsonl").write_text(text)
+    for number in (0, 1):
+        config = folder / f"{number}.toml"
+        config.write_text(
+            f"""
+            store.url = "file://{folder}/stream"
+            stream = {{ slices = 8, rows_per_slice = 1, seq_len = 64 }}
+            producer = {{ name = "tokens-{number}", index = {number}, of = 2 }}
+            source = {{ paths = ["{folder}/corpus.jsonl"], epochs = {1 - number} }}
+            tokenizer.kind = "bytes"
+            commit.max_batches = 20
+            """
+        )
+        # The second never finishes: `retire` is to end it.
+        ends = "" if number == 0 else " & sleep 0.4; kill -KILL $!; wait"
+        code, said = terminal.run(f"batchweave-producer --config {config}{ends}")
+        assert number == 1 or code == 0, said
+    terminal.run(f"export BATCHWEAVE_STORE=file://{folder}/stream")
+    terminal.environment |= CREDENTIALS
+    wrong = []
+    for command in commands(ROOT / "docs" / "cli.md"):
+        if command.text.startswith(tuple(ELSEWHERE)) or command.text == "echo $?":
+            continue
+        text = command.text
+        if text.startswith(("batchweave init", "batchweave seal")):
+            text += f" --store file://{folder}/another"
+        if text.startswith("batchweave job open eval"):
+            text = text.replace("500", "300")
+        text = text.replace("700..712", "400..412")
+        repair = damage(terminal, command)
+        code, said = terminal.run(text)
+        repair()
+        if "unexpected argument" in said or code == 64 or (code != 0) != command.refused():
+            wrong.append(f"{command.place}: ended with {code}: {said[:300]}")
+    assert not wrong, "\n".join(wrong)

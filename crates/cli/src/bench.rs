@@ -6,6 +6,7 @@ mod fetch;
 mod growth;
 mod handover;
 mod latent;
+mod making;
 mod reclaim;
 mod reclaim_plot;
 mod reclaim_run;
@@ -47,6 +48,14 @@ enum What {
     /// From `dev-s3`, or the S3 endpoint of --store and --endpoint (http), into the arena and to a
     /// rank; beside it the same objects by raw TCP into shared memory.
     Fetch(fetch::FetchArgs),
+    /// How fast documents on disk become tokens, beside the tokenizer alone
+    Tokenize(making::TextArgs),
+    /// How fast tokens become slices in one thread, in each mode, beside writing them once
+    Pack(making::TextArgs),
+    /// How fast objects go up, beside plain HTTP puts of the same bytes
+    Upload(making::upload::UploadArgs),
+    /// From documents on disk to committed batches on `dev-s3`, beside the tokenizer alone
+    Produce(making::produce::ProduceArgs),
 }
 
 pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, CliError> {
@@ -60,6 +69,26 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         What::Fetch(args) => {
             let report = fetch::measure(args, context).await?;
             context.out.report(&report, fetch::Report::text)?;
+            return Ok(Exit::Ok);
+        }
+        What::Tokenize(args) => {
+            let report = making::tokenize::measure(args).await?;
+            context.out.report(&report, |report, _| report.text())?;
+            return Ok(Exit::Ok);
+        }
+        What::Pack(args) => {
+            let report = making::pack::measure(args).await?;
+            context.out.report(&report, |report, _| report.text())?;
+            return Ok(Exit::Ok);
+        }
+        What::Upload(args) => {
+            let report = making::upload::measure(args).await?;
+            context.out.report(&report, |report, _| report.text())?;
+            return Ok(Exit::Ok);
+        }
+        What::Produce(args) => {
+            let report = making::produce::measure(args).await?;
+            context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }
         What::Reclaim(args) => {

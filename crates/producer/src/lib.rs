@@ -35,4 +35,4 @@ pub mod tokenizing;
 mod upload;
 
 pub use error::RunError;
-pub use run::{Outcome, run, run_on};
+pub use run::{Outcome, run, run_on, run_watched};

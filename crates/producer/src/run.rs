@@ -66,6 +66,16 @@ pub async fn run_on(
     config: ProducerConfig,
     stop: CancellationToken,
 ) -> Result<Outcome, RunError> {
+    run_watched(store, config, stop, || ()).await
+}
+
+/// The same; `began` is called when all is ready and the first document is about to be read.
+pub async fn run_watched(
+    store: Arc<dyn Store>,
+    config: ProducerConfig,
+    stop: CancellationToken,
+    began: impl FnOnce(),
+) -> Result<Outcome, RunError> {
     let registry = Registry::new();
     let counted = Counted::with_classes(store, &keys::CLASSES);
     let health = Health::default();
@@ -79,7 +89,10 @@ pub async fn run_on(
         .map_err(RunError::Admin)?;
     match open(Arc::new(counted), &config, &health).await? {
         Opening::Over(outcome) => Ok(outcome),
-        Opening::Opened(opened) => produce(*opened, &config, &stop, (metrics, &health)).await,
+        Opening::Opened(opened) => {
+            began();
+            produce(*opened, &config, &stop, (metrics, &health)).await
+        }
     }
 }
 

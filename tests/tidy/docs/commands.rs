@@ -36,7 +36,14 @@ impl Programs {
             };
             let mut options = options(&source(&file));
             if verb == "bench" {
-                for more in ["reclaim", "handover", "fetch"] {
+                for more in [
+                    "reclaim",
+                    "handover",
+                    "fetch",
+                    "making",
+                    "making/upload",
+                    "making/produce",
+                ] {
                     let file = format!("crates/cli/src/bench/{more}.rs");
                     options.extend(self::options(&source(&file)));
                 }

@@ -3,7 +3,7 @@
 
 mod aftermath;
 mod checker;
-mod corpus;
+pub(crate) mod corpus;
 mod plan;
 pub(crate) mod processes;
 pub(crate) mod rank;

@@ -8,6 +8,7 @@ mod demo;
 mod fencing;
 mod fetch;
 mod full_disk;
+mod modes;
 mod reclaim;
 mod refusals;
 mod restarts;

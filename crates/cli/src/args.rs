@@ -11,7 +11,7 @@ use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
 use crate::{
     bench, doctor, init, job, log, plan, quarantine, reclaim, repair, retire, seal, show, status,
-    verify,
+    verify, r#where,
 };
 
 const EXAMPLES: &str = "\
@@ -73,6 +73,8 @@ pub(crate) enum Verb {
     Log(log::LogArgs),
     /// Show one step: whose batch it is, where it lies, and with --slices whether it is whole
     Show(show::ShowArgs),
+    /// Find the steps that hold a document
+    Where(r#where::WhereArgs),
     /// End a stream, or take that back
     Seal(seal::SealArgs),
     /// Open, close, list and show the training runs that read a stream

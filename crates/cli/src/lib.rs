@@ -30,9 +30,11 @@ mod repair;
 mod retire;
 mod seal;
 mod show;
+mod sources;
 mod standing;
 mod status;
 mod verify;
+mod r#where;
 
 use std::ffi::OsString;
 
@@ -72,6 +74,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,
         Verb::Show(args) => show::run(&args, &context).await,
+        Verb::Where(args) => r#where::run(&args, &context).await,
         Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Job(args) => job::run(&args, &context).await,
         Verb::Quarantine(args) => quarantine::run(&args, &context).await,

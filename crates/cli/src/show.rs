@@ -1,7 +1,9 @@
 //! `batchweave show STEP`: one global batch: whose it is, where it lies, whether it is whole, and
 //! what is in a slice.
 
+mod decode;
 mod values;
+mod vocabulary;
 
 use std::sync::Arc;
 
@@ -24,7 +26,8 @@ const EXAMPLES: &str = "\
 Examples:
   batchweave show 1200 --store s3://bucket/stream
   batchweave show 1200 --slices                 read every slice and verify its checksum
-  batchweave show 1200 --slice 3 --values 32    the shape and first tokens of slice 3";
+  batchweave show 1200 --slice 3 --values 32    the shape and first tokens of slice 3
+  batchweave show 1200 --slice 3 --decode       its text, and which documents it is from";
 
 /// Arguments of `batchweave show`.
 #[derive(Debug, clap::Args)]
@@ -42,6 +45,9 @@ pub(crate) struct ShowArgs {
     /// How many values of each array to show
     #[arg(long, value_name = "N", default_value_t = 16)]
     values: usize,
+    /// Show the rows as text, of one slice or all, with the documents that they are from
+    #[arg(long)]
+    decode: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -58,6 +64,8 @@ struct Report {
     digest_matches: Option<bool>,
     /// With --slice: its arrays.
     arrays: Option<Vec<Array>>,
+    /// With --decode: the rows as text.
+    rows: Option<Vec<decode::Decoded>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -82,7 +90,7 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
     let wanted = match (args.slices, args.slice) {
         (true, _) => Some(0..slices),
         (false, Some(slice)) => Some(slice..slice + 1),
-        (false, None) => None,
+        (false, None) => args.decode.then_some(0..slices),
     };
     let signs = standing::signs(&mut log).await?;
     let mut report = Report {
@@ -92,15 +100,19 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         slices: None,
         digest_matches: None,
         arrays: None,
+        rows: None,
     };
     if let Some(wanted) = wanted {
         let (store, stream) = (log.store().as_ref(), log.manifest().stream_id());
-        let keep = args.slice.is_some();
+        let keep = args.slice.is_some() || args.decode;
         let frames = frames::read(store, stream, &report.entry, wanted, keep).await?;
         report.digest_matches = args.slices.then(|| digest_matches(&report.entry, &frames));
         report.arrays = args
             .slice
             .and_then(|slice| arrays(&frames, slice, args.values));
+        if args.decode {
+            report.rows = Some(decode::rows(&log, &report.entry, &frames).await?);
+        }
         report.slices = Some(frames);
     }
     context.out.report(&report, render)?;
@@ -252,6 +264,9 @@ fn render(report: &Report, style: Style) -> String {
     for array in report.arrays.iter().flatten() {
         text.push('\n');
         text.push_str(&array.text());
+    }
+    for row in report.rows.iter().flatten() {
+        text.push_str(&row.text());
     }
     text
 }

@@ -130,9 +130,30 @@ pub fn data(
     format!("{folder}{first:012}-{last:012}.{random:016x}.{part}.tgb")
 }
 
+/// What the TGBs `seqs` were made from.
+pub fn provenance(
+    producer: &ProducerName,
+    epoch: Epoch,
+    nonce: Nonce,
+    (first, last): (Seq, Seq),
+    random: u64,
+) -> String {
+    let folder = data_folder(producer, epoch, nonce);
+    format!("{folder}{first:012}-{last:012}.{random:016x}.0.sources")
+}
+
 /// First and last sequence number in the last segment of a data object's key.
 pub fn data_seqs(name: &str) -> Option<(Seq, Seq)> {
-    let mut fields = name.strip_suffix(".tgb")?.split('.');
+    seqs(name.strip_suffix(".tgb")?)
+}
+
+/// The same of what says where TGBs are from.
+pub fn provenance_seqs(name: &str) -> Option<(Seq, Seq)> {
+    seqs(name.strip_suffix(".sources")?)
+}
+
+fn seqs(stem: &str) -> Option<(Seq, Seq)> {
+    let mut fields = stem.split('.');
     let (range, random, part) = (fields.next()?, fields.next()?, fields.next()?);
     let (first, last) = range.split_once('-')?;
     let digits = |t: &str| !t.is_empty() && t.bytes().all(|c| c.is_ascii_digit());
@@ -166,6 +187,14 @@ mod tests {
         assert!(key.starts_with(&data_folder(&p, 2, Nonce([0xab; 8]))));
         assert_eq!(key.rsplit('/').next().and_then(data_seqs), Some((5, 9)));
         assert_eq!(data_seqs("5-9.1f.1.tgb"), None);
+        let key = provenance(&p, 2, Nonce([0xab; 8]), (5, 9), 0x1f);
+        assert!(key.starts_with(&data_folder(&p, 2, Nonce([0xab; 8]))));
+        let name = key.rsplit('/').next().unwrap();
+        assert_eq!(name, "000000000005-000000000009.000000000000001f.0.sources");
+        assert_eq!(
+            (provenance_seqs(name), data_seqs(name)),
+            (Some((5, 9)), None)
+        );
         assert_eq!(
             data_seqs("x/000000000005-000000000009.000000000000001f.1.tgb"),
             None

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod manifest;
 pub mod mesh;
 pub mod mutation;
+pub mod provenance;
 pub mod samples;
 pub mod stream;
 pub mod tgb;

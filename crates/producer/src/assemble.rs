@@ -62,6 +62,7 @@ pub(crate) fn pipeline(
         epoch: producer.epoch(),
         nonce: producer.nonce(),
         encoder,
+        provenance: config.packing.provenance.then_some(parts.hash),
         object_bytes,
         give_up_after: config.upload.give_up_after.0,
         metrics: metrics.clone(),

@@ -12,6 +12,8 @@ mod extras;
 mod point;
 mod samples;
 
+use batchweave_core::provenance::{Piece, Sources};
+
 use crate::sources::Place;
 
 pub use best_fit::{BestFit, LOOK_AHEAD_MAX};
@@ -103,6 +105,20 @@ pub struct Batch {
     pub own: u64,
     /// Where the next batch begins.
     pub next: Restart,
+    /// Which documents it was made from.
+    pub sources: Sources,
+}
+
+/// `items` tokens of the document from `at` on.
+fn piece(at: Point, items: u64, new_row: bool) -> Piece {
+    Piece {
+        pass: at.pass,
+        file: at.file,
+        unit: at.unit,
+        skip: at.skip,
+        items,
+        new_row,
+    }
 }
 
 /// See [`Batch::content`].

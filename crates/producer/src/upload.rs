@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{Epoch, Nonce, ProducerName, StreamId};
+use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq, StreamId};
 use batchweave_core::keys;
+use batchweave_core::provenance::Provenance;
 use batchweave_core::tgb::{Identity, LayoutError, Object, Packed, TgbData, frame_bytes, pack};
 use batchweave_log::CommitItem;
 use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError};
@@ -37,6 +38,8 @@ pub(crate) struct Uploader {
     pub(crate) nonce: Nonce,
     /// Makes payloads.
     pub(crate) encoder: Arc<Encoder>,
+    /// Whether to store what batches were made from, and the hash of the input list for that.
+    pub(crate) provenance: Option<Hash>,
     /// Size of an object.
     pub(crate) object_bytes: u64,
     /// How long one object is tried.
@@ -73,15 +76,35 @@ impl Uploader {
             .zip(&group.batches)
             .map(encode)
             .collect();
-        let tgbs = tgbs?;
+        let mut tgbs = tgbs?;
         let last = tgbs.last().map_or(group.first_seq, |tgb| tgb.seq);
         let seqs = (group.first_seq, last);
         let sizes = tgbs.iter().flat_map(|tgb| &tgb.slices);
         let bytes: u64 = sizes.filter_map(|s| frame_bytes(s.len() as u64)).sum();
         let random = rand::random();
+        let sources = self.sources(group, seqs, random);
+        for tgb in &mut tgbs {
+            tgb.provenance = sources.as_ref().map(|object| object.key.clone());
+        }
         let key = |part| keys::data(&self.producer, self.epoch, self.nonce, seqs, random, part);
         let cut = self.object_bytes.max(bytes.div_ceil(PARTS_MAX));
-        Ok(pack(identity, &tgbs, cut, key)?)
+        let mut packed = pack(identity, &tgbs, cut, key)?;
+        packed.objects.extend(sources);
+        Ok(packed)
+    }
+
+    /// What the group's batches were made from, as an object beside theirs.
+    fn sources(&self, group: &Group, seqs: (Seq, Seq), random: u64) -> Option<Object> {
+        let provenance = Provenance {
+            inputs: self.provenance?,
+            first_seq: group.first_seq,
+            tgbs: group.batches.iter().map(|b| b.sources.clone()).collect(),
+        };
+        Some(Object {
+            key: keys::provenance(&self.producer, self.epoch, self.nonce, seqs, random),
+            bytes: provenance.encode().into(),
+            runs: Vec::new(),
+        })
     }
 
     async fn put(&self, object: Object) -> Result<(), StoreError> {
@@ -90,8 +113,11 @@ impl Uploader {
         loop {
             let error = match self.store.upload(&object.key, object.bytes.clone()).await {
                 Ok(Create::Created) => {
-                    self.metrics.objects.inc();
-                    self.metrics.object_bytes.inc_by(object.bytes.len() as u64);
+                    // Without slices it says where others are from.
+                    if !object.runs.is_empty() {
+                        self.metrics.objects.inc();
+                        self.metrics.object_bytes.inc_by(object.bytes.len() as u64);
+                    }
                     return Ok(());
                 }
                 Ok(Create::Exists) => return Err(self.taken(&object.key)),

@@ -22,9 +22,10 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// All TGBs of an object are in one entry, so its length follows from the log.
-    pub(super) fn bytes(&self) -> u64 {
-        self.frames_end + self.frames * ENTRY_BYTES + TRAILER_BYTES
+    /// All TGBs of an object are in one entry, so its length follows from the log; not that of what
+    /// says where TGBs are from.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        (self.frames > 0).then(|| self.frames_end + self.frames * ENTRY_BYTES + TRAILER_BYTES)
     }
 
     fn needed(&self, watermark: Step) -> bool {
@@ -73,6 +74,11 @@ impl Objects {
                     object.waiting += 1;
                     keys.push(key);
                 }
+            }
+            if let Some(key) = &tgb.provenance {
+                let key: Arc<str> = key.as_str().into();
+                self.by_key.entry(Arc::clone(&key)).or_default().waiting += 1;
+                keys.push(key);
             }
             self.waiting.insert((batch.producer.clone(), seq), keys);
         }

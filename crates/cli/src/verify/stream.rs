@@ -133,12 +133,17 @@ async fn objects(
             _ => "batches that wait for their turn".to_owned(),
         };
         let why = match there.get(key) {
+            None if object.bytes().is_none() => {
+                format!(
+                    "is missing: nobody can tell where {steps} are from; restore it, their data is whole"
+                )
+            }
             None => format!(
                 "is missing: {steps} can't be read; restore it from a bucket version or backup"
             ),
-            Some(&size) if size != object.bytes() => format!(
+            Some(&size) if object.bytes().is_some_and(|bytes| bytes != size) => format!(
                 "has {size} bytes, the log says {}: {steps} can't be read whole",
-                object.bytes()
+                object.bytes().unwrap_or_default()
             ),
             Some(&size) => {
                 found.whole += 1;

@@ -4,8 +4,10 @@
 
 mod admin;
 mod damage;
+mod decode;
 mod doctor;
 mod jobs;
+mod making;
 mod proof;
 mod reading;
 mod reclaim;

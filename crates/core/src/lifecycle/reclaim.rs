@@ -263,7 +263,8 @@ fn parse_data(key: &str) -> Option<DataKey> {
     let epoch = epoch.parse().ok()?;
     // Written as we write it, so that no other name can pass for one of ours.
     let written = key.starts_with(&keys::data_folder(&producer, epoch, nonce));
-    let (_, last) = keys::data_seqs(name).filter(|_| written && segments.next().is_none())?;
+    let seqs = keys::data_seqs(name).or_else(|| keys::provenance_seqs(name));
+    let (_, last) = seqs.filter(|_| written && segments.next().is_none())?;
     Some(DataKey {
         producer,
         epoch,

@@ -10,9 +10,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 
+use batchweave_core::provenance::{Form, Piece as Source, Sources};
+
 use super::{
     Batch, BatchContent, Content, Document, Mismatch, Packer, Placed, Point, Restart, Rows,
-    Segment, Shape, Start,
+    Segment, Shape, Start, piece as source,
 };
 
 /// The largest window: its set of placed pieces must fit in a cursor.
@@ -54,6 +56,8 @@ pub struct BestFit {
     rows: Rows,
     row_count: usize,
     own: u64,
+    /// What those rows are made from.
+    sources: Vec<Source>,
     /// Set when no document follows: where the input ends.
     ended: Option<Point>,
 }
@@ -80,6 +84,7 @@ impl BestFit {
             rows: Rows::default(),
             row_count: 0,
             own: 0,
+            sources: Vec::new(),
             ended: None,
         }
     }
@@ -160,6 +165,8 @@ impl BestFit {
             return;
         };
         piece.placed = true;
+        let items = piece.length as u64;
+        self.sources.push(source(piece.at, items, start == 0));
         self.rows.segments.push(Segment {
             row: self.row_count,
             start,
@@ -193,6 +200,10 @@ impl BestFit {
             content: BatchContent::Rows(rows),
             own: std::mem::take(&mut self.own),
             next,
+            sources: Sources {
+                form: Form::Rows,
+                pieces: std::mem::take(&mut self.sources),
+            },
         }
     }
 }

@@ -7,8 +7,11 @@
 
 use std::collections::VecDeque;
 
+use batchweave_core::provenance::{Form, Sources};
+
 use super::{
     Batch, BatchContent, Content, Document, Mismatch, Packer, Point, Rows, Segment, Shape, Start,
+    piece,
 };
 
 /// See the file's header.
@@ -81,6 +84,24 @@ impl Concat {
         segments
     }
 
+    /// What the next `tokens` tokens are made from.
+    fn sources(&self, tokens: usize) -> Sources {
+        let end = self.base + tokens as u64;
+        let starts = self.starts.iter().take_while(|(start, _)| *start < end);
+        let ends = self.starts.iter().skip(1).map(|(start, _)| *start);
+        let pieces = starts
+            .zip(ends.chain([end]))
+            .map(|(&(start, mut at), ends)| {
+                let from = start.max(self.base);
+                at.skip += from - start;
+                piece(at, ends.min(end) - from, false)
+            });
+        Sources {
+            form: Form::Sequence,
+            pieces: pieces.collect(),
+        }
+    }
+
     fn rows(&self, tokens: Vec<u32>, own: usize) -> BatchContent {
         let segments = if self.segments {
             self.segments(self.shape.rows(), own + 1)
@@ -116,6 +137,7 @@ impl Packer for Concat {
         let advance = self.shape.tokens();
         let tokens = self.buffer.get(self.head..=self.head + advance)?.to_vec();
         let content = self.rows(tokens, advance);
+        let sources = self.sources(advance + 1);
         self.head += advance;
         // Moved only once half of it is done with: each token once or twice.
         if self.head >= self.buffer.len() / 2 {
@@ -132,6 +154,7 @@ impl Packer for Concat {
             content,
             own: advance as u64,
             next: next.into(),
+            sources,
         })
     }
 
@@ -146,12 +169,14 @@ impl Packer for Concat {
         let mut tokens = self.buffer.split_off(self.head);
         tokens.resize(self.shape.tokens() + 1, self.pad);
         let content = self.rows(tokens, own);
+        let sources = self.sources(own + 1);
         (self.buffer, self.head) = (Vec::new(), 0);
         self.starts.clear();
         Some(Batch {
             content,
             own: own as u64,
             next: end.into(),
+            sources,
         })
     }
 

@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 
+use batchweave_core::provenance::{Form, Sources};
 use batchweave_core::tgb::Dtype;
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, BatchContent, Content, Document, Mismatch, Packer, Point, Shape, Start};
+use super::{Batch, BatchContent, Content, Document, Mismatch, Packer, Point, Shape, Start, piece};
 
 /// One array of each sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,11 +75,17 @@ impl Samples {
         let last = count.checked_sub(1)?;
         let mut at = self.waiting.get(last)?.0;
         at.skip = 1;
+        let waiting = self.waiting.iter().take(count);
+        let pieces = waiting.map(|(at, _)| piece(*at, 1, true)).collect();
         let samples: Vec<_> = self.waiting.drain(..count).map(|(_, s)| s).collect();
         Some(Batch {
             content: BatchContent::Samples(samples),
             own: count as u64,
             next: at.into(),
+            sources: Sources {
+                form: Form::Rows,
+                pieces,
+            },
         })
     }
 }

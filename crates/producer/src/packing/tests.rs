@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod forms;
+mod sources;
 
 const SHAPE: Shape = Shape {
     slices: 2,

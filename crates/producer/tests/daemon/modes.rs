@@ -85,6 +85,8 @@ async fn the_same_however_cut(make: fn(&World) -> ProducerConfig) {
     let calm = World::new();
     let outcome = calm.run(make(&calm)).await.unwrap();
     let expected = calm.payloads().await;
+    let sources = calm.sources().await;
+    assert_eq!(sources.len(), expected.len());
     assert_eq!(
         outcome,
         Outcome::Finished {
@@ -97,6 +99,7 @@ async fn the_same_however_cut(make: fn(&World) -> ProducerConfig) {
         let cuts = disturbed(&world, &make(&world), seed).await;
         let found = world.payloads().await;
         assert!(found == expected, "seed {seed}, {cuts} cuts");
+        assert!(world.sources().await == sources, "seed {seed}, {cuts} cuts");
         assert!(cuts > 1, "seed {seed}");
     }
 }

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::provenance::{Provenance, Sources};
 use batchweave_core::tgb::{FrameHeader, Layout};
 use batchweave_log::{Located, Log, LogOptions};
 use batchweave_producer::config::{ProducerConfig, TokenizerKind};
@@ -140,6 +141,22 @@ impl World {
         batches
             .map(|slices| slices.iter().flat_map(|p| payload_rows(p)).collect())
             .collect()
+    }
+
+    /// What each batch was made from.
+    pub async fn sources(&self) -> Vec<Sources> {
+        let mut log = self.log().await.unwrap();
+        let mut all = Vec::new();
+        for step in 0..log.manifest().next_step() {
+            let Located::At(entry) = log.locate(step).await.unwrap() else {
+                panic!("step {step} is missing")
+            };
+            let key = entry.tgb.provenance.as_ref().unwrap();
+            let object = self.store.get(key).await.unwrap();
+            let provenance = Provenance::decode(&object).unwrap();
+            all.push(provenance.of(entry.seq).unwrap().clone());
+        }
+        all
     }
 
     /// The payloads of each batch's slices.

@@ -108,6 +108,7 @@ fn samples_of_any_length_lie_one_after_another() {
     ];
     let samples = [(4, 0), (0, 2), (2, 4)].map(|(a, b)| vec![vec![a as u8; a], vec![b as u8; b]]);
     let batch = Batch {
+        sources: Sources::default(),
         content: BatchContent::Samples(samples.to_vec()),
         own: 3,
         next: Restart::default(),

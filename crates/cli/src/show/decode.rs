@@ -1,0 +1,183 @@
+//! The rows of slices as text, cut where documents end, with the documents that they are from.
+
+use std::fmt::Write as _;
+
+use batchweave_core::manifest::StepEntry;
+use batchweave_core::provenance::Piece;
+use batchweave_core::tgb::{Dtype, Layout};
+use batchweave_log::Log;
+use serde::Serialize;
+
+use super::vocabulary::Vocabulary;
+use crate::error::CliError;
+use crate::frames::Frame;
+use crate::output::count;
+use crate::sources::{self, Names};
+
+/// One row of a slice.
+#[derive(Debug, Serialize)]
+pub(super) struct Decoded {
+    slice: u32,
+    row: u64,
+    documents: Vec<Part>,
+    /// Tokens behind the last document.
+    padding: u64,
+}
+
+/// Neighbouring tokens of one document, or one sample.
+#[derive(Debug, Serialize)]
+struct Part {
+    /// `FILE:LINE`; none where the stream does not store it.
+    source: Option<String>,
+    /// Pass over the input, from 0.
+    pass: Option<u64>,
+    /// Tokens of the document before these.
+    skip: Option<u64>,
+    tokens: u64,
+    /// None for samples.
+    text: Option<String>,
+}
+
+/// Where the rows of a step are from.
+struct Origin {
+    placed: Vec<(u64, u64, Piece)>,
+    names: Names,
+}
+
+/// The rows of all frames that could be read.
+pub(super) async fn rows(
+    log: &Log,
+    entry: &StepEntry,
+    frames: &[Frame],
+) -> Result<Vec<Decoded>, CliError> {
+    let stream = log.manifest().stream();
+    let origin = Origin::of(log, entry).await?;
+    let mut vocabulary = None;
+    let mut rows = Vec::new();
+    for frame in frames {
+        let Some(payload) = &frame.payload else {
+            continue;
+        };
+        let layout = Layout::parse(payload).map_err(|e| CliError::Unsound(e.to_string()))?;
+        let tokens = tokens(&layout, payload);
+        if tokens.is_some() && vocabulary.is_none() {
+            vocabulary = Some(Vocabulary::of(&stream.tokenizer.name)?);
+        }
+        let of_slice = u64::from(stream.rows_per_slice);
+        let width = tokens.as_ref().map_or(0, |(width, _)| *width);
+        for row in 0..of_slice {
+            let at = usize::try_from(row).unwrap_or(usize::MAX) * width;
+            let own = tokens.as_ref().and_then(|(_, all)| all.get(at..at + width));
+            let text = own.zip(vocabulary.as_ref());
+            let number = u64::from(frame.slice) * of_slice + row;
+            let documents = match &origin {
+                Some(origin) => origin.parts(number, text),
+                None => text.map_or_else(Vec::new, |(own, words)| by_end(own, words)),
+            };
+            let held: u64 = documents.iter().map(|part| part.tokens).sum();
+            let padding = own.map_or(0, |own| (own.len() as u64).saturating_sub(held));
+            if own.is_some() || !documents.is_empty() {
+                rows.push(Decoded {
+                    slice: frame.slice,
+                    row,
+                    documents,
+                    padding,
+                });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+impl Origin {
+    async fn of(log: &Log, entry: &StepEntry) -> Result<Option<Self>, CliError> {
+        let Some(key) = &entry.tgb.provenance else {
+            return Ok(None);
+        };
+        let store = log.store().as_ref();
+        let provenance = sources::provenance(store, key).await?;
+        let Some(sources) = provenance.of(entry.seq) else {
+            let text = format!("{key} does not tell of batch {}", entry.seq);
+            return Err(CliError::Unsound(text));
+        };
+        let stream = log.manifest().stream();
+        let rows = u64::from(stream.slices) * u64::from(stream.rows_per_slice);
+        Ok(Some(Self {
+            placed: sources.placed(u64::from(stream.seq_len), rows),
+            names: sources::names(store, &entry.producer, provenance.inputs).await?,
+        }))
+    }
+
+    fn parts(&self, row: u64, text: Option<(&[u32], &Vocabulary)>) -> Vec<Part> {
+        let from = self.placed.partition_point(|(r, ..)| *r < row);
+        let own = self
+            .placed
+            .iter()
+            .skip(from)
+            .take_while(|(r, ..)| *r == row);
+        let part = |(_, at, piece): &(u64, u64, Piece)| {
+            let (from, to) = (*at as usize, (at + piece.items) as usize);
+            let words = text.and_then(|(tokens, words)| Some((tokens.get(from..to)?, words)));
+            Part {
+                source: Some(sources::place(piece, &self.names)),
+                pass: Some(piece.pass),
+                skip: Some(piece.skip),
+                tokens: piece.items,
+                text: words.map(|(tokens, words)| words.text(tokens)),
+            }
+        };
+        own.map(part).collect()
+    }
+}
+
+/// Where nothing says what rows are from: cut after each end token.
+fn by_end(tokens: &[u32], words: &Vocabulary) -> Vec<Part> {
+    let pieces = tokens.split_inclusive(|token| *token == words.end);
+    let part = |tokens: &[u32]| Part {
+        source: None,
+        pass: None,
+        skip: None,
+        tokens: tokens.len() as u64,
+        text: Some(words.text(tokens)),
+    };
+    pieces.map(part).collect()
+}
+
+/// A row's width, and the tokens of all rows; none for slices of samples.
+fn tokens(layout: &Layout, payload: &[u8]) -> Option<(usize, Vec<u32>)> {
+    let array = layout.array("tokens")?;
+    let start = usize::try_from(array.offset).ok()?;
+    let data = payload.get(start..start + usize::try_from(array.bytes).ok()?)?;
+    let width = usize::try_from(*array.shape.last()?).ok()?;
+    let token = |bytes: &[u8]| match (array.dtype, bytes) {
+        (Dtype::U16, &[a, b]) => Some(u16::from_le_bytes([a, b]).into()),
+        (Dtype::U32, &[a, b, c, d]) => Some(u32::from_le_bytes([a, b, c, d])),
+        _ => None,
+    };
+    let items = data.chunks_exact(usize::try_from(array.dtype.bytes()).ok()?);
+    Some((width.max(1), items.map(token).collect::<Option<_>>()?))
+}
+
+impl Decoded {
+    pub(super) fn text(&self) -> String {
+        let mut out = format!("\nslice {}, row {}\n", self.slice, self.row);
+        for part in &self.documents {
+            let source = part.source.as_deref().unwrap_or("a document");
+            let pass = part.pass.filter(|pass| *pass > 0);
+            let pass = pass.map_or(String::new(), |pass| format!(", pass {}", pass + 1));
+            let from = part.skip.filter(|skip| *skip > 0);
+            let from = from.map_or(String::new(), |skip| format!(" from token {skip} on"));
+            let _ = match &part.text {
+                Some(text) => {
+                    let tokens = count(part.tokens, "token");
+                    writeln!(out, "--- {source}{pass}, {tokens}{from}\n{text}")
+                }
+                None => writeln!(out, "--- {source}{pass}"),
+            };
+        }
+        if self.padding > 0 {
+            let _ = writeln!(out, "--- padding, {}", count(self.padding, "token"));
+        }
+        out
+    }
+}

@@ -1,0 +1,210 @@
+//! `show --decode` and `where` on what the real producer makes, checked against the source.
+
+use std::collections::BTreeSet;
+
+use batchweave_producer::config::{LastBatch, PackingMode, ProducerConfig, TokenizerKind};
+use batchweave_producer::packing::ArraySpec;
+use batchweave_producer::tokenizer::Encoding;
+use batchweave_producer::{Outcome, run_on};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::world::World;
+
+struct Made {
+    world: World,
+    /// Beside the root, which must hold nothing but the stream.
+    _folder: tempfile::TempDir,
+    file: String,
+    texts: Vec<String>,
+}
+
+async fn produced(edit: impl FnOnce(&mut ProducerConfig)) -> Made {
+    let world = World::new();
+    let text = |n: usize| format!("Text {n} says é{}", " over and out".repeat(n % 7));
+    let texts: Vec<String> = (0..40).map(text).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("source.jsonl");
+    let line = |text: &String| serde_json::json!({"text": text, "n": [1, 2]}).to_string() + "\n";
+    std::fs::write(&file, texts.iter().map(line).collect::<String>()).unwrap();
+    let file = file.display().to_string();
+    let mut config = ProducerConfig::default();
+    config.store.url = world.url();
+    let stream = &mut config.stream;
+    (stream.slices, stream.rows_per_slice, stream.seq_len) = (2, 2, 16);
+    config.producer.name = "a".into();
+    config.source.paths = vec![file.clone()];
+    config.source.epochs = 2;
+    config.tokenizer.kind = TokenizerKind::Bytes;
+    config.packing.last_batch = LastBatch::Pad;
+    edit(&mut config);
+    let outcome = run_on(world.store().await, config, CancellationToken::new()).await;
+    assert!(matches!(outcome.unwrap(), Outcome::Finished { .. }));
+    Made {
+        world,
+        _folder: folder,
+        file,
+        texts,
+    }
+}
+
+impl Made {
+    fn steps(&self) -> u64 {
+        let status = self.world.json(&["status"]);
+        status["head"]["steps"].as_u64().unwrap()
+    }
+
+    /// The rows of all steps, with their steps.
+    fn rows(&self) -> Vec<(u64, Value)> {
+        let shown = |step: u64| {
+            let shown = self.world.json(&["show", &step.to_string(), "--decode"]);
+            let rows = shown["rows"].as_array().unwrap().clone();
+            rows.into_iter().map(move |row| (step, row))
+        };
+        (0..self.steps()).flat_map(shown).collect()
+    }
+
+    /// Each piece of a row: step, slice, line from 0, pass, tokens before it, tokens, text.
+    fn pieces(&self) -> Vec<(u64, u64, usize, u64, usize, usize, String)> {
+        let mut pieces = Vec::new();
+        for (step, row) in self.rows() {
+            for part in row["documents"].as_array().unwrap() {
+                let number = |field: &str| part[field].as_u64().unwrap();
+                let source = part["source"].as_str().unwrap();
+                let line = source.strip_prefix(&format!("{}:", self.file)).unwrap();
+                pieces.push((
+                    step,
+                    row["slice"].as_u64().unwrap(),
+                    line.parse::<usize>().unwrap() - 1,
+                    number("pass"),
+                    number("skip") as usize,
+                    number("tokens") as usize,
+                    part["text"].as_str().unwrap_or_default().to_owned(),
+                ));
+            }
+        }
+        pieces
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn show_decodes_rows_and_names_their_documents() {
+    for mode in [PackingMode::Concat, PackingMode::BestFit] {
+        let made = produced(|config| config.packing.mode = mode).await;
+        let pieces = made.pieces();
+        let mut seen = BTreeSet::new();
+        for (_, _, line, pass, skip, tokens, text) in &pieces {
+            // Tokens are bytes here, and the end token is the last.
+            let whole = made.texts[*line].as_bytes();
+            let own = &whole[(*skip).min(whole.len())..(skip + tokens).min(whole.len())];
+            let mut expected = String::from_utf8_lossy(own).into_owned();
+            if skip + tokens > whole.len() {
+                expected.push_str("<|endoftext|>");
+            }
+            assert_eq!(text, &expected, "line {line} from {skip} on");
+            seen.insert((*pass, *line));
+        }
+        assert_eq!(seen.len(), 80, "every document of both passes");
+        // `where` says the same from the other side.
+        for line in [0, 17, 39] {
+            let document = format!("source.jsonl:{}", line + 1);
+            let found = made.world.json(&["where", &document]);
+            let mut said = BTreeSet::new();
+            for one in found["found"].as_array().unwrap() {
+                for slice in one["slices"].as_array().unwrap() {
+                    said.insert((
+                        one["step"].as_u64().unwrap(),
+                        slice.as_u64().unwrap(),
+                        one["pass"].as_u64().unwrap(),
+                    ));
+                }
+            }
+            let own = pieces.iter().filter(|piece| piece.2 == line);
+            let shown = own.map(|piece| (piece.0, piece.1, piece.3));
+            assert_eq!(said, shown.collect::<BTreeSet<_>>(), "line {line}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_real_vocabulary_is_decoded_and_says_so_in_text() {
+    let made = produced(|config| {
+        config.tokenizer.kind = TokenizerKind::Embedded;
+        config.tokenizer.name = Encoding::Gpt2;
+    })
+    .await;
+    let mut texts = vec![String::new(); made.texts.len()];
+    let mut last = (usize::MAX, 0);
+    for (_, _, line, pass, skip, tokens, text) in made.pieces() {
+        // The token that two rows share is in both.
+        let shared = last == (line, skip + 1);
+        if pass == 0 && !shared && !text.contains('\u{fffd}') {
+            texts[line].push_str(&text);
+        }
+        last = (line, skip + tokens);
+    }
+    let found = texts.iter().zip(&made.texts);
+    let whole = found.filter(|(found, text)| **found == format!("{text}<|endoftext|>"));
+    assert!(whole.count() > 5, "{texts:?}");
+    let first = format!("slice 0, row 0\n--- {}:1, ", made.file);
+    made.world
+        .run(&["show", "0", "--slice", "0", "--decode"])
+        .prints(&[&first, "Text 0 says"]);
+    made.world
+        .run(&["where", "source.jsonl:3", "--to", "5"])
+        .prints(&["STEP", "source.jsonl:3", "a, seq "]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn samples_are_named_too() {
+    let made = produced(|config| {
+        config.packing.mode = PackingMode::Opaque;
+        config.stream.seq_len = 1;
+        config.packing.arrays = vec![ArraySpec {
+            name: "n".into(),
+            dtype: batchweave_core::tgb::Dtype::I32,
+            shape: Vec::new(),
+            base64: false,
+        }];
+    })
+    .await;
+    let lines: Vec<usize> = made.pieces().into_iter().map(|piece| piece.2).collect();
+    let twice: Vec<usize> = (0..40).chain(0..40).collect();
+    assert_eq!(lines, twice);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_provenance_documents_end_at_end_tokens_and_where_says_why_it_finds_none() {
+    let made = produced(|config| config.packing.provenance = false).await;
+    let mut ends = 0;
+    for (_, row) in made.rows() {
+        for part in row["documents"].as_array().unwrap() {
+            assert!(part["source"].is_null());
+            ends += u64::from(part["text"].as_str().unwrap().ends_with("<|endoftext|>"));
+        }
+    }
+    assert!(ends >= 80, "{ends}");
+    let ran = made.world.run(&["where", "source.jsonl:3"]);
+    ran.fails(1, &["packing.provenance", "is in none of the steps"]);
+    let ran = made.world.run(&["where", "other.jsonl:3"]);
+    ran.fails(1, &["reads a file other.jsonl", "source.jsonl"]);
+    for wrong in ["source.jsonl", "source.jsonl:0", ":3", "source.jsonl:x"] {
+        let ran = made.world.run(&["where", wrong]);
+        ran.fails(64, &["must be FILE:LINE"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_provenance_is_a_problem_that_verify_names() {
+    let made = produced(|_| ()).await;
+    let shown = made.world.json(&["show", "0"]);
+    let key = shown["tgb"]["provenance"].as_str().unwrap();
+    made.world
+        .run(&["verify"])
+        .prints(&["the stream is sound", "; 0 not named"]);
+    std::fs::remove_file(made.world.path(key)).unwrap();
+    let ran = made.world.run(&["verify"]);
+    assert!(ran.out.contains("nobody can tell where"), "{ran:?}");
+    let ran = made.world.run(&["show", "0", "--decode"]);
+    ran.fails(76, &["is missing", "restore it"]);
+}

@@ -1,0 +1,135 @@
+//! The defaults of every key; config/producer.toml lists the same, with reasons.
+
+use std::time::Duration;
+
+use batchweave_core::stream::Order;
+use batchweave_daemon::config::{ByteSize, Listen, Period};
+
+use super::{
+    AdminConfig, AheadConfig, ChatConfig, CommitConfig, Identity, LastBatch, OnBadDocument,
+    PackingConfig, PackingMode, ShutdownConfig, SourceConfig, StreamParameters, TokenizerConfig,
+    TokenizerKind, UploadConfig, WhenNoJob,
+};
+use crate::sources::Format;
+
+impl Default for StreamParameters {
+    fn default() -> Self {
+        Self {
+            create: true,
+            slices: 8,
+            rows_per_slice: 8,
+            seq_len: 2048,
+            order: Order::Arrival,
+            producers: Vec::new(),
+        }
+    }
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            index: 0,
+            of: 1,
+        }
+    }
+}
+
+impl Default for SourceConfig {
+    fn default() -> Self {
+        Self {
+            paths: Vec::new(),
+            endpoint: String::new(),
+            format: Format::Auto,
+            field: "text".into(),
+            column: "text".into(),
+            epochs: 1,
+            on_bad_document: OnBadDocument::Fail,
+            max_document_bytes: ByteSize::mib(64),
+        }
+    }
+}
+
+impl Default for TokenizerConfig {
+    fn default() -> Self {
+        Self {
+            kind: TokenizerKind::Embedded,
+            name: crate::tokenizer::Encoding::Gpt2,
+            path: String::new(),
+            end_token: String::new(),
+            threads: 0,
+        }
+    }
+}
+
+impl Default for PackingConfig {
+    fn default() -> Self {
+        Self {
+            mode: PackingMode::Concat,
+            look_ahead: 512,
+            fields: Vec::new(),
+            arrays: Vec::new(),
+            last_batch: LastBatch::Drop,
+            pad_token: None,
+            provenance: true,
+            object_bytes: ByteSize::mib(16),
+        }
+    }
+}
+
+impl Default for ChatConfig {
+    fn default() -> Self {
+        Self {
+            template: String::new(),
+            messages: "messages".into(),
+            tools: "tools".into(),
+        }
+    }
+}
+
+impl Default for UploadConfig {
+    fn default() -> Self {
+        Self {
+            concurrency: 4,
+            give_up_after: Period(Duration::from_mins(5)),
+        }
+    }
+}
+
+impl Default for CommitConfig {
+    fn default() -> Self {
+        Self {
+            linger: Period::millis(200),
+            latency_target: Period::millis(0),
+            max_batches: 128,
+        }
+    }
+}
+
+impl Default for AheadConfig {
+    fn default() -> Self {
+        Self {
+            max_steps: 0,
+            max_bytes: ByteSize(0),
+            when_no_job: WhenNoJob::Run,
+            no_job_steps: 0,
+            lane_lead: 256,
+        }
+    }
+}
+
+impl Default for ShutdownConfig {
+    fn default() -> Self {
+        Self {
+            deadline: Period(Duration::from_secs(25)),
+        }
+    }
+}
+
+impl Default for AdminConfig {
+    fn default() -> Self {
+        Self {
+            listen: Listen(None),
+        }
+    }
+}

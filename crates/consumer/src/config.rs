@@ -85,7 +85,7 @@ pub struct PrefetchTable {
     pub bytes: ByteSize,
     /// Steps read ahead of each rank.
     pub steps: u64,
-    /// Requests in flight.
+    /// Requests in flight at most.
     pub concurrency: usize,
     /// Largest range of one request.
     pub read_bytes: ByteSize,
@@ -143,7 +143,7 @@ impl Default for PrefetchTable {
         Self {
             bytes: ByteSize::mib(512),
             steps: 64,
-            concurrency: 8,
+            concurrency: 32,
             read_bytes: ByteSize::mib(16),
         }
     }

@@ -1,29 +1,25 @@
-//! Reading frames from the store into the arena: ranged reads whose chunks are copied straight to
-//! where ranks will see them, then every frame is checked. A wrong frame is fetched once more, then
+//! Reading frames from the store into the arena: ranged reads that go straight to where ranks will see
+//! them, summed as they come, then every frame is checked. A wrong frame is fetched once more, then
 //! refused with its key, step and slice.
 
+mod fill;
+
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use batchweave_arena::wire::{ErrorName, Fault};
-use batchweave_arena::{ArenaError, FrameBuf, Segment};
+use batchweave_arena::{FrameBuf, Segment};
+use batchweave_core::crc::Crc32c;
 use batchweave_core::ids::Step;
 use batchweave_core::tgb::plan::{Read, coalesce};
-use batchweave_core::tgb::{FrameHeader, verify};
+use batchweave_core::tgb::{FrameHeader, verify_summed};
 use batchweave_store::{ErrorKind, StoreError};
-use futures::TryStreamExt;
-use futures::future::try_join_all;
-use rand::RngExt;
 
+use self::fill::{FillError, fill};
 use crate::attempts::below_watermark;
-use crate::hub::{Head, Hub, Reads};
+use crate::hub::{Head, Hub};
 use crate::layouts::Shape;
 use crate::plan::{FrameId, Location};
-
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// A frame to read and where to put it.
 pub(crate) struct Target {
@@ -49,15 +45,6 @@ pub(crate) struct Loaded {
     _lease: FrameBuf,
 }
 
-/// Why a read did not come to its end.
-#[derive(Debug, thiserror::Error)]
-enum FillError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Arena(#[from] ArenaError),
-}
-
 type Outcome = Result<Arc<Loaded>, Arc<Fault>>;
 
 /// Starts reading `targets`, which come sorted, so that neighbours in the store are neighbours here.
@@ -81,16 +68,19 @@ pub(crate) fn start(hub: &Arc<Hub>, targets: Vec<Target>) {
 }
 
 async fn run(hub: &Arc<Hub>, read: Read, targets: Vec<Target>) {
-    if let Err(why) = fill(hub, &read, &targets).await {
-        let fault = Arc::new(unreadable(hub, &why, &read.key, targets[0].id).await);
-        hub.metrics.refused_frames.inc_by(targets.len() as u64);
-        let all = targets.iter().map(|t| (t.id, Err(fault.clone())));
-        return finish(hub, all);
-    }
+    let sums = match fill(hub, &read, &targets).await {
+        Ok(sums) => sums,
+        Err(why) => {
+            let fault = Arc::new(unreadable(hub, &why, &read.key, targets[0].id).await);
+            hub.metrics.refused_frames.inc_by(targets.len() as u64);
+            let all = targets.iter().map(|t| (t.id, Err(fault.clone())));
+            return finish(hub, all);
+        }
+    };
     let mut wrong = Vec::new();
     let mut good = BTreeMap::new();
-    for target in targets {
-        match check(hub, &target) {
+    for (target, sum) in targets.into_iter().zip(&sums) {
+        match check(hub, &target, sum) {
             Ok(shape) => _ = good.insert(target.id, shape),
             Err(why) => wrong.push((target, why)),
         }
@@ -114,13 +104,15 @@ fn finish(hub: &Arc<Hub>, outcomes: impl IntoIterator<Item = (FrameId, Outcome)>
 
 async fn once_more(hub: &Arc<Hub>, target: &Target) -> Outcome {
     let targets = std::slice::from_ref(target);
-    if let Err(why) = fill(hub, &target.read(), targets).await {
-        hub.metrics.refused_frames.inc();
-        return Err(Arc::new(
-            unreadable(hub, &why, &target.from.key, target.id).await,
-        ));
-    }
-    check(hub, target).map_err(|why| {
+    let sums = match fill(hub, &target.read(), targets).await {
+        Ok(sums) => sums,
+        Err(why) => {
+            hub.metrics.refused_frames.inc();
+            let fault = unreadable(hub, &why, &target.from.key, target.id).await;
+            return Err(Arc::new(fault));
+        }
+    };
+    check(hub, target, &sums[0]).map_err(|why| {
         hub.metrics.checksum_failures.inc();
         hub.metrics.refused_frames.inc();
         tracing::error!(step = target.id.step, slice = target.id.slice, %why, "a frame is refused");
@@ -130,15 +122,15 @@ async fn once_more(hub: &Arc<Hub>, target: &Target) -> Outcome {
     })
 }
 
-/// Checks what stands in the arena now, and learns the layout.
-fn check(hub: &Hub, target: &Target) -> Result<Arc<Loaded>, String> {
+/// Checks what stands in the arena now, by the sum that was made as it came, and learns the layout.
+fn check(hub: &Hub, target: &Target, sum: &Crc32c) -> Result<Arc<Loaded>, String> {
     let lease = target
         .segment
         .lease(target.offset, target.from.bytes())
         .map_err(|why| why.to_string())?;
     let frame = lease.as_slice();
     let expect = target.from.expect(target.id);
-    let payload = verify(frame, &expect).map_err(|why| why.to_string())?;
+    let payload = verify_summed(frame, sum, &expect).map_err(|why| why.to_string())?;
     let mut shapes = hub.shapes.lock().unwrap_or_else(PoisonError::into_inner);
     let shape = shapes.of(&frame[payload]).map_err(|why| {
         let (key, FrameId { step, slice }) = (&target.from.key, target.id);
@@ -150,102 +142,6 @@ fn check(hub: &Hub, target: &Target) -> Result<Arc<Loaded>, String> {
         crc: header.payload_crc,
         _lease: lease,
     }))
-}
-
-/// Reads until it is done; tries again without end when the store fails, since ranks have deadlines
-/// of their own and are told. Only what can't get better is an error.
-async fn fill(hub: &Arc<Hub>, read: &Read, targets: &[Target]) -> Result<(), FillError> {
-    let pieces = read.pieces();
-    let piece = |range: Range<u64>| async move {
-        let mut pause = RETRY_FIRST;
-        loop {
-            match copy(hub, &read.key, range.clone(), targets).await {
-                Ok(()) => {
-                    hub.store_health(Reads::Data, None);
-                    return Ok(());
-                }
-                Err(FillError::Store(why)) if !is_final(why.kind) => {
-                    hub.store_health(Reads::Data, Some(&why))
-                }
-                Err(why) => return Err(why),
-            }
-            let jitter = rand::rng().random_range(0.5..1.5);
-            tokio::time::sleep(pause.mul_f64(jitter)).await;
-            pause = (pause * 2).min(RETRY_MAX);
-        }
-    };
-    try_join_all(pieces.into_iter().map(piece)).await.map(drop)
-}
-
-fn is_final(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::NotFound | ErrorKind::Range | ErrorKind::Invalid
-    )
-}
-
-/// One request; its chunks go to their frames as they come.
-async fn copy(
-    hub: &Hub,
-    key: &str,
-    range: Range<u64>,
-    targets: &[Target],
-) -> Result<(), FillError> {
-    let Ok(_permit) = hub.permits.acquire().await else {
-        // Never closed; the daemon's end cancels this task.
-        return std::future::pending().await;
-    };
-    let mut leases = leases(targets, &range)?;
-    let mut at = range.start;
-    let ask = || async {
-        let mut chunks = hub.store.get_range(key, range.clone()).await?;
-        let first = chunks.try_next().await?;
-        Ok::<_, StoreError>((first, chunks))
-    };
-    let again = || hub.metrics.hedged_reads.inc();
-    let (mut next, mut chunks) = hub.hedges.race(ask, again).await?;
-    while let Some(chunk) = next {
-        let fits = (range.end - at).min(chunk.len() as u64) as usize;
-        scatter(&mut leases, at, &chunk[..fits])?;
-        at += fits as u64;
-        hub.metrics.bytes_fetched.inc_by(chunk.len() as u64);
-        next = chunks.try_next().await?;
-    }
-    Ok(())
-}
-
-/// The parts of the targets that `range` fills, each with its place in the object.
-fn leases(targets: &[Target], range: &Range<u64>) -> Result<Vec<(u64, FrameBuf)>, ArenaError> {
-    let inside = targets
-        .iter()
-        .filter(|t| t.from.range.start < range.end && range.start < t.from.range.end);
-    let lease = |target: &Target| {
-        let start = target.from.range.start.max(range.start);
-        let end = target.from.range.end.min(range.end);
-        let offset = target.offset + (start - target.from.range.start);
-        Ok((start, target.segment.lease(offset, end - start)?))
-    };
-    inside.map(lease).collect()
-}
-
-/// Writes bytes that stand at `at` in the object to the frames they belong to.
-fn scatter(
-    leases: &mut [(u64, FrameBuf)],
-    mut at: u64,
-    mut bytes: &[u8],
-) -> Result<(), ArenaError> {
-    let first = leases.partition_point(|(start, lease)| start + lease.length() <= at);
-    for (start, lease) in &mut leases[first..] {
-        let inside = at - *start;
-        let count = (lease.length() - inside).min(bytes.len() as u64);
-        let (head, rest) = bytes.split_at(count as usize);
-        lease.write_at(inside, head)?;
-        (at, bytes) = (at + count, rest);
-        if bytes.is_empty() {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// What ranks are told when an object can't be read. A missing one may be reclaimed: the log says.

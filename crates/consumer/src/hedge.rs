@@ -1,4 +1,5 @@
-//! A read that is late is asked for a second time, and the first answer counts.
+//! A read that is late is asked for a second time, on a connection of its own, and the first answer
+//! counts.
 //!
 //! Late is measured by the answers before it. At most one request in twenty is such a second one, so
 //! that a store that is slow for everybody is not made slower.
@@ -75,10 +76,10 @@ impl Hedges {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, and asks once more when the answer is late; `again` hears of it.
+    /// Asks, and asks once more when the answer is late, then with `true`; `again` hears of it.
     pub(crate) async fn race<T, F>(
         &self,
-        ask: impl Fn() -> F,
+        ask: impl Fn(bool) -> F,
         again: impl FnOnce(),
     ) -> Result<T, StoreError>
     where
@@ -86,12 +87,12 @@ impl Hedges {
     {
         let begun = Instant::now();
         let patience = { self.window().patience() };
-        let mut first = Box::pin(ask());
+        let mut first = Box::pin(ask(false));
         let answer = match timeout(patience, &mut first).await {
             Ok(answer) => answer,
             Err(_) if self.window().spend() => {
                 again();
-                select_ok([first, Box::pin(ask())])
+                select_ok([first, Box::pin(ask(true))])
                     .await
                     .map(|(answer, _)| answer)
             }
@@ -140,9 +141,14 @@ mod tests {
         let hedges = answered(100, Duration::from_millis(30));
         let (asked, again) = (Cell::new(0_u32), Cell::new(0_u32));
         // Every other request is never answered.
-        let ask = || {
+        let ask = |fresh: bool| {
             let number = asked.get();
             asked.set(number + 1);
+            assert_eq!(
+                fresh,
+                number % 2 == 1,
+                "the second one has a connection of its own"
+            );
             async move {
                 if number.is_multiple_of(2) {
                     pending::<()>().await;

@@ -17,7 +17,7 @@ use batchweave_core::ids::{JobName, ProducerName, Step, Version};
 use batchweave_core::manifest::state::{JobState, QuarantineState};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::{Store, StoreError};
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use job::Run;
@@ -36,13 +36,14 @@ use crate::layouts::Shapes;
 use crate::member::{Member, Standing, standing};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
+use crate::permits::Permits;
 use crate::skips::Skips;
 
 /// What the follower of the log is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Steps that ranks need soon and that are not known, in order.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Arc<[Step]>,
     /// How far the head is ahead of the rank that is nearest to it; None without ranks.
     pub(crate) lead: Option<u64>,
     /// Data coordinates that ranks here read for.
@@ -89,8 +90,8 @@ pub(crate) struct Hub {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
-    /// Requests in flight.
-    pub(crate) permits: Semaphore,
+    /// Reads in flight.
+    pub(crate) permits: Permits,
     /// Second requests for those that are late.
     pub(crate) hedges: Hedges,
     pub(crate) read_bytes: u64,
@@ -138,6 +139,7 @@ impl Hub {
         );
         state.report_progress(parts.job.progress_steps, progress_due.clone());
         state.set_head(head);
+        let permits = Permits::new(parts.concurrency, parts.metrics.reads_allowed.clone());
         Arc::new(Self {
             stream: parts.stream,
             instance: parts.instance,
@@ -146,7 +148,7 @@ impl Hub {
             store: parts.store,
             metrics: parts.metrics,
             stop: parts.stop,
-            permits: Semaphore::new(parts.concurrency),
+            permits,
             hedges: Hedges::default(),
             read_bytes: parts.read_bytes,
             shapes: Mutex::default(),

@@ -16,6 +16,8 @@ pub(crate) struct Metrics {
     pub(crate) bytes_needed: IntCounter,
     pub(crate) bytes_fetched: IntCounter,
     pub(crate) hedged_reads: IntCounter,
+    pub(crate) throttled_reads: IntCounter,
+    pub(crate) reads_allowed: IntGauge,
     pub(crate) checksum_failures: IntCounter,
     pub(crate) refused_frames: IntCounter,
     pub(crate) wait_seconds: CounterVec,
@@ -56,6 +58,8 @@ impl Metrics {
                 "Bytes of data objects read from the store; over needed_bytes_total: read amplification.",
             )?,
             hedged_reads: m.counter("hedged_reads_total", "Reads asked for a second time since the answer was late.")?,
+            throttled_reads: m.counter("throttled_reads_total", "Reads that the store refused since there were too many.")?,
+            reads_allowed: m.gauge("reads_allowed", "Reads that may be in flight: as many as still bring something.")?,
             checksum_failures: m.counter("checksum_failures_total", "Frames that were wrong when fetched.")?,
             refused_frames: m.counter("refused_frames_total", "Frames refused to ranks: wrong twice, or missing.")?,
             wait_seconds: m.seconds(

@@ -22,10 +22,34 @@ impl Crc32c {
         self.0.update(piece);
     }
 
+    /// Goes on with bytes whose checksum was made apart: pieces of one frame come by several requests.
+    pub fn append(&mut self, next: &Self) {
+        if next.bytes() > 0 {
+            self.0.combine(&next.0);
+        }
+    }
+
+    /// How many bytes it covers.
+    pub fn bytes(&self) -> u64 {
+        self.0.get_amount()
+    }
+
     /// The checksum of all pieces so far.
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }
+}
+
+/// The CRC32C of bytes whose checksum is `crc`, followed by `count` zeros.
+pub(crate) fn followed_by_zeros(crc: u32, count: usize) -> u32 {
+    let zeros = crc32c(&vec![0; count]);
+    let all = crc_fast::checksum_combine(
+        CrcAlgorithm::Crc32Iscsi,
+        crc.into(),
+        zeros.into(),
+        count as u64,
+    );
+    all as u32
 }
 
 impl Default for Crc32c {
@@ -67,6 +91,19 @@ mod tests {
             crc.update(b);
             prop_assert_eq!(crc.value(), slow(&bytes));
             prop_assert_eq!(crc32c(&bytes), slow(&bytes));
+            let (mut apart, mut rest) = (Crc32c::new(), Crc32c::new());
+            apart.update(a);
+            rest.update(b);
+            apart.append(&rest);
+            prop_assert_eq!((apart.value(), apart.bytes()), (slow(&bytes), bytes.len() as u64));
+            apart.update(a);
+            prop_assert_eq!(apart.value(), slow(&[&bytes, a].concat()));
+        }
+
+        #[test]
+        fn zeros_behind(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0..64_usize) {
+            let whole = [&bytes[..], &vec![0; count]].concat();
+            prop_assert_eq!(followed_by_zeros(crc32c(&bytes), count), slow(&whole));
         }
     }
 }

@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-use crate::{Inspect, PendingUpload, StoreError};
+use crate::body::Copied;
+use crate::{Body, Inspect, PendingUpload, StoreError};
 
 /// What a create-only put that was answered clearly has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +72,21 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Bytes `range` of the object, as chunks as they arrive. A range that reaches beyond the
     /// object is `ErrorKind::Range`.
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError>;
+
+    /// Bytes `range` of the object, to be read straight to where they are needed: the way for large
+    /// reads. Answers when the first of them are there. `fresh` asks for a connection of its own, so
+    /// that the second try of a read that is late does not share the fate of the first. That the store
+    /// throttles is said at once, so that the caller can slow down.
+    async fn open_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        fresh: bool,
+    ) -> Result<Box<dyn Body>, StoreError> {
+        let _ = fresh;
+        let chunks = self.get_range(key, range).await?;
+        Ok(Box::new(Copied::new(chunks).await?))
+    }
 
     /// Size of the object.
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError>;

@@ -17,7 +17,9 @@ use bytes::Bytes;
 use futures::StreamExt;
 
 use crate::trouble::Trouble;
-use crate::{Chunks, Create, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError};
+use crate::{
+    Body, Chunks, Create, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError,
+};
 
 /// The operations that are counted, in order of their slots.
 const OPS: [Op; 7] = Op::CONTRACT;
@@ -187,6 +189,25 @@ impl Counted {
     }
 }
 
+struct CountedBody {
+    inner: Box<dyn Body>,
+    counted: Counted,
+    row: usize,
+}
+
+#[async_trait]
+impl Body for CountedBody {
+    async fn read(&mut self, into: &mut [u8]) -> Result<usize, StoreError> {
+        let read = self.inner.read(into).await;
+        let (counted, row) = (&self.counted, self.row);
+        match &read {
+            Ok(count) => counted.add(row, Op::GetRange, |cell| &cell.bytes, *count as u64),
+            Err(_) => counted.add(row, Op::GetRange, |cell| &cell.errors, 1),
+        }
+        read
+    }
+}
+
 fn read(row: &Row) -> Counts {
     Counts(std::array::from_fn(|at| OpCount {
         requests: row[at].requests.load(Relaxed),
@@ -228,6 +249,23 @@ impl Store for Counted {
             Err(_) => counted.add(row, Op::GetRange, |cell| &cell.errors, 1),
         };
         Ok(chunks.inspect(watch).boxed())
+    }
+
+    /// Counted as a ranged read like any other.
+    async fn open_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        fresh: bool,
+    ) -> Result<Box<dyn Body>, StoreError> {
+        let call = self.inner.open_range(key, range, fresh);
+        let inner = self.count(Op::GetRange, key, call).await?;
+        let (counted, row) = (self.clone(), self.row(key));
+        Ok(Box::new(CountedBody {
+            inner,
+            counted,
+            row,
+        }))
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
@@ -285,6 +323,13 @@ mod tests {
         let chunks = store.clone().get_range("a", 1..4).await.unwrap();
         chunks.collect::<Vec<_>>().await;
         assert!(store.get_range("a", 4..9).await.is_err());
+        let mut body = store.open_range("a", 0..2, false).await.unwrap();
+        let mut two = [0; 8];
+        assert_eq!(
+            (body.read(&mut two).await.unwrap(), &two[..2]),
+            (2, &b"12"[..])
+        );
+        assert_eq!(body.read(&mut two).await.unwrap(), 0);
         let counts = store.counts();
         let expect = |requests, errors, bytes| OpCount {
             requests,
@@ -293,14 +338,14 @@ mod tests {
         };
         assert_eq!(counts.of(Op::Create), expect(1, 0, 5));
         assert_eq!(counts.of(Op::Get), expect(2, 0, 5));
-        assert_eq!(counts.of(Op::GetRange), expect(2, 1, 3));
+        assert_eq!(counts.of(Op::GetRange), expect(3, 1, 5));
         assert_eq!(
             (
                 counts.requests(),
                 counts.bytes_read(),
                 counts.bytes_written()
             ),
-            (5, 8, 5)
+            (6, 10, 5)
         );
     }
 

@@ -7,6 +7,7 @@
 //! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
 
+mod body;
 mod contract;
 pub mod counting;
 mod error;
@@ -21,6 +22,7 @@ pub mod s3;
 pub mod testing;
 mod trouble;
 
+pub use body::Body;
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};
 pub use inspect::{Bucket, Inspect, LifecycleRule, PendingUpload, Versioning};

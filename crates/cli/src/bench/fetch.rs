@@ -66,6 +66,9 @@ struct Case {
     /// Of the daemon, checksums included.
     cpu_s_per_gib: f64,
     raw_cpu_s_per_gib: Option<f64>,
+    /// Of the server while the daemon reads, and while the raw sockets do: where it is our own.
+    server_cpu_s_per_gib: Option<f64>,
+    raw_server_cpu_s_per_gib: Option<f64>,
     read_amplification: f64,
     requests_per_step: f64,
 }
@@ -124,16 +127,21 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
     let (mut walls, mut raws) = (Vec::new(), Vec::new());
     let mut used = Used::default();
     let mut raw_cpu = Vec::new();
+    let (mut served, mut raw_served) = (Some(0.0), Some(0.0));
     for _ in 0..args.rounds {
+        let idle = place.server_cpu()?;
         if let Some(raw) = raw.clone() {
             let took = tokio::task::spawn_blocking(move || raw.pass());
             let took = took.await.map_err(|e| CliError::Bench(e.to_string()))??;
             raws.push(took.wall);
             raw_cpu.push(took.cpu);
         }
+        let between = place.server_cpu()?;
         let before = daemon.used().await?;
         walls.push(daemon.pass().await?);
         let now = daemon.used().await?.since(before);
+        raw_served = sum(raw_served, between, idle);
+        served = sum(served, place.server_cpu()?, between);
         used = Used {
             cpu: used.cpu + now.cpu,
             fetched: used.fetched + now.fetched,
@@ -162,9 +170,17 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
         cpu_s_per_gib: used.cpu / gib,
         raw_cpu_s_per_gib: raw
             .map(|_| raw_cpu.iter().map(Duration::as_secs_f64).sum::<f64>() / gib),
+        server_cpu_s_per_gib: served.map(|cpu| cpu / gib),
+        raw_server_cpu_s_per_gib: raw_served
+            .filter(|_| raw_rate.is_some())
+            .map(|cpu| cpu / gib),
         read_amplification: used.fetched / used.needed.max(1.0),
         requests_per_step: used.requests / rounds / shape.2 as f64,
     })
+}
+
+fn sum(so_far: Option<f64>, now: Option<f64>, before: Option<f64>) -> Option<f64> {
+    Some(so_far? + now? - before?)
 }
 
 /// Nothing stays of a case, in the server's memory or the bucket.
@@ -227,6 +243,8 @@ impl Report {
                 part(case.ratio_to_raw_tcp, 2),
                 format!("{:.2}", case.cpu_s_per_gib),
                 part(case.raw_cpu_s_per_gib, 2),
+                part(case.server_cpu_s_per_gib, 2),
+                part(case.raw_server_cpu_s_per_gib, 2),
                 format!("{:.4}", case.read_amplification),
                 format!("{:.3}", case.requests_per_step),
             ]
@@ -239,6 +257,8 @@ impl Report {
             "ratio",
             "CPU s/GiB",
             "raw",
+            "server",
+            "its raw",
             "amplif.",
             "req/step",
         ];

@@ -6,8 +6,8 @@ use super::estimate::Estimate;
 
 /// About what one S3 request moves a second.
 pub(super) const REQUEST_BYTES_PER_SECOND: f64 = 85e6;
-/// Requests that a node keeps in flight (`prefetch.concurrency`).
-pub(super) const READS_AT_ONCE: f64 = 8.0;
+/// Requests that a node keeps in flight at most (`prefetch.concurrency`).
+pub(super) const READS_AT_ONCE: f64 = 32.0;
 /// Objects that a producer uploads at once (`upload.concurrency`).
 pub(super) const UPLOADS_AT_ONCE: f64 = 4.0;
 /// A record holds at most this (docs/format.md).

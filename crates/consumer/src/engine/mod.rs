@@ -7,14 +7,16 @@
 //!   sooner wants the room: so a rank that stops reading holds up no other.
 
 mod depth;
+mod due;
 mod schedule;
 mod session;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
 
+use due::Due;
 pub(crate) use session::{Cause, Session, SessionId};
 
 use crate::plan::{FrameId, Location};
@@ -104,6 +106,10 @@ pub(crate) struct Engine<R, E> {
     held_bytes: u64,
     growing: bool,
     cramped: bool,
+    /// When to look for what to read ahead.
+    ahead: Due,
+    /// When to look for steps that are not known; those found last.
+    unknown: (Due, Arc<[Step]>),
 }
 
 impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
@@ -120,28 +126,34 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             held_bytes: 0,
             growing: false,
             cramped: false,
+            ahead: Due::default(),
+            unknown: (Due::default(), Arc::new([])),
         }
     }
 
     /// A segment was added.
     pub(crate) fn add_segment(&mut self, bytes: u64) -> u32 {
+        self.changed();
         self.growing = false;
         self.space.add_segment(bytes)
     }
 
     /// The segment that was asked for comes later: ask again.
     pub(crate) fn growth_postponed(&mut self) {
+        self.changed();
         self.growing = false;
     }
 
     /// A segment could not be added; the arena stays as it is.
     pub(crate) fn growth_failed(&mut self) {
+        self.changed();
         self.growing = false;
         self.limits.arena_bytes = self.space.total();
     }
 
     /// A step's frames became known, by slice.
     pub(crate) fn add_step(&mut self, step: Step, frames: Arc<[Location]>) {
+        self.changed();
         self.steps.insert(step, frames);
     }
 
@@ -155,16 +167,19 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
 
     /// The first step that is not committed, and where the stream ends once that is decided.
     pub(crate) fn set_head(&mut self, head: Step, end: Option<Step>) {
+        self.changed();
         (self.head, self.end) = (head, end);
     }
 
     /// A rank joined.
     pub(crate) fn open(&mut self, id: SessionId, session: Session) {
+        self.changed();
         self.sessions.insert(id, session);
     }
 
     /// A rank is gone: all it held is free.
     pub(crate) fn close(&mut self, id: SessionId) {
+        self.changed();
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
@@ -186,6 +201,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
 
     /// A rank wants nothing more; what it holds stays held until it is released.
     pub(crate) fn stop(&mut self, id: SessionId) {
+        self.changed();
         if let Some(session) = self.sessions.get_mut(&id) {
             session.done = true;
             self.drop_unwanted();
@@ -195,6 +211,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// A fetch is over. Frames that nobody wants any more are dropped here, not before: their
     /// place was being written.
     pub(crate) fn fetched(&mut self, id: FrameId, outcome: Result<R, E>) {
+        self.ahead.changed = true;
         let Some(frame) = self.frames.get_mut(&id) else {
             return;
         };
@@ -208,25 +225,6 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             }
         };
         self.drop_if_unwanted(id);
-    }
-
-    /// Steps that ranks need soon and that are not known; forgets those that nobody needs any more.
-    pub(crate) fn unknown_steps(&mut self) -> Vec<Step> {
-        let ahead = self.limits.steps_ahead;
-        let places: BTreeSet<_> = self.active().map(|s| (s.next.step, s.skips())).collect();
-        let soon: BTreeSet<Step> = places
-            .into_iter()
-            .flat_map(|(from, skips)| {
-                let next = |step: &Step| Some(skips.pass(step + 1));
-                std::iter::successors(Some(from), next).take(ahead as usize + 1)
-            })
-            .collect();
-        self.steps.retain(|step, _| soon.contains(step));
-        let committed = |step: &Step| self.end.is_none_or(|end| *step < end);
-        let unknown = soon
-            .into_iter()
-            .filter(|step| !self.steps.contains_key(step) && committed(step));
-        unknown.collect()
     }
 
     /// The ranks' positions: of those that are to get more.
@@ -290,12 +288,12 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     }
 
     fn push_ready(&mut self, actions: &mut Vec<Action<R, E>>) {
-        let mut failed = Vec::new();
+        let (mut failed, mut passed, mut done) = (Vec::new(), 0, false);
         for (&id, session) in &mut self.sessions {
             while !session.done {
                 let next = session.next;
                 if let Some(end) = self.end.filter(|end| next.step >= *end) {
-                    session.done = true;
+                    (session.done, done) = (true, true);
                     actions.push(Action::End(id, end));
                     break;
                 }
@@ -308,7 +306,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
                 match &frame.state {
                     State::Fetching => break,
                     State::Failed(why) => {
-                        session.done = true;
+                        (session.done, done) = (true, true);
                         failed.push(next);
                         actions.push(Action::Fail(id, why.clone()));
                     }
@@ -328,9 +326,15 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
                             self.held_bytes += place.bytes;
                         }
                         session.take_next();
+                        passed += u64::from(session.next.step != next.step);
                     }
                 }
             }
+        }
+        self.ahead.steps += passed;
+        self.unknown.0.steps += passed;
+        if done {
+            self.changed();
         }
         for id in failed {
             self.drop_if_unwanted(id);

@@ -14,7 +14,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// Places missing frames and says what to read. Frames of neighbouring slices and steps come side
     /// by side, so that they can share a read.
     pub(super) fn schedule(&mut self) -> Vec<Fetch> {
-        self.cramped = false;
+        let cramped = std::mem::take(&mut self.cramped);
         let mut picked = Vec::new();
         for distance in 0..=URGENT_STEPS {
             for (id, from) in self.missing_at(distance) {
@@ -22,8 +22,11 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             }
         }
         let mut fetches = self.place(picked);
-        let ahead = self.read_ahead();
-        fetches.extend(self.place(ahead));
+        if cramped || !fetches.is_empty() || self.ahead.is_now(self.horizon()) {
+            self.ahead.done();
+            let ahead = self.read_ahead();
+            fetches.extend(self.place(ahead));
+        }
         fetches.sort_by_key(|fetch| fetch.id);
         fetches
     }

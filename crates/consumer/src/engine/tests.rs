@@ -4,6 +4,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::*;
@@ -299,7 +300,7 @@ fn quarantined_steps_are_passed_over() {
     world.engine.set_head(40, None);
     world.open_without(&[(10, 90)], 1, 0..1, 9, 2);
     let unknown = world.engine.unknown_steps();
-    assert_eq!(unknown, (91..107).collect::<Vec<_>>());
+    assert_eq!(*unknown, (91..107).collect::<Vec<_>>());
 }
 
 #[test]

@@ -20,7 +20,7 @@ mod trailer;
 
 pub use build::{BuildError, Object, ObjectBuilder, Packed, Run, TgbData, pack};
 pub use error::{Fault, Place, TgbError};
-pub use frame::{Expect, FrameHeader, verify};
+pub use frame::{Expect, FrameHeader, verify, verify_summed};
 pub use index::IndexEntry;
 pub use layout::{Array, Dtype, Layout, LayoutError};
 pub use object::{Contents, check_object};

@@ -21,16 +21,16 @@ use aws_types::service_config::ServiceConfigKey;
 
 use crate::{ErrorKind, OpenOptions};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A conditional put that takes longer is looked up instead.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// To the first byte of an answer.
-const DATA_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const DATA_TIMEOUT: Duration = Duration::from_secs(10);
 /// A body sent more slowly than this is sent again.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-const DATA_ATTEMPTS: u32 = 5;
+pub(super) const DATA_ATTEMPTS: u32 = 5;
 /// S3 closes idle connections sooner than hyper's 90 s, and a put on a closed one is ambiguous.
-const POOL_IDLE: Duration = Duration::from_secs(8);
+pub(super) const POOL_IDLE: Duration = Duration::from_secs(8);
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// What servers of our own accept when nothing names a region.

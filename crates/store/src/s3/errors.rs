@@ -64,15 +64,45 @@ fn answered<E: Failure>(op: Op, error: &Sdk<E>, raw: &HttpResponse) -> (ErrorKin
             let _ = write!(detail, ": {}", chain(error));
         }
     }
+    note(&mut detail, |header| raw.headers().get(header));
+    (kind, is_final(status, kind), detail)
+}
+
+fn note<'a>(detail: &mut String, value_of: impl Fn(&str) -> Option<&'a str>) {
     for (header, label) in [
         ("x-amz-bucket-region", "bucket's region"),
         ("x-amz-request-id", "request id"),
     ] {
-        if let Some(value) = raw.headers().get(header) {
+        if let Some(value) = value_of(header) {
             let _ = write!(detail, " ({label} {value})");
         }
     }
-    (kind, is_final(status, kind), detail)
+}
+
+/// What the refusal of a read means that did not go through the SDK: by its status, its document and
+/// its headers.
+pub(super) fn of_read<'a>(
+    op: Op,
+    status: u16,
+    document: &str,
+    header: impl Fn(&str) -> Option<&'a str>,
+) -> (ErrorKind, String) {
+    let code = element(document, "Code").unwrap_or_default();
+    let mut detail = format!("HTTP {status}");
+    if !code.is_empty() {
+        let _ = write!(detail, " {code}");
+    }
+    if let Some(message) = element(document, "Message") {
+        let _ = write!(detail, ": {}", one_line(message));
+    }
+    note(&mut detail, header);
+    (kind_of(op, status, code), detail)
+}
+
+/// The text of an element that holds nothing but text; S3's error documents have only such.
+fn element<'a>(document: &'a str, name: &str) -> Option<&'a str> {
+    let rest = document.split_once(&format!("<{name}>"))?.1;
+    Some(rest.split_once(&format!("</{name}>"))?.0)
 }
 
 /// What a refusal without a status of its own means: one key of a bulk delete.
@@ -211,6 +241,28 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_of_reads() {
+        let id = |header: &str| (header == "x-amz-request-id").then_some("R1");
+        let document = "<?xml version=\"1.0\"?><Error><Code>SlowDown</Code>\
+                        <Message>Reduce your\n rate</Message></Error>";
+        let (kind, detail) = of_read(Op::GetRange, 503, document, id);
+        assert_eq!(kind, ErrorKind::Throttled);
+        assert_eq!(
+            detail,
+            "HTTP 503 SlowDown: Reduce your rate (request id R1)"
+        );
+        for (status, document, kind) in [
+            (404, "", ErrorKind::NotFound),
+            (404, "<Code>NoSuchBucket</Code>", ErrorKind::NoBucket),
+            (412, "<Code>PreconditionFailed</Code>", ErrorKind::Contract),
+            (500, "<html>", ErrorKind::Server),
+            (503, "<Code>Slow", ErrorKind::Throttled),
+        ] {
+            assert_eq!(of_read(Op::GetRange, status, document, |_| None).0, kind);
+        }
+    }
 
     #[test]
     fn answers_that_leave_a_write_open() {

@@ -4,11 +4,13 @@
 //! - `create` sends one request and never repeats it (a repeat could hide our own success).
 //! - Data requests are repeated inside: every data key is unique, so a repeat finds itself.
 //! - Bodies are in memory, never aws-chunked; every request has a time-out.
+//! - Large reads have a way of their own (`lean`), with the same rules.
 
 mod clean;
 mod config;
 mod errors;
 mod inspect;
+mod lean;
 mod presign;
 mod read;
 mod upload;
@@ -23,8 +25,8 @@ use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 
 use crate::{
-    Bucket, Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op, OpenOptions,
-    PendingUpload, Store, StoreError, key,
+    Body, Bucket, Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op,
+    OpenOptions, PendingUpload, Store, StoreError, key,
 };
 
 /// Objects in a bucket, below a prefix.
@@ -42,6 +44,8 @@ struct Inner {
     commit: Client,
     /// Retries: for all else.
     data: Client,
+    /// Large reads.
+    lean: lean::Lean,
 }
 
 impl S3Store {
@@ -70,6 +74,7 @@ impl S3Store {
             endpoint: clients.endpoint,
             commit: clients.commit,
             data: clients.data,
+            lean: lean::Lean::default(),
         })))
     }
 
@@ -155,6 +160,16 @@ impl Store for S3Store {
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
         key::check_range(&self.0.root, key, &range)?;
         read::range(self.clone(), key, range).await
+    }
+
+    async fn open_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        fresh: bool,
+    ) -> Result<Box<dyn Body>, StoreError> {
+        key::check_range(&self.0.root, key, &range)?;
+        lean::open(self.clone(), key, range, fresh).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {

@@ -13,8 +13,8 @@ use super::{S3Store, errors};
 use crate::{Chunks, Effect, ErrorKind, Op, StoreError};
 
 /// Between two chunks of a body; a straggler goes on on a fresh connection.
-const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
-const RESUMES_MAX: u32 = 4;
+pub(super) const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const RESUMES_MAX: u32 = 4;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
 /// The whole object. Records are small, so a broken body is read again from its start.
@@ -81,7 +81,8 @@ async fn next_chunk(body: &mut ByteStream) -> Result<Option<Bytes>, String> {
     }
 }
 
-async fn pause(tries: u32) {
+/// Before another try: longer each time, and never as long as another's.
+pub(super) async fn pause(tries: u32) {
     let longest = PAUSE_FIRST * 2u32.pow(tries);
     tokio::time::sleep(longest.mul_f64(rand::random::<f64>())).await;
 }
@@ -99,7 +100,17 @@ pub(super) async fn range(
     if i64::try_from(range.end).is_err() {
         return Err(beyond(&store, key, &range, None));
     }
-    let (body, etag) = fetch(&store, key, &range, None).await?;
+    from(store, key, range, None).await
+}
+
+/// The same of an object whose beginning was read from the version `etag`.
+pub(super) async fn from(
+    store: S3Store,
+    key: &str,
+    range: Range<u64>,
+    etag: Option<String>,
+) -> Result<Chunks, StoreError> {
+    let (body, etag) = fetch(&store, key, &range, etag).await?;
     let download = Download {
         key: key.to_owned(),
         store,
@@ -150,30 +161,41 @@ async fn fetch(
     let length = answer
         .content_length()
         .and_then(|length| u64::try_from(length).ok());
-    match (answer.content_range(), length) {
-        (Some(_), Some(length)) if length == range.end - range.start => {
-            Ok((answer.body, answer.e_tag))
-        }
+    judge(store, key, range, (answer.content_range(), length))?;
+    Ok((answer.body, answer.e_tag))
+}
+
+/// Whether a good answer, by its content-range and length, is the one that was asked for.
+pub(super) fn judge(
+    store: &S3Store,
+    key: &str,
+    range: &Range<u64>,
+    (content_range, length): (Option<&str>, Option<u64>),
+) -> Result<(), StoreError> {
+    let first = format!("bytes {}-", range.start);
+    let starts_there = content_range.is_some_and(|answer| answer.starts_with(&first));
+    match length {
+        Some(length) if starts_there && length == range.end - range.start => Ok(()),
         // S3 cuts a range that reaches beyond the object instead of refusing it.
-        (Some(_), Some(length)) if length < range.end - range.start => {
+        Some(length) if starts_there && length < range.end - range.start => {
             Err(beyond(store, key, range, Some(range.start + length)))
         }
-        (content_range, length) => {
+        length => {
             let detail = format!(
                 "asked for {range:?}, got content-range {content_range:?} and length {length:?}"
             );
-            Err(store.error(
-                Op::GetRange,
-                key,
-                ErrorKind::Contract,
-                Effect::DidNot,
-                detail,
-            ))
+            let (op, kind) = (Op::GetRange, ErrorKind::Contract);
+            Err(store.error(op, key, kind, Effect::DidNot, detail))
         }
     }
 }
 
-fn beyond(store: &S3Store, key: &str, range: &Range<u64>, size: Option<u64>) -> StoreError {
+pub(super) fn beyond(
+    store: &S3Store,
+    key: &str,
+    range: &Range<u64>,
+    size: Option<u64>,
+) -> StoreError {
     let size = size.map_or_else(|| "fewer".to_owned(), |size| size.to_string());
     let detail = format!(
         "range {}..{} of an object of {size} bytes",

@@ -94,6 +94,9 @@ impl Bench {
             range.end - range.start,
             "length of {range:?} of {key}"
         );
+        let opened = tools::opened(&*self.store, key, range.clone()).await;
+        let opened = ok("open_range", key, opened);
+        assert!(opened == body, "bytes {range:?} of {key} by open_range");
         body
     }
 
@@ -145,6 +148,7 @@ impl Bench {
             self.store.get(&key).await.err(),
             self.store.head(&key).await.err(),
             self.store.get_range(&key, 0..1).await.err(),
+            self.store.open_range(&key, 0..1, true).await.err(),
         ];
         for error in errors {
             let Some(error) = error else {
@@ -183,6 +187,9 @@ impl Bench {
             size + 5..size + 9,
             10..u64::MAX,
         ] {
+            let error = tools::opened(&*self.store, &key, range.clone()).await.err();
+            let kind = error.as_ref().map(|error| error.kind);
+            assert_eq!(kind, Some(ErrorKind::Range), "open {range:?}: {error:?}");
             let error = self.store.get_range(&key, range.clone()).await.err();
             let kind = error.as_ref().map(|error| error.kind);
             assert_eq!(
@@ -306,6 +313,7 @@ impl Bench {
                 self.store.upload(key, Bytes::new()).await.err(),
                 self.store.get(key).await.err(),
                 self.store.get_range(key, 0..1).await.err(),
+                self.store.open_range(key, 0..1, false).await.err(),
                 self.store.head(key).await.err(),
                 self.store.delete(key).await.err(),
             ];

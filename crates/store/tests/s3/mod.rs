@@ -6,6 +6,7 @@ mod answers;
 mod bodies;
 mod bulk;
 mod inspect;
+mod lean;
 mod script;
 
 use std::sync::Arc;

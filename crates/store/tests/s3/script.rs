@@ -12,13 +12,15 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Answer {
     /// These bytes, then the connection is closed.
     Bytes(Vec<u8>),
+    /// These bytes, and the connection stays open for the next request.
+    Kept(Vec<u8>),
     /// The connection is reset after the request was read.
     Reset,
     /// Nothing, for ever.
     Silence,
 }
 
-/// The requests that came in, each as its head.
+/// The requests that came in, each as its head and the number of its connection.
 pub(crate) type Seen = Arc<Mutex<Vec<String>>>;
 
 /// An S3 error document under a status line.
@@ -52,22 +54,27 @@ pub(crate) fn partial(first: usize, last: usize, size: usize, body: &[u8]) -> An
     Answer::Bytes([head.as_bytes(), body].concat())
 }
 
+/// What is left of the answers.
+type Script = Arc<Mutex<VecDeque<Answer>>>;
+
+/// A header of a request that came in.
+pub(crate) fn header<'a>(head: &'a str, name: &str) -> &'a str {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(": ");
+    head.lines().find_map(value).unwrap_or("missing")
+}
+
 /// Serves the answers in order, the last one again and again.
 pub(crate) async fn scripted(answers: Vec<Answer>) -> (Arc<dyn Store>, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let seen = Seen::default();
     let requests = Arc::clone(&seen);
-    let mut script = VecDeque::from(answers);
+    let script: Script = Arc::new(Mutex::new(answers.into()));
     tokio::spawn(async move {
-        loop {
+        for connection in 0.. {
             let (socket, _) = listener.accept().await.unwrap();
-            let answer = if script.len() > 1 {
-                script.pop_front()
-            } else {
-                script.front().cloned()
-            };
-            tokio::spawn(serve(socket, answer.unwrap(), Arc::clone(&requests)));
+            let (script, seen) = (Arc::clone(&script), Arc::clone(&requests));
+            tokio::spawn(serve(socket, connection, script, seen));
         }
     });
     (
@@ -76,22 +83,34 @@ pub(crate) async fn scripted(answers: Vec<Answer>) -> (Arc<dyn Store>, Seen) {
     )
 }
 
-async fn serve(mut socket: TcpStream, answer: Answer, seen: Seen) {
-    let Some(head) = read_request(&mut socket).await else {
-        return;
-    };
-    seen.lock().unwrap().push(head);
-    match answer {
-        Answer::Bytes(bytes) => {
-            let _ = socket.write_all(&bytes).await;
-            let _ = socket.shutdown().await;
+async fn serve(mut socket: TcpStream, connection: u32, script: Script, seen: Seen) {
+    while let Some(head) = read_request(&mut socket).await {
+        let answer = {
+            let mut script = script.lock().unwrap();
+            let last = script.len() == 1;
+            let next = if last {
+                script.front().cloned()
+            } else {
+                script.pop_front()
+            };
+            seen.lock()
+                .unwrap()
+                .push(format!("{head}\nconnection-number: {connection}"));
+            next.unwrap()
+        };
+        match answer {
+            Answer::Kept(bytes) => {
+                let _ = socket.write_all(&bytes).await;
+            }
+            Answer::Bytes(bytes) => {
+                let _ = socket.write_all(&bytes).await;
+                let _ = socket.shutdown().await;
+                return;
+            }
+            // Closing with linger zero sends a reset.
+            Answer::Reset => return socket.set_zero_linger().unwrap(),
+            Answer::Silence => std::future::pending().await,
         }
-        // Closing with linger zero sends a reset.
-        Answer::Reset => {
-            socket.set_zero_linger().unwrap();
-            drop(socket);
-        }
-        Answer::Silence => std::future::pending().await,
     }
 }
 

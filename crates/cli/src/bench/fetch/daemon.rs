@@ -115,8 +115,8 @@ impl Daemon {
     }
 }
 
-/// Of all threads that live; the daemon ends none of those that read.
-fn cpu_seconds(pid: u32) -> Result<f64, CliError> {
+/// Of all threads that live; neither daemon nor server ends one of those that work.
+pub(super) fn cpu_seconds(pid: u32) -> Result<f64, CliError> {
     let mut nanoseconds = 0.0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use batchweave_store::s3::S3Store;
 use batchweave_store::{AccessKeys, OpenOptions};
 
+use super::daemon::cpu_seconds;
 use crate::context::Context;
 use crate::demo::processes::{Program, Running};
 use crate::error::CliError;
@@ -93,6 +94,12 @@ impl Place {
         self.endpoint = Some(endpoint);
         self.servers.push(server);
         Ok(())
+    }
+
+    /// CPU time that the server has used, where it is our own.
+    pub(super) fn server_cpu(&self) -> Result<Option<f64>, CliError> {
+        let pid = self.servers.first().and_then(Running::pid);
+        pid.map(cpu_seconds).transpose()
     }
 
     fn program(&self, name: &str, path: PathBuf, args: &[&str]) -> Program {

@@ -1,5 +1,7 @@
 //! What the checks share: clear panics, whole listings, bodies from a seed.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::{Store, StoreError};
@@ -47,4 +49,20 @@ pub(super) fn noise(length: usize, seed: u64) -> Bytes {
     }
     bytes.truncate(length);
     Bytes::from(bytes)
+}
+
+/// The bytes of a range, read into buffers whose size fits nothing.
+pub(super) async fn opened(
+    store: &dyn Store,
+    key: &str,
+    range: Range<u64>,
+) -> Result<Vec<u8>, StoreError> {
+    let mut body = store.open_range(key, range, false).await?;
+    let (mut all, mut some) = (Vec::new(), vec![0; 100_003]);
+    loop {
+        match body.read(&mut some).await? {
+            0 => return Ok(all),
+            count => all.extend_from_slice(&some[..count]),
+        }
+    }
 }

@@ -1,0 +1,75 @@
+//! When it is worth looking far ahead, and which steps are not known there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use batchweave_core::ids::Step;
+
+use super::{Engine, TooLarge};
+
+/// Whether to look far ahead again: when something but positions has changed, or when ranks have gone on
+/// by some part of the way ahead. Each look costs as much as the way is long, and steps may be many.
+#[derive(Debug)]
+pub(super) struct Due {
+    /// Something but positions.
+    pub(super) changed: bool,
+    /// Steps that ranks have gone on.
+    pub(super) steps: u64,
+}
+
+/// Looks on the way to what is looked at.
+const LOOKS: u64 = 16;
+
+impl Due {
+    pub(super) fn is_now(&self, ahead: u64) -> bool {
+        self.changed || self.steps >= (ahead / LOOKS).max(1)
+    }
+
+    pub(super) fn done(&mut self) {
+        (self.changed, self.steps) = (false, 0);
+    }
+}
+
+impl Default for Due {
+    fn default() -> Self {
+        Self {
+            changed: true,
+            steps: 0,
+        }
+    }
+}
+
+impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
+    /// Something but a position has changed.
+    pub(super) fn changed(&mut self) {
+        self.ahead.changed = true;
+        self.unknown.0.changed = true;
+    }
+
+    /// Steps that ranks need soon and that are not known; forgets those that nobody needs any more.
+    pub(crate) fn unknown_steps(&mut self) -> Arc<[Step]> {
+        if self.unknown.0.is_now(self.limits.steps_ahead) {
+            self.unknown.0.done();
+            self.unknown.1 = self.look_for_unknown();
+        }
+        Arc::clone(&self.unknown.1)
+    }
+
+    fn look_for_unknown(&mut self) -> Arc<[Step]> {
+        let ahead = self.limits.steps_ahead;
+        let places: BTreeSet<_> = self.active().map(|s| (s.next.step, s.skips())).collect();
+        let soon: BTreeSet<Step> = places
+            .into_iter()
+            .flat_map(|(from, skips)| {
+                let next = |step: &Step| Some(skips.pass(step + 1));
+                std::iter::successors(Some(from), next).take(ahead as usize + 1)
+            })
+            .collect();
+        self.steps.retain(|step, _| soon.contains(step));
+        let committed = |step: &Step| self.end.is_none_or(|end| *step < end);
+        let unknown = soon
+            .into_iter()
+            .filter(|step| !self.steps.contains_key(step) && committed(step));
+        unknown.collect()
+    }
+}

@@ -1,0 +1,210 @@
+//! Requests whose bodies go straight into the arena. The bytes are summed where they were just written,
+//! while they are in the processor's cache.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_arena::{ArenaError, FrameBuf};
+use batchweave_core::crc::Crc32c;
+use batchweave_core::tgb::HEADER_BYTES;
+use batchweave_core::tgb::plan::Read;
+use batchweave_store::{Effect, ErrorKind, Op, StoreError};
+use futures::future::try_join_all;
+use rand::RngExt;
+use tokio::time::Instant;
+
+use super::Target;
+use crate::hub::{Hub, Reads};
+
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// Throttled so often in a row, a read says that the store fails; before, that it asks for too much.
+const THROTTLED_FEW: u32 = 3;
+/// Read and summed at a time: some of a core's own cache.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Why a read did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FillError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+}
+
+/// Reads until it is done; tries again without end when the store fails, since ranks have deadlines
+/// of their own and are told. Only what can't get better is an error. Answers with the checksum of
+/// each target, of all behind its header.
+pub(super) async fn fill(
+    hub: &Arc<Hub>,
+    read: &Read,
+    targets: &[Target],
+) -> Result<Vec<Crc32c>, FillError> {
+    let pieces = read.pieces().into_iter();
+    let pieces = pieces.map(|range| piece(hub, &read.key, range, targets));
+    let mut sums = vec![Crc32c::new(); targets.len()];
+    for sum in try_join_all(pieces).await?.into_iter().flatten() {
+        let whole = &mut sums[sum.target];
+        if whole.bytes() == 0 {
+            *whole = sum.crc;
+        } else {
+            whole.append(&sum.crc);
+        }
+    }
+    Ok(sums)
+}
+
+async fn piece(
+    hub: &Hub,
+    key: &str,
+    range: Range<u64>,
+    targets: &[Target],
+) -> Result<Vec<Sum>, FillError> {
+    let (mut pause, mut throttled) = (RETRY_FIRST, 0);
+    loop {
+        match once(hub, key, range.clone(), targets).await {
+            Ok(sums) => {
+                hub.store_health(Reads::Data, None);
+                return Ok(sums);
+            }
+            Err(FillError::Store(why)) if !is_final(why.kind) => {
+                if why.kind == ErrorKind::Throttled {
+                    hub.metrics.throttled_reads.inc();
+                    hub.permits.throttled();
+                    throttled += 1;
+                }
+                if why.kind != ErrorKind::Throttled || throttled >= THROTTLED_FEW {
+                    hub.store_health(Reads::Data, Some(&why));
+                }
+            }
+            Err(why) => return Err(why),
+        }
+        let jitter = rand::rng().random_range(0.5..1.5);
+        tokio::time::sleep(pause.mul_f64(jitter)).await;
+        pause = (pause * 2).min(RETRY_MAX);
+    }
+}
+
+fn is_final(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::NotFound | ErrorKind::Range | ErrorKind::Invalid
+    )
+}
+
+/// One request, from the first byte to the last.
+async fn once(
+    hub: &Hub,
+    key: &str,
+    range: Range<u64>,
+    targets: &[Target],
+) -> Result<Vec<Sum>, FillError> {
+    let permit = hub.permits.acquire().await;
+    let mut strips = strips(targets, &range)?;
+    let mut sums = sums(targets, &range);
+    let asked = Instant::now();
+    let ask = |fresh| hub.store.open_range(key, range.clone(), fresh);
+    let again = || hub.metrics.hedged_reads.inc();
+    let mut body = hub.hedges.race(ask, again).await?;
+    let answered = asked.elapsed();
+    let mut behind = &mut sums[..];
+    for (start, lease) in &mut strips {
+        let mut filled = 0;
+        while filled < lease.length() as usize {
+            let at = *start + filled as u64;
+            let into = &mut lease.as_mut_slice()[filled..];
+            let most = into.len().min(CHUNK_BYTES);
+            let count = body.read(&mut into[..most]).await?;
+            if count == 0 {
+                return Err(short(hub, key, at, range.end).into());
+            }
+            hub.metrics.bytes_fetched.inc_by(count as u64);
+            behind = add(behind, at, &into[..count]);
+            filled += count;
+        }
+    }
+    permit.done(range.end - range.start, answered);
+    Ok(sums)
+}
+
+/// A store that breaks its contract; another try may find it whole.
+fn short(hub: &Hub, key: &str, at: u64, end: u64) -> StoreError {
+    let location = format!("{}/{key}", hub.store.root());
+    let detail = format!("the answer ended at byte {at} instead of {end}");
+    let (kind, effect) = (ErrorKind::Timeout, Effect::DidNot);
+    StoreError::new(Op::GetRange, location, kind, effect, detail)
+}
+
+/// The part of a frame behind its header that one request brings, and its checksum so far.
+struct Sum {
+    target: usize,
+    range: Range<u64>,
+    crc: Crc32c,
+}
+
+fn inside<'a>(
+    targets: &'a [Target],
+    range: &Range<u64>,
+) -> impl Iterator<Item = (usize, &'a Target, Range<u64>)> {
+    let range = range.clone();
+    targets.iter().enumerate().filter_map(move |(n, target)| {
+        let from = &target.from.range;
+        let part = from.start.max(range.start)..from.end.min(range.end);
+        (part.start < part.end).then_some((n, target, part))
+    })
+}
+
+fn sums(targets: &[Target], range: &Range<u64>) -> Vec<Sum> {
+    let sum = |(n, target, part): (usize, &Target, Range<u64>)| Sum {
+        target: n,
+        range: part.start.max(target.from.range.start + HEADER_BYTES)..part.end,
+        crc: Crc32c::new(),
+    };
+    inside(targets, range).map(sum).collect()
+}
+
+/// Adds bytes that stand at `at` in the object to the sums that they are part of. Answers with the sums
+/// that are not behind them.
+fn add<'a>(sums: &'a mut [Sum], at: u64, bytes: &[u8]) -> &'a mut [Sum] {
+    let end = at + bytes.len() as u64;
+    let mut passed = 0;
+    for sum in sums.iter_mut() {
+        let part = sum.range.start.max(at)..sum.range.end.min(end);
+        if part.start < part.end {
+            let (first, last) = ((part.start - at) as usize, (part.end - at) as usize);
+            sum.crc.update(&bytes[first..last]);
+        }
+        if sum.range.end > end {
+            break;
+        }
+        passed += 1;
+    }
+    &mut sums[passed..]
+}
+
+/// Where the bytes of `range` go: the parts of the targets in it, each with its place in the object.
+/// Frames that follow one another in the arena, too, are one strip.
+fn strips(targets: &[Target], range: &Range<u64>) -> Result<Vec<(u64, FrameBuf)>, ArenaError> {
+    let mut all: Vec<(u64, &Target, Range<u64>)> = Vec::new();
+    for (_, target, part) in inside(targets, range) {
+        let offset = target.offset + (part.start - target.from.range.start);
+        let place = offset..offset + (part.end - part.start);
+        match all.last_mut() {
+            Some((_, last, strip))
+                if Arc::ptr_eq(&last.segment, &target.segment) && strip.end == place.start =>
+            {
+                strip.end = place.end;
+            }
+            _ => all.push((part.start, target, place)),
+        }
+    }
+    let lease = |(start, target, place): (u64, &Target, Range<u64>)| {
+        let bytes = place.end - place.start;
+        Ok((start, target.segment.lease(place.start, bytes)?))
+    };
+    all.into_iter().map(lease).collect()
+}
+
+#[cfg(test)]
+mod tests;

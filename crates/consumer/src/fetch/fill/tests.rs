@@ -1,0 +1,106 @@
+//! Sums and strips of a read, against the frames as they are.
+
+use batchweave_arena::{MemoryLimits, Segment};
+use batchweave_core::crc::crc32c;
+use batchweave_core::ids::StreamId;
+use batchweave_core::tgb::Identity;
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::{FrameId, Location};
+
+const SEGMENT: u64 = 64 << 10;
+
+/// Frames of these sizes one after another in an object; where the arena has them follows `gaps`.
+fn targets(segment: &Arc<Segment>, sizes: &[u64], gaps: &[bool]) -> Vec<Target> {
+    let (mut start, mut offset) = (640, 0);
+    let target = |(n, (bytes, gap)): (usize, (&u64, &bool))| {
+        offset += if *gap { 128 } else { 0 };
+        let target = Target {
+            id: FrameId {
+                step: 3,
+                slice: n as u32,
+            },
+            from: Location {
+                key: "data/x".into(),
+                range: start..start + bytes,
+                identity: Identity {
+                    stream: StreamId([0; 16]),
+                    producer: 0,
+                    epoch: 1,
+                },
+                seq: 3,
+            },
+            segment: Arc::clone(segment),
+            offset,
+        };
+        (start, offset) = (start + bytes, offset + bytes);
+        target
+    };
+    sizes.iter().zip(gaps).enumerate().map(target).collect()
+}
+
+proptest! {
+    /// Whatever the pieces of a read and the chunks of its bodies are, every byte comes to its place, and
+    /// the sums of the pieces make those of the frames.
+    #[test]
+    fn every_byte_has_its_place_and_is_summed_once(
+        frames in prop::collection::vec((1_u64..20, any::<bool>()), 1..8),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        chunks in prop::collection::vec(1_usize..900, 1..6),
+    ) {
+        let segment = Segment::create("test", SEGMENT, &MemoryLimits::default()).unwrap();
+        let sizes: Vec<u64> = frames.iter().map(|(n, _)| n * 64).collect();
+        let gaps: Vec<bool> = frames.iter().map(|(_, gap)| *gap).collect();
+        let targets = targets(&segment, &sizes, &gaps);
+        let whole = targets[0].from.range.start..targets[targets.len() - 1].from.range.end;
+        let object: Vec<u8> = (0..whole.end).map(|n| (n * 7 + n / 251) as u8).collect();
+        let mut ends: Vec<u64> = cuts.iter().map(|c| whole.start + c.index(sizes.iter().sum::<u64>() as usize) as u64).collect();
+        ends.extend([whole.start, whole.end]);
+        ends.sort_unstable();
+        let mut crcs = vec![Crc32c::new(); targets.len()];
+        for pair in ends.windows(2).filter(|pair| pair[0] < pair[1]) {
+            let piece = pair[0]..pair[1];
+            let mut parts = sums(&targets, &piece);
+            let mut behind = &mut parts[..];
+            let mut at = piece.start;
+            let mut next = chunks.iter().cycle();
+            for (start, lease) in &mut strips(&targets, &piece).unwrap() {
+                prop_assert_eq!(*start, at, "strips leave nothing out");
+                let mut filled = 0;
+                while filled < lease.length() as usize {
+                    let count = next.next().unwrap().min(&(lease.length() as usize - filled)).to_owned();
+                    let bytes = &object[at as usize..at as usize + count];
+                    lease.as_mut_slice()[filled..filled + count].copy_from_slice(bytes);
+                    behind = add(behind, at, bytes);
+                    (at, filled) = (at + count as u64, filled + count);
+                }
+            }
+            prop_assert_eq!(at, piece.end);
+            prop_assert!(behind.is_empty());
+            for sum in parts {
+                crcs[sum.target].append(&sum.crc);
+            }
+        }
+        for (target, crc) in targets.iter().zip(&crcs) {
+            let frame = &object[target.from.range.start as usize..target.from.range.end as usize];
+            let lease = target.segment.lease(target.offset, target.from.bytes()).unwrap();
+            prop_assert_eq!(lease.as_slice(), frame);
+            prop_assert_eq!(crc.value(), crc32c(&frame[64..]));
+            prop_assert_eq!(crc.bytes(), frame.len() as u64 - 64);
+        }
+    }
+}
+
+#[test]
+fn frames_side_by_side_share_a_strip() {
+    let segment = Segment::create("test", SEGMENT, &MemoryLimits::default()).unwrap();
+    let targets = targets(&segment, &[128, 192, 64], &[false, false, true]);
+    let whole = 640..640 + 384;
+    let all = strips(&targets, &whole).unwrap();
+    let all: Vec<_> = all
+        .iter()
+        .map(|(at, lease)| (*at, lease.length()))
+        .collect();
+    assert_eq!(all, [(640, 320), (960, 64)]);
+}

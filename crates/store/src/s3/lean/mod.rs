@@ -1,0 +1,218 @@
+//! Large reads without the SDK's HTTP client: a body goes from the socket straight to where its bytes
+//! are needed. The SDK signs; what comes back is judged by the same rules.
+//!
+//! Invariants:
+//! - A request is repeated only by [`source`], a bounded number of times, or by [`Reading`] from where
+//!   its body broke off, and then of the same version of the object.
+//! - Whatever is not understood here is asked of the SDK, whose word counts.
+//! - A connection goes back to the pool only behind the last byte of an answer.
+
+mod exchange;
+mod head;
+mod pool;
+mod signed;
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use self::exchange::{Answer, Asked};
+use super::S3Store;
+use super::config::DATA_ATTEMPTS;
+use super::read::{self, CHUNK_TIMEOUT, RESUMES_MAX};
+use crate::body::Copied;
+use crate::{Body, Effect, ErrorKind, Op, StoreError};
+
+/// After the store refused what the SDK could read.
+const OFF_FOR: Duration = Duration::from_mins(10);
+
+/// What these reads share.
+#[derive(Default)]
+pub(super) struct Lean {
+    pool: pool::Pool,
+    signatures: signed::Signatures,
+    /// The SDK reads until then.
+    off: Mutex<Option<Instant>>,
+}
+
+impl Lean {
+    fn is_off(&self) -> bool {
+        let off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
+        off.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn turn_off(&self, store: &S3Store, why: &str) {
+        let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
+        if off.is_none_or(|until| until <= Instant::now()) {
+            let (root, minutes) = (&store.0.root, OFF_FOR.as_secs() / 60);
+            tracing::warn!(root, why, minutes, "large reads go through the SDK for now");
+        }
+        *off = Some(Instant::now() + OFF_FOR);
+    }
+}
+
+/// Where a body comes from.
+enum Source {
+    Lean(Answer),
+    Sdk(Copied),
+    /// The body was read, or broke off.
+    Gone,
+}
+
+/// Asks for a range; the body follows.
+pub(super) async fn open(
+    store: S3Store,
+    key: &str,
+    range: Range<u64>,
+    fresh: bool,
+) -> Result<Box<dyn Body>, StoreError> {
+    // No range of HTTP is empty, and servers keep sizes in signed 64 bits.
+    let plain = !range.is_empty() && i64::try_from(range.end).is_ok();
+    if !plain || store.0.lean.is_off() {
+        let chunks = read::range(store, key, range).await?;
+        return Ok(Box::new(Copied::new(chunks).await?));
+    }
+    let source = source(&store, key, &range, None, fresh).await?;
+    Ok(Box::new(Reading {
+        key: key.to_owned(),
+        etag: etag(&source),
+        store,
+        left: range,
+        source,
+        resumes: 0,
+    }))
+}
+
+fn etag(source: &Source) -> Option<String> {
+    match source {
+        Source::Lean(answer) => answer.head.value("etag").map(str::to_owned),
+        Source::Sdk(_) | Source::Gone => None,
+    }
+}
+
+/// Asks until something is answered that is not worth another try.
+async fn source(
+    store: &S3Store,
+    key: &str,
+    range: &Range<u64>,
+    etag: Option<&str>,
+    fresh: bool,
+) -> Result<Source, StoreError> {
+    let mut tries = 0;
+    loop {
+        match exchange::ask(store, key, range, etag, fresh || tries > 0).await? {
+            Asked::Answer(answer) => return Ok(Source::Lean(answer)),
+            Asked::Refused(why) => {
+                let etag = etag.map(str::to_owned);
+                let chunks = read::from(store.clone(), key, range.clone(), etag).await?;
+                store.0.lean.turn_off(store, &why);
+                return Ok(Source::Sdk(Copied::new(chunks).await?));
+            }
+            Asked::Failed(error) => {
+                tries += 1;
+                // The caller can ask for less; here one could only ask later.
+                if error.kind == ErrorKind::Throttled || tries == DATA_ATTEMPTS {
+                    return Err(error);
+                }
+                tracing::debug!(key, %error, "asking again");
+            }
+        }
+        read::pause(tries - 1).await;
+    }
+}
+
+/// A body that is being read.
+struct Reading {
+    store: S3Store,
+    key: String,
+    left: Range<u64>,
+    etag: Option<String>,
+    source: Source,
+    resumes: u32,
+}
+
+#[async_trait]
+impl Body for Reading {
+    async fn read(&mut self, into: &mut [u8]) -> Result<usize, StoreError> {
+        let wanted = self.left.end - self.left.start;
+        let most = usize::try_from(wanted).map_or(into.len(), |wanted| wanted.min(into.len()));
+        let into = &mut into[..most];
+        while !into.is_empty() {
+            match self.some(into).await? {
+                Ok(count) => {
+                    self.left.start += count as u64;
+                    if self.left.is_empty() {
+                        self.end();
+                    }
+                    return Ok(count);
+                }
+                Err(why) => self.resume(why).await?,
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl Reading {
+    /// Some bytes, or why this source gives no more. What the SDK says of its own is final.
+    async fn some(&mut self, into: &mut [u8]) -> Result<Result<usize, String>, StoreError> {
+        let early = || {
+            format!(
+                "the body ended {} bytes early",
+                self.left.end - self.left.start
+            )
+        };
+        let read = match &mut self.source {
+            Source::Gone => return Ok(Err(early())),
+            Source::Sdk(body) => match body.read(into).await? {
+                0 => return Ok(Err(early())),
+                count => return Ok(Ok(count)),
+            },
+            Source::Lean(answer) if !answer.early.is_empty() => {
+                let count = answer.early.len().min(into.len());
+                into[..count].copy_from_slice(&answer.early.split_to(count));
+                return Ok(Ok(count));
+            }
+            Source::Lean(answer) => timeout(CHUNK_TIMEOUT, answer.connection.wire.read(into)).await,
+        };
+        Ok(match read {
+            Ok(Ok(0)) => Err(early()),
+            Ok(Ok(count)) => Ok(count),
+            Ok(Err(why)) => Err(format!("the body broke off: {why}")),
+            Err(_) => Err(format!("no data for {} s", CHUNK_TIMEOUT.as_secs())),
+        })
+    }
+
+    /// Behind the last byte.
+    fn end(&mut self) {
+        let source = std::mem::replace(&mut self.source, Source::Gone);
+        if let Source::Lean(answer) = source
+            && answer.early.is_empty()
+            && answer.head.keeps_open()
+        {
+            self.store.0.lean.pool.give_back(answer.connection);
+        }
+    }
+
+    async fn resume(&mut self, why: String) -> Result<(), StoreError> {
+        self.source = Source::Gone;
+        if self.resumes == RESUMES_MAX {
+            let detail = format!("{why}, after {RESUMES_MAX} resumed reads");
+            let (op, kind) = (Op::GetRange, ErrorKind::Timeout);
+            return Err(self
+                .store
+                .error(op, &self.key, kind, Effect::DidNot, detail));
+        }
+        tracing::debug!(key = self.key, at = self.left.start, why, "resuming a read");
+        read::pause(self.resumes).await;
+        self.resumes += 1;
+        let etag = self.etag.take();
+        self.source = source(&self.store, &self.key, &self.left, etag.as_deref(), true).await?;
+        self.etag = self::etag(&self.source);
+        Ok(())
+    }
+}

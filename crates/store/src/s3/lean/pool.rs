@@ -1,0 +1,116 @@
+//! Connections to the endpoint, kept open between requests.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::super::config::{CONNECT_TIMEOUT, POOL_IDLE};
+
+/// More than are in use at a time stay behind only after a burst.
+const IDLE_MAX: usize = 64;
+
+/// Where to connect.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Authority {
+    pub(super) tls: bool,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// As the request names it.
+    pub(super) name: String,
+}
+
+/// A stream of bytes both ways.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// An open connection that carries no request at the moment, or this one's owner's.
+pub(super) struct Connection {
+    pub(super) wire: Box<dyn Wire>,
+    to: Arc<Authority>,
+    /// It has carried a request before, so that the other side may be closing it just now.
+    pub(super) used: bool,
+}
+
+/// The connections that wait for a request.
+#[derive(Default)]
+pub(super) struct Pool {
+    idle: Mutex<Vec<(Connection, Instant)>>,
+    tls: OnceCell<TlsConnector>,
+}
+
+impl Pool {
+    /// A connection: the one that was used last, since the others may grow old then, or a new one.
+    pub(super) async fn connect(
+        &self,
+        to: &Arc<Authority>,
+        fresh: bool,
+    ) -> Result<Connection, String> {
+        if !fresh && let Some(connection) = self.take(to) {
+            return Ok(connection);
+        }
+        let wire = match timeout(CONNECT_TIMEOUT, self.dial(to)).await {
+            Ok(wire) => wire.map_err(|why| why.to_string())?,
+            Err(_) => return Err(format!("not within {} s", CONNECT_TIMEOUT.as_secs())),
+        };
+        Ok(Connection {
+            wire,
+            to: Arc::clone(to),
+            used: false,
+        })
+    }
+
+    fn take(&self, to: &Authority) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(_, since)| since.elapsed() < POOL_IDLE);
+        let at = idle
+            .iter()
+            .rposition(|(connection, _)| *connection.to == *to)?;
+        Some(idle.remove(at).0)
+    }
+
+    /// Takes a connection back whose answer was read to its end.
+    pub(super) fn give_back(&self, mut connection: Connection) {
+        connection.used = true;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() == IDLE_MAX {
+            idle.remove(0);
+        }
+        idle.push((connection, Instant::now()));
+    }
+
+    async fn dial(&self, to: &Authority) -> io::Result<Box<dyn Wire>> {
+        let stream = TcpStream::connect((to.host.as_str(), to.port)).await?;
+        stream.set_nodelay(true)?;
+        if !to.tls {
+            return Ok(Box::new(stream));
+        }
+        let tls = self.tls.get_or_try_init(trusting_the_system).await?;
+        let name = ServerName::try_from(to.host.clone()).map_err(io::Error::other)?;
+        Ok(Box::new(tls.connect(name, stream).await?))
+    }
+}
+
+/// As the SDK's client: rustls on ring, with the roots that the system trusts.
+async fn trusting_the_system() -> io::Result<TlsConnector> {
+    let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.map_err(io::Error::other)?.certs);
+    connector(roots).map_err(io::Error::other)
+}
+
+fn connector(roots: RootCertStore) -> Result<TlsConnector, tokio_rustls::rustls::Error> {
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}

@@ -1,0 +1,152 @@
+//! Reads are signed in their URL, once for all ranges of an object: a signature costs more than the
+//! request around it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::super::S3Store;
+use super::pool::Authority;
+use crate::{Effect, ErrorKind, Op, StoreError};
+
+/// How long the server takes a signature.
+const VALID: Duration = Duration::from_mins(15);
+/// How long it is used: the rest is for clocks that differ and for requests that wait.
+const USED: Duration = Duration::from_mins(5);
+/// Objects in use at a time are few: those that are read ahead.
+const KEPT_MAX: usize = 1024;
+
+/// A signed read of one object, but for its range.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Signed {
+    pub(super) to: Arc<Authority>,
+    /// With the query, in which the signature is.
+    pub(super) path: String,
+    /// That are part of what was signed, besides the host.
+    pub(super) headers: Vec<(String, String)>,
+}
+
+/// The signatures in use.
+#[derive(Debug, Default)]
+pub(super) struct Signatures(Mutex<BTreeMap<String, (Arc<Signed>, Instant)>>);
+
+impl Signatures {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, (Arc<Signed>, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A signed read of `key`, and whether it was used before.
+    pub(super) async fn of(
+        &self,
+        store: &S3Store,
+        key: &str,
+    ) -> Result<(Arc<Signed>, bool), StoreError> {
+        let known = { self.kept().get(key).cloned() };
+        if let Some((signed, since)) = known
+            && since.elapsed() < USED
+        {
+            return Ok((signed, true));
+        }
+        let request = store.presigned(Op::GetRange, key, VALID).await?;
+        let headers = request.headers().filter(|(name, _)| *name != "host");
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let signed = split(request.uri(), headers.collect()).ok_or_else(|| {
+            let detail = format!("the endpoint makes no usable URL: {}", store.0.endpoint);
+            let (op, kind) = (Op::GetRange, ErrorKind::Invalid);
+            store.error(op, key, kind, Effect::DidNot, detail)
+        })?;
+        let signed = Arc::new(signed);
+        let mut kept = self.kept();
+        if kept.len() >= KEPT_MAX {
+            kept.retain(|_, (_, since)| since.elapsed() < USED / 5);
+        }
+        if kept.len() >= KEPT_MAX {
+            kept.clear();
+        }
+        kept.insert(key.to_owned(), (Arc::clone(&signed), Instant::now()));
+        Ok((signed, false))
+    }
+
+    /// The server does not take it any more.
+    pub(super) fn forget(&self, key: &str) {
+        self.kept().remove(key);
+    }
+}
+
+fn split(url: &str, headers: Vec<(String, String)>) -> Option<Signed> {
+    let (scheme, rest) = url.split_once("://")?;
+    let tls = match scheme {
+        "http" => false,
+        "https" => true,
+        _ => return None,
+    };
+    let (name, path) = rest.split_once('/')?;
+    let default = if tls { 443 } else { 80 };
+    let (host, port) = match name.rsplit_once(':') {
+        // The colons of an address in brackets are its own.
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+        _ => (name, default),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() || url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return None;
+    }
+    let to = Authority {
+        tls,
+        host: host.to_owned(),
+        port,
+        name: name.to_owned(),
+    };
+    Some(Signed {
+        to: Arc::new(to),
+        path: format!("/{path}"),
+        headers,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        for (url, tls, host, port, path) in [
+            (
+                "http://127.0.0.1:9000/b/k?x=1",
+                false,
+                "127.0.0.1",
+                9000,
+                "/b/k?x=1",
+            ),
+            (
+                "https://b.s3.eu-west-1.amazonaws.com/k",
+                true,
+                "b.s3.eu-west-1.amazonaws.com",
+                443,
+                "/k",
+            ),
+            ("http://[::1]:9000/k", false, "::1", 9000, "/k"),
+            ("http://[::1]/k", false, "::1", 80, "/k"),
+        ] {
+            let signed = split(url, Vec::new()).unwrap();
+            let to = &signed.to;
+            assert_eq!(
+                (to.tls, to.host.as_str(), to.port),
+                (tls, host, port),
+                "{url}"
+            );
+            assert_eq!(signed.path, path);
+            assert!(url.contains(&format!("//{}/", to.name)));
+        }
+        for url in [
+            "ftp://a/b",
+            "http://a",
+            "http:///b",
+            "http://a:x/b",
+            "http://a/b c",
+            "http://a/\r\n",
+        ] {
+            assert_eq!(split(url, Vec::new()), None, "{url}");
+        }
+    }
+}

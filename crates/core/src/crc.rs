@@ -42,6 +42,9 @@ impl Crc32c {
 
 /// The CRC32C of bytes whose checksum is `crc`, followed by `count` zeros.
 pub(crate) fn followed_by_zeros(crc: u32, count: usize) -> u32 {
+    if count == 0 {
+        return crc;
+    }
     let zeros = crc32c(&vec![0; count]);
     let all = crc_fast::checksum_combine(
         CrcAlgorithm::Crc32Iscsi,

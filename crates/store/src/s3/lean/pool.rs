@@ -114,3 +114,6 @@ fn connector(roots: RootCertStore) -> Result<TlsConnector, tokio_rustls::rustls:
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
+
+#[cfg(test)]
+mod tests;

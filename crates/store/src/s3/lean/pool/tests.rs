@@ -1,0 +1,98 @@
+//! Connections over TLS, to a server that nobody but this test trusts: its key is in this folder.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::*;
+
+fn certificate() -> CertificateDer<'static> {
+    CertificateDer::from(&include_bytes!("test-cert.der")[..])
+}
+
+async fn answer(acceptor: TlsAcceptor, socket: TcpStream) -> io::Result<()> {
+    let mut socket = acceptor.accept(socket).await?;
+    let mut four = [0; 4];
+    socket.read_exact(&mut four).await?;
+    socket.write_all(&four).await?;
+    socket.shutdown().await
+}
+
+/// Answers each connection's four bytes with the same; who does not trust it goes away.
+async fn echo() -> Arc<Authority> {
+    let key = PrivatePkcs8KeyDer::from(&include_bytes!("test-key.der")[..]);
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate()], PrivateKeyDer::Pkcs8(key))
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            tokio::spawn(answer(acceptor.clone(), socket));
+        }
+    });
+    Arc::new(Authority {
+        tls: true,
+        host: "localhost".to_owned(),
+        port,
+        name: format!("localhost:{port}"),
+    })
+}
+
+fn trusting(certificates: Vec<CertificateDer<'static>>) -> Pool {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates);
+    Pool {
+        idle: Mutex::default(),
+        tls: OnceCell::new_with(Some(connector(roots).unwrap())),
+    }
+}
+
+#[tokio::test]
+async fn bytes_go_both_ways_over_tls() {
+    let (to, pool) = (echo().await, trusting(vec![certificate()]));
+    let mut connection = pool.connect(&to, false).await.unwrap();
+    connection.wire.write_all(b"ping").await.unwrap();
+    connection.wire.flush().await.unwrap();
+    let mut four = [0; 4];
+    connection.wire.read_exact(&mut four).await.unwrap();
+    assert_eq!(&four, b"ping");
+}
+
+#[tokio::test]
+async fn who_is_not_trusted_is_not_talked_to() {
+    let (to, pool) = (echo().await, trusting(Vec::new()));
+    let why = pool.connect(&to, false).await.err().unwrap();
+    assert!(why.contains("certificate"), "{why}");
+    let (other, pool) = (echo().await, trusting(vec![certificate()]));
+    let elsewhere = Authority {
+        host: "127.0.0.1".to_owned(),
+        name: other.name.clone(),
+        ..*other
+    };
+    let why = pool
+        .connect(&Arc::new(elsewhere), false)
+        .await
+        .err()
+        .unwrap();
+    assert!(why.contains("certificate"), "the name does not fit: {why}");
+}
+
+#[tokio::test]
+async fn connections_are_given_again_to_whoever_goes_to_the_same_place() {
+    let (here, there, pool) = (echo().await, echo().await, trusting(vec![certificate()]));
+    let connection = pool.connect(&here, false).await.unwrap();
+    assert!(!connection.used);
+    pool.give_back(connection);
+    assert!(!pool.connect(&there, false).await.unwrap().used);
+    assert!(!pool.connect(&here, true).await.unwrap().used);
+    assert!(pool.connect(&here, false).await.unwrap().used);
+    assert!(!pool.connect(&here, false).await.unwrap().used);
+}

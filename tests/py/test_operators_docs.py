@@ -72,3 +72,35 @@ def test_configuration_md_is_made_from_the_shipped_files() -> None:
         table = "\n".join(["| key | default | meaning |", "|---|---|---|", *configured(name), ""])
         page = head + begin + table + end + tail
     assert path.read_text() == page, "docs/configuration.md lags behind config/*.toml"
+
+
+def logged(source: str) -> set[str]:
+    """Names of the fields of what a source logs at level info and above."""
+    found: set[str] = set()
+    for call in re.finditer(r"\b(?:error|warn|info)!\(", source):
+        depth, at, quoted = 1, call.end(), False
+        while depth:
+            letter = source[at]
+            quoted ^= letter == '"' and source[at - 1] != "\\"
+            if not quoted:
+                depth += (letter in "([{") - (letter in ")]}")
+            at += 1
+        # What stands before the message, without values.
+        fields = re.split(r'"(?=[^"]*"\s*,?\s*$)', source[call.end() : at - 1])[0]
+        fields = re.sub(r"\([^()]*\)", "", fields)
+        found |= set(re.findall(r"(?:^|,)\s*[%?]?([a-z_]+)\s*(?=,|=|$)", fields))
+    return found - {"target", "name"}
+
+
+def test_the_fields_of_the_log_are_those_of_the_page() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text().split("## Logs")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*`) \|", page, re.MULTILINE)
+    documented = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    used: set[str] = set()
+    for crate in ("consumer", "producer", "log", "daemon", "store"):
+        for path in (ROOT / "crates" / crate / "src").rglob("*.rs"):
+            if "test" not in str(path.relative_to(ROOT)):
+                used |= logged(path.read_text().split("#[cfg(test)]")[0])
+    assert len(used) > 30
+    assert used <= documented, f"not on the page: {sorted(used - documented)}"
+    assert documented <= used, f"nothing logs: {sorted(documented - used)}"

@@ -84,10 +84,10 @@ def test_nothing_that_comes_out_has_the_secrets(store: dict[str, str], tmp_path:
     # Wrong credentials, refused endpoints, verbs that show much.
     wrong = {**store, "AWS_SECRET_ACCESS_KEY": f"{SECRET}-wrong"}
     said["denied"] = batchweave(wrong, "status", "--store", site.url)
-    assert "denied" in said["denied"] or "refused" in said["denied"], said["denied"][-500:]
+    assert "SignatureDoesNotMatch" in said["denied"], said["denied"][-500:]
     said["doctor"] = batchweave(store, "doctor", "--store", site.url, "--samples", "0")
     gone = {**store, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
-    said["no endpoint"] = batchweave(gone, "status", "--store", site.url)
+    said["no endpoint"] = batchweave(gone, "doctor", "--store", site.url)
     for program in ("batchweave-producer", "batchweave-consumer"):
         said[program] = site.log(program)
         assert len(re.findall(r"TRACE|DEBUG", said[program])) > 100, "that was not trace"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 import time
@@ -131,3 +133,16 @@ def test_a_reload_changes_the_level_and_a_broken_file_changes_nothing(
     said = site.log("batchweave-producer")
     assert "the old configuration stays" in said
     assert producer.poll() is None
+
+
+def test_json_logs_are_objects_with_the_same_fields(site: Site, manager: Manager) -> None:
+    path = site.producer_config('log.format = "json"')
+    site.start("batchweave-producer", "--config", str(path), env=manager.environment())
+    eventually("READY", lambda: manager.heard("READY=1"))
+    lines = [json.loads(line) for line in site.log("batchweave-producer").splitlines()]
+    assert len(lines) > 1
+    for line in lines:
+        assert {"timestamp", "level", "target", "message"} <= set(line), line
+        assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z$", line["timestamp"])
+    producing = next(line for line in lines if line["message"] == "producing")
+    assert (producing["producer"], producing["epoch"]) == ("tokens-0", 1)

@@ -10,8 +10,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
 use crate::{
-    bench, doctor, init, job, log, plan, quarantine, reclaim, repair, retire, seal, show, status,
-    verify, r#where,
+    bench, doctor, generate, init, job, log, plan, quarantine, reclaim, repair, retire, seal, show,
+    status, verify, r#where,
 };
 
 const EXAMPLES: &str = "\
@@ -23,6 +23,8 @@ Examples:
 
 Environment:
   BATCHWEAVE_STORE   root of the stream, where --store is not given
+  BATCHWEAVE_ENCRYPTION, BATCHWEAVE_KMS_KEY
+                     what writes ask S3 for, as store.encryption and store.kms_key of the daemons
   AWS_*              credentials, region, profile and endpoint of S3
   RUST_LOG           what is logged on standard error (default: warn)
   NO_COLOR           no colours; there are none either when the output is not a terminal";
@@ -102,6 +104,9 @@ pub(crate) enum Verb {
     /// A training rank of the demo
     #[command(hide = true)]
     DemoRank(RankArgs),
+    /// Manual pages and completions, for make install
+    #[command(hide = true)]
+    Generate(generate::GenerateArgs),
 }
 
 impl Cli {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batchweave_log::{Log, LogOptions};
-use batchweave_store::{ObjectMeta, OpenOptions, Store, StoreError};
+use batchweave_store::{Encryption, ObjectMeta, OpenOptions, Store, StoreError};
 
 use crate::args::GlobalArgs;
 use crate::error::CliError;
@@ -60,10 +60,19 @@ impl Context {
     pub(crate) async fn store(&self, create: bool) -> Result<Arc<dyn Store>, CliError> {
         let options = OpenOptions {
             create,
+            encryption: encryption()?,
             ..self.store_options()
         };
         Ok(batchweave_store::open(&self.url()?, &options).await?)
     }
+}
+
+/// What writes ask S3 for, as `store.encryption` and `store.kms_key` of the daemons.
+fn encryption() -> Result<Encryption, CliError> {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let mode = variable("BATCHWEAVE_ENCRYPTION");
+    Encryption::parse(&mode, &variable("BATCHWEAVE_KMS_KEY"))
+        .map_err(|why| CliError::Usage(format!("BATCHWEAVE_ENCRYPTION: {why}")))
 }
 
 /// Folds the stream at the store's root to its head, without writing anything.

@@ -19,6 +19,7 @@ mod dev_s3;
 mod doctor;
 mod error;
 mod frames;
+mod generate;
 mod init;
 mod job;
 mod log;
@@ -87,6 +88,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Bench(args) => bench::run(&args, &context).await,
         Verb::DevS3(args) => dev_s3::run(args, &context).await,
         Verb::Demo(args) => Box::pin(demo::run(args, &context)).await,
+        Verb::Generate(args) => generate::run(&args),
         Verb::DemoRank(args) => Ok(demo::rank::run(&args)?),
     }
 }

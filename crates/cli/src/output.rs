@@ -26,6 +26,11 @@ impl Output {
         Self { json, style }
     }
 
+    /// Whether somebody looks at standard output.
+    pub(crate) fn is_terminal() -> bool {
+        std::io::stdout().is_terminal()
+    }
+
     /// Prints a report: as one JSON object, or as `text` makes it.
     pub(crate) fn report<R: Serialize>(
         self,

@@ -2,6 +2,7 @@
 
 mod commits;
 mod render;
+mod watch;
 
 use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
 use batchweave_core::keys;
@@ -9,6 +10,7 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{MixtureState, QuarantineState};
 use batchweave_core::stream::{Order, StreamConfig};
 use batchweave_daemon::Exit;
+use batchweave_daemon::config::Period;
 use batchweave_store::Store;
 use serde::Serialize;
 
@@ -23,7 +25,8 @@ const EXAMPLES: &str = "\
 Examples:
   batchweave status --store s3://bucket/stream
   batchweave status --store file:///data/stream --at 120
-  batchweave status --json | jq .head.steps";
+  batchweave status --json | jq .head.steps
+  batchweave status --watch --every 10s";
 
 /// Arguments of `batchweave status`.
 #[derive(Debug, clap::Args)]
@@ -32,6 +35,12 @@ pub(crate) struct StatusArgs {
     /// Show the state after this version instead of the newest
     #[arg(long, value_name = "VERSION")]
     at: Option<Version>,
+    /// Look again and again, until the stream has ended; with --json an object a line
+    #[arg(long, conflicts_with = "at")]
+    watch: bool,
+    /// With --watch: time from one look to the next
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "watch")]
+    every: Period,
 }
 
 /// The folded state, in the words of the log.
@@ -87,6 +96,9 @@ struct Snapshot {
 
 pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, CliError> {
     let store = context.store(false).await?;
+    if args.watch {
+        return watch::run(store, args.every.0, context).await;
+    }
     let mut log = match args.at {
         None => context::open_log(store).await?,
         Some(at) => context::open_log(AsOf::new(store, at.saturating_add(1))).await?,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use batchweave_arena::SOCKET_PATH_BYTES_MAX;
 use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
 use batchweave_daemon::telemetry::LogConfig;
+use batchweave_store::Encryption;
 use serde::{Deserialize, Serialize};
 
 /// All tables.
@@ -43,6 +44,17 @@ pub struct StoreTable {
     pub endpoint: String,
     /// Region; empty: from the environment or profile.
     pub region: String,
+    /// Encryption that writes ask for; empty: the bucket's default.
+    pub encryption: String,
+    /// KMS key of it; empty: the account's default.
+    pub kms_key: String,
+}
+
+impl StoreTable {
+    /// What writes ask for.
+    pub(crate) fn encryption(&self) -> Result<Encryption, String> {
+        Encryption::parse(&self.encryption, &self.kms_key)
+    }
 }
 
 mod job;
@@ -191,6 +203,9 @@ impl Config for ConsumerConfig {
                 "store.url",
                 "must be given, as \"s3://bucket/prefix\" or \"file:///dir\"".into(),
             );
+        }
+        if let Err(why) = self.store.encryption() {
+            problem("store.encryption", why);
         }
         self.job.check(&mut problem);
         self.arena.check(&mut problem);

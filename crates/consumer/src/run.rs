@@ -41,6 +41,8 @@ pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), 
     let options = OpenOptions {
         endpoint: given(&config.store.endpoint),
         region: given(&config.store.region),
+        // Checked with the rest of the configuration.
+        encryption: config.store.encryption().unwrap_or_default(),
         ..OpenOptions::default()
     };
     let store = batchweave_store::open(&config.store.url, &options).await?;

@@ -11,9 +11,11 @@ mod exit;
 pub mod health;
 pub mod metrics;
 pub mod notify;
+pub mod pages;
 mod program;
 mod recent;
 mod reload;
+mod repeats;
 pub mod shutdown;
 pub mod telemetry;
 

@@ -1,8 +1,9 @@
 //! What a daemon's `main` does around its work: command line, configuration, logs, runtime,
 //! signals, and the exit code at the end.
 
+use std::ffi::OsString;
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as _, FromArgMatches};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
-use crate::{Exit, config, reload, shutdown, telemetry};
+use crate::{Exit, config, pages, reload, shutdown, telemetry};
 
 /// What all daemons take on their command lines.
 #[derive(Debug, clap::Args)]
@@ -61,7 +62,20 @@ impl Program {
         log: fn(&C) -> &LogConfig,
         serve: impl FnOnce(C, CancellationToken) -> F,
     ) -> Exit {
-        let args = match self.parse(std::env::args_os()) {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        // For `make install`; not a wish that a person has, so the help does not show it.
+        if let [_, option, share] = &words[..]
+            && option == "--generate"
+        {
+            return match pages::write(self.command(), Path::new(share)) {
+                Ok(()) => Exit::Ok,
+                Err(why) => {
+                    eprintln!("{}: {}: {why}", self.name, share.display());
+                    Exit::Failure
+                }
+            };
+        }
+        let args = match self.parse(words.into_iter()) {
             Ok(args) => args,
             Err(why) => {
                 let asked = !why.use_stderr();
@@ -80,14 +94,17 @@ impl Program {
         }
     }
 
-    fn parse(self, words: impl Iterator<Item = std::ffi::OsString>) -> Result<Args, clap::Error> {
+    fn parse(self, words: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
+        let matches = self.command().try_get_matches_from(words)?;
+        Args::from_arg_matches(&matches)
+    }
+
+    fn command(self) -> clap::Command {
         // The words about the arguments would replace those about the daemon: hence last.
-        let command = Args::augment_args(clap::Command::new(self.name))
+        Args::augment_args(clap::Command::new(self.name))
             .version(self.version)
             .about(self.about)
-            .after_help(self.exit_codes);
-        let matches = command.try_get_matches_from(words)?;
-        Args::from_arg_matches(&matches)
+            .after_help(self.exit_codes)
     }
 }
 

@@ -1,8 +1,10 @@
 //! The last warnings and errors, for the status page: who looks at it should not need the log first.
+//! Repeats are kept from the log here too, before it sees them.
 
 use std::collections::VecDeque;
 use std::fmt::{Debug, Write as _};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use serde::Serialize;
 use tracing::field::{Field, Visit};
@@ -11,10 +13,12 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
 use crate::clock;
+use crate::repeats::Repeats;
 
 const KEPT: usize = 20;
 const TEXT_MAX: usize = 600;
 
+static REPEATS: Repeats = Repeats::new();
 static RECENT: Mutex<VecDeque<Message>> = Mutex::new(VecDeque::new());
 
 /// One warning or error; repeats of the last one are counted.
@@ -36,15 +40,21 @@ pub(crate) fn messages() -> Vec<Message> {
 pub(crate) struct Keeper;
 
 impl<S: Subscriber> Layer<S> for Keeper {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let level = match *event.metadata().level() {
             Level::ERROR => "error",
             Level::WARN => "warning",
-            _ => return,
+            _ => return true,
         };
         let mut words = Words::default();
         event.record(&mut words);
-        keep(level, words.text + &words.fields);
+        let text = words.text + &words.fields;
+        let admitted = REPEATS.admit(&text, Instant::now());
+        keep(level, text);
+        if let Some(left_out) = admitted.filter(|left_out| *left_out > 0) {
+            tracing::info!(left_out, "repeats of the next message were left out");
+        }
+        admitted.is_some()
     }
 }
 

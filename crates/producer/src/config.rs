@@ -41,18 +41,6 @@ pub struct ProducerConfig {
     pub log: LogConfig,
 }
 
-/// `[store]`
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct StoreConfig {
-    /// Root of the stream.
-    pub url: String,
-    /// S3 endpoint; empty: AWS.
-    pub endpoint: String,
-    /// S3 region; empty: from the environment or profile.
-    pub region: String,
-}
-
 /// `[stream]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -272,5 +260,8 @@ pub struct AdminConfig {
 
 mod check;
 mod defaults;
+mod store;
+
+pub use store::StoreConfig;
 #[cfg(test)]
 mod tests;

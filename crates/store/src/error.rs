@@ -50,6 +50,8 @@ pub enum ErrorKind {
     ClockSkew,
     /// No connection: refused, no route, name not found, TLS.
     Unreachable,
+    /// The store's certificate is not one that this machine trusts.
+    Untrusted,
     /// No answer in time, or the connection broke after the request was sent.
     Timeout,
     /// The store asks for fewer requests (503 SlowDown, 429).
@@ -106,6 +108,9 @@ impl ErrorKind {
             Self::WrongRegion => "set the bucket's region in AWS_REGION or in the profile",
             Self::ClockSkew => "set this machine's clock (chrony or systemd-timesyncd)",
             Self::Unreachable => "check the endpoint, DNS, route and proxy",
+            Self::Untrusted => {
+                "name a file with the authority's certificates (PEM) in SSL_CERT_FILE, or correct the endpoint"
+            }
             Self::Timeout => "check the network path to the store; the request is tried again",
             Self::Throttled => "the request is tried again more slowly",
             Self::Full => "free space on the device or raise the quota",

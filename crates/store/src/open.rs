@@ -26,6 +26,47 @@ pub struct OpenOptions {
     /// Fixed keys, in place of the chain of environment, profile, web identity, container and
     /// instance credentials. For tests and demos.
     pub keys: Option<AccessKeys>,
+    /// How S3 is asked to encrypt what is written.
+    pub encryption: Encryption,
+}
+
+/// Encryption at rest that every write to S3 asks for. The default asks for nothing: then the bucket's
+/// own default holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Encryption {
+    /// `AES256`, `aws:kms` or `aws:kms:dsse`.
+    mode: Option<String>,
+    /// Of KMS; none: the account's default key.
+    kms_key: Option<String>,
+}
+
+impl Encryption {
+    /// From two texts of a configuration, each of which may be empty; says what is wrong with them.
+    pub fn parse(mode: &str, kms_key: &str) -> Result<Self, String> {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        if !["", "AES256", "aws:kms", "aws:kms:dsse"].contains(&mode) {
+            return Err(format!(
+                "{mode:?} is none: use AES256, aws:kms or aws:kms:dsse, or nothing for the bucket's default"
+            ));
+        }
+        if !kms_key.is_empty() && !mode.starts_with("aws:kms") {
+            return Err("a KMS key needs the encryption aws:kms or aws:kms:dsse".to_owned());
+        }
+        Ok(Self {
+            mode: given(mode),
+            kms_key: given(kms_key),
+        })
+    }
+
+    /// As the header says it.
+    pub(crate) fn mode(&self) -> Option<&str> {
+        self.mode.as_deref()
+    }
+
+    /// The same.
+    pub(crate) fn kms_key(&self) -> Option<String> {
+        self.kms_key.clone()
+    }
 }
 
 /// A fixed pair of S3 keys; the secret is not shown by `Debug`.
@@ -144,6 +185,22 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn encryptions_that_there_are_not_are_refused() {
+        for (mode, key) in [
+            ("", ""),
+            ("AES256", ""),
+            ("aws:kms", ""),
+            ("aws:kms", "alias/a"),
+        ] {
+            Encryption::parse(mode, key).unwrap();
+        }
+        let wrong = Encryption::parse("aes256", "").unwrap_err();
+        assert!(wrong.contains("use AES256"), "{wrong}");
+        let wrong = Encryption::parse("AES256", "alias/a").unwrap_err();
+        assert!(wrong.contains("needs the encryption aws:kms"), "{wrong}");
     }
 
     #[tokio::test]

@@ -36,6 +36,12 @@ impl Config for ProducerConfig {
             self.source.column.is_empty(),
             "must not be empty",
         );
+        let encryption = self.store.encryption().err();
+        wrong(
+            "store.encryption",
+            encryption.is_some(),
+            &encryption.clone().unwrap_or_default(),
+        );
         let file = self.tokenizer.kind == TokenizerKind::File;
         wrong(
             "tokenizer.path",

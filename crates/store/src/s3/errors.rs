@@ -183,6 +183,9 @@ fn unanswered<E: Failure>(error: &Sdk<E>) -> (ErrorKind, bool, String) {
         );
     }
     let text = chain(error);
+    if let Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) = find(error) {
+        return (ErrorKind::Untrusted, true, innermost(error));
+    }
     match error {
         SdkError::ConstructionFailure(_) => (ErrorKind::Other, true, text),
         SdkError::DispatchFailure(_) if never_sent(error) => {
@@ -204,6 +207,13 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        // What an I/O error carries is not its source.
+        let carried = error.downcast_ref::<std::io::Error>();
+        if let Some(inner) = carried.and_then(std::io::Error::get_ref)
+            && let Some(found) = find(inner)
+        {
             return Some(found);
         }
         next = error.source();

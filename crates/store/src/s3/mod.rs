@@ -25,7 +25,7 @@ use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 
 use crate::{
-    Body, Bucket, Chunks, Create, Effect, ErrorKind, Inspect, ListPage, ObjectMeta, Op,
+    Body, Bucket, Chunks, Create, Effect, Encryption, ErrorKind, Inspect, ListPage, ObjectMeta, Op,
     OpenOptions, PendingUpload, Store, StoreError, key,
 };
 
@@ -46,6 +46,7 @@ struct Inner {
     data: Client,
     /// Large reads.
     lean: lean::Lean,
+    encryption: Encryption,
 }
 
 impl S3Store {
@@ -75,6 +76,7 @@ impl S3Store {
             commit: clients.commit,
             data: clients.data,
             lean: lean::Lean::default(),
+            encryption: options.encryption.clone(),
         })))
     }
 
@@ -96,7 +98,7 @@ impl S3Store {
     fn mapped<E: errors::Failure>(&self, op: Op, key: &str, error: &errors::Sdk<E>) -> StoreError {
         let fault = errors::classify(op, error);
         let detail = match fault.kind {
-            ErrorKind::Unreachable => {
+            ErrorKind::Unreachable | ErrorKind::Untrusted => {
                 format!("no connection to {}: {}", self.0.endpoint, fault.detail)
             }
             _ => fault.detail,
@@ -137,6 +139,8 @@ impl Store for S3Store {
             .key(self.full(key));
         match put
             .if_none_match("*")
+            .set_server_side_encryption(self.0.encryption.mode().map(Into::into))
+            .set_ssekms_key_id(self.0.encryption.kms_key())
             .body(ByteStream::from(body))
             .send()
             .await

@@ -46,6 +46,8 @@ async fn put(store: &S3Store, key: &str, body: Bytes) -> Result<Create, StoreErr
         .key(store.full(key));
     let put = put
         .if_none_match("*")
+        .set_server_side_encryption(store.0.encryption.mode().map(Into::into))
+        .set_ssekms_key_id(store.0.encryption.kms_key())
         .body(ByteStream::from(body))
         .customize();
     // Frames carry CRC32C, so the body is not hashed once more for the signature.
@@ -83,6 +85,8 @@ async fn in_parts(store: &S3Store, key: &str, body: &Bytes) -> Result<Create, St
         .bucket(&store.0.bucket)
         .key(store.full(key));
     let begun = begin
+        .set_server_side_encryption(store.0.encryption.mode().map(Into::into))
+        .set_ssekms_key_id(store.0.encryption.kms_key())
         .send()
         .await
         .map_err(|error| store.mapped(Op::Upload, key, &error))?;

@@ -1,0 +1,106 @@
+//! Repeats in the log: the same warning again and again says nothing new, and fills disks while a store
+//! is down. Of a message that comes again within a minute the first few are written; then one a
+//! minute, with how many were left out before it.
+//!
+//! Messages are the same when their words and fields are, numbers and ids of eight digits and more
+//! apart: keys with versions and the store's request ids make no new message, a line number does.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Written before repeats are left out.
+const BURST: u32 = 5;
+const WINDOW: Duration = Duration::from_mins(1);
+/// Different messages that are remembered; beyond that all are written.
+const KEPT: usize = 256;
+
+struct Seen {
+    since: Instant,
+    written: u32,
+    left_out: u64,
+}
+
+pub(crate) struct Repeats(Mutex<BTreeMap<String, Seen>>);
+
+impl Repeats {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    /// Whether a message is to be written, and how many like it were left out since the last one.
+    pub(crate) fn admit(&self, text: &str, now: Instant) -> Option<u64> {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = pattern(text);
+        if !seen.contains_key(&key) && seen.len() >= KEPT {
+            seen.retain(|_, one| now.duration_since(one.since) < WINDOW);
+            if seen.len() >= KEPT {
+                return Some(0);
+            }
+        }
+        let one = seen.entry(key).or_insert(Seen {
+            since: now,
+            written: 0,
+            left_out: 0,
+        });
+        if now.duration_since(one.since) >= WINDOW {
+            // It goes on, so one a minute is enough; after a quiet minute it begins anew.
+            let goes_on = one.left_out > 0;
+            one.since = now;
+            one.written = if goes_on { BURST - 1 } else { 0 };
+        }
+        if one.written >= BURST {
+            one.left_out += 1;
+            return None;
+        }
+        one.written += 1;
+        Some(std::mem::take(&mut one.left_out))
+    }
+}
+
+/// The text without what differs between repeats.
+fn pattern(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let body = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        let id = body.len() >= 8 && body.bytes().all(|b| b.is_ascii_hexdigit());
+        pattern.push_str(if id { "#" } else { word });
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_are_left_out_and_counted() {
+        let repeats = Repeats::new();
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let written = (0..50).filter(|n| repeats.admit("down", at(*n)).is_some());
+        assert_eq!(written.count(), BURST as usize);
+        assert_eq!(repeats.admit("something else", at(50)), Some(0));
+        assert_eq!(repeats.admit("down", at(60)), Some(45));
+        assert_eq!(repeats.admit("down", at(61)), None, "it goes on");
+        assert_eq!(repeats.admit("down", at(300)), Some(1));
+    }
+
+    #[test]
+    fn ids_make_no_new_message_and_line_numbers_do() {
+        let one = pattern("get log/00000000000000000017.json: 503 (request id 00000000000002FC)");
+        let two = pattern("get log/00000000000000000018.json: 503 (request id 0000000000000301)");
+        assert_eq!(one, two);
+        assert_ne!(pattern("a.jsonl:17 is bad"), pattern("a.jsonl:18 is bad"));
+    }
+
+    #[test]
+    fn a_flood_of_different_messages_is_written_and_not_kept() {
+        let repeats = Repeats::new();
+        let now = Instant::now();
+        for n in 0..1000 {
+            assert!(repeats.admit(&format!("bad document {n}"), now).is_some());
+        }
+        assert!(repeats.0.lock().unwrap().len() <= KEPT);
+    }
+}

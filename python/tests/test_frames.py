@@ -17,7 +17,7 @@ from conftest import eventually
 from fake_daemon import LAYOUT, STREAM, FakeDaemon, Peer, tokens_of
 
 import batchweave
-from batchweave.errors import FramesHeldError
+from batchweave.errors import FramesHeldError, StepTimeoutError
 
 
 def read_only_mappings() -> list[tuple[int, int]]:
@@ -157,6 +157,22 @@ def test_all_credits_held_is_an_error_that_lists_them(daemon: FakeDaemon, path: 
         del kept, caught
         assert next(reader).step == 2
         assert daemon.peers[0].progress[-1][2] == 1, "it said that it waits"
+
+
+def test_a_wait_is_told_while_it_lasts(path: Path) -> None:
+    def silent(peer: Peer) -> bool:
+        peer.send_welcome()
+        return True
+
+    with FakeDaemon(path) as daemon:
+        daemon.on_hello = silent
+        with batchweave.connect(path, timeout=2.5) as reader:
+            with pytest.raises(StepTimeoutError):
+                next(reader)
+            told = [waited for _, waited, waiting in daemon.peers[0].progress if waiting]
+            assert len(told) >= 2, daemon.peers[0].progress
+            assert told == sorted(told)
+            assert told[-1] - told[0] > 900_000, "microseconds until now, not until the last step"
 
 
 def test_frames_in_reference_cycles_are_collected(daemon: FakeDaemon, path: Path) -> None:

@@ -91,22 +91,6 @@ def test_a_late_step_is_an_error_with_the_daemons_cause(path: Path) -> None:
             assert next(reader).step == 0, "a timeout is no end"
 
 
-def test_a_wait_is_told_while_it_lasts(path: Path) -> None:
-    def silent(peer: Peer) -> bool:
-        peer.send_welcome()
-        return True
-
-    with FakeDaemon(path) as daemon:
-        daemon.on_hello = silent
-        with batchweave.connect(path, timeout=2.5) as reader:
-            with pytest.raises(errors.StepTimeoutError):
-                next(reader)
-            told = [waited for _, waited, waiting in daemon.peers[0].progress if waiting]
-            assert len(told) >= 2, daemon.peers[0].progress
-            assert told == sorted(told)
-            assert told[-1] - told[0] > 900_000, "microseconds until now, not until the last step"
-
-
 def test_reading_goes_on_over_a_daemons_restart(path: Path) -> None:
     gc.collect()
     first = FakeDaemon(path)

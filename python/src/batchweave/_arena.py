@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import ctypes
 import fcntl
 import mmap
 import os
+import socket
 import weakref
 
 from batchweave.errors import BadMessageError, SystemRefusedError
@@ -24,6 +26,15 @@ _SEALS = 0x01 | 0x02 | 0x04 | 0x10
 _MADV_POPULATE_READ = 22
 
 _mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+
+def descriptors_of(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """Descriptors that came with a message."""
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return list(found)
 
 
 def map_segment(descriptor: int, size: int, number: int) -> mmap.mmap:

@@ -235,7 +235,7 @@ class Session:
 
     def _other(self, size: int, ancillary: list[Any], flags: int) -> Event | None:
         """A message that is no batch, or not as it should be."""
-        descriptors = _descriptors(ancillary)
+        descriptors = _arena.descriptors_of(ancillary)
         try:
             if flags & _CUT:
                 raise BadMessageError(f"the daemon sent a message of {size} bytes, cut short")
@@ -381,14 +381,6 @@ def _event(kind: int, body: memoryview) -> Event:
         f"the daemon sent a message of type {kind}, which protocol {_wire.PROTOCOL} does not have; "
         "install client and daemon of one release"
     )
-
-
-def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    found = array.array("i")
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    return list(found)
 
 
 def close_parked() -> None:

@@ -18,7 +18,7 @@ pub enum Mutation {
     HalfObject,
     /// Marks of abandoned histories count as restart points.
     PoolMarks,
-    /// Of earlier attempts nothing counts.
+    /// Of earlier attempts nothing counts, and what the newest has is enough.
     NewestMarks,
     /// A mark counts when one coordinate has made it.
     IncompleteMarks,

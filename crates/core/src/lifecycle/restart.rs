@@ -47,7 +47,9 @@ pub fn floor(job: &JobState, signs: &JobSigns) -> Option<Step> {
     let newest = job.attempts.last()?;
     let points = restart_points(job, signs);
     let keep = (job.keep.max(1) as usize).min(points.len().max(1));
-    if points.len() < job.keep as usize && !mutation::is(Mutation::FewerThanKept) {
+    // Who counts the newest attempt's alone must take one for enough, or hold all for long.
+    let enough = mutation::is(Mutation::FewerThanKept) || mutation::is(Mutation::NewestMarks);
+    if points.len() < job.keep as usize && !enough {
         return None;
     }
     let kept = *points.iter().rev().nth(keep - 1)?;

@@ -241,7 +241,7 @@ def test_the_commands_of_cli_md(terminal: Terminal) -> None:
     (folder / "stream").mkdir()
     (folder / "tokenizer.json").write_text("{}")
     text = "".join(json.dumps({"text": f"word{n} " * 30}) + "\n" for n in range(3000))
-    (folder / "corpus.jsonl").write_text(text)
+    (folder / "documents-0.jsonl").write_text(text)
     for number in (0, 1):
         config = folder / f"{number}.toml"
         config.write_text(
@@ -249,7 +249,7 @@ def test_the_commands_of_cli_md(terminal: Terminal) -> None:
             store.url = "file://{folder}/stream"
             stream = {{ slices = 8, rows_per_slice = 1, seq_len = 64 }}
             producer = {{ name = "tokens-{number}", index = {number}, of = 2 }}
-            source = {{ paths = ["{folder}/corpus.jsonl"], epochs = {1 - number} }}
+            source = {{ paths = ["{folder}/documents-0.jsonl"], epochs = {1 - number} }}
             tokenizer.kind = "bytes"
             commit.max_batches = 20
             """

@@ -11,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 use crate::ahead;
 use crate::batching::BatchingOptions;
 use crate::config::{LastBatch, ProducerConfig};
+use crate::following::Follower;
 use crate::forming::Forming;
 use crate::metrics::Metrics;
 use crate::packing::Restart;
 use crate::pipeline::Pipeline;
 use crate::reading::Reading;
-use crate::sources::{InputList, ReadOptions, Share};
+use crate::sources::{Inputs, ReadOptions, Share};
 use crate::tokenizing::Tokenizing;
 use crate::upload::Uploader;
 
@@ -27,7 +28,7 @@ const GROUP_BATCHES_MAX: usize = 64;
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) forming: Arc<Forming>,
-    pub(crate) inputs: Arc<InputList>,
+    pub(crate) inputs: Arc<Inputs>,
     pub(crate) settings: Map<String, Value>,
     pub(crate) hash: Hash,
     pub(crate) from: Restart,
@@ -55,6 +56,11 @@ pub(crate) fn pipeline(
         object_bytes,
         group_batches: ahead::entry_max(config).min(GROUP_BATCHES_MAX),
     };
+    let follower = || {
+        let (store, name) = (parts.store.clone(), producer.name().clone());
+        Arc::new(Follower::new(config, store, name, parts.inputs.clone()))
+    };
+    let more = config.source.follow.then(follower);
     let uploader = Uploader {
         store: parts.store,
         stream: producer.log().manifest().stream_id(),
@@ -62,7 +68,7 @@ pub(crate) fn pipeline(
         epoch: producer.epoch(),
         nonce: producer.nonce(),
         encoder,
-        provenance: config.packing.provenance.then_some(parts.hash),
+        provenance: config.packing.provenance,
         object_bytes,
         give_up_after: config.upload.give_up_after.0,
         metrics: metrics.clone(),
@@ -73,6 +79,7 @@ pub(crate) fn pipeline(
             options: reading(config),
             from: parts.from.at,
             passes: config.source.epochs,
+            more,
         },
         batching,
         tokenizing: Tokenizing {
@@ -95,9 +102,14 @@ fn reading(config: &ProducerConfig) -> ReadOptions {
         column: config.source.column.clone(),
         arrays: arrays(config),
         max_document_bytes: config.source.max_document_bytes.bytes(),
-        share: Share {
-            index: config.producer.index,
-            of: config.producer.of,
+        share: if config.source.follow {
+            // Shares of input that grows are whole files, picked as they are listed.
+            Share::ALL
+        } else {
+            Share {
+                index: config.producer.index,
+                of: config.producer.of,
+            }
         },
     }
 }

@@ -24,6 +24,8 @@ pub struct Group {
     pub batches: Vec<Batch>,
     /// Where the producer stands after the last.
     pub cursor: Cursor,
+    /// Hash of the input list that it counts in.
+    pub inputs: Hash,
     /// Bytes of all frames, as far as known before they are made.
     pub bytes: u64,
 }
@@ -119,6 +121,11 @@ impl Batching {
         }
     }
 
+    /// The input list has grown; this is its hash.
+    pub fn grown(&mut self, inputs: Hash) {
+        self.options.inputs = inputs;
+    }
+
     /// The input is over at `end`.
     pub fn finish(mut self, metrics: &Metrics, end: Point) -> Vec<Group> {
         let mut groups = Vec::new();
@@ -170,10 +177,12 @@ impl Batching {
             first_seq: seq,
             batches: Vec::new(),
             cursor: Cursor::default(),
+            inputs: self.options.inputs,
             bytes: 0,
         });
         group.batches.push(batch);
         group.cursor = state.to_cursor();
+        group.inputs = self.options.inputs;
         group.bytes = group.bytes.saturating_add(bytes);
     }
 }

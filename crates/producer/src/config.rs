@@ -98,6 +98,14 @@ pub struct SourceConfig {
     pub column: String,
     /// Passes over the input; 0 is without end.
     pub epochs: u64,
+    /// Whether to go on with files that appear later.
+    pub follow: bool,
+    /// How often to look for them.
+    pub follow_every: Period,
+    /// A file is taken once it was not written for so long.
+    pub settled_age: Period,
+    /// Or once there is a file of its name with this behind it.
+    pub settled_marker: String,
     /// What to do with a bad document.
     pub on_bad_document: OnBadDocument,
     /// Longest document.

@@ -5,7 +5,8 @@
 //!   becomes by the configured mode, `chat` how a conversation becomes tokens; `packing` (pure) makes batches; `cursor` says where a restart goes on;
 //! - `reading`, `tokenizing`, `batching`, `upload` are the stages, joined in `pipeline`;
 //! - `run` starts and stops the daemon; `prepare` makes ready what the configuration asks for, `stream`
-//!   and `resume` check what it writes to and where it goes on, `assemble` joins it all; `ahead`: how far
+//!   and `resume` check what it writes to and where it goes on, `assemble` joins it all; `following` lets the
+//!   input grow; `ahead`: how far
 //!   it may go, and who holds it back.
 //!
 //! Invariants: the same input and settings give the same batches, wherever they are cut by restarts;
@@ -20,6 +21,7 @@ pub mod chat;
 pub mod config;
 pub mod cursor;
 mod error;
+mod following;
 pub mod forming;
 pub mod metrics;
 pub mod packing;
@@ -35,4 +37,5 @@ pub mod tokenizing;
 mod upload;
 
 pub use error::RunError;
+pub use following::Follower;
 pub use run::{Outcome, run, run_on, run_watched};

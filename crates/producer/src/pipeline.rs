@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::ids::Hash;
 use batchweave_log::{CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
@@ -38,6 +39,7 @@ pub(crate) struct Pipeline {
 /// What the reader hands to the batching stage, in order.
 enum Ordered {
     Chunk(oneshot::Receiver<Results>),
+    Grown(Hash),
     PassEnd { whole: bool },
     End(Result<ReadEnd, SourceError>),
 }
@@ -51,6 +53,8 @@ impl Pipeline {
         stop: CancellationToken,
     ) -> Result<CommitEnd, RunError> {
         let end = stop.child_token();
+        // Who waits for more input in a blocking thread must not outlive this.
+        let _end = end.clone().drop_guard();
         let pool = Pool::start(self.threads, self.tokenizing).map_err(RunError::task)?;
         let (to_batching, ordered) = mpsc::channel(2 * self.threads + 2);
         let (to_upload, groups) = mpsc::channel(1);
@@ -90,6 +94,7 @@ fn read(reading: &Reading, stop: &CancellationToken, pool: &Pool, stage: &mpsc::
     let end = reading.run(stop, |read| {
         let next = match read {
             Read::Chunk(chunk) => pool.submit(chunk).map(Ordered::Chunk),
+            Read::Grown(inputs) => Some(Ordered::Grown(inputs)),
             Read::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
         };
         next.is_some_and(|next| stage.blocking_send(next).is_ok())
@@ -111,6 +116,7 @@ struct BatchingStage {
 
 enum Input {
     Results(Results),
+    Grown(Hash),
     PassEnd { whole: bool },
     End(Result<ReadEnd, SourceError>),
     LingerOver,
@@ -126,6 +132,10 @@ impl BatchingStage {
             let step = match input {
                 Input::LingerOver => Ok(None),
                 Input::Results(results) => self.take(results, &mut full).map(|()| None),
+                Input::Grown(inputs) => {
+                    self.batching.grown(inputs);
+                    Ok(None)
+                }
                 Input::PassEnd { whole } => self.batching.pass_end(whole).map(|()| None),
                 Input::End(end) => end.map(Some).map_err(RunError::from),
             };
@@ -181,6 +191,7 @@ impl BatchingStage {
         if self.waiting.is_none() {
             match self.ordered.recv().await {
                 Some(Ordered::Chunk(result)) => self.waiting = Some(result),
+                Some(Ordered::Grown(inputs)) => return Input::Grown(inputs),
                 Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
                 Some(Ordered::End(end)) => return Input::End(end),
                 None => return Input::End(Ok(ReadEnd::Stopped)),

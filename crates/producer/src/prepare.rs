@@ -1,8 +1,10 @@
 //! What the configuration asks for, made ready: the tokenizer, the input list, the settings that a
 //! cursor keeps.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use batchweave_core::crc::crc32c;
 use batchweave_store::OpenOptions;
 use futures::FutureExt;
 use serde_json::{Map, Value, json};
@@ -11,7 +13,7 @@ use crate::config::{PackingConfig, PackingMode, ProducerConfig, TokenizerKind};
 use crate::error::RunError;
 use crate::forming::Forming;
 use crate::run::given;
-use crate::sources::{InputList, expand};
+use crate::sources::{InputList, Looking, Settled, look};
 use crate::tokenizer::{self, Choice, Tokenizer};
 
 pub(crate) async fn load_tokenizer(
@@ -81,8 +83,10 @@ pub(crate) fn settings(config: &ProducerConfig, forming: &Forming) -> Map<String
             json!(packing.look_ahead),
         ),
     ];
+    let follow = config.source.follow;
     let chat = packing.mode == PackingMode::Chat;
     let names = [
+        (follow, "source.follow", json!(true)),
         (chat, "chat.messages", json!(config.chat.messages)),
         (chat, "chat.tools", json!(config.chat.tools)),
     ];
@@ -97,7 +101,21 @@ pub(crate) fn settings(config: &ProducerConfig, forming: &Forming) -> Map<String
         .collect()
 }
 
+/// All input files; of input that grows, those that have settled.
 pub(crate) async fn list_inputs(config: &ProducerConfig) -> Result<InputList, RunError> {
+    list_new(config, BTreeSet::new()).await
+}
+
+/// The same, without those that are `known`.
+pub(crate) async fn list_new(
+    config: &ProducerConfig,
+    known: BTreeSet<String>,
+) -> Result<InputList, RunError> {
+    let source = &config.source;
+    let settled = source.follow.then(|| Settled {
+        marker: source.settled_marker.clone(),
+        age: source.settled_age.0,
+    });
     let own = &config.source.endpoint;
     let endpoint = given(if own.is_empty() {
         &config.store.endpoint
@@ -113,5 +131,12 @@ pub(crate) async fn list_inputs(config: &ProducerConfig) -> Result<InputList, Ru
         };
         async move { batchweave_store::open(&url, &options).await }.boxed()
     };
-    Ok(expand(&config.source.paths, &open).await?)
+    let mut list = look(&source.paths, &open, &Looking { known, settled }).await?;
+    if source.follow {
+        // Producers see files come in another order each: whose a file is goes by its name.
+        let who = &config.producer;
+        let owner = |name: &str| crc32c(name.as_bytes()) % who.of.max(1);
+        list.files.retain(|file| owner(&file.pin.name) == who.index);
+    }
+    Ok(list)
 }

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use batchweave_core::ids::Hash;
 use tokio_util::sync::CancellationToken;
 
+use crate::following::Follower;
 use crate::packing::Point;
-use crate::sources::{FileReader, InputList, Place, ReadOptions, SourceError, Unit};
+use crate::sources::{FileReader, Inputs, Place, ReadOptions, SourceError, Unit};
 
 /// A chunk is full at this many bytes or units, whichever comes first.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -26,6 +28,8 @@ pub struct Chunk {
 pub enum Read {
     /// Units.
     Chunk(Chunk),
+    /// What follows is from a list of files that has grown; its hash.
+    Grown(Hash),
     /// All files are read to their ends; `whole` when from their beginnings.
     PassEnd {
         /// Whether the pass began at the first unit.
@@ -37,13 +41,15 @@ pub enum Read {
 #[derive(Debug, Clone)]
 pub struct Reading {
     /// The files.
-    pub inputs: Arc<InputList>,
+    pub inputs: Arc<Inputs>,
     /// How to read them.
     pub options: ReadOptions,
     /// Where to begin.
     pub from: Point,
     /// Passes in all; 0 is without end.
     pub passes: u64,
+    /// Where to ask for more files, when there may be.
+    pub more: Option<Arc<Follower>>,
 }
 
 /// How reading ended.
@@ -70,24 +76,8 @@ impl Reading {
         let mut pass = self.from.pass;
         let mut start = self.from.place();
         while self.passes == 0 || pass < self.passes {
-            for (file, input) in (0u32..).zip(&self.inputs.files).skip(start.file as usize) {
-                let from = if file == start.file {
-                    start
-                } else {
-                    Place {
-                        file,
-                        ..Place::default()
-                    }
-                };
-                let mut reader = FileReader::open(input, &self.options, from)?;
-                while let Some(chunk) = next_chunk(&mut reader, pass)? {
-                    if stop.is_cancelled() || !sink(Read::Chunk(chunk)) {
-                        return Ok(ReadEnd::Stopped);
-                    }
-                }
-                if stop.is_cancelled() {
-                    return Ok(ReadEnd::Stopped);
-                }
+            if self.pass(pass, start, stop, &mut sink)? == ReadEnd::Stopped {
+                return Ok(ReadEnd::Stopped);
             }
             let whole = start == Place::default();
             if !sink(Read::PassEnd { whole }) {
@@ -97,6 +87,41 @@ impl Reading {
             start = Place::default();
         }
         Ok(ReadEnd::Complete)
+    }
+
+    /// All files from `from` on, and those that join them.
+    fn pass(
+        &self,
+        pass: u64,
+        mut from: Place,
+        stop: &CancellationToken,
+        sink: &mut impl FnMut(Read) -> bool,
+    ) -> Result<ReadEnd, SourceError> {
+        loop {
+            let list = self.inputs.now();
+            for input in list.files.iter().skip(from.file as usize) {
+                let mut reader = FileReader::open(input, &self.options, from)?;
+                while let Some(chunk) = next_chunk(&mut reader, pass)? {
+                    if stop.is_cancelled() || !sink(Read::Chunk(chunk)) {
+                        return Ok(ReadEnd::Stopped);
+                    }
+                }
+                if stop.is_cancelled() {
+                    return Ok(ReadEnd::Stopped);
+                }
+                from = Place {
+                    file: from.file + 1,
+                    ..Place::default()
+                };
+            }
+            let Some(more) = &self.more else {
+                return Ok(ReadEnd::Complete);
+            };
+            match more.wait(stop) {
+                Some(list) if sink(Read::Grown(list)) => {}
+                _ => return Ok(ReadEnd::Stopped),
+            }
+        }
     }
 }
 

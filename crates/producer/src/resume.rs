@@ -22,6 +22,8 @@ pub(crate) struct Resume<'a> {
     pub(crate) producer: &'a ProducerName,
     pub(crate) inputs: &'a InputList,
     pub(crate) settings: &'a Map<String, Value>,
+    /// The list that `inputs` has grown from: as good as its own.
+    pub(crate) grown_from: Option<Hash>,
 }
 
 impl Resume<'_> {
@@ -31,7 +33,7 @@ impl Resume<'_> {
             return Ok(Restart::default());
         };
         state.check_settings(self.settings, self.producer.as_str())?;
-        if state.inputs == self.hash() {
+        if state.inputs == self.hash() || self.grown_from == Some(state.inputs) {
             return Ok(Restart {
                 at: state.at,
                 placed: state.placed,
@@ -60,28 +62,38 @@ impl Resume<'_> {
 
     /// Stores the input list under its hash, so that a later difference can be told file by file.
     pub(crate) async fn pin(&self) -> Result<Hash, RunError> {
-        let (hash, json) = (self.hash(), Bytes::from(self.inputs.to_json()));
-        let key = keys::inputs(self.producer, hash);
-        for _ in 1..TRIES {
-            match self.store.create(&key, json.clone()).await {
-                // Whoever stored it before stored these bytes: the key is their hash.
-                Ok(Create::Created | Create::Exists) => return Ok(hash),
-                Err(e) if e.kind.is_transient() => {
-                    tracing::warn!(error = %e, "storing the input list again");
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-                }
-                Err(e) => return Err(e.into()),
-            }
-        }
-        let detail = format!("the input list could not be stored in {TRIES} tries");
-        let location = format!("{}/{key}", self.store.root());
-        Err(StoreError {
-            op: Op::Create,
-            location,
-            kind: ErrorKind::Timeout,
-            effect: Effect::Unknown,
-            detail,
-        }
-        .into())
+        pin(self.store, self.producer, self.inputs).await
     }
+}
+
+/// Stores `list` under its hash.
+pub(crate) async fn pin(
+    store: &Arc<dyn Store>,
+    producer: &ProducerName,
+    list: &InputList,
+) -> Result<Hash, RunError> {
+    let json = Bytes::from(list.to_json());
+    let hash = Hash::of(&json);
+    let key = keys::inputs(producer, hash);
+    for _ in 1..TRIES {
+        match store.create(&key, json.clone()).await {
+            // Whoever stored it before stored these bytes: the key is their hash.
+            Ok(Create::Created | Create::Exists) => return Ok(hash),
+            Err(e) if e.kind.is_transient() => {
+                tracing::warn!(error = %e, "storing the input list again");
+                tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    let detail = format!("the input list could not be stored in {TRIES} tries");
+    let location = format!("{}/{key}", store.root());
+    Err(StoreError {
+        op: Op::Create,
+        location,
+        kind: ErrorKind::Timeout,
+        effect: Effect::Unknown,
+        detail,
+    }
+    .into())
 }

@@ -24,8 +24,8 @@ use crate::forming::Forming;
 use crate::metrics::{Metrics, register};
 use crate::packing::Point;
 use crate::prepare::{list_inputs, settings};
-use crate::sources::InputList;
-use crate::{resume, stream};
+use crate::sources::{InputList, Inputs};
+use crate::{following, resume, stream};
 
 /// How the daemon ended, when nothing failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,15 +127,20 @@ async fn open(
         return Ok(Opening::Over(Outcome::Finished { batches }));
     }
     health.not_ready("listing the input");
-    let inputs = Arc::new(list_inputs(config).await?);
+    let cursor = log.manifest().producer(&name).map(|p| p.cursor.clone());
+    let cursor = cursor.unwrap_or_default();
+    let (mut inputs, mut grown_from) = (list_inputs(config).await?, None);
+    if config.source.follow {
+        (inputs, grown_from) = following::resumed(&store, &name, &cursor, inputs).await?;
+    }
     let resume = resume::Resume {
         store: &store,
         producer: &name,
         inputs: &inputs,
         settings: &settings,
+        grown_from,
     };
-    let cursor = log.manifest().producer(&name).map(|p| p.cursor.clone());
-    resume.check(&cursor.unwrap_or_default()).await?;
+    resume.check(&cursor).await?;
     let mut policy = policy(config);
     let opened = Producer::open_with(log, name.clone(), &instance(), &mut policy).await?;
     let producer = match opened {
@@ -151,7 +156,7 @@ async fn open(
     let parts = Parts {
         store,
         forming,
-        inputs,
+        inputs: Arc::new(Inputs::new(inputs)),
         settings,
         hash,
         from,

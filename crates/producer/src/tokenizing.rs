@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::forming::Forming;
 use crate::packing::Document;
 use crate::reading::Chunk;
-use crate::sources::{DocumentError, Format, InputList, Unit};
+use crate::sources::{DocumentError, Format, InputList, Inputs, Unit};
 use crate::tokenizer::TokenizerError;
 
 /// What one unit became; blank lines become nothing.
@@ -45,7 +45,7 @@ pub struct Tokenizing {
     /// What units become.
     pub forming: Arc<Forming>,
     /// For file names in errors.
-    pub inputs: Arc<InputList>,
+    pub inputs: Arc<Inputs>,
     /// How files are cut.
     pub format: Format,
 }
@@ -91,17 +91,22 @@ fn serve(receive: &Mutex<Receiver<Job>>, work: &Tokenizing) {
 impl Tokenizing {
     fn chunk(&self, chunk: Chunk) -> Results {
         let pass = chunk.pass;
+        let inputs = self.inputs.now();
         chunk
             .units
             .into_iter()
-            .filter_map(|unit| self.unit(pass, unit).transpose())
+            .filter_map(|unit| self.unit(pass, unit, &inputs).transpose())
             .collect()
     }
 
-    fn unit(&self, pass: u64, unit: Unit) -> Result<Option<Tokenized>, TokenizerError> {
+    fn unit(
+        &self,
+        pass: u64,
+        unit: Unit,
+        inputs: &InputList,
+    ) -> Result<Option<Tokenized>, TokenizerError> {
         let place = unit.place;
-        let file = self
-            .inputs
+        let file = inputs
             .files
             .get(place.file as usize)
             .map_or("", |f| &f.pin.name);

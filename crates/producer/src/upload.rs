@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq, StreamId};
+use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, StreamId};
 use batchweave_core::keys;
 use batchweave_core::provenance::Provenance;
 use batchweave_core::tgb::{Identity, LayoutError, Object, Packed, TgbData, frame_bytes, pack};
@@ -38,8 +38,8 @@ pub(crate) struct Uploader {
     pub(crate) nonce: Nonce,
     /// Makes payloads.
     pub(crate) encoder: Arc<Encoder>,
-    /// Whether to store what batches were made from, and the hash of the input list for that.
-    pub(crate) provenance: Option<Hash>,
+    /// Whether to store what batches were made from.
+    pub(crate) provenance: bool,
     /// Size of an object.
     pub(crate) object_bytes: u64,
     /// How long one object is tried.
@@ -95,8 +95,11 @@ impl Uploader {
 
     /// What the group's batches were made from, as an object beside theirs.
     fn sources(&self, group: &Group, seqs: (Seq, Seq), random: u64) -> Option<Object> {
+        if !self.provenance {
+            return None;
+        }
         let provenance = Provenance {
-            inputs: self.provenance?,
+            inputs: group.inputs,
             first_seq: group.first_seq,
             tgbs: group.batches.iter().map(|b| b.sources.clone()).collect(),
         };

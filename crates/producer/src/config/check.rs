@@ -126,6 +126,12 @@ impl Config for ProducerConfig {
             batch > 1 << 30,
             "slices x rows_per_slice x seq_len is more than 2^30 tokens a batch",
         );
+        problems.extend((self.source.follow && self.source.epochs != 1).then(|| {
+            Problem::new(
+                "source.epochs",
+                "must be 1 with source.follow: input that grows has no end to begin again from",
+            )
+        }));
         self.check_mode(&mut problems);
         self.check_names(&mut problems);
         problems

@@ -44,6 +44,10 @@ impl Default for SourceConfig {
             field: "text".into(),
             column: "text".into(),
             epochs: 1,
+            follow: false,
+            follow_every: Period(Duration::from_secs(5)),
+            settled_age: Period(Duration::from_mins(1)),
+            settled_marker: String::new(),
             on_bad_document: OnBadDocument::Fail,
             max_document_bytes: ByteSize::mib(64),
         }

@@ -29,13 +29,15 @@ pub fn decode(
     if by_line && raw.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let text = String::from_utf8(raw).map_err(|e| Reason::InvalidUtf8 {
-        at: e.utf8_error().valid_up_to(),
-    })?;
+    let Ok(text) = simdutf8::basic::from_utf8(&raw) else {
+        // Only the slower check says where.
+        let at = std::str::from_utf8(&raw).map_or_else(|e| e.valid_up_to(), str::len);
+        return Err(Reason::InvalidUtf8 { at });
+    };
     let text = if format == Format::Jsonl {
-        json_field(&text, field)?
+        json_field(text, field)?
     } else {
-        text
+        text.to_owned()
     };
     if text.is_empty() {
         Err(Reason::Empty)

@@ -23,7 +23,7 @@ pub(super) fn next_line(from: &mut impl BufRead, limit: u64, wanted: bool) -> io
         if buffer.is_empty() {
             break;
         }
-        let end = buffer.iter().position(|&b| b == b'\n');
+        let end = memchr::memchr(b'\n', buffer);
         let part = &buffer[..end.unwrap_or(buffer.len())];
         length += part.len() as u64;
         if wanted && length <= limit {

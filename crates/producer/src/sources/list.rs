@@ -9,6 +9,8 @@ use batchweave_core::ids::Hash;
 use batchweave_store::Store;
 use serde::{Deserialize, Serialize};
 
+use super::SourceError;
+
 /// Bytes at each end of a file that its fingerprint covers.
 pub(super) const FINGERPRINT_BYTES: u64 = 64 << 10;
 
@@ -88,6 +90,33 @@ impl InputList {
             files: Vec<PinnedFile>,
         }
         Ok(serde_json::from_slice::<Pins>(bytes)?.files)
+    }
+
+    /// The list that a cursor counts in, `pins`, gone on with the files of this one that it lacks. Those
+    /// before `read` are never read again: they may be gone, or others.
+    pub fn resumed(self, pins: Vec<PinnedFile>, read: u32) -> Result<Self, SourceError> {
+        let pinned: BTreeSet<String> = pins.iter().map(|pin| pin.name.clone()).collect();
+        let (old, new): (Vec<_>, Vec<_>) =
+            (self.files.into_iter()).partition(|file| pinned.contains(&file.pin.name));
+        let mut old: BTreeMap<String, InputFile> = old
+            .into_iter()
+            .map(|file| (file.pin.name.clone(), file))
+            .collect();
+        let (mut files, mut differences) = (Vec::new(), Vec::new());
+        for (n, pin) in (0..).zip(pins) {
+            let found = old.remove(&pin.name);
+            if n >= read {
+                differences.extend(difference(&pin, found.as_ref().map(|file| &file.pin)));
+            }
+            let gone = || Location::Local(PathBuf::from(&pin.name));
+            let location = found.map_or_else(gone, |file| file.location);
+            files.push(InputFile { pin, location });
+        }
+        if !differences.is_empty() {
+            return Err(SourceError::Changed { differences });
+        }
+        files.extend(new);
+        Ok(Self { files })
     }
 
     /// Every file that differs from the pinned list, one line each, at most 20.
@@ -170,6 +199,15 @@ mod tests {
                 "d: has vanished",
                 "e: is new"
             ]
+        );
+        let grown = list(&[("c", b"3"), ("d", b"4"), ("aa", b"5")]);
+        let resumed = grown.clone().resumed(pins.clone(), 2).unwrap();
+        let names: Vec<&str> = resumed.files.iter().map(|f| f.pin.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c", "d", "aa"]);
+        let why = grown.resumed(pins.clone(), 1).unwrap_err().to_string();
+        assert!(
+            why.contains("b: has vanished") && !why.contains("a: "),
+            "{why}"
         );
         let turned = list(&[("b", b"22"), ("a", b"1"), ("c", b"3"), ("d", b"4")]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Input files and the documents in them: which files there are (`list`), how their bytes are read
+//! Input files and the documents in them: which files there are (`list`) and when new ones may join (`growing`), how their bytes are read
 //! (`open`, `remote`, `decompress`), how they fall into units (`lines`, `columns`) and how a unit
 //! becomes a document's text (`decode`) or a sample's arrays (`cells`, `sample`).
 //!
@@ -10,6 +10,7 @@ mod columns;
 mod decode;
 mod decompress;
 mod error;
+mod growing;
 mod lines;
 mod list;
 mod open;
@@ -21,8 +22,9 @@ pub use cells::Cell;
 pub(crate) use decode::without_place;
 pub use decode::{Field, decode};
 pub use error::{DocumentError, Reason, SourceError};
+pub use growing::{Inputs, Looking, Settled};
 pub use list::{InputFile, InputList, Location, PinnedFile};
-pub use open::{Format, OpenStore, expand};
+pub use open::{Format, OpenStore, expand, look};
 pub use read::{FileReader, ReadOptions};
 pub use sample::sample;
 

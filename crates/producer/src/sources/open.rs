@@ -13,7 +13,7 @@ use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use super::list::FINGERPRINT_BYTES;
-use super::{InputFile, InputList, Location, PinnedFile, SourceError};
+use super::{InputFile, InputList, Location, Looking, PinnedFile, SourceError};
 
 /// Remote files whose ends are read at the same time.
 const FINGERPRINTS_AT_ONCE: usize = 32;
@@ -63,22 +63,32 @@ impl Format {
 pub type OpenStore =
     dyn Fn(String) -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync;
 
-/// Finds all input files: the paths in their order, what each matches sorted by name, a file that
-/// several paths match only once. Names that begin with a dot are passed over in folders.
+/// Finds all input files, as [`look`] does.
 pub async fn expand(paths: &[String], open: &OpenStore) -> Result<InputList, SourceError> {
+    look(paths, open, &Looking::default()).await
+}
+
+/// Finds the input files that are wanted: the paths in their order, what each matches sorted by name, a file that
+/// several paths match only once. Names that begin with a dot are passed over in folders.
+pub async fn look(
+    paths: &[String],
+    open: &OpenStore,
+    looking: &Looking,
+) -> Result<InputList, SourceError> {
     let mut files = Vec::new();
     let mut seen = BTreeSet::new();
     for path in paths {
         let found = if path.contains("://") && !path.starts_with("file://") {
-            remote(path, open).await?
+            remote(path, open, looking).await?
         } else {
             let pattern = path.strip_prefix("file://").unwrap_or(path).to_owned();
-            let local = tokio::task::spawn_blocking(move || local(&pattern));
+            let looking = looking.clone();
+            let local = tokio::task::spawn_blocking(move || local(&pattern, &looking));
             local
                 .await
                 .map_err(|e| unreadable(path, io::Error::other(e)))??
         };
-        if found.is_empty() {
+        if found.is_empty() && looking.settled.is_none() {
             return Err(SourceError::NoMatch { path: path.clone() });
         }
         files.extend(
@@ -97,7 +107,7 @@ fn unreadable(file: &str, why: io::Error) -> SourceError {
     }
 }
 
-fn local(pattern: &str) -> Result<Vec<InputFile>, SourceError> {
+fn local(pattern: &str, looking: &Looking) -> Result<Vec<InputFile>, SourceError> {
     let mut found = BTreeSet::new();
     if Path::new(pattern).exists() {
         walk(Path::new(pattern), &mut found)?;
@@ -111,7 +121,8 @@ fn local(pattern: &str) -> Result<Vec<InputFile>, SourceError> {
             walk(&path, &mut found)?;
         }
     }
-    found.into_iter().map(pin_local).collect()
+    let wanted = found.into_iter().filter(|path| looking.takes_file(path));
+    wanted.map(pin_local).collect()
 }
 
 /// All files at or below `path`. Links to folders are not followed: they may form a ring.
@@ -164,19 +175,27 @@ fn tail_start(size: u64) -> u64 {
 }
 
 /// Objects at or below an `s3://bucket/prefix`, or matching a pattern in its last segments.
-async fn remote(url: &str, open: &OpenStore) -> Result<Vec<InputFile>, SourceError> {
+async fn remote(
+    url: &str,
+    open: &OpenStore,
+    looking: &Looking,
+) -> Result<Vec<InputFile>, SourceError> {
     let (root, pattern) = split_url(url)?;
     let store = open(root.clone()).await.map_err(SourceError::Store)?;
-    let mut keys = Vec::new();
+    let (mut keys, mut all) = (Vec::new(), BTreeSet::new());
     let mut page = None;
     loop {
         let list = store.list("", page).await.map_err(SourceError::Store)?;
+        if looking.settled.is_some() {
+            all.extend(list.objects.iter().map(|o| o.key.clone()));
+        }
         keys.extend(list.objects.into_iter().filter(|o| pattern.takes(&o.key)));
         page = list.next;
         if page.is_none() {
             break;
         }
     }
+    keys.retain(|o| looking.takes_object(&o.key, &format!("{root}/{}", o.key), &all));
     keys.sort_by(|a, b| a.key.cmp(&b.key));
     futures::stream::iter(keys)
         .map(|object| pin_remote(store.clone(), root.clone(), object.key, object.size))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batchweave_producer::packing::Point;
 use batchweave_producer::reading::{Read, Reading};
-use batchweave_producer::sources::{Format, InputList, ReadOptions, Share, expand};
+use batchweave_producer::sources::{Format, Inputs, ReadOptions, Share, expand};
 use batchweave_producer::tokenizing::{Pool, Results, Tokenized, Tokenizing};
 use futures::FutureExt;
 use serde::Serialize;
@@ -36,7 +36,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
     let config = config(&text);
     let open = |_: String| async { Err(remote()) }.boxed();
     let inputs = expand(&config.source.paths, &open).await.map_err(wrong)?;
-    let inputs = Arc::new(inputs);
+    let inputs = Arc::new(Inputs::new(inputs));
     let (mut rounds, mut tokens) = (Vec::new(), 0);
     for _ in 0..args.rounds {
         let limit = alone(&text.documents)?;
@@ -82,7 +82,7 @@ fn remote() -> batchweave_store::StoreError {
     }
 }
 
-fn pipeline(inputs: Arc<InputList>, work: Tokenizing) -> Result<Measured, CliError> {
+fn pipeline(inputs: Arc<Inputs>, work: Tokenizing) -> Result<Measured, CliError> {
     let reading = Reading {
         inputs,
         options: ReadOptions {
@@ -94,6 +94,7 @@ fn pipeline(inputs: Arc<InputList>, work: Tokenizing) -> Result<Measured, CliErr
         },
         from: Point::default(),
         passes: 1,
+        more: None,
     };
     let threads = cores();
     let watch = Watch::start()?;
@@ -105,7 +106,7 @@ fn pipeline(inputs: Arc<InputList>, work: Tokenizing) -> Result<Measured, CliErr
             Read::Chunk(chunk) => pool
                 .submit(chunk)
                 .is_some_and(|result| send.send(result).is_ok()),
-            Read::PassEnd { .. } => true,
+            Read::Grown(_) | Read::PassEnd { .. } => true,
         })
         .map_err(wrong)?;
     drop(send);

@@ -1,0 +1,87 @@
+//! Input that grows: every file once, in the order in which they came, whatever stops in between.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use batchweave_daemon::Exit;
+use batchweave_producer::Outcome;
+use batchweave_producer::config::ProducerConfig;
+
+use crate::support::{Corpus, World};
+
+fn following(folder: &Path) -> ProducerConfig {
+    let mut config = World::config(&[folder.display().to_string()], "a");
+    config.source.follow = true;
+    config.source.follow_every.0 = Duration::from_millis(5);
+    config.source.settled_age.0 = Duration::ZERO;
+    config
+}
+
+/// A corpus in files of which none has come yet, and the folder that they come to.
+fn scene(world: &World, seed: u64) -> (Corpus, Vec<PathBuf>, PathBuf) {
+    let corpus = Corpus::new(seed, 240);
+    let files = corpus
+        .write(world, 6)
+        .into_iter()
+        .map(PathBuf::from)
+        .collect();
+    let folder = world.folder.path().join("coming");
+    std::fs::create_dir(&folder).unwrap();
+    (corpus, files, folder)
+}
+
+fn come(file: &Path, folder: &Path) -> PathBuf {
+    let to = folder.join(file.file_name().unwrap());
+    std::fs::rename(file, &to).unwrap();
+    to
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_come_later_are_taken_once_in_order_through_stops_and_crashes() {
+    for seed in 0..4 {
+        let world = World::new();
+        let (corpus, files, folder) = scene(&world, seed);
+        let expected = corpus.expected(1);
+        let mut done = Vec::new();
+        for (n, file) in files.iter().enumerate() {
+            done.push(come(file, &folder));
+            // Files that were read to their ends are needed no more.
+            if n == 4 {
+                std::fs::remove_file(&done[0]).unwrap();
+            }
+            // Some runs die at an instant that the seed draws, or are dropped a little later.
+            if (seed + n as u64).is_multiple_of(2) {
+                let run = world.crash(following(&folder), seed << 8 | n as u64, n as u64);
+                let _ = tokio::time::timeout(Duration::from_millis(80), run).await;
+            }
+            let (task, stop) = world.spawn(following(&folder));
+            let come = &corpus.lines[..corpus.lines.len() * (n + 1) / files.len()];
+            world
+                .wait_for_batches(Corpus::expected_of_lines(come).len())
+                .await;
+            stop.cancel();
+            assert!(matches!(
+                task.await.unwrap().unwrap(),
+                Outcome::Stopped { .. }
+            ));
+        }
+        assert!(world.batches().await == expected, "seed {seed}");
+        assert!(!world.ended().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_vanishes_before_it_was_read_is_refused_by_name() {
+    let world = World::new();
+    let (_, files, folder) = scene(&world, 9);
+    come(&files[0], &folder);
+    let second = come(&files[1], &folder);
+    let (task, stop) = world.spawn(following(&folder));
+    world.wait_for_batches(2).await;
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    std::fs::remove_file(&second).unwrap();
+    let why = world.run(following(&folder)).await.unwrap_err();
+    assert_eq!(why.exit(), Exit::BadInput);
+    assert!(why.to_string().contains("has vanished"), "{why}");
+}

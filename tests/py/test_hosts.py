@@ -158,11 +158,12 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     account.chapter("the cable of trainer-0 is pulled: its rank uses up what was read ahead")
     fails = "the store fails"
     lasts(60, lambda: fails in training.page("trainer-0", "/readyz"), "a daemon that says so")
+    cause = "store_unavailable"
+    eventually("a wait that counts while it lasts", lambda: waited(training, 0)[cause] > 1)
     eventually("a rank that waits for producers", lambda: waited(training, 1)["producing"] > 1)
     account.look()
     account.ask("job", "show", "training")
     account.picture("trainer-0", "cable-pulled")
-    assert waited(training, 0)["store_unavailable"] > 1, "a wait counts while it lasts"
     held = training.page("producer-1", "/readyz")
     assert "held back by job training" in held, held
     training.cable("trainer-0", "up")

@@ -16,7 +16,13 @@ fn fetching_is_measured_and_reads_no_byte_twice() {
     assert!(out.status.success(), "{log}");
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     let number = |name: &str| report[name].as_f64().unwrap();
-    assert_eq!(report["cases"].as_array().unwrap().len(), 4);
+    let cases = report["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 4);
+    for case in cases {
+        let positive = |name: &str| case[name].as_f64().is_some_and(|cpu| cpu > 0.0);
+        let both = positive("server_cpu_s_per_gib") && positive("raw_server_cpu_s_per_gib");
+        assert!(both, "the server's share is told: {case}");
+    }
     assert!(number("ratio_to_raw_tcp") > 0.0 && number("cpu_s_per_gib") > 0.0);
     let amplification = number("read_amplification");
     assert!((0.99..1.02).contains(&amplification), "{report}");

@@ -73,3 +73,25 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         unknown.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_come_after_a_part_of_the_way_or_a_change() {
+        let mut due = Due::default();
+        assert!(due.is_now(64), "nothing was looked at yet");
+        due.done();
+        for (steps, now) in [(0, false), (3, false), (4, true)] {
+            due.steps = steps;
+            assert_eq!(due.is_now(64), now, "{steps} of 64 steps");
+        }
+        due.done();
+        due.steps = 1;
+        assert!(due.is_now(31) && due.is_now(0), "a short way costs little");
+        assert!(!due.is_now(32));
+        due.changed = true;
+        assert!(due.is_now(1024));
+    }
+}

@@ -142,6 +142,24 @@ async fn a_rough_store_is_not_noticed() {
     daemon.stop().await.unwrap();
 }
 
+/// A store that asks for less is asked again later, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn throttled_reads_come_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(60, 3).await;
+    stream.finish().await;
+    let faulty = FaultStore::new(stream.store.clone(), 29, []);
+    for _ in 0..4 {
+        faulty.inject(Op::GetRange, "data/", Fault::Throttled);
+    }
+    let daemon = Daemon::start(Arc::new(faulty.clone()), consumer(dir.path()));
+    let read = read_all(options(&daemon.socket, 0, 1, 0), 1, 0);
+    assert_eq!(read.await.unwrap(), 60);
+    assert_eq!(faulty.struck(), 4);
+    daemon.stop().await.unwrap();
+}
+
 /// The store forgets to answer: a second request is made, and no rank waits for the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_is_never_answered_is_raced() {

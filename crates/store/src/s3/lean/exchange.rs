@@ -54,7 +54,11 @@ pub(super) async fn ask(
 ) -> Result<Asked, StoreError> {
     let lean = &store.0.lean;
     loop {
-        let (signed, known) = lean.signatures.of(store, key).await?;
+        let (signed, known) = match lean.signatures.of(store, key).await {
+            Ok(signed) => signed,
+            // No credentials, or a kind of bucket whose URLs can't be signed.
+            Err(why) => return Ok(Asked::Refused(why.to_string())),
+        };
         let connection = match lean.pool.connect(&signed.to, fresh).await {
             Ok(connection) => connection,
             Err(why) => {

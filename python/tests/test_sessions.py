@@ -85,11 +85,13 @@ def test_a_late_step_is_an_error_with_the_daemons_cause(path: Path) -> None:
                 next(reader)
             text = str(caught.value)
             assert "step 0 did not come" in text
+            assert reader.cause == "producing: the head is at step 0"
             assert "producing: the head is at step 0; check that the producers run" in text
             daemon.peers[0].send_segment()
             daemon.peers[0].send_layout()
             daemon.peers[0].send_step(0)
             assert next(reader).step == 0, "a timeout is no end"
+            assert reader.cause is None
 
 
 def test_reading_goes_on_over_a_daemons_restart(path: Path) -> None:

@@ -21,6 +21,15 @@ pub enum ArenaError {
         /// The numbers read there.
         detail: String,
     },
+    /// Reserved huge pages were asked for, and there are too few.
+    #[error(
+        "no {bytes} bytes of reserved huge pages: reserve more (vm.nr_hugepages, or the container's \
+         hugepages limit), or set arena.huge_pages to \"auto\""
+    )]
+    NoHugePages {
+        /// Bytes asked for.
+        bytes: u64,
+    },
     /// A system call failed.
     #[error("segment {name:?} of {bytes} bytes: {call}: {source}")]
     Segment {

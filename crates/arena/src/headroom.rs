@@ -68,6 +68,18 @@ impl MemoryLimits {
             .min()
     }
 
+    /// The machine's memory; `None` where the kernel does not say.
+    pub fn machine_bytes(&self) -> Option<u64> {
+        self.meminfo("MemTotal:").map(|kib| kib * 1024)
+    }
+
+    /// A line of the meminfo file, in KiB.
+    fn meminfo(&self, name: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.proc.join("meminfo")).ok()?;
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        line.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
+
     /// Our own cgroup (version 2) and all above it.
     fn own_cgroups(&self) -> Vec<PathBuf> {
         let Ok(text) = fs::read_to_string(self.proc.join("self/cgroup")) else {
@@ -90,13 +102,8 @@ impl MemoryLimits {
     }
 
     fn machine(&self) -> Option<Headroom> {
-        let path = self.proc.join("meminfo");
-        let text = fs::read_to_string(&path).ok()?;
-        let line = text
-            .lines()
-            .find(|line| line.starts_with("MemAvailable:"))?;
-        let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
-        let place = path.display().to_string();
+        let kib = self.meminfo("MemAvailable:")?;
+        let place = self.proc.join("meminfo").display().to_string();
         Some(Headroom {
             left: kib * 1024,
             place,

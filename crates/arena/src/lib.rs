@@ -21,7 +21,7 @@ pub use error::{ArenaError, SocketError};
 pub use headroom::{Headroom, MemoryLimits};
 pub use listener::Listener;
 pub use mapped::{Element, FrameView, MappedSegment};
-pub use segment::{FrameBuf, Segment};
+pub use segment::{FrameBuf, Pages, Segment};
 pub use socket::{
     Connection, Interest, OVERFLOW_UID, Packet, Peer, SOCKET_PATH_BYTES_MAX, own_uid,
 };

@@ -18,7 +18,27 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+/// Size of a huge page where there is one of this architecture's usual size.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+/// Not known to rustix yet; Linux 6.1.
+const MADV_COLLAPSE: i32 = 25;
+
+/// An address that is free now and that huge pages can begin at; null where there is none.
+fn aligned(len: usize) -> *mut c_void {
+    let Some(room) = len.checked_add(HUGE_PAGE) else {
+        return null_mut();
+    };
+    // SAFETY: the kernel chooses the address, nobody uses the memory, and it is given back at once.
+    let found = unsafe {
+        mmap_anonymous(null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE)
+            .inspect(|base| _ = munmap(*base, room))
+    };
+    found.map_or(null_mut(), |base| {
+        base.map_addr(|address| address.next_multiple_of(HUGE_PAGE))
+    })
+}
 
 /// A shared mapping of a whole segment.
 pub(crate) struct Mapping {
@@ -39,17 +59,14 @@ impl Mapping {
         } else {
             ProtFlags::empty()
         };
-        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
-        let base = unsafe {
-            mmap(
-                null_mut(),
-                len,
-                ProtFlags::READ | write,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
-        }?;
+        let wish = if len >= HUGE_PAGE {
+            aligned(len)
+        } else {
+            null_mut()
+        };
+        // SAFETY: the kernel chooses the address (a wish for one that is taken is not granted), so no
+        // existing mapping is replaced.
+        let base = unsafe { mmap(wish, len, ProtFlags::READ | write, MapFlags::SHARED, fd, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, len })
     }
@@ -67,6 +84,16 @@ impl Mapping {
         // SAFETY: the range lies in this mapping, and the advices used here (populate, don't fork)
         // don't change what is read there.
         unsafe { madvise(self.base.as_ptr().add(at).cast::<c_void>(), len, advice) }?;
+        Ok(())
+    }
+
+    /// Has the pages that are there moved to huge ones.
+    pub(crate) fn collapse(&self) -> io::Result<()> {
+        // SAFETY: the range is this mapping; the contents stay as they are.
+        let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, MADV_COLLAPSE) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
         Ok(())
     }
 

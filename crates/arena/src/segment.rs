@@ -23,9 +23,21 @@ pub(crate) const SEALS: SealFlags = SealFlags::FUTURE_WRITE
 /// Bytes populated between two looks at the limits.
 const POPULATE_BYTES: u64 = 64 << 20;
 
+/// The pages that a segment shall have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Those of the machine.
+    Small,
+    /// Huge ones where the kernel makes some; small ones otherwise.
+    HugeIfAny,
+    /// Huge ones that an administrator has reserved, or an error.
+    HugeReserved,
+}
+
 /// A segment of the arena with the only writable mapping of it.
 pub struct Segment {
     map: Mapping,
+    not_huge: Option<io::Error>,
     fd: OwnedFd,
     /// Offset and length of each living lease; they never overlap.
     leases: Mutex<BTreeMap<u64, u64>>,
@@ -35,6 +47,16 @@ impl Segment {
     /// Makes and populates a segment. It fails with numbers where the memory is not there; the name is
     /// only for `/proc/*/maps`.
     pub fn create(name: &str, bytes: u64, limits: &MemoryLimits) -> Result<Arc<Self>, ArenaError> {
+        Self::create_of(name, bytes, limits, Pages::Small)
+    }
+
+    /// The same of other pages.
+    pub fn create_of(
+        name: &str,
+        bytes: u64,
+        limits: &MemoryLimits,
+        pages: Pages,
+    ) -> Result<Arc<Self>, ArenaError> {
         let failed = |call: &'static str| {
             move |source: io::Error| ArenaError::Segment {
                 name: name.to_owned(),
@@ -46,20 +68,34 @@ impl Segment {
         if bytes == 0 {
             return Err(failed("size")(io::ErrorKind::InvalidInput.into()));
         }
-        limits.check(bytes)?;
-        let writable = anonymous_file(name).map_err(failed("memfd_create"))?;
+        // Reserved pages are taken from their own account.
+        let reserved = pages == Pages::HugeReserved;
+        if !reserved {
+            limits.check(bytes)?;
+        }
+        let writable = anonymous_file(name, reserved).map_err(failed("memfd_create"))?;
         ftruncate(&writable, bytes).map_err(|e| failed("ftruncate")(e.into()))?;
         let len = usize::try_from(bytes)
             .map_err(|_| failed("mmap")(io::ErrorKind::OutOfMemory.into()))?;
-        let map = Mapping::new(writable.as_fd(), len, true).map_err(failed("mmap"))?;
+        let map = Mapping::new(writable.as_fd(), len, true).map_err(|why| match why.kind() {
+            io::ErrorKind::OutOfMemory if reserved => ArenaError::NoHugePages { bytes },
+            _ => failed("mmap")(why),
+        })?;
         for at in (0..bytes).step_by(POPULATE_BYTES as usize) {
             let part = POPULATE_BYTES.min(bytes - at);
-            limits.check(part)?;
+            if !reserved {
+                limits.check(part)?;
+            }
             populate(&map, &writable, at, part).map_err(failed("populate"))?;
         }
+        let not_huge = match pages {
+            Pages::HugeIfAny => map.collapse().err(),
+            Pages::Small | Pages::HugeReserved => None,
+        };
         let fd = seal(&writable).map_err(failed("seal"))?;
         Ok(Arc::new(Self {
             map,
+            not_huge,
             fd,
             leases: Mutex::default(),
         }))
@@ -68,6 +104,11 @@ impl Segment {
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.map.len() as u64
+    }
+
+    /// Why there are no huge pages, where they were wished for.
+    pub fn not_huge(&self) -> Option<&io::Error> {
+        self.not_huge.as_ref()
     }
 
     /// Takes a range for writing. Two leases never overlap: a fault in the allocator is an error here, not
@@ -116,8 +157,9 @@ impl AsFd for Segment {
 }
 
 /// Kernels from 6.3 want to hear that a memfd is not for executing; older ones don't know the flag.
-fn anonymous_file(name: &str) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+fn anonymous_file(name: &str, reserved: bool) -> io::Result<OwnedFd> {
+    let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    flags.set(MemfdFlags::HUGETLB, reserved);
     match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         Err(rustix::io::Errno::INVAL) => Ok(memfd_create(name, flags)?),
         other => Ok(other?),

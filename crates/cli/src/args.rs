@@ -11,7 +11,7 @@ use crate::demo::DemoArgs;
 use crate::demo::rank::RankArgs;
 use crate::{
     bench, doctor, generate, init, job, log, plan, quarantine, reclaim, repair, retire, seal, show,
-    status, verify, r#where,
+    status, top, verify, r#where,
 };
 
 const EXAMPLES: &str = "\
@@ -95,6 +95,8 @@ pub(crate) enum Verb {
     Verify(verify::VerifyArgs),
     /// Work out latency, requests and cost of a stream before it is built
     Plan(plan::PlanArgs),
+    /// Watch one node: who waits for what, what is read ahead, where the time goes
+    Top(top::TopArgs),
     /// Measure what the protocol costs as a log grows
     Bench(bench::BenchArgs),
     /// Run an S3 server for tests, demos and laptops

@@ -34,6 +34,7 @@ mod show;
 mod sources;
 mod standing;
 mod status;
+mod top;
 mod verify;
 mod r#where;
 
@@ -85,6 +86,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Verify(args) => verify::run(&args, &context).await,
         Verb::Plan(args) => plan::run(&args, &context),
+        Verb::Top(args) => top::run(&args, &context).await,
         Verb::Bench(args) => bench::run(&args, &context).await,
         Verb::DevS3(args) => dev_s3::run(args, &context).await,
         Verb::Demo(args) => Box::pin(demo::run(args, &context)).await,

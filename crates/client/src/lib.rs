@@ -31,6 +31,7 @@ mod options;
 mod reader;
 mod session;
 mod state;
+mod watch;
 
 pub use batch::{Batch, Slice};
 pub use batchweave_arena::Element;
@@ -40,3 +41,4 @@ pub use error::ClientError;
 pub use options::{ConnectOptions, Start};
 pub use reader::Reader;
 pub use state::State;
+pub use watch::Watch;

@@ -16,6 +16,7 @@ use crate::connect::{Deadline, gone, open};
 use crate::marks::Marks;
 use crate::session::{Event, Session};
 use crate::state::hex;
+use crate::watch::Watch;
 use crate::{Batch, ClientError, ConnectOptions};
 
 /// Waits longer than this are told to the daemon at once.
@@ -36,7 +37,7 @@ pub struct Reader {
     end: Option<u64>,
     /// Slices of `next_step` that have come.
     partial: Vec<Slice>,
-    last_wait: Option<(WaitCause, String)>,
+    last_wait: Watch,
     /// Time waited in this session, and before it for want of one.
     waited: Duration,
     /// How much of the current call is in `waited` already.
@@ -64,7 +65,7 @@ impl Reader {
             welcome: welcome.clone(),
             end: None,
             partial: Vec::new(),
-            last_wait: None,
+            last_wait: Watch::default(),
             waited: Duration::ZERO,
             counted: Duration::ZERO,
             told: None,
@@ -143,7 +144,7 @@ impl Reader {
             Event::Batch(message) => return self.take_batch(&message),
             Event::Welcome(welcome) => self.enter(welcome)?,
             Event::End(step) => self.end = Some(step),
-            Event::Waiting(w) => self.last_wait = Some((w.cause, w.detail)),
+            Event::Waiting(w) => self.last_wait.set(Some((w.cause, w.detail))),
             Event::Marked(step) => self.marks.stored(step),
             Event::MarkRefused(fault) => self.marks.refused(fault),
             Event::Fault(fault) => {
@@ -152,7 +153,8 @@ impl Reader {
             }
             Event::Gone => {
                 self.leave();
-                self.last_wait = Some((WaitCause::DaemonRestarting, String::new()));
+                self.last_wait
+                    .set(Some((WaitCause::DaemonRestarting, String::new())));
             }
             Event::Nothing => {}
         }
@@ -200,7 +202,7 @@ impl Reader {
             .link
             .next_step
             .store(self.next_step, Ordering::Relaxed);
-        self.last_wait = None;
+        self.last_wait.set(None);
         let batch = Batch {
             step: message.step,
             slices: std::mem::take(&mut self.partial),
@@ -269,7 +271,9 @@ impl Reader {
                 e => e,
             })?;
         self.session = Some(session);
-        self.last_wait = cause.or(self.last_wait.take());
+        if cause.is_some() {
+            self.last_wait.set(cause);
+        }
         self.marks.send_again();
         // Told with the first batch or wait, apart from what is waited for in this session.
         self.count(deadline);
@@ -305,10 +309,8 @@ impl Reader {
             .as_ref()
             .map(|s| s.link.held())
             .unwrap_or_default();
-        let (cause, detail) = self
-            .last_wait
-            .clone()
-            .map_or((None, String::new()), |(c, d)| (Some(c), d));
+        let (cause, detail) = self.last_wait.cause().unzip();
+        let detail = detail.unwrap_or_default();
         let all_held = held.len() as u64 >= u64::from(self.welcome.credits);
         if all_held || cause == Some(WaitCause::HeldFrames) {
             let one = |(step, slices): (u64, Vec<u32>)| format!("step {step} (slices {slices:?})");

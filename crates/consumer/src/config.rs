@@ -67,12 +67,27 @@ pub use reclaim::ReclaimTable;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ArenaTable {
-    /// Upper bound of the shared memory.
+    /// Upper bound of the shared memory; 0: from the memory that there is.
     pub bytes: ByteSize,
     /// The arena grows by segments of this size; no slice may be larger.
     pub segment_bytes: ByteSize,
     /// After a restart, wait so long for ranks to unmap the last daemon's arena before growing.
     pub grow_after: Period,
+    /// Which pages segments are made of.
+    pub huge_pages: HugePages,
+}
+
+/// `arena.huge_pages`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HugePages {
+    /// Huge where the kernel makes them.
+    #[default]
+    Auto,
+    /// Small ones.
+    Off,
+    /// Those that an administrator has reserved.
+    Reserved,
 }
 
 /// `[socket]`
@@ -132,9 +147,10 @@ pub struct AdminTable {
 impl Default for ArenaTable {
     fn default() -> Self {
         Self {
-            bytes: ByteSize::mib(1024),
+            bytes: ByteSize(0),
             segment_bytes: ByteSize::mib(64),
             grow_after: Period::millis(30_000),
+            huge_pages: HugePages::Auto,
         }
     }
 }
@@ -236,7 +252,7 @@ impl ArenaTable {
                 format!("{segment_bytes} must be a whole number of MiB"),
             );
         }
-        if segment_bytes > bytes {
+        if segment_bytes > bytes && bytes.bytes() > 0 {
             let message =
                 format!("{segment_bytes} is more than arena.bytes ({bytes}): not one segment fits");
             problem("arena.segment_bytes", message);
@@ -277,7 +293,7 @@ impl SocketTable {
 
 impl PrefetchTable {
     fn check(&self, arena: &ArenaTable, problem: &mut impl FnMut(&str, String)) {
-        if self.bytes > arena.bytes {
+        if self.bytes > arena.bytes && arena.bytes.bytes() > 0 {
             let message = format!("{} is more than arena.bytes ({})", self.bytes, arena.bytes);
             problem("prefetch.bytes", message);
         }

@@ -1,16 +1,25 @@
 //! The arena's segments: made one by one, against what the machine and the cgroups still give.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use batchweave_arena::{ArenaError, MemoryLimits, Segment};
+use batchweave_arena::{ArenaError, MemoryLimits, Pages, Segment};
 
-use crate::config::ArenaTable;
+use crate::config::{ArenaTable, HugePages};
+
+/// Of the tightest limit: after a restart there are two arenas for a while, and the daemon's own memory.
+const PERCENT_OF_LIMIT: u64 = 45;
+/// Of the machine, where no limit is tighter: the rest is the trainer's.
+const PERCENT_OF_MACHINE: u64 = 25;
 
 /// Makes segments.
 #[derive(Debug)]
 pub(crate) struct Memory {
     limits: MemoryLimits,
+    bytes: u64,
     segment_bytes: u64,
+    pages: Pages,
+    told_not_huge: AtomicBool,
 }
 
 impl Memory {
@@ -21,81 +30,79 @@ impl Memory {
     }
 
     fn within(limits: MemoryLimits, table: &ArenaTable) -> Result<Self, String> {
-        let bytes = table.bytes.bytes();
-        if let Some(limit) = limits.smallest_limit().filter(|limit| bytes > *limit) {
-            return Err(format!(
-                "{bytes} bytes are more than the cgroup's memory.max of {limit}"
-            ));
-        }
-        if let Some(total) = machine_bytes().filter(|total| bytes > *total) {
-            return Err(format!(
-                "{bytes} bytes are more than this machine's memory of {total}"
-            ));
-        }
+        let (bytes, segment_bytes) = (table.bytes.bytes(), table.segment_bytes.bytes());
+        let bytes = match bytes {
+            0 => automatic(&limits, segment_bytes)?,
+            bytes => given(&limits, bytes)?,
+        };
         Ok(Self {
             limits,
-            segment_bytes: table.segment_bytes.bytes(),
+            bytes,
+            segment_bytes,
+            pages: match table.huge_pages {
+                HugePages::Auto => Pages::HugeIfAny,
+                HugePages::Off => Pages::Small,
+                HugePages::Reserved => Pages::HugeReserved,
+            },
+            told_not_huge: AtomicBool::new(false),
         })
+    }
+
+    /// Of the arena when it is fully grown.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// One more segment; takes a while, since it is populated.
     pub(crate) fn segment(&self) -> Result<Arc<Segment>, ArenaError> {
-        Segment::create("batchweave-arena", self.segment_bytes, &self.limits)
+        let (bytes, limits) = (self.segment_bytes, &self.limits);
+        let segment = Segment::create_of("batchweave-arena", bytes, limits, self.pages)?;
+        if let Some(why) = segment.not_huge()
+            && !self.told_not_huge.swap(true, Ordering::Relaxed)
+        {
+            tracing::info!(%why, "no huge pages for the arena: it has small ones");
+        }
+        Ok(segment)
     }
 }
 
-/// The machine's memory; None where the kernel does not say.
-fn machine_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-    let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
+fn given(limits: &MemoryLimits, bytes: u64) -> Result<u64, String> {
+    if let Some(limit) = limits.smallest_limit().filter(|limit| bytes > *limit) {
+        return Err(format!(
+            "{bytes} bytes are more than the cgroup's memory.max of {limit}"
+        ));
+    }
+    if let Some(total) = limits.machine_bytes().filter(|total| bytes > *total) {
+        return Err(format!(
+            "{bytes} bytes are more than this machine's memory of {total}"
+        ));
+    }
+    Ok(bytes)
+}
+
+/// From the limits that can be seen; whole segments.
+fn automatic(limits: &MemoryLimits, segment_bytes: u64) -> Result<u64, String> {
+    let limit = limits.smallest_limit().map(|b| b / 100 * PERCENT_OF_LIMIT);
+    let machine = limits.machine_bytes();
+    let machine = machine.map(|b| b / 100 * PERCENT_OF_MACHINE);
+    let Some(share) = limit.into_iter().chain(machine).min() else {
+        return Err("no limit and no size of the machine can be read: give a size".to_owned());
+    };
+    let bytes = share - share % segment_bytes;
+    if bytes == 0 {
+        return Err(format!(
+            "0B makes it {share} bytes here ({PERCENT_OF_LIMIT} % of the cgroup's memory.max, at most \
+             {PERCENT_OF_MACHINE} % of the machine), less than one segment of {segment_bytes}: lower \
+             arena.segment_bytes, or give a size"
+        ));
+    }
+    tracing::info!(
+        bytes,
+        share,
+        "the arena's size, from the memory that there is"
+    );
+    Ok(bytes)
 }
 
 #[cfg(test)]
-mod tests {
-    use batchweave_daemon::config::ByteSize;
-
-    use super::*;
-
-    #[test]
-    fn an_arena_beyond_the_machine_is_refused_with_the_sizes() {
-        let table = ArenaTable {
-            bytes: ByteSize(1 << 50),
-            ..ArenaTable::default()
-        };
-        let why = Memory::new(&table).expect_err("a pebibyte");
-        assert!(
-            why.contains("1125899906842624 bytes are more than"),
-            "{why}"
-        );
-        assert!(
-            Memory::new(&ArenaTable {
-                bytes: ByteSize::mib(1),
-                ..table
-            })
-            .is_ok()
-        );
-    }
-    #[test]
-    fn an_arena_beyond_the_cgroup_is_refused_with_the_sizes() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-        std::fs::create_dir(dir.path().join("self")).unwrap();
-        write("self/cgroup", "0::/\n");
-        write("memory.max", "5000000\n");
-        write("memory.current", "0\n");
-        let within = |bytes| {
-            let table = ArenaTable {
-                bytes: ByteSize(bytes),
-                ..ArenaTable::default()
-            };
-            Memory::within(MemoryLimits::at(dir.path(), dir.path()), &table)
-        };
-        assert!(within(5_000_000).is_ok());
-        assert_eq!(
-            within(5_000_001).expect_err("one byte too many"),
-            "5000001 bytes are more than the cgroup's memory.max of 5000000"
-        );
-    }
-}
+mod tests;

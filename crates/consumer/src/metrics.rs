@@ -4,7 +4,9 @@ use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::admin::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_store::counting::Counted;
-use prometheus::{CounterVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use prometheus::{
+    CounterVec, Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+};
 
 const PREFIX: &str = "batchweave_consumer";
 
@@ -41,6 +43,37 @@ pub(crate) struct Metrics {
     pub(crate) ledger_recalled: IntCounter,
     pub(crate) ledger_holes: IntCounter,
     pub(crate) awaited_lane: IntGaugeVec,
+    pub(crate) stages: Stages,
+}
+
+/// Where the time of a slice goes on its way from the store to a rank.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    /// A read waits for one of the requests in flight to end.
+    pub(crate) wait: Histogram,
+    /// From the request to its last byte in the arena.
+    pub(crate) fetch: Histogram,
+    /// Summing what a request brought, as it came.
+    pub(crate) crc: Histogram,
+    /// From the moment when a rank may have what is ready to its message in the socket.
+    pub(crate) handover: Histogram,
+}
+
+impl Stages {
+    fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
+        let all = m.histograms(
+            "stage_seconds",
+            "Times of slices by stage: wait for a request's turn, fetch, crc, handover to a rank's socket.",
+            &["stage"],
+        )?;
+        let stage = |name| all.with_label_values(&[name]);
+        Ok(Self {
+            wait: stage("wait"),
+            fetch: stage("fetch"),
+            crc: stage("crc"),
+            handover: stage("handover"),
+        })
+    }
 }
 
 impl Metrics {
@@ -105,6 +138,7 @@ impl Metrics {
                 "Version since which this lane's producer is awaited; one lane at a time.",
                 &["lane"],
             )?,
+            stages: Stages::make(m)?,
         })
     }
 }

@@ -105,7 +105,7 @@ pub async fn run_on(
         stop: end.clone(),
         concurrency: config.prefetch.concurrency,
         read_bytes: config.prefetch.read_bytes.bytes(),
-        limits: limits(&config),
+        limits: limits(&config, memory.bytes()),
         memory,
         first_segment,
         grow_after: config.arena.grow_after.0,
@@ -177,14 +177,17 @@ async fn serve(
     tracing::info!("stopped");
 }
 
-fn limits(config: &ConsumerConfig) -> Limits {
-    let ahead_bytes = config.prefetch.bytes.bytes();
+fn limits(config: &ConsumerConfig, arena_bytes: u64) -> Limits {
+    let mut ahead_bytes = config.prefetch.bytes.bytes();
+    if config.arena.bytes.bytes() == 0 {
+        ahead_bytes = ahead_bytes.min(arena_bytes / 2);
+    }
     Limits {
         ahead_bytes,
         refill_bytes: config.prefetch.read_bytes.bytes().min(ahead_bytes / 4),
         steps_ahead: config.prefetch.steps,
         segment_bytes: config.arena.segment_bytes.bytes(),
-        arena_bytes: config.arena.bytes.bytes(),
+        arena_bytes,
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) async fn serve(
         id,
         wake,
         sending: VecDeque::from([Outgoing::Message(DaemonMessage::Welcome(welcome))]),
+        ready: None,
         late: None,
     };
     tokio::select! {
@@ -81,6 +82,8 @@ struct Session {
     wake: Arc<Notify>,
     /// Taken from the outbox and not sent yet.
     sending: VecDeque<Outgoing>,
+    /// Since when a frame is among what was not sent yet.
+    ready: Option<std::time::Instant>,
     late: Option<Told>,
 }
 
@@ -116,8 +119,9 @@ impl Session {
 
     /// Sends what fits; false when the peer is gone.
     fn flush(&mut self) -> bool {
-        let taken = { self.hub.lock().take_outbox(self.id) };
+        let (taken, ready) = { self.hub.lock().take_outbox(self.id) };
         self.sending.extend(taken);
+        self.ready = self.ready.or(ready);
         while let Some(next) = self.sending.front() {
             match self.peer.try_send(next) {
                 Ok(true) => _ = self.sending.pop_front(),
@@ -127,6 +131,10 @@ impl Session {
                     return false;
                 }
             }
+        }
+        if let Some(ready) = self.ready.take() {
+            let took = ready.elapsed().as_secs_f64();
+            self.hub.metrics.stages.handover.observe(took);
         }
         true
     }

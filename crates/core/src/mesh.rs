@@ -116,6 +116,63 @@ mod tests {
         assert!(union(8, 4, [0, 4]).is_err());
     }
 
+    /// Ranks of a world by their data coordinate, whatever the other dimensions are called: `inner` of
+    /// them vary faster than the data one, `outer` slower.
+    fn coordinates(outer: u32, dp_size: u32, inner: u32) -> Vec<u32> {
+        let of = |rank: u32| rank / inner % dp_size;
+        (0..outer * dp_size * inner).map(of).collect()
+    }
+
+    /// All meshes up to 64 ranks, in each order of their dimensions, on nodes of each size.
+    #[test]
+    fn every_mesh_up_to_64_ranks() {
+        let mut meshes = 0_u32;
+        for dp_size in 1..=64_u32 {
+            for others in 1..=64 / dp_size {
+                for inner in divisors(others) {
+                    let world = coordinates(others / inner, dp_size, inner);
+                    for (micro_batches, node) in [(1, 1), (1, 8), (3, 4), (2, world.len())] {
+                        check_mesh(dp_size * micro_batches, dp_size, &world, node);
+                        meshes += 1;
+                    }
+                }
+            }
+        }
+        assert!(meshes > 2000, "{meshes}");
+    }
+
+    fn check_mesh(slices: u32, dp_size: u32, world: &[u32], node: usize) {
+        let at = format!("{slices} slices, dp_size {dp_size}, {world:?}, nodes of {node}");
+        // The global order is that of the slices, whatever the shape: coordinate by coordinate.
+        let all = (0..dp_size).flat_map(|rank| slices_of(slices, dp_size, rank).unwrap());
+        assert!(all.eq(0..slices), "{at}");
+        let mut owners = vec![BTreeSet::new(); slices as usize];
+        for local in world.chunks(node) {
+            let read = union(slices, dp_size, local.iter().copied()).unwrap();
+            let once: Vec<u32> = read.iter().cloned().flatten().collect();
+            assert!(
+                once.windows(2).all(|w| w[0] < w[1]),
+                "one copy a node: {at}"
+            );
+            let wanted: BTreeSet<u32> = local
+                .iter()
+                .flat_map(|rank| slices_of(slices, dp_size, *rank).unwrap())
+                .collect();
+            assert!(wanted.iter().copied().eq(once), "no slice too many: {at}");
+            assert!(
+                read.windows(2).all(|w| w[0].end < w[1].start),
+                "neighbours share a read: {at}"
+            );
+            for rank in local {
+                for slice in slices_of(slices, dp_size, *rank).unwrap() {
+                    owners[slice as usize].insert(*rank);
+                }
+            }
+        }
+        let one = |owners: &BTreeSet<u32>| owners.len() == 1;
+        assert!(owners.iter().all(one), "one coordinate owns a slice: {at}");
+    }
+
     proptest! {
         #[test]
         fn every_slice_goes_to_one_rank(slices in 1..5000_u32, pick in any::<prop::sample::Index>()) {

@@ -59,6 +59,17 @@ class Reading:
         self._welcome: _wire.Welcome | None = None
         self._origin = State("", 0)
         self._ahead: Batch | None = None
+        self._cause = (-1, "")
+
+    @property
+    def cause(self) -> str | None:
+        """Why the next step has not come, as far as the daemon has said; any thread may ask.
+
+        A name of docs/socket.md, with the daemon's words behind a colon; None: it is not late.
+        """
+        # With the position that it was told for, so that handing out a batch costs nothing more.
+        step, cause = self._cause
+        return cause if step == self._position else None
 
     @property
     def next_step(self) -> int:
@@ -139,6 +150,7 @@ class Reading:
                     f"the daemon at {self._options.socket} does not send step {self._position}, "
                     "where this rank stands, but another; report it with the daemon's log"
                 )
+        self._cause = (self._position, "daemon_restarting")
         session = self.open(wait.deadline)
         # Told with the next report, apart from what is waited for in this session.
         self._waited, self._progress_at = wait.without_session(), -math.inf
@@ -203,6 +215,7 @@ class Reading:
             self._advance(event.value)
         elif event.kind == _wire.WAITING:
             wait.cause = event.value[1]
+            self._cause = (self._position, wait.cause)
         elif event.kind == _wire.MARKED:
             self._marks.stored(event.value)
         elif event.kind == _wire.MARK_REFUSED:

@@ -24,7 +24,7 @@ _REMEDIES = {
     "fetching": "see the daemon's log and its metrics of the store",
     "store_unavailable": "check the store's endpoint, network and credentials",
     "arena_full": "other ranks hold the memory: drop their arrays, or raise arena.bytes",
-    "backpressure": "a job that reads this stream is far behind: see `batchweave status`",
+    "backpressure": "ranks hold the memory: drop their arrays, or raise arena.bytes",
     "attempt_not_open": "check that global rank 0 runs and reaches its daemon",
     "daemon_starting": "see the daemon's log",
     "job_not_open": "open it with `batchweave job open`, or set job.open in the daemon's config",

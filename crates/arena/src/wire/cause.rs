@@ -35,7 +35,7 @@ causes! {
     ArenaFull = 4 "arena_full",
     /// The rank itself holds all its credits.
     HeldFrames = 5 "held_frames",
-    /// The producers are held back by a job that is far behind.
+    /// On its way, and late: the arena was full when it was to be fetched ahead.
     Backpressure = 6 "backpressure",
     /// Global rank 0 has not opened the attempt.
     AttemptNotOpen = 7 "attempt_not_open",

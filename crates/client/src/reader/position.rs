@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use batchweave_arena::wire::Checkpoint;
+use batchweave_arena::wire::{Checkpoint, WaitCause};
 
 use super::Reader;
 use crate::connect::Deadline;
 use crate::session::Event;
 use crate::state::{hex, uuid};
-use crate::{ClientError, State};
+use crate::{ClientError, State, Watch};
 
 impl Reader {
     /// Says that the checkpoint with this state (of `Batch::state_dict` or `Reader::state_dict`) is
@@ -40,6 +40,17 @@ impl Reader {
         self.marks
             .take_refusal()
             .map_or(Ok(()), |fault| Err(ClientError::Daemon(fault)))
+    }
+
+    /// Why the next step has not come, as far as the daemon has said; `None` when it was not late. While
+    /// `next` waits, another thread can ask a [`Watch`].
+    pub fn cause(&self) -> Option<(WaitCause, String)> {
+        self.last_wait.cause()
+    }
+
+    /// Tells other threads what `next` waits for.
+    pub fn watch(&self) -> Watch {
+        self.last_wait.clone()
     }
 
     /// The attempt's id, as on all ranks; `None` without a job.

@@ -48,12 +48,20 @@ pub(crate) struct Fetch {
     pub(crate) to: Place,
 }
 
-/// A frame that fits no segment, so that it can never be had.
+/// A frame that can never be had: it fits no segment, or its step does not fit the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge {
     pub(crate) id: FrameId,
+    /// Of the frame, or of all segments that the step needs.
     pub(crate) bytes: u64,
-    pub(crate) segment_bytes: u64,
+    pub(crate) room: Room,
+}
+
+/// Where something does not fit, and how large that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    Segment(u64),
+    Arena(u64),
 }
 
 /// What the shell has to do after an event.
@@ -91,6 +99,8 @@ struct Frame<R, E> {
     state: State<R, E>,
     holders: usize,
     pushed: bool,
+    /// It was to be fetched before, and there was no room.
+    stalled: bool,
 }
 
 /// The state machine. `R` is what ranks are told of a ready frame, `E` why a frame can't be had.
@@ -110,6 +120,8 @@ pub(crate) struct Engine<R, E> {
     ahead: Due,
     /// When to look for steps that are not known; those found last.
     unknown: (Due, Arc<[Step]>),
+    /// Frames that found no room when they were to be fetched last.
+    stalled: BTreeSet<FrameId>,
 }
 
 impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
@@ -128,6 +140,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             cramped: false,
             ahead: Due::default(),
             unknown: (Due::default(), Arc::new([])),
+            stalled: BTreeSet::new(),
         }
     }
 
@@ -258,9 +271,12 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         if !session.has_credit() {
             return Some(Cause::Held);
         }
-        match self.frames.get(&session.next).map(|f| &f.state) {
-            Some(State::Fetching) => Some(Cause::Fetching),
-            Some(_) => None,
+        match self.frames.get(&session.next) {
+            Some(frame) => match frame.state {
+                State::Fetching if frame.stalled => Some(Cause::Backpressure),
+                State::Fetching => Some(Cause::Fetching),
+                _ => None,
+            },
             None if !self.steps.contains_key(&session.next.step) => Some(Cause::Unknown),
             None => Some(Cause::ArenaFull),
         }

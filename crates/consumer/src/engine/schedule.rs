@@ -1,11 +1,13 @@
 //! What to fetch next, and what to drop for it: everything is ordered by distance, the steps between
 //! a frame and the nearest rank that still wants it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Engine, Fetch, Frame, Session, State, TooLarge};
+use batchweave_core::ids::Step;
+
+use super::{Engine, Fetch, Frame, Room, Session, State, TooLarge};
 use crate::plan::{FrameId, Location};
-use crate::space::Place;
+use crate::space::{ALIGN, Place};
 
 /// Steps from a rank's position that are fetched whatever the budget says.
 const URGENT_STEPS: u64 = 1;
@@ -15,43 +17,57 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// by side, so that they can share a read.
     pub(super) fn schedule(&mut self) -> Vec<Fetch> {
         let cramped = std::mem::take(&mut self.cramped);
+        let before = std::mem::take(&mut self.stalled);
         let mut picked = Vec::new();
         for distance in 0..=URGENT_STEPS {
             for (id, from) in self.missing_at(distance) {
                 picked.push((distance, id, from));
             }
         }
-        let mut fetches = self.place(picked);
+        let mut fetches = self.place(picked, &before);
         if cramped || !fetches.is_empty() || self.ahead.is_now(self.horizon()) {
             self.ahead.done();
             let ahead = self.read_ahead();
-            fetches.extend(self.place(ahead));
+            fetches.extend(self.place(ahead, &before));
         }
         fetches.sort_by_key(|fetch| fetch.id);
         fetches
     }
 
-    /// Finds room for each; what can't be placed stays missing.
-    fn place(&mut self, picked: Vec<(u64, FrameId, Location)>) -> Vec<Fetch> {
+    /// Finds room for each; what can't be placed stays missing. `before`: what found none last time.
+    fn place(
+        &mut self,
+        picked: Vec<(u64, FrameId, Location)>,
+        before: &BTreeSet<FrameId>,
+    ) -> Vec<Fetch> {
         let mut placed = Vec::with_capacity(picked.len());
-        for (distance, id, from) in picked {
+        let mut picked = picked.into_iter();
+        while let Some((distance, id, from)) = picked.next() {
             // Ranks that share a slice want a frame at a distance each.
             if self.frames.contains_key(&id) {
                 continue;
             }
             let bytes = from.bytes();
             if bytes > self.limits.segment_bytes {
-                self.refuse(id, bytes);
+                self.refuse(id, bytes, Room::Segment(self.limits.segment_bytes));
                 continue;
             }
             if distance > URGENT_STEPS {
                 self.evict(distance, bytes);
             }
             let Some(to) = self.take(bytes, distance) else {
+                if distance == 0
+                    && let Some((needs, room)) = self.step_too_large(id.step)
+                {
+                    self.refuse(id, needs, room);
+                    continue;
+                }
                 self.cramped = true;
+                self.stalled.insert(id);
+                self.stalled.extend(picked.map(|(_, id, _)| id));
                 break;
             };
-            self.insert(id, Some(to), State::Fetching);
+            self.insert(id, Some(to), State::Fetching, before.contains(&id));
             placed.push(Fetch { id, from, to });
         }
         placed
@@ -115,24 +131,40 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         begun.min(self.limits.steps_ahead)
     }
 
-    fn insert(&mut self, id: FrameId, place: Option<Place>, state: State<R, E>) {
+    fn insert(&mut self, id: FrameId, place: Option<Place>, state: State<R, E>, stalled: bool) {
         let frame = Frame {
             place,
             state,
             holders: 0,
             pushed: false,
+            stalled,
         };
         self.frames.insert(id, frame);
     }
 
-    fn refuse(&mut self, id: FrameId, bytes: u64) {
-        let segment_bytes = self.limits.segment_bytes;
-        let why = E::from(TooLarge {
-            id,
-            bytes,
-            segment_bytes,
-        });
-        self.insert(id, None, State::Failed(why));
+    /// Whether the slices of a step, of all ranks here, can't be in the fully grown arena together. Then
+    /// no rank would ever have its own.
+    fn step_too_large(&self, step: Step) -> Option<(u64, Room)> {
+        let frames = self.steps.get(&step)?;
+        let slices: BTreeSet<u32> = self.active().flat_map(|s| s.slices.clone()).collect();
+        let sizes = slices
+            .iter()
+            .filter_map(|slice| frames.get(*slice as usize));
+        let sizes: Vec<u64> = sizes.map(|at| at.bytes().next_multiple_of(ALIGN)).collect();
+        let (segment, largest) = (self.limits.segment_bytes, sizes.iter().copied().max()?);
+        let needs = if sizes.iter().all(|size| *size == largest) {
+            let together = (segment / largest).max(1);
+            (sizes.len() as u64).div_ceil(together) * segment
+        } else {
+            sizes.iter().sum()
+        };
+        let arena = self.limits.arena_bytes / segment * segment;
+        (needs > arena && !self.can_grow()).then_some((needs, Room::Arena(arena)))
+    }
+
+    fn refuse(&mut self, id: FrameId, bytes: u64, room: Room) {
+        let why = E::from(TooLarge { id, bytes, room });
+        self.insert(id, None, State::Failed(why), false);
     }
 
     /// Frames that are known, missing, and wanted `distance` steps from a rank's position.

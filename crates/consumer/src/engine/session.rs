@@ -19,6 +19,8 @@ pub(crate) enum Cause {
     Unknown,
     /// The frame is on its way from the store.
     Fetching,
+    /// The same, late: there was no room for it when it was to be fetched ahead.
+    Backpressure,
     /// There is no room: ranks hold all of the arena.
     ArenaFull,
     /// The rank holds all its credits.

@@ -4,6 +4,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
+mod causes;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -301,19 +303,6 @@ fn quarantined_steps_are_passed_over() {
     world.open_without(&[(10, 90)], 1, 0..1, 9, 2);
     let unknown = world.engine.unknown_steps();
     assert_eq!(*unknown, (91..107).collect::<Vec<_>>());
-}
-
-#[test]
-fn causes_are_told_apart() {
-    let mut world = World::new(4, 1, 10);
-    world.open(0, 0..1, 0, 2);
-    assert_eq!(world.engine.cause(0), Some(Cause::Fetching));
-    world.finish(0, Ok(()));
-    world.finish(0, Ok(()));
-    assert_eq!(world.engine.cause(0), Some(Cause::Held));
-    world.engine.set_head(10, None);
-    world.open(1, 0..1, 10, 2);
-    assert_eq!(world.engine.cause(1), Some(Cause::Unknown));
 }
 
 #[test]

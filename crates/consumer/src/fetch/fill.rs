@@ -100,7 +100,10 @@ async fn once(
     range: Range<u64>,
     targets: &[Target],
 ) -> Result<Vec<Sum>, FillError> {
+    let stages = &hub.metrics.stages;
+    let turn = stages.wait.start_timer();
     let permit = hub.permits.acquire().await;
+    drop(turn);
     let mut strips = strips(targets, &range)?;
     let mut sums = sums(targets, &range);
     let asked = Instant::now();
@@ -108,7 +111,7 @@ async fn once(
     let again = || hub.metrics.hedged_reads.inc();
     let mut body = hub.hedges.race(ask, again).await?;
     let answered = asked.elapsed();
-    let mut behind = &mut sums[..];
+    let (mut behind, mut summing) = (&mut sums[..], Duration::ZERO);
     for (start, lease) in &mut strips {
         let mut filled = 0;
         while filled < lease.length() as usize {
@@ -120,10 +123,14 @@ async fn once(
                 return Err(short(hub, key, at, range.end).into());
             }
             hub.metrics.bytes_fetched.inc_by(count as u64);
+            let came = Instant::now();
             behind = add(behind, at, &into[..count]);
+            summing += came.elapsed();
             filled += count;
         }
     }
+    stages.crc.observe(summing.as_secs_f64());
+    stages.fetch.observe(asked.elapsed().as_secs_f64());
     permit.done(range.end - range.start, answered);
     Ok(sums)
 }

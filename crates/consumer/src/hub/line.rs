@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use batchweave_arena::Segment;
 use batchweave_arena::wire::{
@@ -36,6 +37,8 @@ pub(crate) struct Said {
 /// One rank's line. The outbox is bounded by the rank's credits.
 pub(super) struct Line {
     pub(super) outbox: VecDeque<Outgoing>,
+    /// Since when a frame is in the outbox.
+    pub(super) ready: Option<Instant>,
     pub(super) wake: Arc<Notify>,
     /// Frames by the numbers under which the rank was sent them.
     pub(super) deliveries: BTreeMap<u64, FrameId>,
@@ -59,6 +62,7 @@ impl Line {
     pub(super) fn new(hello: &Hello, welcome: Welcome, member: Option<Arc<Member>>) -> Self {
         Self {
             outbox: VecDeque::new(),
+            ready: None,
             wake: Arc::new(Notify::new()),
             deliveries: BTreeMap::new(),
             said: Said {
@@ -130,6 +134,7 @@ impl Line {
             length: shape.wire.length,
         };
         self.append(id.step, id.slice - self.welcome.first_slice, slice);
+        self.ready.get_or_insert_with(Instant::now);
         self.wake.notify_one();
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use batchweave_arena::Segment;
 use batchweave_arena::wire::{
@@ -16,7 +17,7 @@ use super::line::{Line, Outgoing};
 use super::{Head, Late, Needs, Reads};
 use crate::admission::Admission;
 use crate::deliveries::Deliveries;
-use crate::engine::{Action, Cause, Engine, Limits, Session, SessionId, TooLarge};
+use crate::engine::{Action, Cause, Engine, Limits, Room, Session, SessionId, TooLarge};
 use crate::fetch::{Loaded, Target};
 use crate::member::Member;
 use crate::metrics::Metrics;
@@ -25,16 +26,23 @@ use crate::skips::Skips;
 
 impl From<TooLarge> for Arc<Fault> {
     fn from(large: TooLarge) -> Self {
-        let TooLarge {
-            id,
-            bytes,
-            segment_bytes,
-        } = large;
-        let message = format!(
-            "slice {} of step {} takes {bytes} bytes, a segment of the arena has {segment_bytes}",
-            id.slice, id.step
-        );
-        let remedy = "raise arena.segment_bytes (and arena.bytes) in the daemon's config";
+        let TooLarge { id, bytes, room } = large;
+        let (message, remedy) = match room {
+            Room::Segment(segment) => (
+                format!(
+                    "slice {} of step {} takes {bytes} bytes, a segment of the arena has {segment}",
+                    id.slice, id.step
+                ),
+                "raise arena.segment_bytes (and arena.bytes) in the daemon's config",
+            ),
+            Room::Arena(arena) => (
+                format!(
+                    "the slices of step {} that ranks of this node read take {bytes} bytes, the arena has {arena}",
+                    id.step
+                ),
+                "raise arena.bytes in the daemon's config to twice that: ranks hold one step while they get the next",
+            ),
+        };
         let fault = Fault::new(ErrorName::ArenaTooSmall, message).at_step(id.step);
         Arc::new(fault.remedy(remedy))
     }
@@ -183,11 +191,10 @@ impl State {
         }
     }
 
-    pub(crate) fn take_outbox(&mut self, id: SessionId) -> VecDeque<Outgoing> {
-        self.lines
-            .get_mut(&id)
-            .map(|line| std::mem::take(&mut line.outbox))
-            .unwrap_or_default()
+    /// What is to be sent, and since when a frame is among it.
+    pub(crate) fn take_outbox(&mut self, id: SessionId) -> (VecDeque<Outgoing>, Option<Instant>) {
+        let taken = |line: &mut Line| (std::mem::take(&mut line.outbox), line.ready.take());
+        self.lines.get_mut(&id).map(taken).unwrap_or_default()
     }
 
     /// Frees what the rank released.

@@ -40,7 +40,7 @@ impl State {
     fn explain(&self, cause: Cause, session: &Session) -> (WaitCause, String) {
         let failure = match cause {
             Cause::Unknown => self.store_failures.get(&Reads::Log),
-            Cause::Fetching => self.store_failures.get(&Reads::Data),
+            Cause::Fetching | Cause::Backpressure => self.store_failures.get(&Reads::Data),
             Cause::ArenaFull | Cause::Held => None,
         };
         if let Some(why) = failure {
@@ -49,16 +49,18 @@ impl State {
         match cause {
             Cause::Unknown => (WaitCause::Producing, self.awaiting()),
             Cause::Fetching => (WaitCause::Fetching, String::new()),
-            Cause::ArenaFull => {
-                let (held, _, total) = self.engine.bytes();
-                let detail = format!("ranks hold {held} of the arena's {total} bytes");
-                (WaitCause::ArenaFull, detail)
-            }
+            Cause::Backpressure => (WaitCause::Backpressure, self.held_of_arena()),
+            Cause::ArenaFull => (WaitCause::ArenaFull, self.held_of_arena()),
             Cause::Held => {
                 let detail = format!("the rank holds {} frames", session.held().count());
                 (WaitCause::HeldFrames, detail)
             }
         }
+    }
+
+    fn held_of_arena(&self) -> String {
+        let (held, _, total) = self.engine.bytes();
+        format!("ranks hold {held} of the arena's {total} bytes")
     }
 
     /// Where the stream stands, and whose turn it is.

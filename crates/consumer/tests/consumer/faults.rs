@@ -226,8 +226,12 @@ async fn a_store_that_is_down_is_named_and_waited_for() {
         };
         assert_eq!(cause, Some(WaitCause::StoreUnavailable), "{detail}");
         assert!(detail.contains("made up"), "{detail}");
+        let told = reader.watch().cause();
+        assert_eq!(told, Some((WaitCause::StoreUnavailable, detail)));
         faulty.set_enabled(false);
-        reader.next(TIMEOUT).unwrap().unwrap().step()
+        let step = reader.next(TIMEOUT).unwrap().unwrap().step();
+        assert_eq!(reader.cause(), None, "over");
+        step
     });
     assert_eq!(read.await.unwrap(), 0);
     daemon.stop().await.unwrap();

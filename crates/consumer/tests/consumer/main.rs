@@ -7,9 +7,12 @@
 )]
 
 mod attempts;
+mod causes;
 mod faults;
+mod growth;
 mod ledger;
 mod marks;
 mod refusals;
 mod serving;
 mod support;
+mod users;

@@ -126,6 +126,28 @@ async fn a_slice_larger_than_a_segment_is_named() {
     daemon.stop().await.unwrap();
 }
 
+/// A rank would hold the first slices and wait for the others for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_larger_than_the_arena_is_named_with_the_size_it_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(4).await;
+    stream.commit(1, 1).await;
+    let mut config = consumer(dir.path());
+    config.arena.segment_bytes = ByteSize(1024);
+    config.arena.bytes = ByteSize(3072);
+    let daemon = Daemon::start(stream.store.clone(), config);
+    let options = options(&daemon.socket, 0, 1, 0);
+    let read = move || {
+        let mut reader = Client::connect(options).unwrap();
+        reader.next(TIMEOUT).map(drop).expect_err("too large")
+    };
+    let error = tokio::task::spawn_blocking(read).await.unwrap();
+    assert_eq!(error.name(), ErrorName::ArenaTooSmall.name(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("4096 bytes, the arena has 3072"), "{text}");
+    daemon.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn starts_that_can_not_be() {
     let dir = tempfile::tempdir().unwrap();

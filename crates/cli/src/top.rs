@@ -1,0 +1,77 @@
+//! `batchweave top`: is it the data or the GPU? One node live, from its consumer daemon's metrics:
+//! each rank's time in `next()` by cause, what is read ahead, and where the time of slices goes.
+
+mod render;
+mod report;
+mod scrape;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use batchweave_daemon::Exit;
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::output::Output;
+use report::Report;
+use scrape::Scrape;
+
+const EXAMPLES: &str = "\
+Examples:
+  batchweave top                                # this node, every 2 seconds, until Ctrl-C
+  batchweave top --admin 10.0.0.7:9465
+  batchweave top --once --json | jq .ranks
+
+Shares are of the time between two looks. A rank tells its waits once a second.";
+
+/// Clears the terminal and begins at its top.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Arguments of `batchweave top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TopArgs {
+    /// The consumer daemon's admin.listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9465")]
+    admin: String,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+    /// Look twice, print once, and end
+    #[arg(long)]
+    once: bool,
+}
+
+pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<Exit, CliError> {
+    let live = !args.once && !context.json() && std::io::stdout().is_terminal();
+    let mut before = Scrape::of(&args.admin).await?;
+    loop {
+        tokio::select! {
+            biased;
+            // Ctrl-C is how one leaves.
+            _ = tokio::signal::ctrl_c() => return Ok(Exit::Ok),
+            () = tokio::time::sleep(Duration::from_secs(args.every)) => {}
+        }
+        let now = match Scrape::of(&args.admin).await {
+            Ok(now) => now,
+            Err(why) if args.once => return Err(why),
+            // It may be starting again.
+            Err(why) => {
+                eprintln!("{why}");
+                continue;
+            }
+        };
+        if live {
+            Output::line(CLEAR)?;
+        }
+        let report = Report::between(&args.admin, &before, &now);
+        context.out.report(&report, render::render)?;
+        if args.once {
+            return Ok(Exit::Ok);
+        }
+        before = now;
+    }
+}
+
+#[cfg(test)]
+mod tests;

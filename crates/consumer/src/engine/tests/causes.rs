@@ -1,0 +1,54 @@
+//! Why a rank's next frame has not come, and steps that never can.
+
+use super::*;
+
+#[test]
+fn causes_are_told_apart() {
+    let mut world = World::new(4, 1, 10);
+    world.open(0, 0..1, 0, 2);
+    assert_eq!(world.engine.cause(0), Some(Cause::Fetching));
+    world.finish(0, Ok(()));
+    world.finish(0, Ok(()));
+    assert_eq!(world.engine.cause(0), Some(Cause::Held));
+    world.engine.set_head(10, None);
+    world.open(1, 0..1, 10, 2);
+    assert_eq!(world.engine.cause(1), Some(Cause::Unknown));
+}
+
+/// A rank that holds the whole arena keeps the other one's step out, and late when it comes.
+#[test]
+fn a_full_arena_is_a_cause_and_so_is_what_it_delayed() {
+    let mut world = World::new(4, 2, 10);
+    world.open(0, 0..1, 0, 8);
+    while !world.fetching.is_empty() {
+        world.finish(0, Ok(()));
+    }
+    assert_eq!(world.held[&0].len(), 4, "all of the arena");
+    world.open(1, 1..2, 0, 8);
+    assert_eq!(world.engine.cause(1), Some(Cause::ArenaFull));
+    assert_eq!(world.engine.cause(0), Some(Cause::ArenaFull));
+    world.release_oldest(0);
+    assert_eq!(world.engine.cause(1), Some(Cause::Backpressure));
+    world.finish(0, Ok(()));
+    assert_eq!(world.held[&1].len(), 1);
+}
+
+/// Three frames of the arena's four are of one step: it fits. Five do not, whoever reads them.
+#[test]
+fn a_step_beyond_the_arena_fails_at_once() {
+    let mut world = World::new(4, 5, 10);
+    world.open(0, 0..3, 0, 2);
+    world.settle(&[]);
+    assert_eq!(
+        world.held[&0].len(),
+        4,
+        "the first step, and one of the next"
+    );
+    world.settle(&[0]);
+    assert_eq!((world.failed.len(), world.ended.len()), (0, 1));
+    let mut world = World::new(4, 5, 10);
+    world.open(0, 0..5, 0, 2);
+    world.settle(&[]);
+    let failed = world.failed[&0];
+    assert_eq!((failed.step, failed.slice), (0, 4), "four were sent");
+}

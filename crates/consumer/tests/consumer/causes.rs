@@ -1,0 +1,137 @@
+//! Every wait has a cause: it is told while the rank waits, and stands in the error of its time-out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_client::{Batch, Client, ClientError, ConnectOptions, Reader, WaitCause};
+use batchweave_consumer::config::ConsumerConfig;
+use batchweave_store::Op;
+use batchweave_store::testing::faults::{Fault, FaultStore};
+
+use crate::serving::{TIMEOUT, options};
+use crate::support::{Daemon, Stream, consumer};
+
+/// Long enough for the daemon to notice that a step is late.
+const LATE: Duration = Duration::from_millis(700);
+const SLOW: Fault = Fault::Delay(Duration::from_secs(3));
+
+/// The cause in the error of a wait, with the daemon's words; the reader tells the same.
+fn cause(reader: &mut Reader) -> (WaitCause, String) {
+    let error = reader.next(LATE).map(drop).expect_err("nothing can come");
+    let text = error.to_string();
+    let ClientError::Timeout { cause, detail, .. } = error else {
+        panic!("not the error of a wait: {text}")
+    };
+    let cause = cause.unwrap_or_else(|| panic!("no cause: {text}"));
+    assert!(text.contains(cause.name()), "{text}");
+    assert_eq!(reader.cause(), Some((cause, detail.clone())));
+    (cause, detail)
+}
+
+/// So slow that whatever is asked for is late.
+fn slowly(store: &FaultStore) {
+    (0..8).for_each(|_| store.inject(Op::GetRange, "data/", SLOW));
+}
+
+/// One segment, so that a rank can fill it.
+fn small(dir: &std::path::Path) -> ConsumerConfig {
+    let mut config = consumer(dir);
+    config.arena.bytes = config.arena.segment_bytes;
+    config.prefetch.bytes = config.arena.bytes;
+    config
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_is_not_committed_is_being_produced() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = Stream::new(1).await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let options = options(&daemon.socket, 0, 1, 0);
+    let told = blocking(move || cause(&mut Client::connect(options).unwrap())).await;
+    let words = "the stream's head is at step 0".to_owned();
+    assert_eq!(told, (WaitCause::Producing, words));
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_store_is_fetched_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(4, 4).await;
+    let store = FaultStore::new(stream.store.clone(), 31, []);
+    slowly(&store);
+    let daemon = Daemon::start(Arc::new(store), consumer(dir.path()));
+    let options = options(&daemon.socket, 0, 1, 0);
+    let told = blocking(move || cause(&mut Client::connect(options).unwrap())).await;
+    assert_eq!(told.0, WaitCause::Fetching);
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_holds_too_much_is_told_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(9, 3).await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let options = options(&daemon.socket, 0, 1, 0);
+    let told = blocking(move || {
+        let mut reader = Client::connect(options).unwrap();
+        let held: Vec<Batch> = (0..4)
+            .filter_map(|_| reader.next(TIMEOUT).unwrap())
+            .collect();
+        let error = reader
+            .next(LATE)
+            .map(drop)
+            .expect_err("all credits are held");
+        drop(held);
+        assert_eq!(reader.next(TIMEOUT).unwrap().unwrap().step(), 4);
+        error
+    })
+    .await;
+    assert_eq!(told.name(), "frames_held", "{told}");
+    for part in ["step 0 (slices [0])", "step 3", "credits"] {
+        assert!(told.to_string().contains(part), "{told}");
+    }
+    daemon.stop().await.unwrap();
+}
+
+/// A rank fills the arena; another waits for room, then for what there was no room for earlier.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_arena_is_named_and_so_is_what_it_delays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    stream.commit(300, 20).await;
+    let store = FaultStore::new(stream.store.clone(), 37, []);
+    let daemon = Daemon::start(Arc::new(store.clone()), small(dir.path()));
+    let greedy = ConnectOptions {
+        credits: 300,
+        ..options(&daemon.socket, 0, 2, 0)
+    };
+    let other = options(&daemon.socket, 1, 2, 0);
+    blocking(move || {
+        let mut greedy = Client::connect(greedy).unwrap();
+        let mut held = Vec::new();
+        let (full, words) = loop {
+            match greedy.next(LATE) {
+                Ok(batch) => held.push(batch.unwrap()),
+                Err(ClientError::Timeout { .. }) => break greedy.cause().unwrap(),
+                Err(why) => panic!("{why}"),
+            }
+        };
+        assert_eq!(full, WaitCause::ArenaFull);
+        assert!(words.ends_with("of the arena's 65536 bytes"), "{words}");
+        let mut other = Client::connect(other).unwrap();
+        assert_eq!(cause(&mut other).0, WaitCause::ArenaFull);
+        slowly(&store);
+        drop(held.remove(0));
+        assert_eq!(cause(&mut other).0, WaitCause::Backpressure);
+        assert_eq!(other.next(TIMEOUT).unwrap().unwrap().step(), 0);
+        assert_eq!(other.cause(), None, "it has come");
+    })
+    .await;
+    daemon.stop().await.unwrap();
+}

@@ -1,0 +1,72 @@
+//! After a restart the arena stays at one segment while ranks have the last daemon's memory mapped:
+//! both together once got a trainer killed.
+
+use std::time::Duration;
+
+use batchweave_client::{Batch, Client, ClientError, ConnectOptions, Reader, WaitCause};
+use batchweave_consumer::config::ConsumerConfig;
+use batchweave_daemon::config::Period;
+
+use crate::serving::{TIMEOUT, options};
+use crate::support::{Daemon, Stream, consumer};
+
+/// Steps whose frames fill one segment of 64 KiB, and a few more.
+const MORE_THAN_A_SEGMENT: usize = 120;
+
+fn patient(dir: &std::path::Path) -> ConsumerConfig {
+    let mut config = consumer(dir);
+    config.arena.grow_after = Period::millis(3_600_000);
+    config
+}
+
+/// Takes batches and keeps them, until so many or until one does not come; why it did not.
+fn keep(reader: &mut Reader) -> (Vec<Batch>, Option<(WaitCause, String)>) {
+    let mut kept = Vec::new();
+    while kept.len() < MORE_THAN_A_SEGMENT {
+        match reader.next(Duration::from_secs(1)) {
+            Ok(batch) => kept.push(batch.unwrap()),
+            Err(ClientError::Timeout { .. }) => return (kept, reader.cause()),
+            Err(why) => panic!("{why}"),
+        }
+    }
+    (kept, None)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_daemon_does_not_grow_beside_the_old_arena() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(300, 20).await;
+    let first = Daemon::start(stream.store.clone(), patient(dir.path()));
+    let greedy = ConnectOptions {
+        // What the first daemon has sent beyond that is read before its end is.
+        credits: MORE_THAN_A_SEGMENT as u32 + 10,
+        ..options(&first.socket, 0, 1, 0)
+    };
+    let begun = tokio::task::spawn_blocking(move || {
+        let mut reader = Client::connect(greedy).unwrap();
+        let (kept, cause) = keep(&mut reader);
+        assert_eq!(kept.len(), MORE_THAN_A_SEGMENT, "it grows: {cause:?}");
+        (reader, kept)
+    });
+    let (mut reader, old) = begun.await.unwrap();
+    first.kill().await;
+    let second = Daemon::start(stream.store.clone(), patient(dir.path()));
+    let went_on = tokio::task::spawn_blocking(move || {
+        let (kept, cause) = keep(&mut reader);
+        assert!(
+            kept.len() < MORE_THAN_A_SEGMENT,
+            "it has grown beside the old one"
+        );
+        let (cause, words) = cause.unwrap();
+        assert_eq!(cause, WaitCause::ArenaFull);
+        assert!(words.ends_with("of the arena's 65536 bytes"), "{words}");
+        drop((old, kept));
+        assert!(
+            reader.next(TIMEOUT).unwrap().is_some(),
+            "it goes on all the same"
+        );
+    });
+    went_on.await.unwrap();
+    second.stop().await.unwrap();
+}

@@ -1,0 +1,188 @@
+//! Connections that pass through the test: a rank's socket with its descriptors, and the daemon's
+//! connections to the store. All of one kind can be cut, or let nothing pass for a while.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use batchweave_arena::wire::MESSAGE_BYTES_MAX;
+use batchweave_arena::{Connection, Listener, Packet};
+
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What happens to all connections of a kind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fate {
+    frozen: Arc<AtomicBool>,
+    cuts: Arc<AtomicU64>,
+    open: Arc<AtomicU64>,
+}
+
+impl Fate {
+    /// Ends all connections; new ones pass.
+    pub(crate) fn cut(&self) {
+        self.cuts.fetch_add(1, SeqCst);
+    }
+
+    /// Lets nothing pass for a while.
+    pub(crate) fn freeze(&self, lasts: Duration) {
+        self.frozen.store(true, SeqCst);
+        thread::sleep(lasts);
+        self.frozen.store(false, SeqCst);
+    }
+
+    /// Connections that pass now.
+    pub(crate) fn open(&self) -> u64 {
+        self.open.load(SeqCst)
+    }
+
+    /// Runs `step` until it says that nothing more can pass, or until a cut.
+    fn pass(&self, mut step: impl FnMut() -> Passed) {
+        let before = self.cuts.load(SeqCst);
+        while self.cuts.load(SeqCst) == before {
+            if self.frozen.load(SeqCst) {
+                thread::sleep(PAUSE);
+                continue;
+            }
+            match step() {
+                Passed::Something => {}
+                Passed::Nothing => thread::sleep(PAUSE),
+                Passed::End => return,
+            }
+        }
+    }
+}
+
+enum Passed {
+    Something,
+    Nothing,
+    End,
+}
+
+/// One direction of a rank's socket: a message may wait for room.
+struct Lane<'a> {
+    from: &'a Connection,
+    to: &'a Connection,
+    waits: Option<(Vec<u8>, Packet)>,
+}
+
+impl Lane<'_> {
+    fn step(&mut self, buffer: &mut [u8]) -> Passed {
+        if self.waits.is_none() {
+            match self.from.recv(buffer) {
+                Ok(Some(packet)) => {
+                    self.waits = Some((buffer[..packet.bytes].to_vec(), packet));
+                }
+                Err(why) if why.kind() == ErrorKind::WouldBlock => return Passed::Nothing,
+                _ => return Passed::End,
+            }
+        }
+        let Some((bytes, packet)) = &self.waits else {
+            return Passed::Nothing;
+        };
+        let fd = packet.fd.as_ref().map(AsFd::as_fd);
+        match self.to.send(bytes, fd) {
+            Ok(()) => self.waits = None,
+            Err(why) if why.kind() == ErrorKind::WouldBlock => return Passed::Nothing,
+            Err(_) => return Passed::End,
+        }
+        Passed::Something
+    }
+}
+
+/// Serves `path` by passing all on to `daemon`.
+pub(crate) fn between_ranks_and(daemon: PathBuf, path: &Path) -> Fate {
+    let listener = Listener::bind(path, 0o600).unwrap();
+    let fate = Fate::default();
+    let all = fate.clone();
+    thread::spawn(move || {
+        loop {
+            let Ok((rank, _)) = listener.accept() else {
+                thread::sleep(PAUSE);
+                continue;
+            };
+            let (fate, daemon) = (all.clone(), daemon.clone());
+            thread::spawn(move || {
+                // Nobody there: the rank finds its connection closed, and tries again.
+                let soon = Instant::now() + Duration::from_secs(5);
+                if let Ok(daemon) = Connection::connect(&daemon, soon) {
+                    fate.open.fetch_add(1, SeqCst);
+                    pass_messages(&fate, &rank, &daemon);
+                    fate.open.fetch_sub(1, SeqCst);
+                }
+            });
+        }
+    });
+    fate
+}
+
+fn pass_messages(fate: &Fate, rank: &Connection, daemon: &Connection) {
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    let lane = |from, to| Lane {
+        from,
+        to,
+        waits: None,
+    };
+    let (mut up, mut down) = (lane(rank, daemon), lane(daemon, rank));
+    let mut left = false;
+    fate.pass(|| match (up.step(&mut buffer), down.step(&mut buffer)) {
+        (Passed::End, _) => {
+            left = true;
+            Passed::End
+        }
+        (_, Passed::End) => Passed::End,
+        (Passed::Nothing, Passed::Nothing) => Passed::Nothing,
+        _ => Passed::Something,
+    });
+    // A rank that leaves has waited until its last words were read: they must not be lost here.
+    let deadline = Instant::now() + Duration::from_secs(1);
+    while left && Instant::now() < deadline && daemon.unread().is_ok_and(|bytes| bytes > 0) {
+        thread::sleep(PAUSE);
+    }
+    while left && matches!(daemon.recv(&mut buffer), Ok(Some(_))) {}
+}
+
+/// Listens on a port and passes all on to `store`.
+pub(crate) fn before(store: SocketAddr) -> (Fate, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let fate = Fate::default();
+    let all = fate.clone();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            // Nobody there: the client finds its connection closed.
+            let Ok(server) = TcpStream::connect(store) else {
+                continue;
+            };
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                let fate = all.clone();
+                thread::spawn(move || pass_bytes(&fate, from, to));
+            }
+        }
+    });
+    (fate, address)
+}
+
+fn pass_bytes(fate: &Fate, mut from: TcpStream, mut to: TcpStream) {
+    from.set_read_timeout(Some(Duration::from_millis(10)))
+        .unwrap();
+    let mut buffer = vec![0; 64 << 10];
+    fate.pass(|| match from.read(&mut buffer) {
+        Ok(0) => Passed::End,
+        Ok(count) if to.write_all(&buffer[..count]).is_ok() => Passed::Something,
+        Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Passed::Something
+        }
+        _ => Passed::End,
+    });
+    for end in [from, to] {
+        // It may be closed already.
+        let _ = end.shutdown(Shutdown::Both);
+    }
+}

@@ -11,7 +11,7 @@ mod due;
 mod schedule;
 mod session;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;

@@ -6,7 +6,6 @@ use rand::{RngExt, SeedableRng};
 
 mod causes;
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::*;

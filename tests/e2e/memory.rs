@@ -37,9 +37,9 @@ fn produce(folder: &std::path::Path) {
     let mut text = String::new();
     let documents = (STEPS + 1) * u64::from(RANKS) * ROWS;
     for document in 0..documents {
-        let words: String = (0..SEQ_LEN / 8)
-            .map(|word| format!("{:07} ", document * SEQ_LEN / 8 + word))
-            .collect();
+        let numbers = (0..SEQ_LEN / 8).map(|word| document * SEQ_LEN / 8 + word);
+        let words: Vec<String> = numbers.map(|number| format!("{number:07}")).collect();
+        let words = words.join(" ");
         writeln!(text, "{{\"text\": {words:?}}}").unwrap();
     }
     std::fs::write(folder.join("corpus.jsonl"), text).unwrap();
@@ -95,7 +95,7 @@ fn read_on(socket: &PathBuf, rank: u32, stop: &AtomicBool, steps: &AtomicU64) {
                 break;
             };
             // Every page is looked at, as training does.
-            let bytes = batch.slices().iter().map(|slice| slice.bytes());
+            let bytes = batch.slices().iter().map(batchweave_client::Slice::bytes);
             let sum: u64 = bytes.flatten().step_by(4096).map(|b| u64::from(*b)).sum();
             steps.fetch_add(u64::from(sum > 0), Relaxed);
         }

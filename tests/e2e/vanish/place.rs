@@ -215,10 +215,11 @@ fn produce(folder: &Path, store: SocketAddr, steps: u64) {
     let mut text = String::new();
     // Each document is 1,023 bytes and an end: two rows. Some more than needed.
     for line in 0..(steps + 8) * u64::from(SLICES) / 2 {
-        let words: String = (0..128)
-            .map(|word| format!("{:07} ", line * 128 + word))
+        let words: Vec<String> = (0..128)
+            .map(|word| format!("{:07}", line * 128 + word))
             .collect();
-        writeln!(text, "{}", serde_json::json!({ "text": words[..1023] })).unwrap();
+        let words = words.join(" ");
+        writeln!(text, "{}", serde_json::json!({ "text": words })).unwrap();
     }
     fs::write(folder.join("corpus.jsonl"), text).unwrap();
     let config = format!(

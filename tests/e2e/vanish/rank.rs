@@ -111,12 +111,9 @@ fn a_rank_by_itself() {
             return;
         };
         let batch = batch.expect("the stream has more steps");
-        let mut line = batch.step().to_string();
-        for slice in batch.slices() {
-            line += &format!(" {}", hash_of(slice));
-        }
+        let hashes: Vec<String> = batch.slices().iter().map(hash_of).collect();
         // One write: a kill leaves the line or nothing.
-        line.push('\n');
+        let line = format!("{} {}\n", batch.step(), hashes.join(" "));
         out.write_all(line.as_bytes()).unwrap();
         std::thread::sleep(pause);
     }

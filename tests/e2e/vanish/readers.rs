@@ -97,19 +97,15 @@ impl Readers {
     ) -> Process {
         let before = written(file);
         let next = before.steps.last().map_or(self.first, |(step, _)| step + 1);
-        let mut command = match python {
-            Some(python) => {
-                let mut command = Command::new(python);
-                command.arg(checkout().join("tests/e2e/vanish/rank.py"));
-                command.env("PYTHONPATH", checkout().join("python/src"));
-                command
-            }
-            None => {
-                let mut command = Command::new(std::env::current_exe().unwrap());
-                command.args(["--exact", "--ignored", rank::TEST]);
-                command
-            }
-        };
+        let mut command;
+        if let Some(python) = python {
+            command = Command::new(python);
+            command.arg(checkout().join("tests/e2e/vanish/rank.py"));
+            command.env("PYTHONPATH", checkout().join("python/src"));
+        } else {
+            command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "--ignored", rank::TEST]);
+        }
         let socket = place.path("ranks.sock");
         command
             .env("VANISH_SOCKET", socket)

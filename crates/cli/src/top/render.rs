@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::report::{Rank, Report};
+use super::report::{Reader, Report};
 use crate::output::{Style, bytes, fields, table};
 
 /// A rank that waits longer than this share of the time is held up by the data.
@@ -68,7 +68,7 @@ fn ranks(report: &Report, style: Style) -> String {
     text
 }
 
-fn row(rank: &Rank, causes: &BTreeSet<&str>) -> Vec<String> {
+fn row(rank: &Reader, causes: &BTreeSet<&str>) -> Vec<String> {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     let mut row = vec![
         rank.dp_rank.clone(),

@@ -18,12 +18,12 @@ pub(super) struct Report {
     pub(super) doing: String,
     /// Between the looks.
     pub(super) seconds: f64,
-    pub(super) ranks: Vec<Rank>,
+    pub(super) ranks: Vec<Reader>,
     /// In the arena, and no rank holds it.
     pub(super) ahead_bytes: u64,
     pub(super) arena: Arena,
     pub(super) fetched_bytes_per_second: f64,
-    pub(super) stages: Vec<Stage>,
+    pub(super) stages: Vec<Times>,
 }
 
 #[derive(Debug, Serialize)]
@@ -35,7 +35,7 @@ pub(super) struct Arena {
 
 /// One rank. Shares are of the time between the looks.
 #[derive(Debug, Serialize)]
-pub(super) struct Rank {
+pub(super) struct Reader {
     pub(super) dp_rank: String,
     pub(super) step: u64,
     pub(super) steps_per_second: f64,
@@ -51,7 +51,7 @@ pub(super) struct Rank {
 
 /// Times of a stage between the looks; none without any.
 #[derive(Debug, Serialize)]
-pub(super) struct Stage {
+pub(super) struct Times {
     pub(super) stage: &'static str,
     pub(super) per_second: f64,
     pub(super) p50_seconds: Option<f64>,
@@ -85,7 +85,7 @@ impl Looks<'_> {
         self.grown(name, labels) / self.seconds
     }
 
-    fn rank(&self, dp_rank: &str) -> Rank {
+    fn rank(&self, dp_rank: &str) -> Reader {
         let own = [("dp_rank", dp_rank)];
         let wait = "rank_wait_seconds_total";
         let mut causes = BTreeMap::new();
@@ -97,7 +97,7 @@ impl Looks<'_> {
         }
         let steps_per_second = self.rate("steps_delivered_total", &own);
         let ahead_steps = self.gauge("ahead_steps", &own);
-        Rank {
+        Reader {
             dp_rank: dp_rank.to_owned(),
             step: self.gauge("rank_step", &own),
             steps_per_second,
@@ -109,7 +109,7 @@ impl Looks<'_> {
         }
     }
 
-    fn stage(&self, stage: &'static str) -> Stage {
+    fn stage(&self, stage: &'static str) -> Times {
         let own = [("stage", stage)];
         let mut buckets: Vec<(f64, f64)> = Vec::new();
         for bound in self.now.labels(&full("stage_seconds_bucket"), "le") {
@@ -118,7 +118,7 @@ impl Looks<'_> {
             buckets.push((bound, count));
         }
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Stage {
+        Times {
             stage,
             per_second: self.rate("stage_seconds_count", &own),
             p50_seconds: quantile(&buckets, 0.5),
@@ -156,7 +156,7 @@ impl Report {
             now,
             seconds: seconds.max(1e-3),
         };
-        let mut ranks: Vec<Rank> = now
+        let mut ranks: Vec<Reader> = now
             .labels(&full("rank_step"), "dp_rank")
             .iter()
             .map(|dp_rank| looks.rank(dp_rank))

@@ -120,7 +120,10 @@ impl Place {
             "{told}: {files:?}"
         );
         assert_eq!(count("pidfd"), 0, "{told}: {files:?}");
-        assert!(files.len() < 64, "{told}: {files:?}");
+        // Connections to the store are kept for a while after use, more after a restart.
+        eventually(&format!("{told}: few files are open"), || {
+            open_files(self.daemon.0.id()).len() < 64
+        });
     }
 
     /// Accepted connections of the daemon's socket.

@@ -220,7 +220,13 @@ fn snapshots_equal_the_fold_and_wrong_ones_are_refused() {
         let broken = text.replacen(from, to, 1);
         let refused = Manifest::from_snapshot(stream.clone(), broken.as_bytes(), version);
         let refused = refused.expect_err(to).to_string();
-        assert!(refused.contains("digest"), "{to}: {refused}");
+        // Another format comes first: its digest may be of another kind.
+        let why = if from.contains("format") {
+            "format 3 is not known"
+        } else {
+            "digest"
+        };
+        assert!(refused.contains(why), "{to}: {refused}");
         // The same with a right digest, or with none: the state itself breaks a rule.
         let end = broken.rfind(",\"digest\"").unwrap();
         let bare = format!("{}}}\n", &broken[..end]);

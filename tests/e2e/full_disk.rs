@@ -115,7 +115,7 @@ fn a_put_on_a_full_device_is_refused_and_leaves_nothing() {
 #[test]
 fn a_producer_on_a_full_device_stops_with_one_error_and_goes_on_when_there_is_room() {
     let name = "full_disk::a_producer_on_a_full_device_stops_with_one_error_and_goes_on_when_there_is_room";
-    let Some(device) = tiny_disk::within(name, "size=64m") else {
+    let Some(device) = tiny_disk::within(name, "size=96m") else {
         return;
     };
     let scene = Scene::with_streams_in(&device);

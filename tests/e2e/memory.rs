@@ -16,7 +16,7 @@ use crate::scene::MINUTE;
 
 const RANKS: u32 = 8;
 const EPOCH_STEPS: u64 = 16;
-const EPOCHS: u64 = 26;
+const EPOCHS: u64 = 34;
 /// More than the arena holds.
 const STEPS: u64 = EPOCH_STEPS * EPOCHS;
 /// Of each slice: 4 rows of 16 Ki tokens of 2 bytes.
@@ -71,7 +71,7 @@ fn consume(folder: &std::path::Path) -> (Process, PathBuf) {
     let config = format!(
         "[store]\nurl = \"file://{}/stream\"\n[arena]\nbytes = \"{ARENA_BYTES}B\"\n\
          segment_bytes = \"32MiB\"\ngrow_after = \"0s\"\n[socket]\npath = {:?}\n\
-         [prefetch]\nbytes = \"384MiB\"\nsteps = 1024\n[admin]\nlisten = \"off\"\n",
+         [prefetch]\nbytes = \"512MiB\"\nsteps = 1024\n[admin]\nlisten = \"off\"\n",
         folder.display(),
         socket.display().to_string(),
     );

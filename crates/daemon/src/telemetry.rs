@@ -61,6 +61,10 @@ impl LogConfig {
 /// an error of ours, with its cause.
 const QUIET: &str = "aws_config=error,aws_smithy_runtime=error,aws_sdk_s3=error";
 
+/// What a signature is made of holds the session's token when it goes into a URL, as for bulk reads:
+/// it is in no log, whatever level was asked for.
+const NEVER_TRACED: [&str; 2] = ["aws_sigv4=info", "aws_sigv4::http_request=info"];
+
 /// Sets another filter, once logging has begun.
 type Change = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
@@ -69,7 +73,9 @@ static CHANGE: OnceLock<Change> = OnceLock::new();
 fn filter(config: &LogConfig) -> EnvFilter {
     let ours = || format!("{QUIET},{}", config.level);
     let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| ours());
-    EnvFilter::builder().parse_lossy(directives)
+    let asked = EnvFilter::builder().parse_lossy(directives);
+    let never = NEVER_TRACED.iter().filter_map(|d| d.parse().ok());
+    never.fold(asked, EnvFilter::add_directive)
 }
 
 /// Starts logging for the process. A second call changes nothing, so tests may call it too.

@@ -101,7 +101,8 @@ impl Looks<'_> {
             dp_rank: dp_rank.to_owned(),
             step: self.gauge("rank_step", &own),
             steps_per_second,
-            waiting: causes.values().sum(),
+            // A sum of nothing is -0.0.
+            waiting: causes.values().fold(0.0, |all, share| all + share),
             causes,
             ahead_steps,
             ahead_seconds: (steps_per_second > 0.0).then(|| ahead_steps as f64 / steps_per_second),

@@ -125,4 +125,6 @@ fn identity(name: &str, fingerprint: Hash, id_bound: u32, end_token: u32) -> Ide
 }
 
 #[cfg(test)]
+mod agreement;
+#[cfg(test)]
 mod tests;

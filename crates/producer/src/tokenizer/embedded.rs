@@ -70,7 +70,13 @@ pub(super) struct Embedded {
     identity: Identity,
     specials: [(String, u32); 1],
     inner: fastokens::Tokenizer,
+    /// For texts that hold [`LONG_S`], which the quick one takes apart.
+    exact: Option<CoreBPE>,
 }
+
+/// In o200k's pattern a contraction is matched whatever its case, and this is an `'s` then. Found by
+/// `embedded_encodings_agree_with_tiktoken`.
+const LONG_S: &str = "'\u{17f}";
 
 impl Embedded {
     pub(super) fn new(encoding: Encoding) -> Result<Self, TokenizerError> {
@@ -94,6 +100,7 @@ impl Embedded {
             identity,
             specials,
             inner,
+            exact: (encoding == Encoding::O200k).then_some(source),
         })
     }
 }
@@ -118,6 +125,11 @@ impl Tokenizer for Embedded {
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        if let Some(exact) = &self.exact
+            && text.contains(LONG_S)
+        {
+            return Ok(exact.encode_ordinary(text));
+        }
         self.inner
             .encode_ordinary(text)
             .map_err(|e| TokenizerError::Encode {

@@ -38,7 +38,7 @@ impl Skips {
     }
 
     /// The ranges: first step and the one after the last.
-    #[allow(dead_code, reason = "the ledger names what was skipped")]
+    #[cfg(test)]
     pub(crate) fn ranges(&self) -> &[(Step, Step)] {
         &self.0
     }

@@ -8,6 +8,7 @@ mod plan;
 pub(crate) mod processes;
 pub(crate) mod rank;
 mod run;
+pub(crate) mod s3_server;
 pub(crate) mod scrape;
 mod setup;
 mod summary;

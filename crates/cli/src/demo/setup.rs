@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use batchweave_store::{AccessKeys, OpenOptions};
+use batchweave_store::OpenOptions;
 
 use super::checker::Shape;
 use super::corpus::Corpus;
 use super::processes::{Program, Running};
+use super::s3_server::S3Server;
 use super::{DemoArgs, DemoError, DemoStore, RanksIn};
 
 pub(crate) const RANKS: usize = 4;
@@ -76,48 +77,14 @@ impl Setup {
     }
 
     async fn start_server(&mut self, this: &Path) -> Result<(), DemoError> {
-        let args = [
-            "dev-s3",
-            "--listen",
-            "127.0.0.1:0",
-            "--latency",
-            "s3-express",
-            "--seed",
-            "1",
-        ];
-        let mut program = self.program("dev-s3", this.to_path_buf(), &args);
-        program
-            .args
-            .extend(["--bucket".into(), BUCKET.into(), "--json".into()]);
-        let (mut server, line) = program.start_with_line().await?;
-        let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        let field = |name: &str| ready[name].as_str().map(str::to_owned);
-        let (Some(endpoint), Some(access), Some(secret), Some(region)) = (
-            field("endpoint"),
-            field("access_key"),
-            field("secret_key"),
-            field("region"),
-        ) else {
-            return Err(server.failed("printed something unexpected"));
-        };
-        self.options = OpenOptions {
-            endpoint: Some(endpoint.clone()),
-            region: Some(region.clone()),
-            keys: Some(AccessKeys {
-                id: access.clone(),
-                secret: secret.clone(),
-            }),
-            ..OpenOptions::default()
-        };
-        self.env = vec![
-            ("AWS_ACCESS_KEY_ID".into(), access),
-            ("AWS_SECRET_ACCESS_KEY".into(), secret),
-            ("AWS_REGION".into(), region),
-            ("AWS_ENDPOINT_URL".into(), endpoint.clone()),
-        ];
+        let log = self.folder.join("logs").join("dev-s3.log");
+        let more = ["--latency", "s3-express", "--seed", "1"];
+        let server = S3Server::start(this.to_path_buf(), BUCKET, &more, log).await?;
+        self.options = server.options;
+        self.env = server.env;
         self.url = format!("s3://{BUCKET}/stream");
-        self.endpoint = Some(endpoint);
-        self.server = Some(server);
+        self.endpoint = Some(server.endpoint);
+        self.server = Some(server.running);
         Ok(())
     }
 

@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use batchweave_store::OpenOptions;
 use batchweave_store::s3::S3Store;
-use batchweave_store::{AccessKeys, OpenOptions};
 
 use super::daemon::cpu_seconds;
 use crate::context::Context;
 use crate::demo::processes::{Program, Running};
+use crate::demo::s3_server::S3Server;
 use crate::error::CliError;
 
 const BUCKET: &str = "batchweave-bench";
@@ -22,7 +23,7 @@ pub(super) struct Place {
     env: Vec<(String, String)>,
     bin: PathBuf,
     /// Ends with this.
-    servers: Vec<Running>,
+    server: Option<Running>,
 }
 
 impl Place {
@@ -36,7 +37,7 @@ impl Place {
             options: context.store_options(),
             env: Vec::new(),
             bin: this.parent().map(Path::to_path_buf).unwrap_or_default(),
-            servers: Vec::new(),
+            server: None,
         };
         match context.store_option() {
             None => place.start_server(this).await?,
@@ -60,45 +61,18 @@ impl Place {
     }
 
     async fn start_server(&mut self, this: PathBuf) -> Result<(), CliError> {
-        let args = [
-            "dev-s3",
-            "--listen",
-            "127.0.0.1:0",
-            "--json",
-            "--bucket",
-            BUCKET,
-        ];
-        let program = self.program("dev-s3", this, &args);
-        let (mut server, line) = program.start_with_line().await?;
-        let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        let field = |name: &str| ready[name].as_str().map(str::to_owned);
-        let (Some(endpoint), Some(id), Some(secret), Some(region)) = (
-            field("endpoint"),
-            field("access_key"),
-            field("secret_key"),
-            field("region"),
-        ) else {
-            return Err(server.failed("printed something unexpected").into());
-        };
-        self.env = vec![
-            ("AWS_ACCESS_KEY_ID".into(), id.clone()),
-            ("AWS_SECRET_ACCESS_KEY".into(), secret.clone()),
-            ("AWS_REGION".into(), region.clone()),
-        ];
-        self.options = OpenOptions {
-            endpoint: Some(endpoint.clone()),
-            region: Some(region),
-            keys: Some(AccessKeys { id, secret }),
-            ..OpenOptions::default()
-        };
-        self.endpoint = Some(endpoint);
-        self.servers.push(server);
+        let log = self.folder.join("dev-s3.log");
+        let server = S3Server::start(this, BUCKET, &[], log).await?;
+        self.options = server.options;
+        self.env = server.env;
+        self.endpoint = Some(server.endpoint);
+        self.server = Some(server.running);
         Ok(())
     }
 
     /// CPU time that the server has used, where it is our own.
     pub(super) fn server_cpu(&self) -> Result<Option<f64>, CliError> {
-        let pid = self.servers.first().and_then(Running::pid);
+        let pid = self.server.as_ref().and_then(Running::pid);
         pid.map(cpu_seconds).transpose()
     }
 

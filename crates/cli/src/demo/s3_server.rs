@@ -1,0 +1,67 @@
+//! A `dev-s3` in a process of its own, and how it is reached: for the demo and for benchmarks.
+
+use std::path::PathBuf;
+
+use batchweave_store::{AccessKeys, OpenOptions};
+
+use super::DemoError;
+use super::processes::{Program, Running};
+
+pub(crate) struct S3Server {
+    pub(crate) running: Running,
+    pub(crate) endpoint: String,
+    /// For stores that are opened here.
+    pub(crate) options: OpenOptions,
+    /// For programs that are started.
+    pub(crate) env: Vec<(String, String)>,
+}
+
+impl S3Server {
+    /// Starts this program's `dev-s3` with one bucket and `more` arguments, on a port that is free.
+    pub(crate) async fn start(
+        program: PathBuf,
+        bucket: &str,
+        more: &[&str],
+        log: PathBuf,
+    ) -> Result<Self, DemoError> {
+        let args = ["dev-s3", "--listen", "127.0.0.1:0", "--json", "--bucket"];
+        let args = args.iter().chain([&bucket]).chain(more);
+        let program = Program {
+            name: "dev-s3".to_owned(),
+            path: program,
+            args: args.map(|arg| (*arg).to_owned()).collect(),
+            env: Vec::new(),
+            log,
+        };
+        let (mut running, line) = program.start_with_line().await?;
+        let ready: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        let field = |name: &str| ready[name].as_str().map(str::to_owned);
+        let (Some(endpoint), Some(id), Some(secret), Some(region)) = (
+            field("endpoint"),
+            field("access_key"),
+            field("secret_key"),
+            field("region"),
+        ) else {
+            return Err(running.failed("printed something unexpected"));
+        };
+        let env = [
+            ("AWS_ACCESS_KEY_ID", &id),
+            ("AWS_SECRET_ACCESS_KEY", &secret),
+            ("AWS_REGION", &region),
+            ("AWS_ENDPOINT_URL", &endpoint),
+        ];
+        Ok(Self {
+            env: env
+                .map(|(name, value)| (name.to_owned(), value.clone()))
+                .into(),
+            options: OpenOptions {
+                endpoint: Some(endpoint.clone()),
+                region: Some(region),
+                keys: Some(AccessKeys { id, secret }),
+                ..OpenOptions::default()
+            },
+            running,
+            endpoint,
+        })
+    }
+}

@@ -1,5 +1,8 @@
 //! Intents: entries that are ready, announced so that whoever commits next can take them along.
 //! Hints only: what stands here is judged like any entry, and nothing relies on its being there.
+//!
+//! A key carries a copy of its intent where there is room, so that a list tells all and nothing
+//! need be read (docs/adr/0009-intents-in-keys.md).
 
 use std::collections::BTreeMap;
 
@@ -11,6 +14,10 @@ use crate::limits::{ENTRY_BYTES_MAX, INTENT_BYTES_MAX, INTENTS_PER_ROUND};
 use crate::manifest::judge;
 use crate::manifest::{Entry, Manifest, Void};
 use crate::{json, keys};
+
+mod carried;
+
+pub use carried::{carried, stem};
 
 const _: () = assert!(INTENT_BYTES_MAX > ENTRY_BYTES_MAX);
 
@@ -33,29 +40,30 @@ struct Stored {
     entry: Entry,
 }
 
-/// Key and bytes of the intent for `entry`; `None` for entries that nobody announces.
-pub fn encode(stream: StreamId, entry: &Entry) -> Option<(String, Vec<u8>)> {
+/// Key and bytes of the intent for `entry`; `None` for entries that nobody announces. The key has
+/// `key_bytes_max` bytes at most, or it carries no copy.
+pub fn encode(stream: StreamId, entry: &Entry, key_bytes_max: usize) -> Option<(String, Vec<u8>)> {
     let key = key_of(entry)?;
     let stored = Stored {
         format: 1,
         stream,
         entry: entry.clone(),
     };
-    Some((key, json::compact(&stored)))
+    let bytes = json::compact(&stored);
+    Some((carried::add(key, &bytes, key_bytes_max), bytes))
 }
 
 /// The entry in the intent at `key`; refused when it is not what the key says.
 pub fn decode(key: &str, bytes: &[u8], stream: StreamId) -> Result<Entry, FormatError> {
+    let key = &*stem(key);
     let stored: Stored = json::parse(bytes, key, INTENT_BYTES_MAX)?;
     if stored.stream != stream {
         let other = format!("belongs to stream {}", stored.stream);
         return Err(FormatError::rule(key, other));
     }
     if key_of(&stored.entry).as_deref() != Some(key) {
-        return Err(FormatError::rule(
-            key,
-            "holds another entry than its key says",
-        ));
+        let other = "holds another entry than its key says";
+        return Err(FormatError::rule(key, other));
     }
     Ok(stored.entry)
 }

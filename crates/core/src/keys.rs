@@ -90,11 +90,13 @@ pub fn intent_finished(producer: &ProducerName, epoch: Epoch, final_seq: Seq) ->
     format!("intents/{producer}/{epoch}/finished-{final_seq}.json")
 }
 
-/// What an intent's key says.
+/// What an intent's key says, beside the copy of the intent that it may carry.
 pub fn parse_intent(key: &str) -> Option<(ProducerName, Epoch, Announced)> {
     let mut segments = key.strip_prefix(INTENTS)?.split('/');
     let (producer, epoch, name) = (segments.next()?, segments.next()?, segments.next()?);
-    let (left, right) = name.strip_suffix(".json")?.split_once('-')?;
+    let name = name.strip_suffix(".json")?;
+    let name = name.split_once('.').map_or(name, |(name, _)| name);
+    let (left, right) = name.split_once('-')?;
     if segments.next().is_some() {
         return None;
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::error::FormatError;
 use batchweave_core::ids::{ProducerName, StreamId};
 use batchweave_core::intent::{self, Selection, Worth};
 use batchweave_core::keys;
@@ -23,14 +24,16 @@ mod useless;
 const PAGES_MAX: usize = 4;
 /// Reads at once.
 const READS_MAX: usize = 256;
-/// Deletions at once; what does not fit is left to whoever leads.
-const DELETES_MAX: usize = 32;
-/// Dead intents of others deleted in a round, and as many that were refused.
-const SWEPT_MAX: usize = 16;
-/// Dead intents that are remembered from round to round.
-const SUSPECTS_MAX: usize = 8 * INTENTS_PER_ROUND;
-/// An owner that lives has deleted a dead intent by then.
-const OWNERLESS_AFTER: Duration = Duration::from_secs(10);
+/// Requests to delete at once; what does not fit is left to the next list.
+const DELETES_MAX: usize = 4;
+/// Intents deleted in a round: one request.
+const SWEPT_MAX: usize = 1000;
+/// Intents that are remembered as being deleted.
+const DOOMED_MAX: usize = 8 * INTENTS_PER_ROUND;
+/// What is still listed so long after it was to be deleted is deleted again.
+const DELETED_AFTER: Duration = Duration::from_secs(10);
+/// Own intents that are done with are left to whoever lists next; so many we delete ourselves.
+const OWN_DONE_MAX: usize = 32;
 
 /// The intents of one instance of a producer, and its view of the others'.
 #[derive(Debug)]
@@ -38,12 +41,13 @@ pub(crate) struct Intents {
     store: Arc<dyn Store>,
     stream: StreamId,
     own: VecDeque<(Entry, String)>,
+    /// Ours that are done with.
+    done: Vec<String>,
     page: Option<String>,
     wanted: Vec<String>,
     gathered: Vec<Entry>,
-    /// Dead, and since when they are seen so: owners delete theirs themselves, so what is still
-    /// there after a while has none.
-    suspects: BTreeMap<String, Duration>,
+    /// Dead or refused, and when their deletion was asked for; `None`: it is to be.
+    doomed: BTreeMap<String, Option<Duration>>,
     useless: Useless,
     deletes: JoinSet<()>,
 }
@@ -54,10 +58,11 @@ impl Intents {
             store,
             stream,
             own: VecDeque::new(),
+            done: Vec::new(),
             page: None,
             wanted: Vec::new(),
             gathered: Vec::new(),
-            suspects: BTreeMap::new(),
+            doomed: BTreeMap::new(),
             useless: Useless::default(),
             deletes: JoinSet::new(),
         }
@@ -70,7 +75,8 @@ impl Intents {
 
     /// Announces one of our own entries; true when it is durable.
     pub(crate) async fn announce(&mut self, entry: Entry) -> bool {
-        let Some((key, bytes)) = intent::encode(self.stream, &entry) else {
+        let room = self.store.key_bytes_max();
+        let Some((key, bytes)) = intent::encode(self.stream, &entry, room) else {
             return false;
         };
         match self.store.create(&key, bytes.into()).await {
@@ -85,29 +91,40 @@ impl Intents {
         }
     }
 
-    /// Deletes our intents that `is_done`.
+    /// Gives up our intents that `is_done`.
     pub(crate) fn forget_own(&mut self, is_done: impl Fn(&Entry) -> bool) {
         while self.own.front().is_some_and(|(entry, _)| is_done(entry)) {
-            if let Some((_, key)) = self.own.pop_front() {
-                self.delete(key);
-            }
+            self.done.extend(self.own.pop_front().map(|(_, key)| key));
+        }
+        if self.done.len() >= OWN_DONE_MAX {
+            let done = std::mem::take(&mut self.done);
+            self.delete(done);
         }
     }
 
-    fn delete(&mut self, key: String) {
+    fn delete(&mut self, keys: Vec<String>) {
         while self.deletes.try_join_next().is_some() {}
-        if self.deletes.len() < DELETES_MAX {
-            let store = Arc::clone(&self.store);
-            self.deletes.spawn(async move {
-                if let Err(e) = store.delete(&key).await {
-                    debug!(error = %e, "an intent was not deleted");
-                }
-            });
+        if keys.is_empty() || self.deletes.len() >= DELETES_MAX {
+            return;
         }
+        let store = Arc::clone(&self.store);
+        self.deletes.spawn(async move {
+            match store.delete_many(&keys).await {
+                Ok(refused) => {
+                    for (key, error) in refused {
+                        debug!(key = %intent::stem(&key), %error, "an intent was not deleted");
+                    }
+                }
+                Err(error) => debug!(%error, "intents were not deleted"),
+            }
+        });
     }
 
-    /// Waits for deletions under way.
+    /// Deletes what is left of ours, and waits for deletions under way.
     pub(crate) async fn settle(&mut self) {
+        while self.deletes.join_next().await.is_some() {}
+        let done = std::mem::take(&mut self.done);
+        self.delete(done);
         while self.deletes.join_next().await.is_some() {}
     }
 
@@ -138,93 +155,95 @@ impl Intents {
         }
         whole &= self.page.is_none();
         let hopeless = self.useless.sort_out(&mut listed, manifest, whole);
-        for key in hopeless.into_iter().take(SWEPT_MAX) {
-            self.delete(key);
-        }
         let Selection { wanted, dead } = intent::select(manifest, &listed, own, start);
         self.wanted = wanted;
-        self.sweep(dead, whole, now);
+        self.sweep(hopeless.into_iter().chain(dead), whole, now);
         self.wanted.len()
     }
 
-    /// Deletes what has been dead for long. `whole`: all intents were listed, so what is not in the
+    /// Deletes what is of no use any more. `whole`: all intents were listed, so what is not in the
     /// list is gone; otherwise it stands on another page.
-    fn sweep(&mut self, dead: Vec<String>, whole: bool, now: Duration) {
-        let mut before = std::mem::take(&mut self.suspects);
-        let mut swept = 0;
-        for key in dead.into_iter().take(SUSPECTS_MAX) {
-            let since = before.remove(&key).unwrap_or(now);
-            if swept < SWEPT_MAX && now.saturating_sub(since) > OWNERLESS_AFTER {
-                swept += 1;
-                self.delete(key);
-            } else {
-                self.suspects.insert(key, since);
+    fn sweep(&mut self, useless: impl Iterator<Item = String>, whole: bool, now: Duration) {
+        let mut before = std::mem::take(&mut self.doomed);
+        let mut swept = std::mem::take(&mut self.done);
+        for key in useless.take(DOOMED_MAX) {
+            let mut asked = before.remove(&key).flatten();
+            let due = asked.is_none_or(|at| now.saturating_sub(at) > DELETED_AFTER);
+            if due && swept.len() < SWEPT_MAX {
+                asked = Some(now);
+                swept.push(key.clone());
             }
+            self.doomed.insert(key, asked);
         }
         if !whole {
-            let room = SUSPECTS_MAX.saturating_sub(self.suspects.len());
-            self.suspects.extend(before.into_iter().take(room));
+            let room = DOOMED_MAX.saturating_sub(self.doomed.len());
+            self.doomed.extend(before.into_iter().take(room));
         }
+        self.delete(swept);
     }
 
-    /// Reads what the list has shown; returns how many entries there are that may be committed.
+    /// Takes what the list has shown, and reads what keys do not carry; returns how many entries there
+    /// are that may be committed.
     pub(crate) async fn gather(&mut self, manifest: &Manifest) -> usize {
         let wanted = std::mem::take(&mut self.wanted);
-        let store = &self.store;
+        let (store, stream) = (&self.store, self.stream);
         let reads = wanted.into_iter().map(|key| async move {
-            let read = store.get(&key).await;
-            (key, read)
+            let entry = read(store.as_ref(), stream, &key).await;
+            (key, entry)
         });
         let read: Vec<_> = futures::stream::iter(reads)
             .buffered(READS_MAX)
             .collect()
             .await;
         self.gathered.clear();
-        let mut deleted = 0;
-        for (key, read) in read {
-            let bytes = match read {
-                Ok(bytes) => bytes,
-                Err(e) => {
-                    // Not found: its owner has deleted it, so it is committed.
-                    if !e.is_not_found() {
-                        debug!(error = %e, "an intent was not read");
-                    }
-                    continue;
-                }
-            };
-            match intent::decode(&key, &bytes, self.stream) {
-                Ok(entry) => match intent::worth(manifest, &entry) {
+        for (key, entry) in read {
+            let short = intent::stem(&key).into_owned();
+            match entry {
+                None => {}
+                Some(Ok(entry)) => match intent::worth(manifest, &entry) {
                     Worth::Candidate => self.gathered.push(entry),
                     Worth::NotNow(reason) => {
-                        debug!(key, %reason, "an intent is of no use at present");
+                        debug!(key = short, %reason, "an intent is of no use at present");
                         self.useless.not_now(key, manifest);
                     }
                     Worth::Never(reason) => {
-                        warn!(key, %reason, "an intent that can't be committed is ignored");
-                        self.refuse(key, &mut deleted);
+                        warn!(key = short, %reason, "an intent that can't be committed is ignored");
+                        self.useless.never(key);
                     }
                 },
-                Err(e) => {
+                Some(Err(e)) => {
                     warn!(error = %e, "an unusable intent is ignored");
-                    self.refuse(key, &mut deleted);
+                    self.useless.never(key);
                 }
             }
         }
         self.gathered.len()
     }
 
-    /// Some go at once, the others when the next lists show them again.
-    fn refuse(&mut self, key: String, deleted: &mut usize) {
-        if *deleted < SWEPT_MAX {
-            *deleted += 1;
-            self.delete(key.clone());
-        }
-        self.useless.never(key);
-    }
-
     /// What the last round has gathered.
     pub(crate) fn take(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.gathered)
+    }
+}
+
+/// The entry of the intent at `key`, from the key itself or from the object; `None`: it was not read.
+async fn read(
+    store: &dyn Store,
+    stream: StreamId,
+    key: &str,
+) -> Option<Result<Entry, FormatError>> {
+    if let Some(carried) = intent::carried(key) {
+        return Some(carried.and_then(|bytes| intent::decode(key, &bytes, stream)));
+    }
+    match store.get(key).await {
+        Ok(bytes) => Some(intent::decode(key, &bytes, stream)),
+        Err(e) => {
+            // Not found: it has been deleted, so it is committed.
+            if !e.is_not_found() {
+                debug!(error = %e, "an intent was not read");
+            }
+            None
+        }
     }
 }
 

@@ -53,6 +53,10 @@ impl Store for Patient {
         self.store.root()
     }
 
+    fn key_bytes_max(&self) -> usize {
+        self.store.key_bytes_max()
+    }
+
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         self.store.create(key, body).await
     }

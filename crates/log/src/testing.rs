@@ -84,6 +84,10 @@ impl Store for Scripted {
         self.inner.root()
     }
 
+    fn key_bytes_max(&self) -> usize {
+        self.inner.key_bytes_max()
+    }
+
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         if !key.starts_with(keys::LOG) {
             return self.inner.create(key, body).await;

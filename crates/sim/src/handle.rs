@@ -157,6 +157,10 @@ impl Store for Handle {
         ROOT
     }
 
+    fn key_bytes_max(&self) -> usize {
+        self.store.settings.key_bytes_max
+    }
+
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         match self.write(Op::Create, key, body).await? {
             None => Ok(Create::Created),

@@ -48,7 +48,12 @@ pub struct Settings {
     pub calm_at: Duration,
     /// What to keep.
     pub keep: Keep,
+    /// The longest key; intents ride in keys that are long enough.
+    pub key_bytes_max: usize,
 }
+
+/// S3's 1,024 bytes less a usual prefix.
+pub(crate) const KEY_BYTES_MAX: usize = 960;
 
 /// An object at the moment it came to be.
 #[derive(Debug, Clone)]
@@ -91,7 +96,7 @@ struct Inner {
 /// The store, the recorder of all that happens in it, and the maker of actors.
 pub struct SimStore {
     pub(crate) time: Timeline,
-    settings: Settings,
+    pub(crate) settings: Settings,
     inner: Mutex<Inner>,
 }
 

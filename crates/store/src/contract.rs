@@ -58,6 +58,12 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// The root as a person would write it, for messages (`s3://bucket/prefix`, `file:///dir`).
     fn root(&self) -> &str;
 
+    /// A key of so many bytes is not too long. File systems take 255 bytes for a segment, so that is
+    /// what any store takes.
+    fn key_bytes_max(&self) -> usize {
+        255
+    }
+
     /// Creates `key` with `body` if it is absent; one try, no hidden retries, so that a 412 after a
     /// lost answer never hides our own success. For records: small bodies.
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError>;

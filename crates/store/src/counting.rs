@@ -222,6 +222,10 @@ impl Store for Counted {
         self.inner.root()
     }
 
+    fn key_bytes_max(&self) -> usize {
+        self.inner.key_bytes_max()
+    }
+
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         self.add_bytes(key, Op::Create, body.len());
         self.count(Op::Create, key, self.inner.create(key, body))

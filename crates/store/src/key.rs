@@ -2,8 +2,8 @@
 
 use crate::{Effect, ErrorKind, Op, StoreError};
 
-/// S3's own limit, less room for a root prefix.
-const KEY_BYTES_MAX: usize = 900;
+/// S3's own limit, for a root's prefix and a key below it.
+pub(crate) const KEY_BYTES_MAX: usize = 1024;
 
 /// Refuses a key that is not `/`-separated segments of `[A-Za-z0-9._@=-]`.
 pub(crate) fn check(op: Op, root: &str, key: &str) -> Result<(), StoreError> {
@@ -51,7 +51,7 @@ fn invalid(op: Op, root: &str, key: &str, why: &str) -> StoreError {
 /// Why `key` is not allowed.
 pub(crate) fn fault_of(key: &str) -> Option<&'static str> {
     if key.len() > KEY_BYTES_MAX {
-        return Some("longer than 900 bytes");
+        return Some("longer than 1024 bytes");
     }
     for segment in key.split('/') {
         match segment {
@@ -84,7 +84,7 @@ mod tests {
         ] {
             assert!(fault_of(bad).is_some(), "{bad:?} was allowed");
         }
-        assert!(fault_of(&"a".repeat(901)).is_some());
+        assert!(fault_of(&"a".repeat(1025)).is_some());
     }
 
     #[test]

@@ -80,6 +80,10 @@ impl Store for Latent {
         self.inner.root()
     }
 
+    fn key_bytes_max(&self) -> usize {
+        self.inner.key_bytes_max()
+    }
+
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         self.ask(Op::Put, body.len()).await;
         self.inner.create(key, body).await

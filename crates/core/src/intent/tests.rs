@@ -40,7 +40,7 @@ fn an_intent_is_read_back_and_bound_to_its_key() {
         b.opened("p0"),
         b.finish("p1"),
     ] {
-        let (key, bytes) = encode(stream, &entry).unwrap();
+        let (key, bytes) = encode(stream, &entry, 0).unwrap();
         assert!(keys::parse_intent(&key).is_some(), "{key}");
         assert_eq!(decode(&key, &bytes, stream).unwrap(), entry);
         let elsewhere = key.replace("intents/p", "intents/q");
@@ -175,4 +175,49 @@ fn an_entry_is_worth_something_as_long_as_a_record_may_make_it_valid() {
         assert!(matches!(batch(change), Worth::Never(_)), "{at}");
     }
     assert!(matches!(worth(&b.m, &b.finish("p1")), Worth::Candidate));
+}
+
+#[test]
+fn a_key_with_room_carries_the_whole_intent() {
+    let b = bench();
+    let stream = b.m.stream_id();
+    for entry in [
+        Entry::Batch(b.batch("p0", 2)),
+        b.opened("p0"),
+        b.finish("p1"),
+    ] {
+        let (plain, body) = encode(stream, &entry, 0).unwrap();
+        assert!(carried(&plain).is_none(), "no room");
+        let (key, bytes) = encode(stream, &entry, 1024).unwrap();
+        assert_eq!(bytes, body, "the object is the same");
+        assert_eq!(stem(&key), plain);
+        assert_eq!(keys::parse_intent(&key), keys::parse_intent(&plain));
+        assert_eq!(carried(&key).unwrap().unwrap(), body);
+        assert_eq!(decode(&key, &body, stream).unwrap(), entry);
+        let (exact, _) = encode(stream, &entry, key.len()).unwrap();
+        assert_eq!(exact, key);
+        let (shorter, _) = encode(stream, &entry, key.len() - 1).unwrap();
+        assert_eq!(shorter, plain);
+        // Damage never panics, and what is unpacked is bound to the key all the same.
+        for at in stem(&key).len()..key.len() {
+            let mut damaged = key.clone().into_bytes();
+            damaged[at] = b'=';
+            let damaged = String::from_utf8(damaged).unwrap();
+            let read = carried(&damaged).transpose().ok().flatten();
+            let entry_read = read.and_then(|b| decode(&damaged, &b, stream).ok());
+            assert_ne!(entry_read, Some(entry.clone()), "{damaged}");
+        }
+        let moved = key.replace("intents/p", "intents/q");
+        assert!(decode(&moved, &body, stream).is_err(), "another key");
+    }
+}
+
+#[test]
+fn a_key_that_would_unpack_to_gigabytes_is_refused() {
+    let zeros = vec![b' '; INTENT_BYTES_MAX + 1];
+    let bomb = carried::add("intents/p/1/0-0.json".to_owned(), &zeros, 1024);
+    assert!(bomb.len() < 300, "{}", bomb.len());
+    let refused = carried(&bomb).unwrap().unwrap_err().to_string();
+    assert!(refused.contains("intents/p/1/0-0.json"), "{refused}");
+    assert!(refused.contains("larger than"), "{refused}");
 }

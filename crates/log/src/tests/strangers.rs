@@ -43,7 +43,7 @@ fn batch(producer: &Producer) -> Batch {
 }
 
 fn encoded(stream: StreamId, batch: Batch) -> (String, Vec<u8>) {
-    intent::encode(stream, &Entry::Batch(batch)).unwrap()
+    intent::encode(stream, &Entry::Batch(batch), 0).unwrap()
 }
 
 type Craft = fn(Batch, StreamId) -> (String, Vec<u8>);

@@ -27,7 +27,7 @@ fn batch(producer: &Producer, mixture: u64) -> Batch {
 
 async fn store_intent(store: &Arc<dyn Store>, batch: Batch) {
     let stream = config(&[]).stream_id;
-    let (key, bytes) = intent::encode(stream, &Entry::Batch(batch)).unwrap();
+    let (key, bytes) = intent::encode(stream, &Entry::Batch(batch), 0).unwrap();
     let _ = store.create(&key, bytes.into()).await.unwrap();
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::{FollowPlan, Followed, node, writer};
 use crate::fate::Rates;
 use crate::load::memo::Memo;
-use crate::store::{Keep, Settings, SimStore};
+use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
 use crate::world::run::stream;
 
@@ -77,6 +77,7 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
         profile: plan.profile,
         rates: Rates::default(),
         calm_at: Duration::ZERO,
+        key_bytes_max: KEY_BYTES_MAX,
         keep: Keep::Records,
     };
     let store = SimStore::new(time, settings);

@@ -21,7 +21,7 @@ use crate::draw::Draw;
 use crate::fate::Rates;
 use crate::policy::PolicyKind;
 use crate::profile::Profile;
-use crate::store::{Keep, Settings, SimStore};
+use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
 use crate::world::run::stream;
 
@@ -165,6 +165,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
         rates: Rates::default(),
         calm_at: Duration::ZERO,
         keep: Keep::Records,
+        key_bytes_max: KEY_BYTES_MAX,
     };
     let store = SimStore::new(time, settings);
     let stream = stream(plan.seed, Order::Arrival, Vec::new());

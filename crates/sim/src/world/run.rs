@@ -21,7 +21,7 @@ use crate::actor::Nature;
 use crate::check::Violation;
 use crate::life::{self, Received};
 use crate::profile::Profile;
-use crate::store::{Keep, Landed, Settings, SimStore};
+use crate::store::{KEY_BYTES_MAX, Keep, Landed, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
 use crate::trace::Event;
 
@@ -194,6 +194,12 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
         profile: Profile::named(&plan.profile).unwrap_or(Profile::STANDARD),
         rates: plan.rates,
         calm_at: plan.calm_at,
+        // Intents in keys, or objects that are read.
+        key_bytes_max: if plan.seed.is_multiple_of(2) {
+            255
+        } else {
+            KEY_BYTES_MAX
+        },
         keep: Keep::All,
     };
     let named = plan.producers.iter().filter(|_| plan.named);

@@ -129,6 +129,10 @@ impl Store for S3Store {
         &self.0.root
     }
 
+    fn key_bytes_max(&self) -> usize {
+        key::KEY_BYTES_MAX - self.0.prefix.len().min(key::KEY_BYTES_MAX)
+    }
+
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         key::check(Op::Create, &self.0.root, key)?;
         let put = self

@@ -246,6 +246,10 @@ impl Store for FaultStore {
         &self.0.root
     }
 
+    fn key_bytes_max(&self) -> usize {
+        self.0.inner.key_bytes_max()
+    }
+
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         let call = self.0.inner.create(key, body);
         self.around(Op::Create, key, call)

@@ -5,15 +5,29 @@ use std::time::Duration;
 
 use super::Dac;
 
-/// Intents a second, of all producers.
-const INTENTS_PER_SECOND: u32 = 1500;
-/// Looks at the log a second, of all producers.
-const LOOKS_PER_SECOND: u32 = 1000;
-/// Reads of new records a second, of all producers: S3 Standard gives 5,500 a prefix, a store with
-/// put latencies of a few milliseconds far more.
-const FOLLOWS_PER_SECOND: u32 = 2000;
-const FOLLOWS_PER_SECOND_FAST: u32 = 40_000;
-const FAST: Duration = Duration::from_millis(12);
+/// Requests a second, of all producers.
+struct Limits {
+    intents: u32,
+    /// Looks at the log, each a read of a record that may not be there yet.
+    looks: u32,
+    /// Reads of new records.
+    follows: u32,
+}
+
+/// S3 Standard gives 3,500 writes and 5,500 reads a prefix.
+const STANDARD: Limits = Limits {
+    intents: 1500,
+    looks: 1000,
+    follows: 2000,
+};
+/// A store with put latencies of a few milliseconds gives far more: S3 Express One Zone 100,000
+/// and 200,000.
+const FAST: Limits = Limits {
+    intents: 20_000,
+    looks: 20_000,
+    follows: 40_000,
+};
+const FAST_PUT: Duration = Duration::from_millis(12);
 /// Bounds of the pace that follows from the put latency.
 const PACE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -23,22 +37,28 @@ impl Dac {
         (self.view.link.put() * 2).clamp(PACE.0, PACE.1)
     }
 
+    fn limits(&self) -> Limits {
+        if self.view.link.put() < FAST_PUT {
+            FAST
+        } else {
+            STANDARD
+        }
+    }
+
+    /// Time in which each active producer makes one of so many requests a second.
+    fn turn(&self, per_second: u32) -> Duration {
+        Duration::from_secs(1) * self.view.active() / per_second
+    }
+
     /// Time from one round of a leader to the next.
     pub(super) fn pace(&self) -> Duration {
-        let fast = self.view.link.put() < FAST;
-        let follows = if fast {
-            FOLLOWS_PER_SECOND_FAST
-        } else {
-            FOLLOWS_PER_SECOND
-        };
-        let readers = Duration::from_secs(1) * self.view.active() / follows;
+        let readers = self.turn(self.limits().follows);
         self.own_pace().max(self.options.target).max(readers)
     }
 
-    /// Least time between looks at the log of one that has announced; each costs a read of a record
-    /// that is not there yet.
+    /// Least time between looks at the log of one that has announced.
     pub(super) fn look_every(&self) -> Duration {
-        Duration::from_secs(1) * self.view.active() / LOOKS_PER_SECOND
+        self.turn(self.limits().looks)
     }
 
     /// What the target leaves for collecting.
@@ -48,7 +68,6 @@ impl Dac {
 
     /// Time between announcements.
     pub(super) fn linger(&self) -> Duration {
-        let intents = Duration::from_secs(1) * self.view.active() / INTENTS_PER_SECOND;
-        intents.max(self.collect())
+        self.turn(self.limits().intents).max(self.collect())
     }
 }

@@ -11,7 +11,8 @@ STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help demo install test test-frameworks test-long lint build model clean mutations \
-	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units
+	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
+	image image-check docs
 .NOTPARALLEL:
 
 help:
@@ -22,13 +23,15 @@ help:
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
+	@echo 'make docs       the documentation as a book, with checked links, in target/book'
+	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make model      explore the protocol in all orders of events: minutes'
 	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
 demo: system-python build $(VENV)/ready
 	target/release/batchweave demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
-test: system-all fmt ruff mypy clippy build rust-tests mutations rust-docs py-tests units
+test: system-all fmt ruff mypy clippy build rust-tests mutations rust-docs py-tests units image-check
 	@printf '\nmake test: all passed in %s s\n' "$$(( $$(date +%s) - $(STARTED) ))"
 
 lint: system-build system-python fmt ruff mypy clippy
@@ -131,6 +134,19 @@ units:
 	$(call step,systemd units)
 	tools/check-units
 	tools/check-install
+
+IMAGE ?= batchweave:0.1.0
+
+image:
+	tools/image build $(IMAGE)
+
+# The image alone, from the programs that are built.
+image-check:
+	$(call step,container image)
+	tools/image check
+
+docs: $(VENV)/ready
+	$(PYTHON) tools/book target/book
 
 clean:
 	rm -rf target $(VENV) $(FRAMEWORKS_VENV)

@@ -1,5 +1,6 @@
-"""The shell in the documentation: docs/first-steps.md is done as it is written, every command of
-docs/cli.md runs on a stream like that of the page, and the rest parses and has a reason not to run.
+"""The shell in the documentation: docs/first-steps.md and docs/own-data.md are done as they are
+written, every command of docs/cli.md runs on a stream like that of the page, and the rest parses
+and has a reason not to run.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from shell_blocks import Command, blocks, commands, missing, pages, words
 from site_of_daemons import BINARIES, ROOT, eventually, free_port
 
 # Pages that are done, and why commands of the other ones are not.
-DONE = ["docs/first-steps.md", "docs/cli.md"]
+DONE = ["docs/first-steps.md", "docs/own-data.md", "docs/cli.md"]
 NOT_RUN = {
     "make ": "what runs this test",
     "cargo ": "builds; `make build` and `make test` do it",
-    "docker build": "tests/py/test_kubernetes.py says what of it is checked",
     "kubectl ": "needs a cluster; the manifests are validated",
     "sudo": "changes the machine; `make install` and the units have tests of their own",
     "systemctl ": "needs a running systemd",
@@ -135,6 +135,14 @@ def check(command: Command, said: str) -> None:
     assert not lacking, f"{command.place}: not said: {lacking}\n{said}"
 
 
+def environment(folder: Path) -> None:
+    """What the page's `venv` has."""
+    python = folder / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+
+
 def test_first_steps(terminal: Terminal) -> None:
     folder, ports = terminal.folder, {"9000": str(free_port()), "9465": str(free_port())}
 
@@ -155,9 +163,7 @@ def test_first_steps(terminal: Terminal) -> None:
     shutil.copytree(ROOT / "config", folder / "config")
     for path in (folder / "config").iterdir():
         path.write_text(here(path.read_text()))
-    (folder / "venv" / "bin").mkdir(parents=True)
-    (folder / "venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    (folder / "venv" / "bin" / "python").chmod(0o755)
+    environment(folder)
     page = ROOT / "docs" / "first-steps.md"
     program = next(lines for _, kind, lines in blocks(page.read_text()) if kind == "python")
     (folder / "read.py").write_text(here("\n".join(program)).replace("0.005", "0.002"))
@@ -200,6 +206,48 @@ def test_first_steps(terminal: Terminal) -> None:
     store = terminal.elsewhere.pop("store")
     store.send_signal(signal.SIGINT)
     assert store.wait(timeout=30) == 0
+
+
+def test_own_data(terminal: Terminal) -> None:
+    folder = terminal.folder
+    page = ROOT / "docs" / "own-data.md"
+    where = {"/tmp/batchweave-mine": str(folder / "stream")}
+    (folder / "mine").mkdir()
+    shutil.copytree(ROOT / "docs", folder / "docs")
+    environment(folder)
+
+    def here(text: str) -> str:
+        for usual, ours in where.items():
+            text = text.replace(usual, ours)
+        return text
+
+    files = [lines for _, kind, lines in blocks(page.read_text()) if kind in ("toml", "python")]
+    names = ["producer.toml", "consumer.toml", "train.py"]
+    for name, lines in zip(names, files, strict=True):
+        text = here("\n".join(lines))
+        listen = f'\nadmin.listen = "127.0.0.1:{free_port()}"\n' if "toml" in name else "\n"
+        (folder / "mine" / name).write_text(text + listen)
+    ran = 0
+    for command in commands(page):
+        text = here(command.text)
+        if text.startswith(("cargo ", "export PATH", "python3 -m venv", "venv/bin/pip", "mkdir")):
+            continue
+        ran += 1
+        if text == "batchweave-consumer --config mine/consumer.toml":
+            terminal.begin("consumer", text)
+            eventually("a consumer", lambda: "serving" in terminal.said("consumer"))
+            check(command, terminal.said("consumer"))
+            continue
+        code, said = terminal.run(text)
+        dies = text.endswith("train.py 25")
+        assert (code == 0) != dies, f"{command.place}: {code}: {said}"
+        check(command, said)
+        if text.endswith("train.py"):
+            steps = json.loads(terminal.run("batchweave status --json")[1])["end"]
+            # 2,048 tokens a step, each counted once.
+            assert f"trained on {steps * 2048} tokens, up to step {steps - 1}" in said
+            assert "checkpoint after step 19\n" not in said, "it did not begin again"
+    assert ran == 10
 
 
 # What of docs/cli.md can't be as on the page.

@@ -1,15 +1,21 @@
 //! What verbs work with: the store that was named, and where results go.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use batchweave_core::keys;
 use batchweave_log::{Log, LogOptions};
-use batchweave_store::{Encryption, ObjectMeta, OpenOptions, Store, StoreError};
+use batchweave_store::{
+    Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError,
+};
 
 use crate::args::GlobalArgs;
 use crate::error::CliError;
 use crate::output::Output;
 
 const STORE_VARIABLE: &str = "BATCHWEAVE_STORE";
+/// So long a person looks at nothing.
+const SILENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -63,8 +69,43 @@ impl Context {
             encryption: encryption()?,
             ..self.store_options()
         };
-        Ok(batchweave_store::open(&self.url()?, &options).await?)
+        let url = self.url()?;
+        if url.starts_with("s3://") {
+            first_contact(&url, &options).await?;
+        }
+        Ok(batchweave_store::open(&url, &options).await?)
     }
+}
+
+/// Whether anybody answers at all: with few and short tries, since a person waits. What is answered is
+/// for the verb to judge, and its own requests are as patient as a daemon's.
+async fn first_contact(url: &str, options: &OpenOptions) -> Result<(), StoreError> {
+    let options = OpenOptions {
+        patience: Patience::Short,
+        ..options.clone()
+    };
+    let store = batchweave_store::open(url, &options).await?;
+    let mut asking = store.get(keys::STREAM);
+    let answer = tokio::select! {
+        biased;
+        answer = &mut asking => answer,
+        () = tokio::time::sleep(SILENCE) => {
+            eprintln!("{url} does not answer yet; still waiting");
+            asking.await
+        }
+    };
+    match answer {
+        Err(error) if is_silence(error.kind) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Nobody was there, or what was there gave no answer of a store.
+fn is_silence(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Untrusted
+    )
 }
 
 /// What writes ask S3 for, as `store.encryption` and `store.kms_key` of the daemons.

@@ -111,7 +111,7 @@ impl ErrorKind {
             Self::Untrusted => {
                 "name a file with the authority's certificates (PEM) in SSL_CERT_FILE, or correct the endpoint"
             }
-            Self::Timeout => "check the network path to the store; the request is tried again",
+            Self::Timeout => "check the network path to the store",
             Self::Throttled => "the request is tried again more slowly",
             Self::Full => "free space on the device or raise the quota",
             Self::Contract => {

@@ -28,6 +28,18 @@ pub struct OpenOptions {
     pub keys: Option<AccessKeys>,
     /// How S3 is asked to encrypt what is written.
     pub encryption: Encryption,
+    /// How long S3 is waited for.
+    pub patience: Patience,
+}
+
+/// How long a request to a store that does not answer is tried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// Five tries, with time for large bodies and bad days.
+    #[default]
+    Long,
+    /// Two short tries: for the first request of a command that a person waits for.
+    Short,
 }
 
 /// Encryption at rest that every write to S3 asks for. The default asks for nothing: then the bucket's

@@ -1,7 +1,10 @@
-//! `dev-s3` as a process, and the other verbs on its bucket.
+//! `dev-s3` as a process, and the other verbs on its bucket; and what they say where nobody answers.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use batchweave_store::{AccessKeys, OpenOptions};
 use serde_json::Value;
@@ -209,4 +212,50 @@ fn a_server_that_cannot_listen_says_why() {
         .trim_start_matches("http://");
     let second = Ran::of(&mut command(&["dev-s3", "--listen", taken]));
     second.fails(1, &["cannot listen", taken, "--listen"]);
+}
+
+/// A server that hangs up on everybody; and how often somebody came.
+fn rude() -> (String, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicU32::new(0));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        for visitor in listener.incoming() {
+            drop(visitor);
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    (endpoint, count)
+}
+
+#[test]
+fn verbs_give_up_on_a_dead_endpoint_after_two_tries_with_one_error() {
+    for verb in [
+        &["status"][..],
+        &["log", "--limit", "1"],
+        &["show", "0"],
+        &["job", "list"],
+        &["seal", "--reason", "the end"],
+        &["reclaim"],
+        &["verify"],
+    ] {
+        let (endpoint, tries) = rude();
+        let mut command = command(&[verb, &["--store", URL, "--endpoint", &endpoint]].concat());
+        command
+            .env("AWS_ACCESS_KEY_ID", "a")
+            .env("AWS_SECRET_ACCESS_KEY", "b");
+        let ran = Ran::of(&mut command);
+        ran.fails(69, &[URL, "check the network path to the store"]);
+        assert_eq!(ran.err.lines().count(), 1, "{verb:?}: {ran:?}");
+        assert_eq!(tries.load(Ordering::Relaxed), 2, "{verb:?}: {ran:?}");
+    }
+    let nobody = ["doctor", "--store", URL, "--endpoint", "http://127.0.0.1:9"];
+    let mut doctor = command(&nobody);
+    doctor
+        .env("AWS_ACCESS_KEY_ID", "a")
+        .env("AWS_SECRET_ACCESS_KEY", "b");
+    let doctor = Ran::of(&mut doctor);
+    assert_eq!(doctor.code, 69, "{doctor:?}");
+    assert!(doctor.out.contains("FAIL  endpoint"), "{doctor:?}");
 }

@@ -19,7 +19,7 @@ use aws_sdk_s3::config::{
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_types::service_config::ServiceConfigKey;
 
-use crate::{ErrorKind, OpenOptions};
+use crate::{ErrorKind, OpenOptions, Patience};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A conditional put that takes longer is looked up instead.
@@ -29,6 +29,9 @@ pub(super) const DATA_TIMEOUT: Duration = Duration::from_secs(10);
 /// A body sent more slowly than this is sent again.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 pub(super) const DATA_ATTEMPTS: u32 = 5;
+/// The same for [`Patience::Short`].
+const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
+const SHORT_ATTEMPTS: u32 = 2;
 /// S3 closes idle connections sooner than hyper's 90 s, and a put on a closed one is ambiguous.
 pub(super) const POOL_IDLE: Duration = Duration::from_secs(8);
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
@@ -89,14 +92,18 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
         .http_client(http_client())
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts(COMMIT_TIMEOUT));
+    let (attempts, attempt) = match options.patience {
+        Patience::Long => (DATA_ATTEMPTS, DATA_TIMEOUT),
+        Patience::Short => (SHORT_ATTEMPTS, SHORT_TIMEOUT),
+    };
     let data = base
         .retry_config(
             RetryConfig::standard()
-                .with_max_attempts(DATA_ATTEMPTS)
+                .with_max_attempts(attempts)
                 .with_initial_backoff(BACKOFF_FIRST)
                 .with_max_backoff(BACKOFF_MAX),
         )
-        .timeout_config(timeouts(DATA_TIMEOUT));
+        .timeout_config(timeouts(attempt));
     Ok(Clients {
         commit: Client::from_conf(commit.build()),
         data: Client::from_conf(data.build()),
@@ -225,6 +232,11 @@ mod tests {
         let attempt = timeouts(DATA_TIMEOUT).operation_attempt_timeout();
         assert_eq!(attempt, Some(Duration::from_secs(10)));
         assert!(COMMIT_TIMEOUT < DATA_TIMEOUT);
+        let short = SHORT_TIMEOUT * SHORT_ATTEMPTS;
+        assert!(
+            short <= Duration::from_secs(10),
+            "a person waits: {short:?}"
+        );
         assert!(format!("{:?}", for_body(16 << 20)).contains("26s"));
     }
 }

@@ -101,6 +101,7 @@ impl S3Store {
             ErrorKind::Unreachable | ErrorKind::Untrusted => {
                 format!("no connection to {}: {}", self.0.endpoint, fault.detail)
             }
+            ErrorKind::Timeout => format!("no answer from {}: {}", self.0.endpoint, fault.detail),
             _ => fault.detail,
         };
         self.error(op, key, fault.kind, fault.effect, detail)

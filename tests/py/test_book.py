@@ -1,0 +1,54 @@
+"""The documentation as a book: every page is in it, and every link of it leads somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shell_blocks import pages
+from site_of_daemons import ROOT
+
+
+def book(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "tools" / "book"), *words]
+    return subprocess.run(command, text=True, capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("book") / "html"
+    made = book(str(folder))
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert " 0 Errors" in made.stdout, made.stdout
+    return folder
+
+
+def test_every_page_is_in_the_book_under_its_own_title(built: Path) -> None:
+    summary = (ROOT / "docs" / "SUMMARY.md").read_text()
+    entries = re.findall(r"\[([^]]+)\]\(([^)]+)\)", summary)
+    listed = {(ROOT / "docs" / target).resolve() for _, target in entries}
+    wanted = {page for page in pages() if page.name != "SUMMARY.md"} | {ROOT / "CHANGELOG.md"}
+    assert wanted == listed, wanted ^ listed
+    assert len(entries) == len(listed), "a page that is there twice"
+    for page in wanted:
+        html = built / page.relative_to(ROOT).with_suffix(".html")
+        assert html.stat().st_size > 1000, html
+    assert (built / "index.html").exists()
+    # Figures of pages come along.
+    assert list((built / "docs" / "images").glob("*.png"))
+
+
+@pytest.mark.parametrize("link", ["nowhere.html", "metrics.html#no-such-heading"])
+def test_a_link_that_leads_nowhere_is_found(built: Path, link: str) -> None:
+    page = built / "docs" / "operations.html"
+    whole = page.read_text()
+    page.write_text(whole.replace("</main>", f'<a href="{link}">x</a></main>', 1))
+    try:
+        checked = book("--check", str(built))
+    finally:
+        page.write_text(whole)
+    assert checked.returncode != 0, checked.stdout
+    assert link.split("#")[0] in checked.stderr, checked.stderr

@@ -24,7 +24,8 @@ async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
 
 async fn send(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
+    // A server that has read enough hangs up.
+    let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     // A server that refuses a head may reset the connection after its answer.
     let _ = stream.read_to_end(&mut answer).await;
@@ -106,6 +107,33 @@ async fn oversized_heads_are_refused() {
     let many = "X-A: 1\r\n".repeat(MAX_HEADERS + 8);
     let answer = send(address, &format!("GET /healthz HTTP/1.1\r\n{many}\r\n")).await;
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let long = "x".repeat(64 * MAX_HEAD_BYTES);
+    for request in [
+        format!("GET /healthz HTTP/1.1\r\nX-Long: {long}\r\n\r\n"),
+        format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"),
+        long.clone(),
+    ] {
+        let answer = send(address, &request).await;
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 4"),
+            "{answer}"
+        );
+    }
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_client_that_drips_is_hung_up_on() {
+    let (address, ..) = started().await;
+    let mut dripping = TcpStream::connect(address).await.unwrap();
+    let mut drops = 0_u32;
+    // A byte of a header now and then, for ever: a server without a deadline would listen for ever.
+    while dripping.write_all(b"G").await.is_ok() {
+        drops += 1;
+        assert!(drops < 600, "still listening after a minute");
+        assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod demo;
 mod fencing;
 mod fetch;
 mod full_disk;
+mod large;
 mod memory;
 mod modes;
 mod reclaim;

@@ -4,10 +4,12 @@
 //! - [`Segment`], [`FrameBuf`]: the daemon makes, seals and fills segments.
 //! - [`MappedSegment`], [`FrameView`]: a rank maps and reads them.
 //! - [`Listener`], [`Connection`]: whole messages and descriptors over a SEQPACKET socket.
+//! - [`give_large_blocks_back`]: advice to the allocator.
 //!
 //! The rules for memory that another process sees stand at the top of `mapping.rs`.
 #![allow(unsafe_code)]
 
+mod allocator;
 mod error;
 mod headroom;
 mod listener;
@@ -17,6 +19,7 @@ mod segment;
 mod socket;
 pub mod wire;
 
+pub use allocator::give_large_blocks_back;
 pub use error::{ArenaError, SocketError};
 pub use headroom::{Headroom, MemoryLimits};
 pub use listener::Listener;

@@ -1,11 +1,14 @@
 //! Which documents the rows of TGBs were made from: an object beside the data objects, a block for each
 //! TGB. A block depends on its TGB alone, so that whoever makes the TGB again makes the same block.
 
+mod block;
 mod varint;
 
 use crate::crc::crc32c;
 use crate::ids::{Hash, Seq};
-use varint::{Reader, put, unzigzag, zigzag};
+use varint::{Reader, unzigzag};
+
+pub use block::Block;
 
 const MAGIC: [u8; 3] = *b"BWS";
 const VERSION: u8 = 1;
@@ -101,20 +104,25 @@ pub enum ProvenanceError {
 impl Provenance {
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
+        let blocks: Vec<Vec<u8>> = self.tgbs.iter().map(Sources::encode).collect();
+        Self::of_blocks(self.inputs, self.first_seq, &blocks)
+    }
+
+    /// The stored form of what [`Block`]s give, one for each TGB from `first_seq` on.
+    pub fn of_blocks(inputs: Hash, first_seq: Seq, blocks: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(&MAGIC);
         out.push(VERSION);
-        out.extend_from_slice(&(self.tgbs.len() as u32).to_le_bytes());
-        out.extend_from_slice(&self.first_seq.to_le_bytes());
-        out.extend_from_slice(&self.inputs.0);
+        out.extend_from_slice(&(blocks.len() as u32).to_le_bytes());
+        out.extend_from_slice(&first_seq.to_le_bytes());
+        out.extend_from_slice(&inputs.0);
         let crc = crc32c(&out[..CRC_AT]);
         out.extend_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
-        for sources in &self.tgbs {
-            let block = sources.encode();
+        for block in blocks {
             out.extend_from_slice(&(block.len() as u32).to_le_bytes());
-            out.extend_from_slice(&crc32c(&block).to_le_bytes());
-            out.extend_from_slice(&block);
+            out.extend_from_slice(&crc32c(block).to_le_bytes());
+            out.extend_from_slice(block);
         }
         out
     }
@@ -181,31 +189,13 @@ fn block(bytes: &[u8], seq: Seq) -> Result<(&[u8], &[u8]), ProvenanceError> {
 }
 
 impl Sources {
-    fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(1 + 4 * self.pieces.len());
-        out.push(u8::from(self.form == Form::Rows));
-        let mut last: Option<&Piece> = None;
+    /// Its block.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut block = Block::new(self.form);
         for piece in &self.pieces {
-            let near = last.filter(|l| (l.pass, l.file) == (piece.pass, piece.file));
-            let step = near.and_then(|l| zigzag(l.unit, piece.unit));
-            // A step that leaves no room for the flags is rare: the unit is written out.
-            let step = step.filter(|step| step >> (u64::BITS - FLAG_BITS) == 0);
-            let mut head = step.map_or(ELSEWHERE, |step| step << FLAG_BITS);
-            head |= if piece.skip > 0 { SKIPS } else { 0 };
-            head |= if piece.new_row { NEW_ROW } else { 0 };
-            put(&mut out, head);
-            if step.is_none() {
-                put(&mut out, piece.pass);
-                put(&mut out, piece.file.into());
-                put(&mut out, piece.unit);
-            }
-            if piece.skip > 0 {
-                put(&mut out, piece.skip);
-            }
-            put(&mut out, piece.items);
-            last = Some(piece);
+            block.put(piece);
         }
-        out
+        block.out
     }
 
     fn decode(block: &[u8]) -> Option<Self> {

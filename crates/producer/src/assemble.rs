@@ -46,6 +46,7 @@ pub(crate) fn pipeline(
     let object_bytes = config.packing.object_bytes.bytes();
     let batching = BatchingOptions {
         packer: parts.forming.packer(parts.from.clone()),
+        slices: (encoder.slices(), parts.forming.unit_slices()),
         encoder: encoder.clone(),
         next_seq: producer.next_seq(),
         inputs: parts.hash,
@@ -69,7 +70,6 @@ pub(crate) fn pipeline(
         nonce: producer.nonce(),
         encoder,
         provenance: config.packing.provenance,
-        object_bytes,
         give_up_after: config.upload.give_up_after.0,
         metrics: metrics.clone(),
     };
@@ -91,6 +91,7 @@ pub(crate) fn pipeline(
         linger: config.commit.linger.0,
         uploader: Arc::new(uploader),
         uploads: config.upload.concurrency,
+        memory: config.upload.memory.bytes(),
         metrics,
         pacing,
     }

@@ -1,6 +1,10 @@
 //! The third stage: documents in order become batches, and neighbouring batches are grouped until they
-//! fill an object. What becomes of a batch's tokens is the next stage's work.
+//! fill an object; a batch that is larger than an object goes on in parts, slice by slice (`cut`). What
+//! becomes of a batch's tokens is the next stage's work.
 
+mod cut;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
@@ -14,20 +18,27 @@ use crate::metrics::Metrics;
 use crate::packing::{Batch, BatchContent, Encoder, Packer, Point};
 use crate::sources::SourceError;
 use crate::tokenizing::Tokenized;
+use cut::{Cut, Cutter};
 
-/// Batches that go up and become visible together.
+pub use cut::Part;
+
+/// What one object holds: batches that become visible together, or a part of one batch.
 #[derive(Debug)]
 pub struct Group {
     /// The first one's number; never empty.
     pub first_seq: Seq,
-    /// Numbered on by one.
+    /// Numbered on by one; with `part` the slices of one batch.
     pub batches: Vec<Batch>,
+    /// Set when this is not all of its batch.
+    pub part: Option<Part>,
     /// Where the producer stands after the last.
     pub cursor: Cursor,
     /// Hash of the input list that it counts in.
     pub inputs: Hash,
     /// Bytes of all frames, as far as known before they are made.
     pub bytes: u64,
+    /// Bytes of the batches in memory, about.
+    pub memory: u64,
 }
 
 /// What the stage is made of.
@@ -35,6 +46,8 @@ pub struct Group {
 pub struct BatchingOptions {
     /// Makes batches.
     pub packer: Box<dyn Packer>,
+    /// Slices in a batch, and in what the packer gives.
+    pub slices: (u32, u32),
     /// Knows their sizes.
     pub encoder: Arc<Encoder>,
     /// Number of the next batch.
@@ -59,7 +72,10 @@ pub struct BatchingOptions {
 #[derive(Debug)]
 pub struct Batching {
     options: BatchingOptions,
+    cutter: Cutter,
     group: Option<Group>,
+    /// Groups that nobody has taken yet.
+    full: VecDeque<Group>,
     next_seq: Seq,
     /// Whether this pass has given a document.
     fruitful: bool,
@@ -68,21 +84,19 @@ pub struct Batching {
 impl Batching {
     /// Begins where `options.packer` does.
     pub fn new(options: BatchingOptions) -> Self {
+        let (slices, object_bytes) = (options.slices.0, options.object_bytes);
         Self {
+            cutter: Cutter::new(slices, object_bytes, options.encoder.batch_bytes()),
             group: None,
+            full: VecDeque::new(),
             next_seq: options.next_seq,
             fruitful: false,
             options,
         }
     }
 
-    /// Takes the next unit; groups that became full are pushed to `full`.
-    pub fn push(
-        &mut self,
-        item: Tokenized,
-        metrics: &Metrics,
-        full: &mut Vec<Group>,
-    ) -> Result<(), RunError> {
+    /// Takes the next unit; `next_group` gives what became of it.
+    pub fn push(&mut self, item: Tokenized, metrics: &Metrics) -> Result<(), RunError> {
         match item {
             Tokenized::Bad { error, .. } if self.options.on_bad_document == OnBadDocument::Fail => {
                 Err(RunError::Document(error))
@@ -98,16 +112,19 @@ impl Batching {
                 metrics.tokens.inc_by(document.content.items());
                 self.fruitful = true;
                 self.options.packer.push(document)?;
-                self.pop(metrics, full);
                 Ok(())
             }
         }
     }
 
-    fn pop(&mut self, metrics: &Metrics, full: &mut Vec<Group>) {
-        while let Some(batch) = self.options.packer.pop() {
-            self.add(batch, metrics, full);
+    /// The next group that is full. To be called until there is none, before the next `push`: what
+    /// waits here is not bounded otherwise.
+    pub fn next_group(&mut self, metrics: &Metrics) -> Option<Group> {
+        while self.full.is_empty() {
+            let unit = self.options.packer.pop()?;
+            self.add(unit, metrics);
         }
+        self.full.pop_front()
     }
 
     /// A pass is over; one without end must give something.
@@ -126,23 +143,31 @@ impl Batching {
         self.options.inputs = inputs;
     }
 
-    /// The input is over at `end`.
-    pub fn finish(mut self, metrics: &Metrics, end: Point) -> Vec<Group> {
-        let mut groups = Vec::new();
+    /// The input is over at `end`; after it `next_group`, then `finish`.
+    pub fn end(&mut self, end: Point) {
         self.options.packer.end(end);
-        self.pop(metrics, &mut groups);
+    }
+
+    /// The last groups, when `next_group` gives none any more.
+    pub fn finish(mut self, metrics: &Metrics) -> impl Iterator<Item = Group> {
         if self.options.fill_last {
-            if let Some(batch) = self.options.packer.rest() {
-                self.add(batch, metrics, &mut groups);
+            let rest = self.options.packer.rest(self.cutter.is_open());
+            if let Some(unit) = rest {
+                self.add(unit, metrics);
             }
-        } else if self.options.packer.waiting() > 1 {
+            while self.cutter.is_open() {
+                let unit = self.options.packer.blank();
+                self.add(unit, metrics);
+            }
+        } else if self.options.packer.waiting() > 1 || self.cutter.is_open() {
+            let waiting = (self.options.packer.waiting() as u64).saturating_sub(1);
             tracing::info!(
-                tokens = self.options.packer.waiting() - 1,
+                tokens = waiting + self.cutter.waiting(),
                 "the last, partial batch is dropped (packing.last_batch)"
             );
         }
-        groups.extend(self.take());
-        groups
+        let last = self.take();
+        self.full.into_iter().chain(last)
     }
 
     /// The group so far, full or not.
@@ -155,34 +180,84 @@ impl Batching {
         self.group.is_some()
     }
 
-    fn add(&mut self, batch: Batch, metrics: &Metrics, full: &mut Vec<Group>) {
-        let bytes = self.options.encoder.frame_bytes(&batch);
+    /// Takes what the packer made: a batch, or a slice of one.
+    fn add(&mut self, unit: Batch, metrics: &Metrics) {
+        if let BatchContent::Rows(rows) = &unit.content {
+            let padding = (rows.tokens.len() as u64).saturating_sub(unit.own + 1);
+            metrics.padding.inc_by(padding);
+        }
+        let (all, of_unit) = self.options.slices;
+        if of_unit == all {
+            self.join(unit);
+            return;
+        }
+        let bytes = self.options.encoder.frame_bytes(&unit, of_unit);
+        let mut cuts = Vec::new();
+        self.cutter.push(unit, bytes, &mut cuts);
+        for cut in cuts {
+            match cut {
+                Cut::Whole(batch) => self.join(batch),
+                Cut::Part(units, part) => self.part(units, part),
+            }
+        }
+    }
+
+    /// Puts a batch beside others.
+    fn join(&mut self, batch: Batch) {
+        let bytes = self
+            .options
+            .encoder
+            .frame_bytes(&batch, self.options.slices.0);
         let is_full = |g: &mut Group| {
             g.bytes.saturating_add(bytes) > self.options.object_bytes
                 || g.batches.len() >= self.options.group_batches
         };
-        full.extend(self.group.take_if(is_full));
-        let seq = self.next_seq;
+        let full = self.group.take_if(is_full);
+        self.full.extend(full);
+        let mut group = match self.group.take() {
+            Some(group) => group,
+            None => self.group(),
+        };
         self.next_seq += 1;
-        if let BatchContent::Rows(rows) = &batch.content {
-            let padding = (rows.tokens.len() as u64).saturating_sub(batch.own + 1);
-            metrics.padding.inc_by(padding);
-        }
-        let state = State::new(
-            batch.next.clone(),
-            self.options.inputs,
-            self.options.settings.clone(),
-        );
-        let group = self.group.get_or_insert_with(|| Group {
-            first_seq: seq,
+        group.cursor = self.cursor(&batch);
+        group.inputs = self.options.inputs;
+        group.bytes = group.bytes.saturating_add(bytes);
+        group.memory = group.memory.saturating_add(batch.memory());
+        group.batches.push(batch);
+        self.group = Some(group);
+    }
+
+    fn part(&mut self, units: Vec<Batch>, part: Part) {
+        let before = self.group.take();
+        self.full.extend(before);
+        let mut group = self.group();
+        group.cursor = units
+            .last()
+            .map(|unit| self.cursor(unit))
+            .unwrap_or_default();
+        let encoder = &self.options.encoder;
+        group.bytes = units.iter().map(|unit| encoder.frame_bytes(unit, 1)).sum();
+        group.memory = units.iter().map(Batch::memory).sum();
+        group.batches = units;
+        self.next_seq += u64::from(part.last.is_some());
+        group.part = Some(part);
+        self.full.push_back(group);
+    }
+
+    fn group(&self) -> Group {
+        Group {
+            first_seq: self.next_seq,
             batches: Vec::new(),
+            part: None,
             cursor: Cursor::default(),
             inputs: self.options.inputs,
             bytes: 0,
-        });
-        group.batches.push(batch);
-        group.cursor = state.to_cursor();
-        group.inputs = self.options.inputs;
-        group.bytes = group.bytes.saturating_add(bytes);
+            memory: 0,
+        }
+    }
+
+    fn cursor(&self, after: &Batch) -> Cursor {
+        let settings = self.options.settings.clone();
+        State::new(after.next.clone(), self.options.inputs, settings).to_cursor()
     }
 }

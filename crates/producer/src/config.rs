@@ -207,6 +207,8 @@ pub struct ChatConfig {
 pub struct UploadConfig {
     /// Objects in flight.
     pub concurrency: usize,
+    /// Their bytes and those of the batches that they are made from.
+    pub memory: ByteSize,
     /// How long one object is tried.
     pub give_up_after: Period,
 }

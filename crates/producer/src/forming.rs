@@ -23,6 +23,7 @@ pub struct Forming {
     mode: PackingMode,
     look_ahead: usize,
     extras: Vec<Extra>,
+    object_bytes: u64,
     /// Makes slices of what was packed.
     pub encoder: Arc<Encoder>,
 }
@@ -86,6 +87,7 @@ impl Forming {
             mode: packing.mode,
             look_ahead: packing.look_ahead,
             extras,
+            object_bytes: packing.object_bytes.bytes(),
             encoder: Arc::new(encoder),
         })
     }
@@ -131,20 +133,35 @@ impl Forming {
         TokenizerId { name, fingerprint }
     }
 
-    /// Packs from `from` on.
+    /// Slices that the packer makes at a time: a whole batch, where it surely fits in one object, or
+    /// one slice of it.
+    pub fn unit_slices(&self) -> u32 {
+        let whole = self.encoder.batch_bytes();
+        if whole.is_some_and(|bytes| bytes <= self.object_bytes) {
+            self.shape.slices
+        } else {
+            1
+        }
+    }
+
+    /// Packs from `from` on, in units of [`Self::unit_slices`].
     pub fn packer(&self, from: Restart) -> Box<dyn Packer> {
+        let shape = Shape {
+            slices: self.unit_slices(),
+            ..self.shape
+        };
         let (Kind::Text { tokenizer, pad, .. } | Kind::Chat { tokenizer, pad, .. }) = &self.kind
         else {
-            return Box::new(Samples::new(self.shape, from.at));
+            return Box::new(Samples::new(shape, from.at));
         };
         let tokens = (tokenizer.identity().end_token, *pad);
         match self.mode {
             PackingMode::BestFit | PackingMode::Chat => {
-                Box::new(BestFit::new(self.shape, tokens, self.look_ahead, from))
+                Box::new(BestFit::new(shape, tokens, self.look_ahead, from))
             }
             PackingMode::Concat | PackingMode::Opaque => {
                 let segments = self.extras.iter().any(|extra| extra.needs_segments());
-                Box::new(Concat::new(self.shape, tokens, from.at, segments))
+                Box::new(Concat::new(shape, tokens, from.at, segments))
             }
         }
     }

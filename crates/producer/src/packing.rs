@@ -18,7 +18,7 @@ use crate::sources::Place;
 
 pub use best_fit::{BestFit, LOOK_AHEAD_MAX};
 pub use concat::Concat;
-pub use encode::Encoder;
+pub use encode::{Encoder, Slice};
 pub use extras::Extra;
 pub use point::{Placed, Point, Restart};
 pub use samples::{ArraySpec, Samples};
@@ -96,8 +96,8 @@ impl Content {
     }
 }
 
-/// One batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One batch; or one slice of a batch that is too large to be made at once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
     /// What it holds.
     pub content: BatchContent,
@@ -121,6 +121,21 @@ fn piece(at: Point, items: u64, new_row: bool) -> Piece {
     }
 }
 
+impl Batch {
+    /// Bytes that it takes in memory, about.
+    pub fn memory(&self) -> u64 {
+        let bytes = match &self.content {
+            BatchContent::Rows(rows) => {
+                size_of_val(&rows.tokens[..])
+                    + size_of_val(&rows.segments[..])
+                    + size_of_val(&rows.learned[..])
+            }
+            BatchContent::Samples(samples) => samples.iter().flatten().map(|a| a.len() + 32).sum(),
+        };
+        bytes as u64
+    }
+}
+
 /// See [`Batch::content`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchContent {
@@ -128,6 +143,12 @@ pub enum BatchContent {
     Rows(Rows),
     /// Samples in order; the last batch may have fewer than its shape says.
     Samples(Vec<Vec<Vec<u8>>>),
+}
+
+impl Default for BatchContent {
+    fn default() -> Self {
+        Self::Rows(Rows::default())
+    }
 }
 
 /// Rows of one width.
@@ -141,6 +162,18 @@ pub struct Rows {
     pub segments: Vec<Segment>,
     /// What is to be learned, beside `tokens`; empty: all that is not padding.
     pub learned: Vec<bool>,
+}
+
+impl Rows {
+    /// Rows of nothing but padding, which is not to be learned.
+    fn blank(tokens: usize, stride: usize, pad: u32) -> BatchContent {
+        BatchContent::Rows(Self {
+            tokens: vec![pad; tokens],
+            stride,
+            segments: Vec::new(),
+            learned: vec![false; tokens],
+        })
+    }
 }
 
 /// Neighbouring tokens of one document in one row.
@@ -192,7 +225,8 @@ impl Start {
     }
 }
 
-/// Packs documents into batches.
+/// Packs documents into batches. Slices of a batch are packed as batches of one slice: what comes of it
+/// is the same.
 pub trait Packer: Send + std::fmt::Debug {
     /// Adds the next document.
     fn push(&mut self, document: Document) -> Result<(), Mismatch>;
@@ -203,8 +237,12 @@ pub trait Packer: Send + std::fmt::Debug {
     /// No document follows, the input ends at `end`; `pop` gives what full batches are left.
     fn end(&mut self, end: Point);
 
-    /// After `end` and the last `pop`: the rest as a last batch, filled up, when there is any.
-    fn rest(&mut self) -> Option<Batch>;
+    /// After `end` and the last `pop`: the rest as a last batch, filled up, when there is any. `begun`:
+    /// what is popped are slices, and some of the last batch's are out already.
+    fn rest(&mut self, begun: bool) -> Option<Batch>;
+
+    /// After `rest`: a batch of nothing but padding.
+    fn blank(&self) -> Batch;
 
     /// Tokens, or samples, that wait for a batch.
     fn waiting(&self) -> usize;

@@ -1,6 +1,7 @@
 //! The stages joined by bounded channels: read -> tokenize -> batch -> upload -> commit. Each stage
 //! ends when the one before it ends or nobody takes its output, so a failure anywhere, or a stop,
-//! ends all of them; what is durable by then is committed.
+//! ends all of them; what is durable by then is committed. What is read ahead and what goes up is
+//! bounded by its bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use batchweave_core::ids::Hash;
 use batchweave_log::{CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -17,10 +18,13 @@ use crate::batching::{Batching, BatchingOptions, Group};
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::Point;
-use crate::reading::{Read, ReadEnd, Reading};
+use crate::reading::{Chunk, Read, ReadEnd, Reading};
 use crate::sources::SourceError;
 use crate::tokenizing::{Pool, Results, Tokenizing};
-use crate::upload::Uploader;
+use crate::upload::{Joining, Uploader};
+
+/// Bytes of input that are read ahead, as tokens or not yet, at most.
+const READ_AHEAD_BYTES: u64 = 16 << 20;
 
 /// Everything the stages need.
 pub(crate) struct Pipeline {
@@ -31,6 +35,8 @@ pub(crate) struct Pipeline {
     pub(crate) linger: Duration,
     pub(crate) uploader: Arc<Uploader>,
     pub(crate) uploads: usize,
+    /// Bytes of batches and objects that go up at a time.
+    pub(crate) memory: u64,
     pub(crate) metrics: Arc<Metrics>,
     /// Cancelled: who is held back stops waiting.
     pub(crate) pacing: CancellationToken,
@@ -38,7 +44,7 @@ pub(crate) struct Pipeline {
 
 /// What the reader hands to the batching stage, in order.
 enum Ordered {
-    Chunk(oneshot::Receiver<Results>),
+    Chunk(oneshot::Receiver<Results>, OwnedSemaphorePermit),
     Grown(Hash),
     PassEnd { whole: bool },
     End(Result<ReadEnd, SourceError>),
@@ -59,8 +65,14 @@ impl Pipeline {
         let (to_batching, ordered) = mpsc::channel(2 * self.threads + 2);
         let (to_upload, groups) = mpsc::channel(1);
         let last = self.reading.end();
-        let reader = (self.reading, end.clone());
-        tokio::task::spawn_blocking(move || read(&reader.0, &reader.1, &pool, &to_batching));
+        let (reading, stop_reading, runtime) = (self.reading, end.clone(), Handle::current());
+        let to_tokens = ToTokens {
+            pool,
+            stage: to_batching,
+            room: Budget::new(READ_AHEAD_BYTES.min(self.memory / 4)),
+            runtime,
+        };
+        tokio::task::spawn_blocking(move || to_tokens.read(&reading, &stop_reading));
         let stage = BatchingStage {
             batching: Batching::new(self.batching),
             ordered,
@@ -72,7 +84,12 @@ impl Pipeline {
         };
         let batching = tokio::task::spawn_blocking(move || stage.run(last));
 
-        let uploaded = upload_all(self.uploader, self.uploads, groups, &queue, &stop).await;
+        let uploads = Uploads {
+            uploader: self.uploader,
+            at_once: self.uploads,
+            room: Budget::new(self.memory),
+        };
+        let uploaded = uploads.run(groups, &queue, &stop).await;
         end.cancel();
         let batched = batching.await.map_err(RunError::task)?;
         let finished = matches!((&uploaded, &batched), (Ok(true), Ok(ReadEnd::Complete)));
@@ -89,25 +106,43 @@ impl Pipeline {
     }
 }
 
-/// Ends when `stage` is gone (`send` fails), the pool is gone, or the input is over.
-fn read(reading: &Reading, stop: &CancellationToken, pool: &Pool, stage: &mpsc::Sender<Ordered>) {
-    let end = reading.run(stop, |read| {
-        let next = match read {
-            Read::Chunk(chunk) => pool.submit(chunk).map(Ordered::Chunk),
-            Read::Grown(inputs) => Some(Ordered::Grown(inputs)),
-            Read::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
-        };
-        next.is_some_and(|next| stage.blocking_send(next).is_ok())
-    });
-    // A stage that is gone has its own reason.
-    let _ = stage.blocking_send(Ordered::End(end));
+/// The way of what is read to the tokenizing threads, and in order to the next stage.
+struct ToTokens {
+    pool: Pool,
+    stage: mpsc::Sender<Ordered>,
+    room: Budget,
+    runtime: Handle,
+}
+
+impl ToTokens {
+    /// Ends when the stage is gone (`send` fails), the pool is gone, or the input is over.
+    fn read(&self, reading: &Reading, stop: &CancellationToken) {
+        let end = reading.run(stop, |read| {
+            let next = match read {
+                Read::Chunk(chunk) => self.submit(chunk),
+                Read::Grown(inputs) => Some(Ordered::Grown(inputs)),
+                Read::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
+            };
+            next.is_some_and(|next| self.stage.blocking_send(next).is_ok())
+        });
+        // A stage that is gone has its own reason.
+        let _ = self.stage.blocking_send(Ordered::End(end));
+    }
+
+    fn submit(&self, chunk: Chunk) -> Option<Ordered> {
+        let bytes = chunk.units.iter().map(|unit| unit.bytes() as u64).sum();
+        // Who is gone gives its room back, so this ends.
+        let room = self.runtime.block_on(self.room.take(bytes))?;
+        let result = self.pool.submit(chunk)?;
+        Some(Ordered::Chunk(result, room))
+    }
 }
 
 struct BatchingStage {
     batching: Batching,
     ordered: mpsc::Receiver<Ordered>,
     /// A chunk's result that was not there yet when the linger time was over.
-    waiting: Option<oneshot::Receiver<Results>>,
+    waiting: Option<(oneshot::Receiver<Results>, OwnedSemaphorePermit)>,
     to_upload: mpsc::Sender<Group>,
     linger: Duration,
     metrics: Arc<Metrics>,
@@ -126,12 +161,11 @@ impl BatchingStage {
     /// On failure the batches before it still go up: a restart then fails at once, at the same place.
     fn run(mut self, last: Point) -> Result<ReadEnd, RunError> {
         let mut deadline = None;
-        let mut full = Vec::new();
         loop {
             let input = self.runtime.clone().block_on(self.next(deadline));
             let step = match input {
                 Input::LingerOver => Ok(None),
-                Input::Results(results) => self.take(results, &mut full).map(|()| None),
+                Input::Results(results) => self.take(results, &mut deadline),
                 Input::Grown(inputs) => {
                     self.batching.grown(inputs);
                     Ok(None)
@@ -143,11 +177,8 @@ impl BatchingStage {
             if is_last && !matches!(step, Ok(Some(ReadEnd::Complete)))
                 || deadline.is_some_and(|at| at <= Instant::now())
             {
-                full.extend(self.batching.take());
-            }
-            for group in full.drain(..) {
                 deadline = None;
-                if self.to_upload.blocking_send(group).is_err() {
+                if self.batching.take().is_some_and(|group| !self.send(group)) {
                     return Ok(ReadEnd::Stopped);
                 }
             }
@@ -162,14 +193,37 @@ impl BatchingStage {
         }
     }
 
-    fn take(&mut self, results: Results, full: &mut Vec<Group>) -> Result<(), RunError> {
-        results?
-            .into_iter()
-            .try_for_each(|item| self.batching.push(item, &self.metrics, full))
+    /// False when nobody takes it.
+    fn send(&self, group: Group) -> bool {
+        self.to_upload.blocking_send(group).is_ok()
     }
 
-    fn finish(self, last: Point) -> ReadEnd {
-        for group in self.batching.finish(&self.metrics, last) {
+    /// Groups go on one by one, as they become full.
+    fn take(
+        &mut self,
+        results: Results,
+        deadline: &mut Option<Instant>,
+    ) -> Result<Option<ReadEnd>, RunError> {
+        for item in results? {
+            self.batching.push(item, &self.metrics)?;
+            while let Some(group) = self.batching.next_group(&self.metrics) {
+                *deadline = None;
+                if !self.send(group) {
+                    return Ok(Some(ReadEnd::Stopped));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn finish(mut self, last: Point) -> ReadEnd {
+        self.batching.end(last);
+        while let Some(group) = self.batching.next_group(&self.metrics) {
+            if !self.send(group) {
+                return ReadEnd::Stopped;
+            }
+        }
+        for group in self.batching.finish(&self.metrics) {
             if self.to_upload.blocking_send(group).is_err() {
                 return ReadEnd::Stopped;
             }
@@ -190,14 +244,14 @@ impl BatchingStage {
     async fn receive(&mut self) -> Input {
         if self.waiting.is_none() {
             match self.ordered.recv().await {
-                Some(Ordered::Chunk(result)) => self.waiting = Some(result),
+                Some(Ordered::Chunk(result, room)) => self.waiting = Some((result, room)),
                 Some(Ordered::Grown(inputs)) => return Input::Grown(inputs),
                 Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
                 Some(Ordered::End(end)) => return Input::End(end),
                 None => return Input::End(Ok(ReadEnd::Stopped)),
             }
         }
-        let Some(waiting) = &mut self.waiting else {
+        let Some((waiting, _)) = &mut self.waiting else {
             return Input::End(Ok(ReadEnd::Stopped));
         };
         let result = waiting.await;
@@ -207,30 +261,75 @@ impl BatchingStage {
     }
 }
 
-/// True when all groups are uploaded and handed to the commit task.
-async fn upload_all(
+/// The last stage before the commit task.
+struct Uploads {
     uploader: Arc<Uploader>,
     at_once: usize,
-    groups: mpsc::Receiver<Group>,
-    queue: &CommitQueue,
-    stop: &CancellationToken,
-) -> Result<bool, RunError> {
-    // What is held back already is enough: nothing more goes up meanwhile.
-    let room = (groups, queue.standing());
-    let groups = stream::unfold(room, async |(mut groups, mut standing)| {
-        let _ = standing.wait_for(|now| now.held.is_none()).await;
-        let group = groups.recv().await?;
-        Some((group, (groups, standing)))
-    });
-    let groups = groups.take_until(stop.cancelled());
-    let uploads = groups
-        .map(|group| tokio::spawn(uploader.clone().upload(group)))
-        .buffered(at_once);
-    let mut uploads = std::pin::pin!(uploads);
-    while let Some(upload) = uploads.next().await {
-        if !queue.submit(upload.map_err(RunError::task)??).await {
-            return Ok(false);
+    room: Budget,
+}
+
+impl Uploads {
+    /// True when all groups are uploaded and handed to the commit task.
+    async fn run(
+        self,
+        groups: mpsc::Receiver<Group>,
+        queue: &CommitQueue,
+        stop: &CancellationToken,
+    ) -> Result<bool, RunError> {
+        // What is held back already is enough: nothing more goes up meanwhile.
+        let from = (groups, queue.standing(), self.room);
+        let groups = stream::unfold(from, async |(mut groups, mut standing, room)| {
+            let _ = standing.wait_for(|now| now.held.is_none()).await;
+            let group = groups.recv().await?;
+            let bytes = group.bytes.saturating_add(group.memory);
+            let taken = room.take(bytes).await?;
+            Some(((group, taken), (groups, standing, room)))
+        });
+        let groups = groups.take_until(stop.cancelled());
+        let uploads = groups.map(|(group, room)| {
+            let upload = self.uploader.clone().upload(group);
+            tokio::spawn(async move {
+                let uploaded = upload.await;
+                drop(room);
+                uploaded
+            })
+        });
+        let mut uploads = std::pin::pin!(uploads.buffered(self.at_once));
+        let mut joining = Joining::default();
+        while let Some(upload) = uploads.next().await {
+            let Some(item) = joining.take(upload.map_err(RunError::task)??) else {
+                continue;
+            };
+            if !queue.submit(item).await {
+                return Ok(false);
+            }
+        }
+        Ok(!stop.is_cancelled())
+    }
+}
+
+/// A bound in bytes for what is under way. What is larger than all of it goes alone.
+struct Budget {
+    room: Arc<Semaphore>,
+    units: u32,
+}
+
+impl Budget {
+    fn new(bytes: u64) -> Self {
+        let units = u32::try_from(bytes >> 10)
+            .unwrap_or(u32::MAX)
+            .clamp(1, 1 << 28);
+        Self {
+            room: Arc::new(Semaphore::new(units as usize)),
+            units,
         }
     }
-    Ok(!stop.is_cancelled())
+
+    /// `None` never comes: nobody closes it.
+    async fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let units = u32::try_from(bytes >> 10)
+            .unwrap_or(u32::MAX)
+            .min(self.units);
+        self.room.clone().acquire_many_owned(units).await.ok()
+    }
 }

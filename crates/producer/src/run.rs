@@ -78,6 +78,7 @@ pub async fn run_watched(
     stop: CancellationToken,
     began: impl FnOnce(),
 ) -> Result<Outcome, RunError> {
+    batchweave_arena::give_large_blocks_back();
     let registry = Registry::new();
     let counted = Counted::with_classes(store, &keys::CLASSES);
     let health = Health::default();

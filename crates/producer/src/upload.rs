@@ -1,25 +1,27 @@
 //! The fourth stage: groups become objects in the store, several at a time; what is durable goes to
 //! the commit task in order. Objects have names of their own, so a try may be repeated at will.
 
+mod join;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, StreamId};
 use batchweave_core::keys;
 use batchweave_core::provenance::Provenance;
-use batchweave_core::tgb::{Identity, LayoutError, Object, Packed, TgbData, frame_bytes, pack};
+use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, Run, TgbRecord};
 use batchweave_log::CommitItem;
 use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError};
-use futures::stream::{FuturesUnordered, TryStreamExt};
 use tokio::time::Instant;
 
-use crate::batching::Group;
+use crate::batching::{Group, Part};
 use crate::error::RunError;
 use crate::metrics::Metrics;
-use crate::packing::Encoder;
+use crate::packing::{Batch, Encoder};
 
-/// A batch larger than an object is cut into at most this many, so that its log entry stays small.
-const PARTS_MAX: u64 = 64;
+pub(crate) use join::Joining;
+
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -40,84 +42,192 @@ pub(crate) struct Uploader {
     pub(crate) encoder: Arc<Encoder>,
     /// Whether to store what batches were made from.
     pub(crate) provenance: bool,
-    /// Size of an object.
-    pub(crate) object_bytes: u64,
     /// How long one object is tried.
     pub(crate) give_up_after: Duration,
     /// Counters.
     pub(crate) metrics: Arc<Metrics>,
 }
 
+/// What is durable.
+#[derive(Debug)]
+pub(crate) enum Uploaded {
+    /// Batches, whole.
+    Batches(CommitItem),
+    /// An object of a batch that has several.
+    Part {
+        run: Run,
+        rows: u64,
+        tokens: u64,
+        /// With the batch's last slice.
+        last: Option<Last>,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Last {
+    provenance: Option<String>,
+    cursor: Cursor,
+}
+
+/// What is built of a group.
+struct Built {
+    object: Object,
+    sources: Option<Object>,
+    /// Rows and tokens of each batch, or of the part.
+    sizes: Vec<(u64, u64)>,
+    last: bool,
+    whole: bool,
+    cursor: Cursor,
+}
+
 impl Uploader {
     /// Makes the group durable.
-    pub(crate) async fn upload(self: Arc<Self>, group: Group) -> Result<CommitItem, RunError> {
+    pub(crate) async fn upload(self: Arc<Self>, group: Group) -> Result<Uploaded, RunError> {
         let this = self.clone();
         // Payloads, checksums and copies: too long for an async thread, and several at a time.
-        let built = tokio::task::spawn_blocking(move || {
-            this.build(&group).map(|packed| (packed, group.cursor))
+        let built = tokio::task::spawn_blocking(move || this.build(group));
+        let Built {
+            mut object,
+            sources,
+            sizes,
+            last,
+            whole,
+            cursor,
+        } = built.await.map_err(RunError::task)??;
+        let provenance = sources.as_ref().map(|object| object.key.clone());
+        let runs = std::mem::take(&mut object.runs);
+        let beside = async {
+            match sources {
+                Some(object) => self.put(object, false).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(self.put(object, true), beside)?;
+        let mut made = runs.into_iter().zip(sizes);
+        if !whole && let Some((run, (rows, tokens))) = made.next() {
+            let last = last.then_some(Last { provenance, cursor });
+            return Ok(Uploaded::Part {
+                run,
+                rows,
+                tokens,
+                last,
+            });
+        }
+        let tgbs = made.map(|(run, (rows, tokens))| TgbRecord {
+            rows,
+            tokens,
+            digest: Digest::of_crcs(run.crcs),
+            parts: vec![run.part],
+            provenance: provenance.clone(),
         });
-        let (packed, cursor) = built.await.map_err(RunError::task)??;
-        let uploads: FuturesUnordered<_> = packed
-            .objects
-            .into_iter()
-            .map(|object| self.put(object))
-            .collect();
-        uploads.try_collect::<()>().await?;
-        Ok(CommitItem {
-            tgbs: packed.tgbs,
+        Ok(Uploaded::Batches(CommitItem {
+            tgbs: tgbs.collect(),
+            cursor,
+        }))
+    }
+
+    /// Batches are let go of as they are written.
+    fn build(&self, group: Group) -> Result<Built, RunError> {
+        let identity = Identity::new(self.stream, &self.producer, self.epoch);
+        let mut builder = ObjectBuilder::new(identity).reserve(group.bytes);
+        let last_seq = match &group.part {
+            Some(_) => group.first_seq,
+            None => group.first_seq + (group.batches.len() as u64).saturating_sub(1),
+        };
+        let seqs = (group.first_seq, last_seq);
+        let random = group
+            .part
+            .as_ref()
+            .map_or_else(rand::random, |part| part.random);
+        let sources = self.sources(&group, seqs, random);
+        let Group {
+            first_seq,
+            batches,
+            part,
+            cursor,
+            ..
+        } = group;
+        let mut sizes = Vec::new();
+        match &part {
+            Some(part) => sizes.push(self.write_part(&mut builder, first_seq, part, batches)?),
+            None => {
+                for (seq, batch) in (first_seq..).zip(batches) {
+                    let slices = self.encoder.slices();
+                    for n in 0..slices {
+                        self.write(&mut builder, (seq, n), (&batch, n as usize))?;
+                    }
+                    sizes.push((self.encoder.rows_of(&batch, slices), batch.own));
+                }
+            }
+        }
+        let number = part.as_ref().map_or(0, |part| part.number);
+        let (producer, epoch, nonce) = (&self.producer, self.epoch, self.nonce);
+        let key = keys::data(producer, epoch, nonce, seqs, random, number);
+        Ok(Built {
+            object: builder.finish(&key)?,
+            sources,
+            sizes,
+            last: part.as_ref().is_some_and(|part| part.last.is_some()),
+            whole: part.is_none(),
             cursor,
         })
     }
 
-    fn build(&self, group: &Group) -> Result<Packed, RunError> {
-        let identity = Identity::new(self.stream, &self.producer, self.epoch);
-        let encode = |(seq, batch)| self.encoder.encode(seq, batch);
-        let tgbs: Result<Vec<TgbData>, LayoutError> = (group.first_seq..)
-            .zip(&group.batches)
-            .map(encode)
-            .collect();
-        let mut tgbs = tgbs?;
-        let last = tgbs.last().map_or(group.first_seq, |tgb| tgb.seq);
-        let seqs = (group.first_seq, last);
-        let sizes = tgbs.iter().flat_map(|tgb| &tgb.slices);
-        let bytes: u64 = sizes.filter_map(|s| frame_bytes(s.len() as u64)).sum();
-        let random = rand::random();
-        let sources = self.sources(group, seqs, random);
-        for tgb in &mut tgbs {
-            tgb.provenance = sources.as_ref().map(|object| object.key.clone());
+    /// Rows and tokens.
+    fn write_part(
+        &self,
+        builder: &mut ObjectBuilder,
+        seq: Seq,
+        part: &Part,
+        slices: Vec<Batch>,
+    ) -> Result<(u64, u64), RunError> {
+        let (mut rows, mut tokens) = (0, 0);
+        for (n, slice) in (part.first_slice..).zip(slices) {
+            self.write(builder, (seq, n), (&slice, 0))?;
+            rows += self.encoder.rows_of(&slice, 1);
+            tokens += slice.own;
         }
-        let key = |part| keys::data(&self.producer, self.epoch, self.nonce, seqs, random, part);
-        let cut = self.object_bytes.max(bytes.div_ceil(PARTS_MAX));
-        let mut packed = pack(identity, &tgbs, cut, key)?;
-        packed.objects.extend(sources);
-        Ok(packed)
+        Ok((rows, tokens))
     }
 
-    /// What the group's batches were made from, as an object beside theirs.
+    fn write(
+        &self,
+        builder: &mut ObjectBuilder,
+        (seq, slice): (Seq, u32),
+        (batch, of_batch): (&Batch, usize),
+    ) -> Result<(), RunError> {
+        let made = self.encoder.slice(batch, of_batch)?;
+        builder.push_slice_with(seq, slice, made.payload_len(), |room| {
+            made.write(room).map_err(RunError::from)
+        })
+    }
+
+    /// What the group's batches were made from, as an object beside theirs; of a batch in parts with
+    /// the last.
     fn sources(&self, group: &Group, seqs: (Seq, Seq), random: u64) -> Option<Object> {
         if !self.provenance {
             return None;
         }
-        let provenance = Provenance {
-            inputs: group.inputs,
-            first_seq: group.first_seq,
-            tgbs: group.batches.iter().map(|b| b.sources.clone()).collect(),
+        let blocks = match &group.part {
+            Some(part) => vec![part.last.clone()?],
+            None => group.batches.iter().map(|b| b.sources.encode()).collect(),
         };
+        let bytes = Provenance::of_blocks(group.inputs, group.first_seq, &blocks);
         Some(Object {
             key: keys::provenance(&self.producer, self.epoch, self.nonce, seqs, random),
-            bytes: provenance.encode().into(),
+            bytes: bytes.into(),
             runs: Vec::new(),
         })
     }
 
-    async fn put(&self, object: Object) -> Result<(), StoreError> {
+    /// `data`: it is counted as a data object.
+    async fn put(&self, object: Object, data: bool) -> Result<(), StoreError> {
         let began = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
             let error = match self.store.upload(&object.key, object.bytes.clone()).await {
                 Ok(Create::Created) => {
-                    // Without slices it says where others are from.
-                    if !object.runs.is_empty() {
+                    if data {
                         self.metrics.objects.inc();
                         self.metrics.object_bytes.inc_by(object.bytes.len() as u64);
                     }

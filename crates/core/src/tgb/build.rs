@@ -80,8 +80,9 @@ impl ObjectBuilder {
     }
 
     /// Makes room at once, so that a large object is not copied as it grows.
-    fn reserve(mut self, frame_bytes: u64) -> Self {
-        self.bytes.reserve(frame_bytes as usize);
+    #[must_use]
+    pub fn reserve(mut self, frame_bytes: u64) -> Self {
+        self.bytes.reserve_exact(frame_bytes as usize);
         self
     }
 
@@ -107,6 +108,50 @@ impl ObjectBuilder {
 
     /// Adds one slice: the next of the same TGB, or the first of the next.
     pub fn push_slice(&mut self, seq: Seq, slice: u32, payload: &[u8]) -> Result<(), BuildError> {
+        self.push_slice_with(seq, slice, payload.len() as u64, |room| {
+            room.copy_from_slice(payload);
+            Ok(())
+        })
+    }
+
+    /// The same; `write` makes the payload where it will lie, in room that is zero. When it fails, the
+    /// object is of no use any more.
+    pub fn push_slice_with<E: From<BuildError>>(
+        &mut self,
+        seq: Seq,
+        slice: u32,
+        payload_bytes: u64,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.check_next(seq, slice, payload_bytes)?;
+        let offset = self.frame_bytes();
+        let begin = self.bytes.len() + HEADER_BYTES as usize;
+        let end = begin + payload_bytes as usize;
+        self.bytes.resize(end, 0);
+        write(&mut self.bytes[begin..])?;
+        // Summed while it is still in the caches.
+        let payload_crc = crc32c(&self.bytes[begin..]);
+        let header = FrameHeader {
+            identity: self.identity,
+            seq,
+            slice,
+            payload_bytes,
+            payload_crc,
+        };
+        self.bytes[offset as usize..begin].copy_from_slice(&header.encode());
+        self.bytes
+            .resize(end.next_multiple_of(ALIGN_BYTES as usize), 0);
+        self.entries.push(IndexEntry {
+            seq,
+            offset,
+            payload_bytes,
+            slice,
+            payload_crc,
+        });
+        Ok(())
+    }
+
+    fn check_next(&self, seq: Seq, slice: u32, payload_bytes: u64) -> Result<(), BuildError> {
         if let Some(last) = self.entries.last() {
             let goes_on = last.seq == seq && last.slice.checked_add(1) == Some(slice);
             if !goes_on && (last.seq.checked_add(1) != Some(seq) || slice != 0) {
@@ -119,33 +164,14 @@ impl ObjectBuilder {
                 });
             }
         }
-        let (offset, payload_bytes) = (self.frame_bytes(), payload.len() as u64);
-        let end = offset
+        let end = self
+            .frame_bytes()
             .saturating_add(payload_bytes)
             .saturating_add(HEADER_BYTES + ALIGN_BYTES);
         let full = self.entries.len() >= u32::MAX as usize;
         if slice >= SLICES_MAX || end > OBJECT_BYTES_MAX / 2 || full {
             return Err(BuildError::TooLarge { seq });
         }
-        let payload_crc = crc32c(payload);
-        let header = FrameHeader {
-            identity: self.identity,
-            seq,
-            slice,
-            payload_bytes,
-            payload_crc,
-        };
-        self.bytes.extend_from_slice(&header.encode());
-        self.bytes.extend_from_slice(payload);
-        self.bytes
-            .resize(self.bytes.len().next_multiple_of(ALIGN_BYTES as usize), 0);
-        self.entries.push(IndexEntry {
-            seq,
-            offset,
-            payload_bytes,
-            slice,
-            payload_crc,
-        });
         Ok(())
     }
 

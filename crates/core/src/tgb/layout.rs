@@ -227,18 +227,30 @@ impl Layout {
     /// A payload whose arrays' data (zero before, little-endian, C order) `fill` writes in place.
     pub fn encode_with(
         &self,
-        mut fill: impl FnMut(&Array, &mut [u8]) -> Result<(), LayoutError>,
+        fill: impl FnMut(&Array, &mut [u8]) -> Result<(), LayoutError>,
     ) -> Result<Vec<u8>, LayoutError> {
         let mut out = vec![0; self.payload_bytes as usize];
+        self.write(&mut out, fill)?;
+        Ok(out)
+    }
+
+    /// The same in `out`, which is zero and has room for exactly one payload.
+    pub fn write(
+        &self,
+        out: &mut [u8],
+        mut fill: impl FnMut(&Array, &mut [u8]) -> Result<(), LayoutError>,
+    ) -> Result<(), LayoutError> {
+        if out.len() as u64 != self.payload_bytes {
+            return Err(LayoutError::TooLarge);
+        }
         let (header, mut rest) = out.split_at_mut(self.header.len());
         header.copy_from_slice(&self.header);
         for array in &self.arrays {
-            let data = rest;
-            let (data, after) = data.split_at_mut(array.bytes as usize);
+            let (data, after) = rest.split_at_mut(array.bytes as usize);
             fill(array, data)?;
             rest = after;
         }
-        Ok(out)
+        Ok(())
     }
 
     /// A payload of the layout that [`Layout::tokens`] gives.

@@ -80,6 +80,11 @@ impl Config for ProducerConfig {
             "must be 1 to 256",
         );
         wrong(
+            "upload.memory",
+            self.upload.memory < ByteSize::mib(1),
+            "must be at least 1MiB",
+        );
+        wrong(
             "commit.max_batches",
             !(1..=ENTRY_TGBS_MAX).contains(&self.commit.max_batches),
             "must be 1 to 1024",

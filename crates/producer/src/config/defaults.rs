@@ -95,6 +95,7 @@ impl Default for UploadConfig {
     fn default() -> Self {
         Self {
             concurrency: 4,
+            memory: ByteSize::mib(256),
             give_up_after: Period(Duration::from_mins(5)),
         }
     }

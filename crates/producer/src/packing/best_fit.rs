@@ -245,12 +245,28 @@ impl Packer for BestFit {
         self.ended = Some(end);
     }
 
-    fn rest(&mut self) -> Option<Batch> {
+    fn rest(&mut self, _: bool) -> Option<Batch> {
         while self.row_count < self.shape.rows() && self.row() {}
         let end = self.ended.filter(|_| self.row_count > 0)?;
         self.row_count = self.shape.rows();
         self.fill_row();
         Some(self.take_batch(end.into()))
+    }
+
+    fn blank(&self) -> Batch {
+        Batch {
+            content: Rows::blank(
+                self.shape.rows() * self.shape.width(),
+                self.shape.width(),
+                self.pad,
+            ),
+            own: 0,
+            next: self.ended.unwrap_or_default().into(),
+            sources: Sources {
+                form: Form::Rows,
+                pieces: Vec::new(),
+            },
+        }
     }
 
     fn waiting(&self) -> usize {

@@ -162,10 +162,10 @@ impl Packer for Concat {
         self.ended = Some(end);
     }
 
-    fn rest(&mut self) -> Option<Batch> {
+    fn rest(&mut self, begun: bool) -> Option<Batch> {
         let end = self.ended?;
         // One token alone is the one that ended the batch before: it makes no input with a label.
-        let own = self.waiting().checked_sub(1).filter(|n| *n > 0)?;
+        let own = self.waiting().checked_sub(1).filter(|n| *n > 0 || begun)?;
         let mut tokens = self.buffer.split_off(self.head);
         tokens.resize(self.shape.tokens() + 1, self.pad);
         let content = self.rows(tokens, own);
@@ -178,6 +178,22 @@ impl Packer for Concat {
             next: end.into(),
             sources,
         })
+    }
+
+    fn blank(&self) -> Batch {
+        Batch {
+            content: Rows::blank(
+                self.shape.tokens() + 1,
+                self.shape.seq_len as usize,
+                self.pad,
+            ),
+            own: 0,
+            next: self.ended.unwrap_or_default().into(),
+            sources: Sources {
+                form: Form::Sequence,
+                pieces: Vec::new(),
+            },
+        }
     }
 
     fn waiting(&self) -> usize {

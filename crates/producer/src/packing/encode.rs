@@ -1,8 +1,9 @@
-//! From a batch to the payloads of its slices. Runs beside the packing, several batches at a time.
+//! From a batch to the payloads of its slices, written where they will lie in an object. Runs beside
+//! the packing, several batches at a time.
 
-use batchweave_core::ids::Seq;
-use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, TgbData, frame_bytes};
-use bytes::Bytes;
+use std::borrow::Cow;
+
+use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, frame_bytes};
 
 use super::extras::{self, Extra};
 use super::{ArraySpec, Batch, BatchContent, Rows, Shape};
@@ -18,6 +19,20 @@ pub struct Encoder {
 enum Form {
     Rows(Layout),
     Samples(Vec<ArraySpec>),
+}
+
+/// One slice, ready to be written.
+#[derive(Debug)]
+pub struct Slice<'a> {
+    layout: Cow<'a, Layout>,
+    content: SliceContent<'a>,
+}
+
+#[derive(Debug)]
+enum SliceContent<'a> {
+    /// Rows of the batch from this slice on.
+    Rows(&'a Encoder, &'a Rows, u64, usize),
+    Samples(&'a [ArraySpec], &'a [Vec<Vec<u8>>]),
 }
 
 impl Encoder {
@@ -46,87 +61,66 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// Bytes of all frames of a batch.
-    pub fn frame_bytes(&self, batch: &Batch) -> u64 {
-        let frame = |payload| frame_bytes(payload).unwrap_or(u64::MAX);
+    /// Slices of a batch.
+    pub fn slices(&self) -> u32 {
+        self.shape.slices
+    }
+
+    /// Bytes of the frames of a whole batch, where all batches have the same.
+    pub fn batch_bytes(&self) -> Option<u64> {
+        match &self.form {
+            Form::Rows(layout) => {
+                let frame = frame_bytes(layout.payload_len()).unwrap_or(u64::MAX);
+                Some(frame.saturating_mul(self.shape.slices.into()))
+            }
+            Form::Samples(_) => None,
+        }
+    }
+
+    /// Bytes of the frames of `slices` slices with this content.
+    pub fn frame_bytes(&self, batch: &Batch, slices: u32) -> u64 {
         match (&self.form, &batch.content) {
             (Form::Samples(arrays), BatchContent::Samples(samples)) => {
                 let data: usize = samples.iter().flatten().map(Vec::len).sum();
                 let offsets = 8 * arrays.len() * (samples.len() + 1);
                 // A header grows with its numbers; this is more than it ever needs.
-                let header = 256 * (1 + arrays.len()) as u64 * u64::from(self.shape.slices);
+                let header = 256 * (1 + arrays.len()) as u64 * u64::from(slices);
                 header + (data + offsets) as u64
             }
             (Form::Rows(layout), _) => {
-                frame(layout.payload_len()).saturating_mul(self.shape.slices.into())
+                let frame = frame_bytes(layout.payload_len()).unwrap_or(u64::MAX);
+                frame.saturating_mul(slices.into())
             }
             (Form::Samples(_), BatchContent::Rows(_)) => 0,
         }
     }
 
-    /// The batch numbered `seq`, ready to be stored.
-    pub fn encode(&self, seq: Seq, batch: &Batch) -> Result<TgbData, LayoutError> {
-        let slices = 0..self.shape.slices as usize;
-        let payload = |slice| match (&self.form, &batch.content) {
-            (Form::Rows(layout), BatchContent::Rows(rows)) => {
-                self.row_slice(layout, rows, batch.own, slice)
-            }
+    /// Rows in `slices` slices of the batch.
+    pub fn rows_of(&self, batch: &Batch, slices: u32) -> u64 {
+        match &batch.content {
+            BatchContent::Rows(_) => u64::from(slices) * u64::from(self.shape.rows_per_slice),
+            BatchContent::Samples(samples) => samples.len() as u64,
+        }
+    }
+
+    /// Slice `slice` of the batch, counted from where its content begins.
+    pub fn slice<'a>(&'a self, batch: &'a Batch, slice: usize) -> Result<Slice<'a>, LayoutError> {
+        match (&self.form, &batch.content) {
+            (Form::Rows(layout), BatchContent::Rows(rows)) => Ok(Slice {
+                layout: Cow::Borrowed(layout),
+                content: SliceContent::Rows(self, rows, batch.own, slice),
+            }),
             (Form::Samples(arrays), BatchContent::Samples(samples)) => {
                 let size = self.shape.rows_per_slice as usize;
                 let from = (slice * size).min(samples.len());
-                let to = (from + size).min(samples.len());
-                self.sample_slice(arrays, &samples[from..to])
-            }
-            _ => Err(LayoutError::Empty),
-        };
-        let payloads: Result<Vec<Bytes>, LayoutError> = slices.map(payload).collect();
-        let rows = match &batch.content {
-            BatchContent::Rows(_) => self.shape.rows() as u64,
-            BatchContent::Samples(samples) => samples.len() as u64,
-        };
-        Ok(TgbData {
-            seq,
-            rows,
-            tokens: batch.own,
-            provenance: None,
-            slices: payloads?,
-        })
-    }
-
-    fn row_slice(
-        &self,
-        layout: &Layout,
-        rows: &Rows,
-        own: u64,
-        slice: usize,
-    ) -> Result<Bytes, LayoutError> {
-        let (per_slice, width) = (self.shape.rows_per_slice as usize, self.shape.width());
-        // Begin and end of each row among the batch's tokens.
-        let of_slice = (slice * per_slice..(slice + 1) * per_slice)
-            .map(|row| row * rows.stride..row * rows.stride + width);
-        let fill = |array: &Array, data: &mut [u8]| match array.name.as_str() {
-            "tokens" => {
-                let parts = data.chunks_exact_mut(width * array.dtype.bytes() as usize);
-                parts.zip(of_slice.clone()).try_for_each(|(data, row)| {
-                    put_tokens(array.dtype, rows.tokens.get(row).unwrap_or_default(), data)
+                let samples = &samples[from..(from + size).min(samples.len())];
+                Ok(Slice {
+                    layout: Cow::Owned(self.sample_layout(samples)?),
+                    content: SliceContent::Samples(arrays, samples),
                 })
             }
-            "loss_mask" => {
-                for (data, row) in data.chunks_exact_mut(width).zip(of_slice.clone()) {
-                    for (byte, at) in data.iter_mut().zip(row) {
-                        // Without marks: all of the input's own, the shared first token included.
-                        let all = at as u64 <= own;
-                        *byte = u8::from(rows.learned.get(at).copied().unwrap_or(all));
-                    }
-                }
-                Ok(())
-            }
-            _ => {
-                extras::fill(array, data, rows, self.shape, slice);
-                Ok(())
-            }
-        };
-        layout.encode_with(fill).map(Bytes::from)
+            _ => Err(LayoutError::Empty),
+        }
     }
 
     fn sample_layout(&self, samples: &[Vec<Vec<u8>>]) -> Result<Layout, LayoutError> {
@@ -146,31 +140,83 @@ impl Encoder {
         Layout::new(both)
     }
 
-    fn sample_slice(
+    fn put_rows(
         &self,
-        arrays: &[ArraySpec],
-        samples: &[Vec<Vec<u8>>],
-    ) -> Result<Bytes, LayoutError> {
-        let layout = self.sample_layout(samples)?;
-        let fill = |array: &Array, data: &mut [u8]| {
-            if let Some(n) = arrays.iter().position(|spec| spec.name == array.name) {
-                let mut at = 0;
-                for sample in samples.iter().filter_map(|s| s.get(n)) {
-                    data[at..at + sample.len()].copy_from_slice(sample);
-                    at += sample.len();
-                }
-            } else if let Some(n) = arrays.iter().position(|s| s.offsets() == array.name) {
-                let mut at = 0_i64;
-                let item = arrays[n].item_bytes().max(1);
-                let (offsets, _) = data.as_chunks_mut::<8>();
-                for (offset, sample) in offsets.iter_mut().skip(1).zip(samples) {
-                    at += (sample.get(n).map_or(0, Vec::len) as u64 / item).cast_signed();
-                    *offset = at.to_le_bytes();
-                }
+        rows: &Rows,
+        own: u64,
+        slice: usize,
+        (array, data): (&Array, &mut [u8]),
+    ) -> Result<(), LayoutError> {
+        let (per_slice, width) = (self.shape.rows_per_slice as usize, self.shape.width());
+        // Begin and end of each row among the batch's tokens.
+        let of_slice = (slice * per_slice..(slice + 1) * per_slice)
+            .map(|row| row * rows.stride..row * rows.stride + width);
+        match array.name.as_str() {
+            "tokens" => {
+                let parts = data.chunks_exact_mut(width * array.dtype.bytes() as usize);
+                parts.zip(of_slice).try_for_each(|(data, row)| {
+                    put_tokens(array.dtype, rows.tokens.get(row).unwrap_or_default(), data)
+                })
             }
-            Ok(())
-        };
-        layout.encode_with(fill).map(Bytes::from)
+            "loss_mask" => {
+                for (data, row) in data.chunks_exact_mut(width).zip(of_slice) {
+                    if let Some(learned) = rows.learned.get(row.clone()) {
+                        let bytes = data.iter_mut().zip(learned);
+                        bytes.for_each(|(byte, learned)| *byte = u8::from(*learned));
+                    } else {
+                        // Without marks: all of the input's own, the shared first token included.
+                        let own = usize::try_from(own).unwrap_or(usize::MAX);
+                        let count = own.saturating_add(1).saturating_sub(row.start);
+                        data[..count.min(width)].fill(1);
+                    }
+                }
+                Ok(())
+            }
+            _ => {
+                extras::fill(array, data, rows, self.shape, slice);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Slice<'_> {
+    /// Bytes of its payload.
+    pub fn payload_len(&self) -> u64 {
+        self.layout.payload_len()
+    }
+
+    /// Writes its payload into `out`, which is zero and has room for exactly that.
+    pub fn write(&self, out: &mut [u8]) -> Result<(), LayoutError> {
+        match &self.content {
+            SliceContent::Rows(encoder, rows, own, slice) => {
+                self.layout.write(out, |array, data| {
+                    encoder.put_rows(rows, *own, *slice, (array, data))
+                })
+            }
+            SliceContent::Samples(arrays, samples) => self.layout.write(out, |array, data| {
+                put_samples(arrays, samples, array, data);
+                Ok(())
+            }),
+        }
+    }
+}
+
+fn put_samples(arrays: &[ArraySpec], samples: &[Vec<Vec<u8>>], array: &Array, data: &mut [u8]) {
+    if let Some(n) = arrays.iter().position(|spec| spec.name == array.name) {
+        let mut at = 0;
+        for sample in samples.iter().filter_map(|s| s.get(n)) {
+            data[at..at + sample.len()].copy_from_slice(sample);
+            at += sample.len();
+        }
+    } else if let Some(n) = arrays.iter().position(|s| s.offsets() == array.name) {
+        let mut at = 0_i64;
+        let item = arrays[n].item_bytes().max(1);
+        let (offsets, _) = data.as_chunks_mut::<8>();
+        for (offset, sample) in offsets.iter_mut().skip(1).zip(samples) {
+            at += (sample.get(n).map_or(0, Vec::len) as u64 / item).cast_signed();
+            *offset = at.to_le_bytes();
+        }
     }
 }
 
@@ -182,7 +228,10 @@ fn put_tokens(dtype: Dtype, tokens: &[u32], data: &mut [u8]) -> Result<(), Layou
         }
         return Ok(());
     }
-    if let Some(&token) = tokens.iter().find(|&&token| token > u32::from(u16::MAX)) {
+    // All bits at once: a search for the first that is too large takes as long as the rest together.
+    if tokens.iter().fold(0, |all, token| all | token) > u32::from(u16::MAX) {
+        let large = tokens.iter().find(|&&token| token > u32::from(u16::MAX));
+        let token = large.copied().unwrap_or_default();
         return Err(LayoutError::Token { token, dtype });
     }
     for (token, bytes) in tokens.iter().zip(data.as_chunks_mut::<2>().0) {

@@ -60,73 +60,70 @@ pub(super) fn fill(array: &Array, data: &mut [u8], rows: &Rows, shape: Shape, sl
     let per_slice = shape.rows_per_slice as usize;
     let wanted = slice * per_slice..(slice + 1) * per_slice;
     let from = rows.segments.partition_point(|s| s.row < wanted.start);
-    let to = rows.segments.partition_point(|s| s.row < wanted.end);
-    let segments = &rows.segments[from..to];
-    let of_row = |s: &Segment| s.row - wanted.start;
-    let width = shape.width();
-    match array.name.as_str() {
+    let mut rest = rows.segments.get(from..).unwrap_or_default();
+    let row_bytes = array.bytes as usize / per_slice.max(1);
+    for (row, data) in wanted.zip(data.chunks_exact_mut(row_bytes.max(1))) {
+        let count = rest.iter().take_while(|s| s.row == row).count();
+        let (segments, after) = rest.split_at(count);
+        rest = after;
+        fill_row(array.name.as_str(), data, segments, shape.seq_len as usize);
+    }
+}
+
+/// `segments` are those of the row that `data` belongs to, in order; what is behind them is padding.
+fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs: usize) {
+    match name {
         "segment_ids" => {
-            let (mut row, mut id) = (usize::MAX, 0_i32);
-            for s in segments {
-                id = if s.row == row { id + 1 } else { 1 };
-                row = s.row;
-                put(data, of_row(s) * width + s.start, s.tokens, |_| {
-                    id.to_le_bytes()
-                });
+            let (items, _) = data.as_chunks_mut::<4>();
+            for (id, s) in (1_i32..).zip(segments) {
+                of(items, s).fill(id.to_le_bytes());
             }
         }
         "positions" => {
+            let (items, _) = data.as_chunks_mut::<4>();
             for s in segments {
-                put(data, of_row(s) * width + s.start, s.tokens, |n| {
-                    int(n).to_le_bytes()
-                });
+                let places = (0_i32..).zip(of(items, s));
+                places.for_each(|(n, item)| *item = n.to_le_bytes());
             }
         }
         "document_ids" => {
-            data.fill(0xff);
+            let (items, _) = data.as_chunks_mut::<8>();
             for s in segments {
                 let id = (i64::from(s.document.0) << 40) | s.document.1.cast_signed();
-                put(data, of_row(s) * width + s.start, s.tokens, |_| {
-                    id.to_le_bytes()
-                });
+                of(items, s).fill(id.to_le_bytes());
             }
+            let end = segments.last().map_or(0, |s| s.start + s.tokens);
+            items
+                .iter_mut()
+                .skip(end)
+                .for_each(|item| *item = [0xff; 8]);
         }
         "num_segments" => {
-            for row in wanted.clone() {
-                let inputs = int(inputs(segments, row, shape).count());
-                put(data, row - wanted.start, 1, |_| inputs.to_le_bytes());
-            }
+            let count = segments.iter().filter(|s| s.start < inputs).count();
+            data.copy_from_slice(&int(count).to_le_bytes());
         }
         "cu_seqlens" => {
-            for row in wanted.clone() {
-                let ends = inputs(segments, row, shape).map(|(_, end)| end);
-                let ends: Vec<i32> = std::iter::once(0).chain(ends).collect();
-                let last = ends.last().copied().unwrap_or_default();
-                let at = |n: usize| ends.get(n).copied().unwrap_or(last).to_le_bytes();
-                put(data, (row - wanted.start) * width, width, at);
+            let (items, _) = data.as_chunks_mut::<4>();
+            let of_inputs = segments.iter().filter(|s| s.start < inputs);
+            let ends = of_inputs.map(|s| int((s.start + s.tokens).min(inputs)).to_le_bytes());
+            let (mut last, mut count) = ([0; 4], 1);
+            for (item, end) in items.iter_mut().skip(1).zip(ends) {
+                (*item, last, count) = (end, end, count + 1);
             }
+            let rest = items.get_mut(count..).unwrap_or_default();
+            rest.fill(last);
         }
         _ => {}
     }
 }
 
-/// Begin and end of the segments of a row's inputs: all its tokens but the last.
-fn inputs(segments: &[Segment], row: usize, shape: Shape) -> impl Iterator<Item = (i32, i32)> {
-    let inputs = shape.seq_len as usize;
-    let of_row = segments
-        .iter()
-        .filter(move |s| s.row == row && s.start < inputs);
-    of_row.map(move |s| (int(s.start), int((s.start + s.tokens).min(inputs))))
+/// The items of a segment.
+fn of<'a, T>(items: &'a mut [T], segment: &Segment) -> &'a mut [T] {
+    let end = (segment.start + segment.tokens).min(items.len());
+    &mut items[segment.start.min(end)..end]
 }
 
 /// Rows are shorter than 2^30 tokens.
 fn int(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
-}
-
-fn put<const N: usize>(data: &mut [u8], at: usize, count: usize, value: impl Fn(usize) -> [u8; N]) {
-    let (items, _) = data.as_chunks_mut::<N>();
-    for (n, item) in items.iter_mut().skip(at).take(count).enumerate() {
-        *item = value(n);
-    }
 }

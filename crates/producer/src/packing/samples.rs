@@ -111,13 +111,25 @@ impl Packer for Samples {
         self.ended = Some(end);
     }
 
-    fn rest(&mut self) -> Option<Batch> {
+    fn rest(&mut self, _: bool) -> Option<Batch> {
         let end = self.ended?;
         let batch = self.take(self.waiting.len())?;
         Some(Batch {
             next: end.into(),
             ..batch
         })
+    }
+
+    fn blank(&self) -> Batch {
+        Batch {
+            content: BatchContent::Samples(Vec::new()),
+            own: 0,
+            next: self.ended.unwrap_or_default().into(),
+            sources: Sources {
+                form: Form::Rows,
+                pieces: Vec::new(),
+            },
+        }
     }
 
     fn waiting(&self) -> usize {

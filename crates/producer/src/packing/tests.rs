@@ -52,7 +52,7 @@ fn pack(mut packer: Box<dyn Packer>, documents: &[Document], from: Point) -> (Ve
     packer.end(Point::pass(1));
     batches.extend(std::iter::from_fn(|| packer.pop()));
     let full = batches.len();
-    batches.extend(packer.rest());
+    batches.extend(packer.rest(false));
     (batches, full)
 }
 

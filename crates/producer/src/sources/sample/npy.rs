@@ -9,7 +9,15 @@ use crate::sources::Reason;
 const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// The items of the array in `file`, which must be as `spec` says.
-pub(super) fn array(spec: &ArraySpec, file: &[u8]) -> Result<Vec<u8>, Reason> {
+pub(super) fn array(spec: &ArraySpec, mut file: Vec<u8>) -> Result<Vec<u8>, Reason> {
+    let begin = check(spec, &file)?;
+    // Moved to the front, not copied elsewhere: it may be large.
+    file.drain(..begin);
+    Ok(file)
+}
+
+/// Where the items begin.
+fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
     let broken = |detail: &str| wrong(&spec.name, format!("is not readable as .npy: {detail}"));
     let (header, data) = split(file).ok_or_else(|| broken("no such header"))?;
     let descr = quoted(header, "descr").ok_or_else(|| broken("no simple type"))?;
@@ -46,7 +54,7 @@ pub(super) fn array(spec: &ArraySpec, file: &[u8]) -> Result<Vec<u8>, Reason> {
             format!("has {found} bytes of data, not those of the shape {shape:?}"),
         ));
     }
-    Ok(data.to_vec())
+    Ok(file.len() - data.len())
 }
 
 /// The header's text and what follows it.

@@ -1,0 +1,15 @@
+//! Advice to the C library's allocator, for programs that hand large blocks from thread to thread.
+
+/// Larger blocks are mapped one by one and given back when they are freed.
+const MAPPED_FROM_BYTES: i32 = 1 << 20;
+
+/// Large blocks are given back to the system when they are freed. By itself glibc learns from the first
+/// ones to keep them, in a heap for each thread: a program whose buffers go through several threads then
+/// has several times what it uses. Elsewhere than on glibc it does nothing.
+pub fn give_large_blocks_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes two numbers, locks what it changes, and may be called at any time.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_BYTES);
+    }
+}

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from dashboard import Series, draw, series
 from hosts import ADMIN_PORT, NAMES, Training, forbidden
 from site_of_daemons import ROOT, eventually
 
@@ -38,9 +39,12 @@ class Account:
         self.folder = folder
         self.text = ""
         self.read: dict[str, int] = {}
+        self.began = time.time()
+        self.moments: list[tuple[float, str]] = []
 
     def chapter(self, title: str) -> None:
         """Something happens."""
+        self.moments.append((time.time(), str(len(self.moments))))
         print(f"{time.strftime('%X')} {title}: ranks at {self.training.steps(0)}, "
               f"{self.training.steps(1)}")  # fmt: skip
         self.text += f"\n=== {title}\n"
@@ -74,6 +78,25 @@ class Account:
         options += [f"--screenshot={Path(PICTURES) / title}.png"]
         self.training.run(name, "chromium", *options, url)
 
+    def dashboard(self) -> None:
+        """The dashboard over the whole run, its chapters numbered."""
+        if not PICTURES or "prometheus" not in self.training.processes:
+            return
+        span = (self.began, time.time())
+
+        def ask(expression: str) -> list[Series]:
+            words = {"query": expression, "start": span[0], "end": span[1], "step": 2}
+            url = f"http://{self.training.address('store')}:9090/api/v1/query_range?"
+            answer = self.training.run("store", "curl", "-s", url + urllib.parse.urlencode(words))
+            return series(answer)
+
+        drawn = draw(ask, span, self.moments)
+        for number in (0, 1):
+            for job in ("producer", "trainer"):
+                address = f"{self.training.address(f'{job}-{number}')}:{ADMIN_PORT}"
+                drawn = drawn.replace(address, f"{job}-{number}")
+        (Path(PICTURES) / "dashboard.svg").write_text(drawn)
+
     def watch(self) -> None:
         """A Prometheus server with the shipped rules, in a hurry."""
         rules = ROOT / "deploy" / "prometheus"
@@ -82,7 +105,8 @@ class Account:
             hosts = [f'"{self.training.address(f"{job}-{n}")}:{ADMIN_PORT}"' for n in (0, 1)]
             text = re.sub(rf'"?127\.0\.0\.1:{port}"?', ", ".join(hosts), text)
         (self.folder / "prometheus.yml").write_text(text)
-        shutil.copy(rules / "rules.yml", self.folder)
+        recorded = (rules / "rules.yml").read_text().replace("[5m]", "[20s]")
+        (self.folder / "rules.yml").write_text(recorded)
         alerts = re.sub(r"for: \d+[mh]", "for: 10s", (rules / "alerts.yml").read_text())
         (self.folder / "alerts.yml").write_text(alerts.replace("[5m]", "[1m]"))
         self.training.start(
@@ -186,6 +210,7 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     account.picture("trainer-1", "narrow-link")
     training.bandwidth("trainer-1", None)
 
+    account.dashboard()
     account.chapter("the end: producers are stopped, the stream is sealed")
     assert [training.stop(f"producer-{number}") for number in (0, 1)] == [0, 0]
     account.ask("seal", "--reason", "the end of the tour")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dashboard import DASHBOARD, Series, draw, series
 from site_of_daemons import ROOT, Site, eventually, free_port, get
 
 RULES = ROOT / "deploy" / "prometheus"
-DASHBOARD = ROOT / "deploy" / "grafana" / "batchweave.json"
+PICTURES = os.environ.get("BATCHWEAVE_PICTURES")
 
 
 def tool(name: str) -> str:
@@ -156,6 +159,27 @@ def test_each_query_of_the_dashboard_answers(site: Site, server: Server) -> None
         eventually("data for every query", answered)
     except AssertionError:
         pytest.fail(f"no data for {sorted(left)}\n{site.log('batchweave-consumer')}")
+
+
+def test_the_dashboard_can_be_drawn(server: Server) -> None:
+    """With BATCHWEAVE_PICTURES the picture is kept, to look at."""
+    eventually("delivered tokens", lambda: bool(server.query("dp_rank:batchweave_ahead:seconds")))
+    end = time.time()
+    span = (end - 60, end)
+
+    def ask(expression: str) -> list[Series]:
+        words = {"query": expression, "start": span[0], "end": span[1], "step": 1}
+        status, text = get(server.port, "/api/v1/query_range?" + urllib.parse.urlencode(words))
+        assert status == 200, text
+        return series(text)
+
+    drawn = draw(ask, span, [(end - 5, "now")])
+    panels = [one for one in json.loads(DASHBOARD.read_text())["panels"] if one["type"] != "row"]
+    assert drawn.count('class="panel"') == len(panels)
+    # Failed requests and lost commits may be none.
+    assert drawn.count("<polyline") >= len(panels) - 3
+    if PICTURES:
+        (Path(PICTURES) / "dashboard-healthy.svg").write_text(drawn)
 
 
 def test_no_alert_is_raised_by_a_healthy_site(site: Site, server: Server) -> None:

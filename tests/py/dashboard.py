@@ -19,7 +19,7 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "batchweave.json"
 COLUMN, ROW = 48, 30
 COLOURS = ["#3366cc", "#dc3912", "#109618", "#ff9900", "#990099", "#0099c6", "#b82e2e", "#66aa00"]
 # In a legend; the rest is counted.
-NAMES_MAX = 5
+NAMES_MAX = 4
 UNITS = {"s": "s", "bytes": "B", "Bps": "B/s", "reqps": "/s", "short": ""}
 
 # Labels and points (seconds, value) of one series.
@@ -61,7 +61,8 @@ def lines(panel: dict[str, Any], ask: Ask) -> list[tuple[str, list[tuple[float, 
         for labels, points in ask(target["expr"]):
             if points:
                 found.append((legend(target.get("legendFormat", ""), labels), points))
-    return found
+    # The legend has room for a few: for those that matter here.
+    return sorted(found, key=lambda line: -max(value for _, value in line[1]))
 
 
 def unbroken(points: list[tuple[float, float]]) -> list[list[tuple[float, float]]]:

@@ -90,7 +90,7 @@ class Account:
             answer = self.training.run("store", "curl", "-s", url + urllib.parse.urlencode(words))
             return series(answer)
 
-        drawn = draw(ask, span, self.moments)
+        drawn = draw(ask, span, self.moments[1:])
         for number in (0, 1):
             for job in ("producer", "trainer"):
                 address = f"{self.training.address(f'{job}-{number}')}:{ADMIN_PORT}"

@@ -5,6 +5,7 @@
 //! - [`MappedSegment`], [`FrameView`]: a rank maps and reads them.
 //! - [`Listener`], [`Connection`]: whole messages and descriptors over a SEQPACKET socket.
 //! - [`give_large_blocks_back`]: advice to the allocator.
+//! - [`receive_low_water`]: fewer wake-ups for who reads from a store.
 //!
 //! The rules for memory that another process sees stand at the top of `mapping.rs`.
 #![allow(unsafe_code)]
@@ -13,8 +14,10 @@ mod allocator;
 mod error;
 mod headroom;
 mod listener;
+mod low_water;
 mod mapped;
 mod mapping;
+mod numa;
 mod segment;
 mod socket;
 pub mod wire;
@@ -23,7 +26,9 @@ pub use allocator::give_large_blocks_back;
 pub use error::{ArenaError, SocketError};
 pub use headroom::{Headroom, MemoryLimits};
 pub use listener::Listener;
+pub use low_water::receive_low_water;
 pub use mapped::{Element, FrameView, MappedSegment};
+pub use numa::memory_nodes;
 pub use segment::{FrameBuf, Pages, Segment};
 pub use socket::{
     Connection, Interest, OVERFLOW_UID, Packet, Peer, SOCKET_PATH_BYTES_MAX, own_uid,

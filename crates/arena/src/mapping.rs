@@ -87,6 +87,12 @@ impl Mapping {
         Ok(())
     }
 
+    /// Has pages that are not there yet made on one memory node.
+    pub(crate) fn bind(&self, node: u32) -> io::Result<()> {
+        // SAFETY: the range is this mapping.
+        unsafe { crate::numa::bind(self.base.as_ptr().cast(), self.len, node) }
+    }
+
     /// Has the pages that are there moved to huge ones.
     pub(crate) fn collapse(&self) -> io::Result<()> {
         // SAFETY: the range is this mapping; the contents stay as they are.

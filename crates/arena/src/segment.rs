@@ -47,15 +47,16 @@ impl Segment {
     /// Makes and populates a segment. It fails with numbers where the memory is not there; the name is
     /// only for `/proc/*/maps`.
     pub fn create(name: &str, bytes: u64, limits: &MemoryLimits) -> Result<Arc<Self>, ArenaError> {
-        Self::create_of(name, bytes, limits, Pages::Small)
+        Self::create_of(name, bytes, limits, Pages::Small, None)
     }
 
-    /// The same of other pages.
+    /// The same of other pages, or on one memory node alone.
     pub fn create_of(
         name: &str,
         bytes: u64,
         limits: &MemoryLimits,
         pages: Pages,
+        node: Option<u32>,
     ) -> Result<Arc<Self>, ArenaError> {
         let failed = |call: &'static str| {
             move |source: io::Error| ArenaError::Segment {
@@ -81,6 +82,9 @@ impl Segment {
             io::ErrorKind::OutOfMemory if reserved => ArenaError::NoHugePages { bytes },
             _ => failed("mmap")(why),
         })?;
+        if let Some(node) = node {
+            map.bind(node).map_err(failed("mbind"))?;
+        }
         for at in (0..bytes).step_by(POPULATE_BYTES as usize) {
             let part = POPULATE_BYTES.min(bytes - at);
             if !reserved {

@@ -154,7 +154,7 @@ fn huge_bytes(name: &str) -> u64 {
 #[test]
 fn segments_are_made_of_huge_pages_where_there_are_any() {
     let (bytes, limits) = (8 << 20, MemoryLimits::default());
-    let segment = Segment::create_of("hugepages", bytes, &limits, Pages::HugeIfAny).unwrap();
+    let segment = Segment::create_of("hugepages", bytes, &limits, Pages::HugeIfAny, None).unwrap();
     match segment.not_huge() {
         None => assert_eq!(huge_bytes("memfd:hugepages"), bytes),
         Some(why) => eprintln!("no huge pages here: {why}"),
@@ -168,7 +168,7 @@ fn segments_are_made_of_huge_pages_where_there_are_any() {
 #[test]
 fn reserved_huge_pages_that_are_not_there_are_an_error_with_the_size() {
     let (bytes, limits) = (1 << 40, MemoryLimits::default());
-    let made = Segment::create_of("reserved", bytes, &limits, Pages::HugeReserved);
+    let made = Segment::create_of("reserved", bytes, &limits, Pages::HugeReserved, None);
     let error = made.err().unwrap().to_string();
     assert!(error.contains("1099511627776 bytes"), "{error}");
 }

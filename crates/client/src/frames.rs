@@ -28,6 +28,16 @@ struct Frames {
     dropped: Vec<u64>,
 }
 
+impl Frames {
+    /// Whether another frame of the step is held: frames of a step have numbers in a row.
+    fn holds_beside(&self, id: u64, step: u64) -> bool {
+        let before = self.held.range(..id).next_back();
+        let after = self.held.range(id..).next();
+        let of_step = |(_, held): (&u64, &(u64, u32))| held.0 == step;
+        before.is_some_and(of_step) || after.is_some_and(of_step)
+    }
+}
+
 impl Link {
     pub(crate) fn new(connection: Connection, next_step: u64) -> Arc<Self> {
         let owner = std::process::id();
@@ -113,8 +123,13 @@ impl Drop for Frame {
             return;
         }
         let mut frames = self.link.frames();
-        frames.held.remove(&self.id);
+        let Some((step, _)) = frames.held.remove(&self.id) else {
+            return;
+        };
         frames.dropped.push(self.id);
-        self.link.send_dropped(&mut frames);
+        // One message for all slices of a step; a step that is kept in part goes with the next call.
+        if !frames.holds_beside(self.id, step) {
+            self.link.send_dropped(&mut frames);
+        }
     }
 }

@@ -35,6 +35,8 @@ pub struct ConnectOptions {
     pub dp_size: u32,
     /// The rank in the whole job, where there is one.
     pub global_rank: Option<u32>,
+    /// Other ranks of the attempt read the same coordinate, each with its own `global_rank`.
+    pub shared: bool,
     /// Where to begin.
     pub start: Start,
     /// This rank alone was restarted; its attempt runs on.
@@ -61,6 +63,7 @@ impl ConnectOptions {
             dp_rank: 0,
             dp_size: 1,
             global_rank: None,
+            shared: false,
             start: Start::Step(0),
             resume: false,
             credits: 4,
@@ -88,6 +91,7 @@ impl ConnectOptions {
             dp_rank: self.dp_rank,
             dp_size: self.dp_size,
             global_rank: self.global_rank,
+            shared: self.shared,
             mode: if self.resume {
                 Mode::Resume
             } else {

@@ -1,9 +1,8 @@
 //! Whether a rank may join, and what it then reads: the checks of its hello against the stream, pure.
 //! What its job and attempt say is judged in `member`. On a node, each data coordinate of an attempt
-//! is read by one live session.
+//! is read by one live session, or by several that all say that they share it.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Range;
 
 use batchweave_arena::wire::{ErrorName, Fault, Hello};
@@ -46,7 +45,20 @@ impl From<Fault> for Refusal {
 /// The data coordinates that live sessions of this node read.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    live: BTreeMap<(JobName, AttemptId, u32), SessionId>,
+    live: BTreeMap<(JobName, AttemptId, u32), BTreeMap<SessionId, Reader>>,
+}
+
+/// Who reads a coordinate: where ranks share it, they are told apart by their global ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reader {
+    rank: Option<u32>,
+    shared: bool,
+}
+
+impl Reader {
+    fn beside(self, other: Self) -> bool {
+        self.shared && other.shared && self.rank != other.rank
+    }
 }
 
 impl Admission {
@@ -55,18 +67,24 @@ impl Admission {
         let Member {
             job, id, dp_rank, ..
         } = member;
-        match self.live.entry((job.clone(), *id, *dp_rank)) {
-            Entry::Occupied(other) => Err(Refusal::Occupied(*other.get())),
-            Entry::Vacant(free) => {
-                free.insert(session);
-                Ok(())
-            }
+        let new = Reader {
+            rank: member.rank,
+            shared: member.shared,
+        };
+        let readers = self.live.entry((job.clone(), *id, *dp_rank)).or_default();
+        if let Some((other, _)) = readers.iter().find(|(_, other)| !new.beside(**other)) {
+            return Err(Refusal::Occupied(*other));
         }
+        readers.insert(session, new);
+        Ok(())
     }
 
     /// A session is over, or follows no more.
     pub(crate) fn leave(&mut self, session: SessionId) {
-        self.live.retain(|_, live| *live != session);
+        self.live.retain(|_, readers| {
+            readers.remove(&session);
+            !readers.is_empty()
+        });
     }
 }
 
@@ -76,7 +94,9 @@ pub(crate) fn occupied(hello: &Hello, other: SessionId) -> Fault {
         "session {other} already reads dp_rank {} of this attempt",
         hello.dp_rank
     );
-    Fault::new(ErrorName::DuplicateCoordinate, message)
+    let remedy = "give every rank its own coordinate, or pass the mesh (or shared=True) on all ranks that read \
+                  one together, each with its global rank";
+    Fault::new(ErrorName::DuplicateCoordinate, message).remedy(remedy)
 }
 
 /// What a hello says of itself, the daemon's job and the stream; not of step and mesh.
@@ -105,7 +125,10 @@ fn misfit(why: &MeshError) -> Fault {
     };
     let message = format!("dp_size {dp_size} does not divide the stream's {slices} slices a step");
     let sizes: Vec<String> = mesh::divisors(*slices).iter().map(u32::to_string).collect();
-    let remedy = format!("choose a dp_size of {}", sizes.join(", "));
+    let mut remedy = format!("choose a dp_size of {}", sizes.join(", "));
+    if dp_size > slices {
+        remedy += "; or split_rows=N, where N ranks share a slice's rows";
+    }
     Fault::new(ErrorName::BadMesh, message).remedy(remedy)
 }
 

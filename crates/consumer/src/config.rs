@@ -57,38 +57,13 @@ impl StoreTable {
     }
 }
 
+mod arena;
 mod job;
 mod reclaim;
 
+pub use arena::{ArenaTable, HugePages};
 pub use job::{Checkpoints, JobTable};
 pub use reclaim::ReclaimTable;
-
-/// `[arena]`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ArenaTable {
-    /// Upper bound of the shared memory; 0: from the memory that there is.
-    pub bytes: ByteSize,
-    /// The arena grows by segments of this size; no slice may be larger.
-    pub segment_bytes: ByteSize,
-    /// After a restart, wait so long for ranks to unmap the last daemon's arena before growing.
-    pub grow_after: Period,
-    /// Which pages segments are made of.
-    pub huge_pages: HugePages,
-}
-
-/// `arena.huge_pages`
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HugePages {
-    /// Huge where the kernel makes them.
-    #[default]
-    Auto,
-    /// Small ones.
-    Off,
-    /// Those that an administrator has reserved.
-    Reserved,
-}
 
 /// `[socket]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,17 +117,6 @@ pub struct ShutdownTable {
 pub struct AdminTable {
     /// Address of /metrics, /healthz and /readyz.
     pub listen: Listen,
-}
-
-impl Default for ArenaTable {
-    fn default() -> Self {
-        Self {
-            bytes: ByteSize(0),
-            segment_bytes: ByteSize::mib(64),
-            grow_after: Period::millis(30_000),
-            huge_pages: HugePages::Auto,
-        }
-    }
 }
 
 impl Default for SocketTable {
@@ -236,27 +200,6 @@ impl Config for ConsumerConfig {
             );
         }
         problems
-    }
-}
-
-impl ArenaTable {
-    fn check(&self, problem: &mut impl FnMut(&str, String)) {
-        let Self {
-            bytes,
-            segment_bytes,
-            ..
-        } = self;
-        if segment_bytes.bytes() < 1 << 20 || !segment_bytes.bytes().is_multiple_of(1 << 20) {
-            problem(
-                "arena.segment_bytes",
-                format!("{segment_bytes} must be a whole number of MiB"),
-            );
-        }
-        if segment_bytes > bytes && bytes.bytes() > 0 {
-            let message =
-                format!("{segment_bytes} is more than arena.bytes ({bytes}): not one segment fits");
-            problem("arena.segment_bytes", message);
-        }
     }
 }
 

@@ -47,6 +47,9 @@ pub enum RunError {
     /// The configured arena can never be made; the text gives the sizes.
     #[error("arena.bytes: {0}; lower it, or give the machine or container more memory")]
     ArenaTooLarge(String),
+    /// The configured memory node is not there.
+    #[error("arena.numa_node: {0}")]
+    NoNumaNode(String),
     /// There is no room for the first segment now.
     #[error(transparent)]
     Arena(#[from] ArenaError),
@@ -76,9 +79,11 @@ impl RunError {
             )
             | Self::OtherJob { .. } => Exit::StreamRefused,
             Self::Log(_) => Exit::Protocol,
-            Self::ArenaTooLarge(_) | Self::JobStart { .. } | Self::Socket(_) | Self::Admin(_) => {
-                Exit::Config
-            }
+            Self::ArenaTooLarge(_)
+            | Self::NoNumaNode(_)
+            | Self::JobStart { .. }
+            | Self::Socket(_)
+            | Self::Admin(_) => Exit::Config,
             // Memory may be there later: the last daemon's arena goes when the ranks let go of it.
             Self::Arena(_) | Self::Runtime(_) | Self::Metrics(_) => Exit::Failure,
         }

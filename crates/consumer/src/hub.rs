@@ -105,7 +105,7 @@ pub(crate) struct Hub {
     /// Tells that progress is to be stored now.
     pub(crate) progress_due: Arc<Notify>,
     memory: Memory,
-    grow_after: Duration,
+    growth: Growth,
     started: Instant,
     state: Mutex<State>,
 }
@@ -125,7 +125,16 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     pub(crate) memory: Memory,
     pub(crate) first_segment: Arc<Segment>,
-    pub(crate) grow_after: Duration,
+    pub(crate) growth: Growth,
+}
+
+/// When the arena may grow beyond one segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Growth {
+    /// At the latest so long after the start.
+    pub(crate) after: Duration,
+    /// Before that once so many ranks are here and none has an earlier arena mapped; 0: not known.
+    pub(crate) ranks: u32,
 }
 
 impl Hub {
@@ -158,7 +167,7 @@ impl Hub {
             heads: watch::Sender::default(),
             progress_due,
             memory: parts.memory,
-            grow_after: parts.grow_after,
+            growth: parts.growth,
             started: Instant::now(),
             state: Mutex::new(state),
         })
@@ -193,10 +202,12 @@ impl Hub {
     /// Adds a segment, unless ranks may still have the last daemon's arena mapped: both together
     /// could get the trainer killed.
     fn grow(self: &Arc<Self>) {
-        let early = self.started.elapsed() < self.grow_after;
-        if early && self.lock().old_arena_mapped {
-            self.lock().postpone_growth();
-            return;
+        if self.started.elapsed() < self.growth.after {
+            let mut state = self.lock();
+            if state.old_arena_may_be_mapped(self.growth.ranks) {
+                state.postpone_growth();
+                return;
+            }
         }
         let hub = Arc::clone(self);
         tokio::task::spawn_blocking(move || {

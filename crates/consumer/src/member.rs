@@ -25,6 +25,8 @@ pub(crate) struct Member {
     pub(crate) dp_size: u32,
     /// The rank in the whole job, where it said so.
     pub(crate) rank: Option<u32>,
+    /// Other ranks read the same coordinate.
+    pub(crate) shared: bool,
     /// Its slices of every step.
     pub(crate) slices: Range<u32>,
     /// Quarantined steps that its attempt passes over.
@@ -49,6 +51,7 @@ impl Member {
             dp_rank: hello.dp_rank,
             dp_size: attempt.dp_size,
             rank: hello.global_rank,
+            shared: hello.shared,
             slices,
             skips,
         })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use batchweave_arena::{ArenaError, MemoryLimits, Pages, Segment};
+use batchweave_arena::{ArenaError, MemoryLimits, Pages, Segment, memory_nodes};
 
 use crate::config::{ArenaTable, HugePages};
 
@@ -19,6 +19,7 @@ pub(crate) struct Memory {
     bytes: u64,
     segment_bytes: u64,
     pages: Pages,
+    node: Option<u32>,
     told_not_huge: AtomicBool,
 }
 
@@ -44,6 +45,7 @@ impl Memory {
                 HugePages::Off => Pages::Small,
                 HugePages::Reserved => Pages::HugeReserved,
             },
+            node: table.node(),
             told_not_huge: AtomicBool::new(false),
         })
     }
@@ -56,7 +58,8 @@ impl Memory {
     /// One more segment; takes a while, since it is populated.
     pub(crate) fn segment(&self) -> Result<Arc<Segment>, ArenaError> {
         let (bytes, limits) = (self.segment_bytes, &self.limits);
-        let segment = Segment::create_of("batchweave-arena", bytes, limits, self.pages)?;
+        let (pages, node) = (self.pages, self.node);
+        let segment = Segment::create_of("batchweave-arena", bytes, limits, pages, node)?;
         if let Some(why) = segment.not_huge()
             && !self.told_not_huge.swap(true, Ordering::Relaxed)
         {
@@ -64,6 +67,19 @@ impl Memory {
         }
         Ok(segment)
     }
+}
+
+/// Refuses a memory node that the machine does not have.
+pub(crate) fn check_node(table: &ArenaTable) -> Result<(), String> {
+    let nodes = memory_nodes();
+    let Some(node) = table.node().filter(|node| !nodes.contains(node)) else {
+        return Ok(());
+    };
+    let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+    Err(format!(
+        "{node}: this machine has memory on node {}; take one of them, or -1 for any",
+        nodes.join(", ")
+    ))
 }
 
 fn given(limits: &MemoryLimits, bytes: u64) -> Result<u64, String> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
+use batchweave_core::tgb::plan::with_headers;
 use batchweave_daemon::admin::{self, Health};
 use batchweave_daemon::shutdown;
 use batchweave_log::Log;
@@ -21,11 +22,11 @@ use crate::deliveries::{Deliveries, Delivery};
 use crate::engine::Limits;
 use crate::error::RunError;
 use crate::follow::{follow, head_of};
-use crate::hub::{Hub, Parts, Reads, writer};
+use crate::hub::{Growth, Hub, Parts, Reads, writer};
 use crate::ledger;
 use crate::listen::{Gate, accept};
 use crate::lobby::{Guest, Lobby};
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 use crate::metrics::{Metrics, register};
 use crate::opening::open_log;
 use crate::progress;
@@ -43,6 +44,7 @@ pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), 
         region: given(&config.store.region),
         // Checked with the rest of the configuration.
         encryption: config.store.encryption().unwrap_or_default(),
+        low_water: Some(batchweave_arena::receive_low_water),
         ..OpenOptions::default()
     };
     let store = batchweave_store::open(&config.store.url, &options).await?;
@@ -73,6 +75,7 @@ pub async fn run_on(
     admin::start(config.admin.listen, registry, &health, &end, BOARD)
         .await
         .map_err(RunError::Admin)?;
+    memory::check_node(&config.arena).map_err(RunError::NoNumaNode)?;
     let memory = Memory::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
     let first_segment = memory.segment()?;
     let store: Arc<dyn Store> = Arc::new(counted);
@@ -104,11 +107,14 @@ pub async fn run_on(
         metrics,
         stop: end.clone(),
         concurrency: config.prefetch.concurrency,
-        read_bytes: config.prefetch.read_bytes.bytes(),
+        read_bytes: with_headers(config.prefetch.read_bytes.bytes()),
         limits: limits(&config, memory.bytes()),
         memory,
         first_segment,
-        grow_after: config.arena.grow_after.0,
+        growth: Growth {
+            after: config.arena.grow_after.0,
+            ranks: config.arena.ranks,
+        },
     };
     let doors = (gate, lobby.into_guests());
     let channels = (ordered, delivered);

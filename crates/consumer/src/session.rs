@@ -15,6 +15,8 @@ use crate::hub::{Hub, Late, Outgoing};
 use crate::marks;
 use crate::peer::{Inbox, Peer};
 
+/// With so many messages unsent a rank is not heard until it reads: far more than its credits can be.
+const ANSWERS_MAX: usize = 16 << 10;
 /// A rank is told that its next step is late after this.
 const LATE_AFTER: Duration = Duration::from_millis(100);
 /// And again after this.
@@ -105,7 +107,7 @@ impl Session {
             let blocked = !self.sending.is_empty();
             tokio::select! {
                 biased;
-                received = self.inbox.receive() => match received {
+                received = self.inbox.receive(), if self.sending.len() < ANSWERS_MAX => match received {
                     Some(bytes) => self.hear(&bytes),
                     None => return,
                 },
@@ -160,8 +162,10 @@ impl Session {
         };
         // The socket stays: frames that the rank holds are its own until it releases them.
         if let Err(fault) = outcome {
-            tracing::warn!(session = id, %fault, "a rank broke the protocol");
-            hub.apply(|state| state.fail_session(id, fault));
+            // Once: whoever goes on so must fill neither the log nor the daemon's memory.
+            if hub.apply(|state| state.fail_session(id, fault.clone())) {
+                tracing::warn!(session = id, %fault, "a rank broke the protocol");
+            }
         }
     }
 

@@ -46,6 +46,19 @@ impl Space {
         self.sizes.iter().sum()
     }
 
+    /// Whether so many places of `bytes` each are free.
+    pub(crate) fn fits(&self, count: u64, bytes: u64) -> bool {
+        let bytes = bytes.next_multiple_of(ALIGN);
+        let mut left = count;
+        for length in self.free.iter().flat_map(BTreeMap::values) {
+            left = left.saturating_sub(length / bytes.max(1));
+            if left == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Takes `bytes` from the first free range that is long enough.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<Place> {
         let bytes = bytes.next_multiple_of(ALIGN);
@@ -106,8 +119,10 @@ mod tests {
         let b = space.take(128).unwrap();
         assert_eq!((a.offset, a.bytes, b.offset), (0, 128, 128));
         assert_eq!(space.take(1), None);
+        assert!(!space.fits(1, 1));
         space.give_back(a);
         space.give_back(b);
+        assert!(space.fits(4, 64) && space.fits(2, 65) && !space.fits(3, 65));
         assert_eq!(space.take(256).unwrap().offset, 0, "neighbours joined");
     }
 

@@ -26,5 +26,5 @@ pub use body::Body;
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};
 pub use inspect::{Bucket, Inspect, LifecycleRule, PendingUpload, Versioning};
-pub use open::{AccessKeys, Encryption, OpenOptions, Patience, open};
+pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
 pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};

@@ -1,8 +1,9 @@
 //! From a root URL to a store.
 
-use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use crate::file::FileStore;
 use crate::memory::MemoryStore;
@@ -30,6 +31,8 @@ pub struct OpenOptions {
     pub encryption: Encryption,
     /// How long S3 is waited for.
     pub patience: Patience,
+    /// For large reads: fewer wake-ups. Without it all works the same, at a higher price.
+    pub low_water: Option<LowWater>,
 }
 
 /// How long a request to a store that does not answer is tried.
@@ -41,6 +44,10 @@ pub enum Patience {
     /// Two short tries: for the first request of a command that a person waits for.
     Short,
 }
+
+/// Has a socket count as readable from so many bytes on (`SO_RCVLOWAT`), which takes code that is not
+/// allowed in this crate.
+pub type LowWater = fn(BorrowedFd<'_>, usize) -> io::Result<()>;
 
 /// Encryption at rest that every write to S3 asks for. The default asks for nothing: then the bucket's
 /// own default holds.

@@ -22,7 +22,7 @@ from batchweave._connect import Options, __version__
 from batchweave._launch import attempt_of, global_rank_of, rank_and_world, socket_path
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
-from batchweave.errors import BadHelloError, BatchWeaveError
+from batchweave.errors import BadHelloError, BadMeshError, BatchWeaveError
 from batchweave.mesh import Place
 from batchweave.reader import Reader
 from batchweave.state import State
@@ -46,6 +46,8 @@ def connect(
     dp_rank: int | None = None,
     dp_size: int | None = None,
     mesh: Place | None = None,
+    shared: bool | None = None,
+    split_rows: int = 1,
     global_rank: int | None = None,
     start: int = 0,
     state: Mapping[str, str] | None = None,
@@ -65,8 +67,11 @@ def connect(
     `socket`: the daemon's; default BATCHWEAVE_SOCKET, then /run/batchweave/consumer.sock.
     `job`: the training run; without one the reader neither holds data nor paces producers.
     `dp_rank`, `dp_size`: the data coordinate (not the tensor or pipeline one); default: the
-    launcher's rank and world size, then 0 of 1. Ranks with the same data coordinate on one node
-    need one reader. `mesh`: instead of both, this rank's place from `batchweave.mesh`.
+    launcher's rank and world size, then 0 of 1. `mesh`: instead of both, this rank's place from
+    `batchweave.mesh`. `shared`: whether other ranks read the same coordinate (tensor, context or
+    pipeline peers), each with its own global rank; default: whether the mesh has such ranks. They
+    read the same memory. `split_rows`: so many ranks share a slice and take an equal part of its
+    rows each; dp_size is then up to slices x split_rows, and arrays need one entry a row.
     `global_rank`: the one in the whole job; default: the launcher's, then dp_rank.
     `state`: a saved state_dict to go on from; without one, `start` is the first step.
     `attempt`: 32 hexadecimal digits, the same on all ranks of one start of the job and new at the
@@ -85,7 +90,13 @@ def connect(
             raise BadHelloError("give mesh=, or dp_rank= and dp_size=, not both")
         dp_rank, dp_size = mesh.dp_rank, mesh.dp_size
         global_rank = mesh.global_rank if global_rank is None else global_rank
+        shared = mesh.shared if shared is None else shared
     rank, size = rank_and_world(dp_rank, dp_size)
+    if split_rows < 1 or size % split_rows:
+        raise BadMeshError(
+            f"split_rows={split_rows}: so many ranks share a slice, so it must divide dp_size, "
+            f"{size}"
+        )
     if not CREDITS_MIN <= credits <= CREDITS_MAX:
         raise BadHelloError(f"credits is {credits}; {CREDITS_MIN} to {CREDITS_MAX} are allowed")
     if timeout <= 0 or connect_timeout <= 0:
@@ -108,6 +119,8 @@ def connect(
         dp_rank=rank,
         dp_size=size,
         global_rank=globally,
+        shared=bool(shared) or split_rows > 1,
+        split_rows=split_rows,
         attempt=attempt,
         parent=saved.parent() if saved is not None and job is not None else None,
         credits=credits,

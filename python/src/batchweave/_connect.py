@@ -56,6 +56,15 @@ class Options:
     rows_per_slice: int | None
     limit: int | None = None
     """How many steps are read, from the start on."""
+    shared: bool = False
+    """Other ranks read the same coordinate."""
+    split_rows: int = 1
+    """So many ranks share a slice, each an equal part of its rows."""
+
+    @property
+    def part(self) -> int:
+        """Which part of a slice's rows is this rank's."""
+        return self.dp_rank % self.split_rows
 
 
 class Unserved(Exception):  # noqa: N818 - not an error yet: the caller knows which one it is
@@ -97,14 +106,17 @@ def hello(options: Options, **of_session: Any) -> bytes:
         "job": options.job,
         "attempt": options.attempt,
         "parent": options.parent,
-        "dp_rank": options.dp_rank,
-        "dp_size": options.dp_size,
+        # Ranks that share a slice are one coordinate to the daemon.
+        "dp_rank": options.dp_rank // options.split_rows,
+        "dp_size": options.dp_size // options.split_rows,
         "global_rank": options.global_rank,
         "credits": options.credits,
         "slices": options.slices,
         "seq_len": options.seq_len,
         "rows_per_slice": options.rows_per_slice,
     }
+    if options.shared:
+        fields["shared"] = True
     return _wire.hello({**fields, **of_session})
 
 

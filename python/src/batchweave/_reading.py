@@ -23,6 +23,7 @@ from batchweave._session import Event, Lost, Session, close_parked
 from batchweave._wait import Wait
 from batchweave.batch import Batch
 from batchweave.errors import (
+    BadMeshError,
     BadMessageError,
     BatchWeaveError,
     ClosedError,
@@ -60,6 +61,7 @@ class Reading:
         self._origin = State("", 0)
         self._ahead: Batch | None = None
         self._cause = (-1, "")
+        self._as_it_comes = not options.copy and options.split_rows == 1
 
     @property
     def cause(self) -> str | None:
@@ -85,7 +87,7 @@ class Reading:
         if (
             session is None
             or self._ahead is not None
-            or self._options.copy
+            or not self._as_it_comes
             or self._position >= self._stop
             or not session.quiet()
             or time.monotonic() - self._progress_at >= _PROGRESS_SECONDS
@@ -114,9 +116,7 @@ class Reading:
                     found = session.receive()
                 if isinstance(found, Batch):
                     if found.step == self.next_step < self._stop:
-                        if self._options.copy:
-                            found.slices = [piece.copy() for piece in found.slices]
-                        return found
+                        return found if self._as_it_comes else self._changed(found)
                     session.torn = True
                 elif isinstance(found, Event):
                     self._event(session, found, wait)
@@ -126,10 +126,19 @@ class Reading:
                     self._waited += wait.seconds()
                     self._report(session, due)
                 found = None
-        except BadMessageError as error:
+        except (BadMessageError, BadMeshError) as error:
             raise self._fail(error) from None
         finally:
             self._waited += wait.seconds()
+
+    def _changed(self, batch: Batch) -> Batch:
+        """The batch with this rank's rows alone, or with private arrays, as was asked for."""
+        parts = self._options.split_rows
+        if parts > 1:
+            batch.slices = [piece.rows(self._options.part, parts) for piece in batch.slices]
+        if self._options.copy:
+            batch.slices = [piece.copy() for piece in batch.slices]
+        return batch
 
     def _ready(self, wait: Wait) -> Session:
         session = self._session

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from batchweave._layout import Array, Arrays, Layout
+from batchweave.errors import BadMeshError
 from batchweave.state import State
 from batchweave.views import micro_batches
 
@@ -40,6 +41,18 @@ class Slice(Mapping[str, Array]):
     def copy(self) -> Slice:
         """The same arrays, private and writable."""
         return Slice(self.index, {name: view.copy() for name, view in self.items()}, self._layout)
+
+    def rows(self, part: int, parts: int) -> Slice:
+        """Of each array the rows of one of so many equal parts: views of the same memory."""
+        counts = {name: array.shape[0] if array.ndim else 0 for name, array in self.items()}
+        each = max(counts.values())
+        if set(counts.values()) != {each} or each % parts:
+            raise BadMeshError(
+                f"slice {self.index} can't be split into {parts} parts of whole rows: its arrays "
+                f"have {counts} rows; use fewer ranks, or a stream with more slices"
+            )
+        own = slice(each // parts * part, each // parts * (part + 1))
+        return Slice(self.index, {name: array[own] for name, array in self.items()}, self._layout)
 
     @property
     def inputs(self) -> Array:

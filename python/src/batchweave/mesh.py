@@ -123,6 +123,11 @@ class Place:
             found = found * self.sizes[name] + self.coordinates[name]
         return found
 
+    @property
+    def shared(self) -> bool:
+        """Whether other ranks have the same place on the data axes."""
+        return math.prod(self.sizes.values()) > self.dp_size
+
     def first(self, *names: str) -> bool:
         """Whether this rank is the first along the given dimensions, or along all but the data's.
 
@@ -131,9 +136,9 @@ class Place:
         others = names or tuple(name for name in self.sizes if name not in self.data)
         return all(self.coordinates[name] == 0 for name in others)
 
-    def check(self, slices: int) -> None:
+    def check(self, slices: int, split_rows: int = 1) -> None:
         """An error that lists what would do, unless the slices can be shared out evenly."""
-        if slices % self.dp_size:
+        if slices * split_rows % self.dp_size:
             raise BadMeshError(
                 f"the mesh {_text(self.sizes)} has {self.dp_size} data-parallel ranks "
                 f"({' x '.join(self.data) or 'none'}), which do not divide the stream's {slices} "

@@ -58,6 +58,10 @@ pub struct Hello {
     pub dp_size: u32,
     /// The rank in the whole job, where known; only rank 0's daemon opens the attempt.
     pub global_rank: Option<u32>,
+    /// Other ranks of the attempt read the same coordinate, by the mesh: each with a `global_rank` of its
+    /// own. Not said: none does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// Joins or resumes.
     pub mode: Mode,
     /// First step to deliver.
@@ -90,6 +94,7 @@ impl Hello {
             dp_rank: 0,
             dp_size: 1,
             global_rank: None,
+            shared: false,
             mode: Mode::Join,
             next_step,
             stream: None,
@@ -115,6 +120,11 @@ impl Hello {
                 "credits is {}; {CREDITS_MIN} to {CREDITS_MAX} are allowed",
                 self.credits
             ));
+        }
+        if self.shared && self.global_rank.is_none() {
+            return Err(
+                "a shared coordinate needs a global_rank, which tells its ranks apart".to_owned(),
+            );
         }
         if self.next_step >= 1 << 53 {
             return Err(format!("next_step {} is not a step", self.next_step));

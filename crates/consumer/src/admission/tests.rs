@@ -86,9 +86,8 @@ fn every_refusal_names_what_is_wrong() {
     );
 }
 
-#[test]
-fn one_coordinate_has_one_live_session() {
-    let member = |dp_rank, id: u8| Member {
+fn member(dp_rank: u32, id: u8, rank: Option<u32>) -> Member {
+    Member {
         job: "llm".parse().unwrap(),
         opened: 0,
         attempt: 0,
@@ -96,10 +95,16 @@ fn one_coordinate_has_one_live_session() {
         start: 0,
         dp_rank,
         dp_size: 4,
-        rank: None,
+        rank,
+        shared: rank.is_some(),
         slices: 0..1,
         skips: std::sync::Arc::default(),
-    };
+    }
+}
+
+#[test]
+fn one_coordinate_has_one_live_session() {
+    let member = |dp_rank, id: u8| member(dp_rank, id, None);
     let mut admission = Admission::default();
     assert_eq!(admission.enter(1, &member(0, 1)), Ok(()));
     assert_eq!(admission.enter(2, &member(0, 1)), Err(Refusal::Occupied(1)));
@@ -107,4 +112,34 @@ fn one_coordinate_has_one_live_session() {
     assert_eq!(admission.enter(4, &member(0, 2)), Ok(()), "another attempt");
     admission.leave(1);
     assert_eq!(admission.enter(5, &member(0, 1)), Ok(()));
+}
+
+#[test]
+fn ranks_that_say_so_share_a_coordinate() {
+    let mut admission = Admission::default();
+    let own = |rank| member(0, 1, Some(rank));
+    assert_eq!(admission.enter(1, &own(0)), Ok(()));
+    assert_eq!(admission.enter(2, &own(1)), Ok(()));
+    let twice = Err(Refusal::Occupied(2));
+    assert_eq!(admission.enter(3, &own(1)), twice, "the same rank again");
+    let alone = Member {
+        shared: false,
+        ..own(2)
+    };
+    let taken = Err(Refusal::Occupied(1));
+    assert_eq!(admission.enter(3, &alone), taken, "it does not say so");
+    admission.leave(1);
+    admission.leave(2);
+    assert_eq!(admission.enter(3, &alone), Ok(()));
+    assert_eq!(admission.enter(4, &own(0)), Err(Refusal::Occupied(3)));
+}
+
+#[test]
+fn more_ranks_than_slices_hear_of_splitting_rows() {
+    let (name, text) = refused(&hello(0, 24, 5));
+    assert_eq!(name, Some(ErrorName::BadMesh));
+    assert!(
+        text.ends_with("12; or split_rows=N, where N ranks share a slice's rows"),
+        "{text}"
+    );
 }

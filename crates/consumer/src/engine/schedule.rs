@@ -25,6 +25,10 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             }
         }
         let mut fetches = self.place(picked, &before);
+        if cramped && fetches.is_empty() && self.waits_for_room() {
+            (self.cramped, self.stalled) = (true, before);
+            return fetches;
+        }
         if cramped || !fetches.is_empty() || self.ahead.is_now(self.horizon()) {
             self.ahead.done();
             let ahead = self.read_ahead();
@@ -32,6 +36,34 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         }
         fetches.sort_by_key(|fetch| fetch.id);
         fetches
+    }
+
+    /// Whether there is so little room that what could be read ahead now would be a small part of a read.
+    /// Frames come free one by one: reading each at once would cost a request a slice.
+    fn waits_for_room(&self) -> bool {
+        let free = self.space.total() - self.space.used();
+        let soon = URGENT_STEPS + 1;
+        free < self.limits.refill_bytes.min(self.space.total() / 8)
+            && self.missing_at(soon).is_empty()
+            && self.victim(soon).is_none()
+    }
+
+    /// Whether a step that is not the very next one would be read in parts, for want of room.
+    fn would_be_torn(
+        &self,
+        distance: u64,
+        (id, from): (FrameId, &Location),
+        rest: &[(u64, FrameId, Location)],
+    ) -> bool {
+        if distance == 0 {
+            return false;
+        }
+        let rest = rest.iter().take_while(|(_, next, _)| next.step == id.step);
+        let sizes = rest.map(|(_, _, from)| from.bytes());
+        let (count, largest) = sizes.fold((1, from.bytes()), |(count, largest), bytes| {
+            (count + 1, largest.max(bytes))
+        });
+        !self.space.fits(count, largest) && self.victim(distance).is_none()
     }
 
     /// Finds room for each; what can't be placed stays missing. `before`: what found none last time.
@@ -42,6 +74,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     ) -> Vec<Fetch> {
         let mut placed = Vec::with_capacity(picked.len());
         let mut picked = picked.into_iter();
+        let mut step = None;
         while let Some((distance, id, from)) = picked.next() {
             // Ranks that share a slice want a frame at a distance each.
             if self.frames.contains_key(&id) {
@@ -55,7 +88,16 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             if distance > URGENT_STEPS {
                 self.evict(distance, bytes);
             }
-            let Some(to) = self.take(bytes, distance) else {
+            let begun = step == Some(id.step);
+            step = Some(id.step);
+            let rest = picked.as_slice();
+            let torn = !begun && self.would_be_torn(distance, (id, &from), rest);
+            let place = if torn {
+                None
+            } else {
+                self.take(bytes, distance)
+            };
+            let Some(to) = place else {
                 if distance == 0
                     && let Some((needs, room)) = self.step_too_large(id.step)
                 {

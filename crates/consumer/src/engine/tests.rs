@@ -5,6 +5,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 mod causes;
+mod requests;
 
 use std::ops::Range;
 

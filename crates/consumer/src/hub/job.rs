@@ -18,10 +18,10 @@ use crate::member::{Member, closed, superseded};
 
 /// Whether all that was received before a mark is stored.
 type Receipt = oneshot::Receiver<bool>;
-/// Job, incarnation, attempt and data coordinate.
-type RankKey = (JobName, Version, AttemptNo, u32);
+/// Job, incarnation, attempt, data coordinate, and the global rank where several share it.
+type RankKey = (JobName, Version, AttemptNo, u32, Option<u32>);
 
-/// One data coordinate of an attempt on this node. It outlives its sessions.
+/// One reader of a data coordinate of an attempt on this node. It outlives its sessions.
 #[derive(Debug)]
 struct Rank {
     member: Arc<Member>,
@@ -55,7 +55,8 @@ pub(crate) struct Run {
 
 fn key(member: &Member) -> RankKey {
     let job = member.job.clone();
-    (job, member.opened, member.attempt, member.dp_rank)
+    let rank = member.rank.filter(|_| member.shared);
+    (job, member.opened, member.attempt, member.dp_rank, rank)
 }
 
 impl Ranks {
@@ -170,7 +171,10 @@ impl State {
         let mut runs: Vec<Run> = Vec::new();
         for rank in self.ranks.all.values() {
             let (at, step) = (rank.member.dp_rank, rank.received.min(self.head.next_step));
-            let of = |run: &&mut Run| run.last + 1 == at && run.member.id == rank.member.id;
+            // Of ranks that share a coordinate the last one counts.
+            let of = |run: &&mut Run| {
+                (run.last == at || run.last + 1 == at) && run.member.id == rank.member.id
+            };
             match runs.last_mut().filter(of) {
                 Some(run) => (run.last, run.step) = (at, run.step.min(step)),
                 None => runs.push(Run {
@@ -186,16 +190,16 @@ impl State {
 
     /// A run's progress is stored.
     pub(crate) fn progress_stored(&mut self, run: &Run) {
-        for dp_rank in run.first..=run.last {
-            let key = (
-                run.member.job.clone(),
-                run.member.opened,
-                run.member.attempt,
-                dp_rank,
-            );
-            if let Some(rank) = self.ranks.all.get_mut(&key) {
-                rank.stored = rank.stored.max(run.step);
-            }
+        let all = self.ranks.all.values_mut();
+        let in_run = |rank: &&mut Rank| {
+            let member = &rank.member;
+            (run.first..=run.last).contains(&member.dp_rank)
+                && member.id == run.member.id
+                && member.job == run.member.job
+                && member.opened == run.member.opened
+        };
+        for rank in all.filter(in_run) {
+            rank.stored = rank.stored.max(run.step);
         }
     }
 

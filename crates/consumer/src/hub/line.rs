@@ -50,6 +50,8 @@ pub(super) struct Line {
     pub(super) follows_another: bool,
     pub(super) member: Option<Arc<Member>>,
     pub(super) dp_rank: String,
+    /// It has segments of an earlier daemon mapped.
+    pub(super) old_arena_mapped: bool,
     /// It was told that it is over, or said so.
     pub(super) over: bool,
     /// As it was sent last.
@@ -73,6 +75,7 @@ impl Line {
             follows_another: hello.replaces.is_some(),
             member,
             dp_rank: hello.dp_rank.to_string(),
+            old_arena_mapped: hello.mapped_bytes > 0,
             over: false,
             welcome,
             segments_sent: 0,

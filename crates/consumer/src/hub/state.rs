@@ -64,8 +64,6 @@ pub(crate) struct State {
     pub(crate) store_failures: BTreeMap<Reads, String>,
     /// Set while the log can't be followed.
     pub(crate) log_fault: Option<Fault>,
-    /// Some rank said that it has segments of an earlier daemon mapped.
-    pub(crate) old_arena_mapped: bool,
     segments: Vec<Arc<Segment>>,
     pub(super) lines: BTreeMap<SessionId, Line>,
     next_session: SessionId,
@@ -90,7 +88,6 @@ impl State {
             head: Head::default(),
             store_failures: BTreeMap::new(),
             log_fault: None,
-            old_arena_mapped: false,
             segments: Vec::new(),
             lines: BTreeMap::new(),
             next_session: 0,
@@ -106,6 +103,13 @@ impl State {
     pub(super) fn add_segment(&mut self, segment: Arc<Segment>) {
         self.engine.add_segment(segment.bytes());
         self.segments.push(segment);
+    }
+
+    /// Whether a rank said that it has segments of an earlier daemon mapped, or, of so many `ranks`, has
+    /// said nothing yet.
+    pub(super) fn old_arena_may_be_mapped(&self, ranks: u32) -> bool {
+        let here = self.lines.values().filter(|line| !line.over).count();
+        here < ranks as usize || self.lines.values().any(|line| line.old_arena_mapped)
     }
 
     pub(super) fn postpone_growth(&mut self) {
@@ -133,7 +137,6 @@ impl State {
         member: Option<Arc<Member>>,
         skips: Arc<Skips>,
     ) -> Arc<Notify> {
-        self.old_arena_mapped |= hello.mapped_bytes > 0;
         if let Some(member) = &member {
             self.ranks.begin(welcome.session, member, hello);
         }
@@ -179,10 +182,14 @@ impl State {
         self.engine.stop(id);
     }
 
-    /// Tells a rank why its session is over.
-    pub(crate) fn fail_session(&mut self, id: SessionId, fault: Fault) {
+    /// Tells a rank why its session is over, unless it was told or said so before; whether it was not.
+    pub(crate) fn fail_session(&mut self, id: SessionId, fault: Fault) -> bool {
+        let news = self.lines.get(&id).is_some_and(|line| !line.over);
         self.stop_session(id);
-        self.send(id, DaemonMessage::Error(fault));
+        if news {
+            self.send(id, DaemonMessage::Error(fault));
+        }
+        news
     }
 
     pub(crate) fn send(&mut self, id: SessionId, message: DaemonMessage) {

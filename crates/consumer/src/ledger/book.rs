@@ -194,6 +194,7 @@ mod tests {
             dp_rank,
             dp_size: 4,
             rank: None,
+            shared: false,
             slices: dp_rank * 2..dp_rank * 2 + 2,
             skips: Arc::new(Skips::of(skips)),
         })

@@ -20,6 +20,7 @@ fn member() -> Member {
         dp_rank: 2,
         dp_size: 4,
         rank: None,
+        shared: false,
         slices: 2..3,
         skips: Arc::default(),
     }

@@ -134,6 +134,7 @@ fn a_closed_job_is_told_from_a_new_one() {
         dp_rank: 0,
         dp_size: 4,
         rank: None,
+        shared: false,
         slices: 0..1,
         skips: Arc::default(),
     };

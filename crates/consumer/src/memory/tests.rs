@@ -62,3 +62,22 @@ fn an_automatic_size_fits_twice() {
         assert!(why.contains(part), "{why}");
     }
 }
+
+#[test]
+fn a_memory_node_that_is_not_there_is_refused_and_one_that_is_taken() {
+    let mut wished = table(MIB);
+    wished.numa_node = 1000;
+    let why = check_node(&wished).expect_err("no such node");
+    assert!(
+        why.contains("1000: this machine has memory on node"),
+        "{why}"
+    );
+    wished.numa_node = i64::from(memory_nodes()[0]);
+    check_node(&wished).unwrap();
+    let memory = Memory::new(&wished).unwrap();
+    match memory.segment() {
+        Ok(segment) => assert_eq!(segment.bytes(), MIB),
+        // Containers forbid the call where they lack SYS_NICE.
+        Err(why) => assert!(why.to_string().contains("mbind"), "{why}"),
+    }
+}

@@ -8,6 +8,7 @@ use batchweave_consumer::config::ConsumerConfig;
 use batchweave_store::Op;
 use batchweave_store::testing::faults::{Fault, FaultStore};
 
+use crate::refusals::refused;
 use crate::serving::{TIMEOUT, options};
 use crate::support::{Daemon, Stream, consumer};
 
@@ -133,5 +134,34 @@ async fn a_full_arena_is_named_and_so_is_what_it_delays() {
         assert_eq!(other.cause(), None, "it has come");
     })
     .await;
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_a_job_or_an_attempt_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    stream.commit(2, 2).await;
+    let mut config = consumer(dir.path());
+    config.job.open = false;
+    let daemon = Daemon::start(stream.store.clone(), config);
+    let impatient = |rank| ConnectOptions {
+        timeout: LATE,
+        ..options(&daemon.socket, rank, 2, 0)
+    };
+    let error = refused(impatient(0)).await.to_string();
+    assert!(
+        error.contains("job_not_open: job llm is not open"),
+        "{error}"
+    );
+    daemon.stop().await.unwrap();
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let impatient = ConnectOptions {
+        timeout: LATE,
+        ..options(&daemon.socket, 1, 2, 0)
+    };
+    let error = refused(impatient).await.to_string();
+    let words = "attempt_not_open: rank 0 has not opened attempt";
+    assert!(error.contains(words), "{error}");
     daemon.stop().await.unwrap();
 }

@@ -70,3 +70,35 @@ async fn a_restarted_daemon_does_not_grow_beside_the_old_arena() {
     went_on.await.unwrap();
     second.stop().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_grows_at_once_when_all_ranks_are_here_and_none_has_an_old_arena() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    stream.commit(300, 20).await;
+    let mut config = patient(dir.path());
+    config.arena.ranks = 2;
+    let daemon = Daemon::start(stream.store.clone(), config);
+    let greedy = |rank| ConnectOptions {
+        credits: MORE_THAN_A_SEGMENT as u32 + 10,
+        ..options(&daemon.socket, rank, 2, 0)
+    };
+    let (first, second) = (greedy(0), greedy(1));
+    let all = tokio::task::spawn_blocking(move || {
+        let mut alone = Client::connect(first).unwrap();
+        let (mut kept, cause) = keep(&mut alone);
+        let before = kept.len();
+        assert!(
+            before < MORE_THAN_A_SEGMENT,
+            "the other rank may have an old arena"
+        );
+        assert_eq!(cause.unwrap().0, WaitCause::ArenaFull);
+        let other = Client::connect(second).unwrap();
+        while kept.len() < MORE_THAN_A_SEGMENT {
+            kept.push(alone.next(TIMEOUT).unwrap().unwrap());
+        }
+        drop(other);
+    });
+    all.await.unwrap();
+    daemon.stop().await.unwrap();
+}

@@ -13,6 +13,8 @@ mod growth;
 mod ledger;
 mod marks;
 mod refusals;
+mod rude;
 mod serving;
+mod sharing;
 mod support;
 mod users;

@@ -7,8 +7,15 @@ use super::error::{Fault, Place, TgbError};
 use super::{ENTRY_BYTES, IndexEntry, Part, TgbRecord, frame_bytes};
 use crate::ids::{Seq, Step};
 
-/// A read larger than this is cut into pieces that are fetched side by side.
-pub const PIECE_BYTES_MAX: u64 = 16 << 20;
+/// A read larger than this is cut into pieces that are fetched side by side: 16 MiB, and room for the
+/// headers of frames whose payloads are a round number of bytes together.
+pub const PIECE_BYTES_MAX: u64 = with_headers(16 << 20);
+
+/// `payload` bytes and a sixteenth for headers: else the last of 16 slices of 1 MiB would be a read of its
+/// own.
+pub const fn with_headers(payload: u64) -> u64 {
+    payload + payload / 16
+}
 
 /// Slices of one TGB that lie in one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,7 +227,7 @@ impl Read {
             && frame.range.end - self.range.start <= read_bytes
     }
 
-    /// The read as pieces to fetch side by side: one up to 16 MiB, else each 8 to 16 MiB.
+    /// The read as pieces to fetch side by side: one up to 17 MiB, else each 8 to 17 MiB.
     pub fn pieces(&self) -> Vec<Range<u64>> {
         let count = self.bytes().div_ceil(PIECE_BYTES_MAX).max(1);
         let size = self

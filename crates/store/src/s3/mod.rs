@@ -75,7 +75,7 @@ impl S3Store {
             endpoint: clients.endpoint,
             commit: clients.commit,
             data: clients.data,
-            lean: lean::Lean::default(),
+            lean: lean::Lean::new(options.low_water),
             encryption: options.encryption.clone(),
         })))
     }

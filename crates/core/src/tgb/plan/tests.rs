@@ -175,7 +175,7 @@ fn a_nodes_slices_are_one_read() {
 }
 
 #[test]
-fn pieces_of_large_reads_are_8_to_16_mib() {
+fn pieces_of_large_reads_are_8_to_17_mib() {
     let mib = 1 << 20;
     for bytes in [
         1,
@@ -183,6 +183,7 @@ fn pieces_of_large_reads_are_8_to_16_mib() {
         16 * mib,
         16 * mib + 64,
         17 * mib,
+        17 * mib + 64,
         100 * mib,
         (1 << 30) + 192,
     ] {
@@ -202,13 +203,31 @@ fn pieces_of_large_reads_are_8_to_16_mib() {
                 .all(|p| p[0].end == p[1].start && p[0].start < p[0].end)
         );
         assert!(
-            pieces.iter().all(|p| p.end - p.start <= 16 * mib),
+            pieces.iter().all(|p| p.end - p.start <= 17 * mib),
             "{bytes}: {pieces:?}"
         );
         assert!(
             pieces.len() == 1 || pieces.iter().all(|p| p.end - p.start >= 8 * mib - 4096),
             "{pieces:?}"
         );
+    }
+}
+
+#[test]
+fn headers_do_not_cost_a_request() {
+    let mib = 1 << 20;
+    for slices in [1, 2, 8, 16, 64, 256] {
+        let bytes = 16 * mib / slices + 64;
+        let frames = (0..slices).map(|n| Frame {
+            step: 0,
+            seq: 0,
+            slice: n as u32,
+            key: "k",
+            range: n * bytes..(n + 1) * bytes,
+        });
+        let reads = coalesce(&frames.collect::<Vec<_>>(), with_headers(16 * mib));
+        let requests: usize = reads.iter().map(|read| read.pieces().len()).sum();
+        assert_eq!(requests, 1, "{slices} slices of 16 MiB together");
     }
 }
 

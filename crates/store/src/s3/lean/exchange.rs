@@ -117,6 +117,8 @@ async fn exchange(
 ) -> Result<Answer, Broken> {
     let request = head::request(signed, range, etag);
     let mut bytes = BytesMut::new();
+    // Heads are short, and how short is not known.
+    connection.expect(1);
     let asked = async {
         connection.wire.write_all(request.as_bytes()).await?;
         connection.wire.flush().await?;

@@ -17,15 +17,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
 
 use self::exchange::{Answer, Asked};
 use super::S3Store;
 use super::config::DATA_ATTEMPTS;
 use super::read::{self, CHUNK_TIMEOUT, RESUMES_MAX};
 use crate::body::Copied;
-use crate::{Body, Effect, ErrorKind, Op, StoreError};
+use crate::{Body, Effect, ErrorKind, LowWater, Op, StoreError};
 
 /// After the store refused what the SDK could read.
 const OFF_FOR: Duration = Duration::from_mins(10);
@@ -40,6 +38,13 @@ pub(super) struct Lean {
 }
 
 impl Lean {
+    pub(super) fn new(low_water: Option<LowWater>) -> Self {
+        Self {
+            pool: pool::Pool::new(low_water),
+            ..Self::default()
+        }
+    }
+
     fn is_off(&self) -> bool {
         let off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
         off.is_some_and(|until| Instant::now() < until)
@@ -177,7 +182,7 @@ impl Reading {
                 into[..count].copy_from_slice(&answer.early.split_to(count));
                 return Ok(Ok(count));
             }
-            Source::Lean(answer) => timeout(CHUNK_TIMEOUT, answer.connection.wire.read(into)).await,
+            Source::Lean(answer) => answer.connection.read(into).await,
         };
         Ok(match read {
             Ok(Ok(0)) => Err(early()),

@@ -1,22 +1,31 @@
 //! Connections to the endpoint, kept open between requests.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::super::config::{CONNECT_TIMEOUT, POOL_IDLE};
+use super::super::read::CHUNK_TIMEOUT;
+use crate::LowWater;
 
 /// More than are in use at a time stay behind only after a burst.
 const IDLE_MAX: usize = 64;
+/// Woken when so much of a body has come, or all that is left of it.
+const MARK_MAX: usize = 256 << 10;
+/// For the runtime to see that a socket became readable.
+const LATE: Duration = Duration::from_millis(100);
 
 /// Where to connect.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,8 +38,22 @@ pub(super) struct Authority {
 }
 
 /// A stream of bytes both ways.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {
+    /// The socket, where the bytes that are read are the very bytes that it receives.
+    fn plain(&self) -> Option<BorrowedFd<'_>>;
+}
+
+impl Wire for TcpStream {
+    fn plain(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+impl Wire for TlsStream<TcpStream> {
+    fn plain(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
 
 /// An open connection that carries no request at the moment, or this one's owner's.
 pub(super) struct Connection {
@@ -38,6 +61,38 @@ pub(super) struct Connection {
     to: Arc<Authority>,
     /// It has carried a request before, so that the other side may be closing it just now.
     pub(super) used: bool,
+    low_water: Option<LowWater>,
+    /// As it was set last.
+    mark: usize,
+}
+
+impl Connection {
+    /// So many bytes will certainly come, or the end: a part of them alone wakes nobody up.
+    pub(super) fn expect(&mut self, bytes: usize) {
+        let mark = bytes.clamp(1, MARK_MAX);
+        if mark == self.mark {
+            return;
+        }
+        if let (Some(set), Some(socket)) = (self.low_water, self.wire.plain()) {
+            if set(socket, mark).is_err() {
+                // Then every packet wakes, as without.
+                self.low_water = None;
+            }
+            self.mark = mark;
+        }
+    }
+
+    /// Reads of a body of which at least `into` is left.
+    pub(super) async fn read(&mut self, into: &mut [u8]) -> Result<io::Result<usize>, Elapsed> {
+        self.expect(into.len());
+        let read = timeout(CHUNK_TIMEOUT, self.wire.read(into)).await;
+        if read.is_ok() || self.mark == 1 {
+            return read;
+        }
+        // A slow connection may have brought something all the same.
+        self.expect(1);
+        timeout(LATE, self.wire.read(into)).await
+    }
 }
 
 /// The connections that wait for a request.
@@ -45,9 +100,17 @@ pub(super) struct Connection {
 pub(super) struct Pool {
     idle: Mutex<Vec<(Connection, Instant)>>,
     tls: OnceCell<TlsConnector>,
+    low_water: Option<LowWater>,
 }
 
 impl Pool {
+    pub(super) fn new(low_water: Option<LowWater>) -> Self {
+        Self {
+            low_water,
+            ..Self::default()
+        }
+    }
+
     /// A connection: the one that was used last, since the others may grow old then, or a new one.
     pub(super) async fn connect(
         &self,
@@ -65,6 +128,8 @@ impl Pool {
             wire,
             to: Arc::clone(to),
             used: false,
+            low_water: self.low_water,
+            mark: 1,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Connections over TLS, to a server that nobody but this test trusts: its key is in this folder.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -52,6 +52,7 @@ fn trusting(certificates: Vec<CertificateDer<'static>>) -> Pool {
     Pool {
         idle: Mutex::default(),
         tls: OnceCell::new_with(Some(connector(roots).unwrap())),
+        low_water: None,
     }
 }
 
@@ -95,4 +96,41 @@ async fn connections_are_given_again_to_whoever_goes_to_the_same_place() {
     assert!(!pool.connect(&here, true).await.unwrap().used);
     assert!(pool.connect(&here, false).await.unwrap().used);
     assert!(!pool.connect(&here, false).await.unwrap().used);
+}
+
+/// The marks that were set.
+static MARKS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+fn noted(_: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let mut marks = MARKS.lock().unwrap();
+    marks.push(bytes);
+    // The last one fails, as where a kernel does not have it.
+    (marks.len() < 3)
+        .then_some(())
+        .ok_or(io::ErrorKind::Unsupported.into())
+}
+
+#[tokio::test]
+async fn a_body_wakes_its_reader_for_a_good_part_and_a_head_for_anything() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let to = Arc::new(Authority {
+        tls: false,
+        host: "127.0.0.1".to_owned(),
+        port,
+        name: format!("127.0.0.1:{port}"),
+    });
+    let pool = Pool::new(Some(noted));
+    let mut connection = pool.connect(&to, false).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    server.write_all(&[1; 100]).await.unwrap();
+    let mut large = vec![0; MARK_MAX + 1];
+    let count = connection.read(&mut large).await.unwrap().unwrap();
+    assert_eq!(count, 100, "what the mark lets through is what comes");
+    let rest = connection.read(&mut large[..50]);
+    server.write_all(&[1; 50]).await.unwrap();
+    assert_eq!(rest.await.unwrap().unwrap(), 50);
+    connection.expect(1);
+    connection.expect(7);
+    assert_eq!(*MARKS.lock().unwrap(), [MARK_MAX, 50, 1]);
 }

@@ -1,0 +1,79 @@
+//! `[arena]`: the shared memory.
+
+use batchweave_daemon::config::{ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+/// `[arena]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArenaTable {
+    /// Upper bound of the shared memory; 0: from the memory that there is.
+    pub bytes: ByteSize,
+    /// The arena grows by segments of this size; no slice may be larger.
+    pub segment_bytes: ByteSize,
+    /// After a restart, wait so long for ranks to unmap the last daemon's arena before growing.
+    pub grow_after: Period,
+    /// Ranks of this node: once so many are connected and none has an earlier daemon's arena mapped, it
+    /// grows before that; 0: not known.
+    pub ranks: u32,
+    /// Which pages segments are made of.
+    pub huge_pages: HugePages,
+    /// The memory node that the pages are on; -1: wherever the kernel puts them.
+    pub numa_node: i64,
+}
+
+/// `arena.huge_pages`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HugePages {
+    /// Huge where the kernel makes them.
+    #[default]
+    Auto,
+    /// Small ones.
+    Off,
+    /// Those that an administrator has reserved.
+    Reserved,
+}
+
+impl Default for ArenaTable {
+    fn default() -> Self {
+        Self {
+            bytes: ByteSize(0),
+            segment_bytes: ByteSize::mib(64),
+            grow_after: Period::millis(30_000),
+            ranks: 0,
+            huge_pages: HugePages::Auto,
+            numa_node: -1,
+        }
+    }
+}
+
+impl ArenaTable {
+    /// The memory node that was asked for.
+    pub(crate) fn node(&self) -> Option<u32> {
+        u32::try_from(self.numa_node).ok()
+    }
+
+    pub(super) fn check(&self, problem: &mut impl FnMut(&str, String)) {
+        let Self {
+            bytes,
+            segment_bytes,
+            ..
+        } = self;
+        if segment_bytes.bytes() < 1 << 20 || !segment_bytes.bytes().is_multiple_of(1 << 20) {
+            problem(
+                "arena.segment_bytes",
+                format!("{segment_bytes} must be a whole number of MiB"),
+            );
+        }
+        if self.numa_node < -1 || self.numa_node > 1023 {
+            let message = format!("{} is not -1 (any) or a node's number", self.numa_node);
+            problem("arena.numa_node", message);
+        }
+        if segment_bytes > bytes && bytes.bytes() > 0 {
+            let message =
+                format!("{segment_bytes} is more than arena.bytes ({bytes}): not one segment fits");
+            problem("arena.segment_bytes", message);
+        }
+    }
+}

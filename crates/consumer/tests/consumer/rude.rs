@@ -1,0 +1,305 @@
+//! Peers that break the protocol: each is one error or one closed session, and a rank beside them reads
+//! the whole stream meanwhile.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use batchweave_arena::wire::{
+    Batch, Checkpoint, ClientMessage, DaemonMessage, ErrorName, Hello, MESSAGE_BYTES_MAX, Progress,
+    Release,
+};
+use batchweave_arena::{Connection, Interest};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::serving::{TIMEOUT, options, read_all};
+use crate::support::{Daemon, Stream, consumer};
+
+/// A peer that sends what it likes.
+struct Rude {
+    socket: Connection,
+    buffer: Vec<u8>,
+}
+
+impl Rude {
+    fn connect(path: &Path) -> Self {
+        let deadline = Instant::now() + TIMEOUT;
+        let socket = loop {
+            match Connection::connect(path, deadline) {
+                Ok(socket) => break socket,
+                // The daemon is about to be there.
+                Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
+                Err(why) => panic!("{why}"),
+            }
+        };
+        Self {
+            socket,
+            buffer: vec![0; MESSAGE_BYTES_MAX],
+        }
+    }
+
+    /// A reader without a job, so that it is no coordinate of anybody.
+    fn greeted(path: &Path) -> Self {
+        let rude = Self::connect(path);
+        rude.say(&ClientMessage::Hello(Hello::new("rude", 0)));
+        rude
+    }
+
+    fn say(&self, message: &ClientMessage) {
+        self.bytes(&message.encode().unwrap());
+    }
+
+    fn bytes(&self, bytes: &[u8]) {
+        assert!(self.socket.wait(Interest::Writable, TIMEOUT).unwrap());
+        self.socket.send(bytes, None).unwrap();
+    }
+
+    /// The next message; None at the end.
+    fn hear(&mut self) -> Option<DaemonMessage> {
+        loop {
+            assert!(
+                self.socket.wait(Interest::Readable, TIMEOUT).unwrap(),
+                "silence"
+            );
+            match self.socket.recv(&mut self.buffer) {
+                Ok(Some(packet)) => {
+                    return Some(DaemonMessage::decode(&self.buffer[..packet.bytes]).unwrap());
+                }
+                Ok(None) => return None,
+                Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(why) if why.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(why) => panic!("{why}"),
+            }
+        }
+    }
+
+    /// The error that ends the session; None where it ends without.
+    fn error(mut self) -> Option<(ErrorName, String)> {
+        loop {
+            if let DaemonMessage::Error(fault) = self.hear()? {
+                return Some((fault.known_name().unwrap(), fault.to_string()));
+            }
+        }
+    }
+
+    fn batch(&mut self) -> Batch {
+        loop {
+            if let DaemonMessage::Batch(batch) = self.hear().expect("a batch") {
+                return batch;
+            }
+        }
+    }
+}
+
+fn header(protocol: u16, kind: u16, length: u32) -> Vec<u8> {
+    let fields = [
+        &protocol.to_le_bytes()[..],
+        &kind.to_le_bytes(),
+        &length.to_le_bytes(),
+        &[0; 4],
+    ];
+    [&b"BWSK"[..], &fields.concat()].concat()
+}
+
+fn before_any_hello(path: &Path) {
+    let mut hello = ClientMessage::Hello(Hello::new("rude", 0))
+        .encode()
+        .unwrap();
+    let half = Rude::connect(path);
+    half.bytes(&hello[..hello.len() / 2]);
+    assert_eq!(
+        half.error().unwrap().0,
+        ErrorName::BadMessage,
+        "half a message"
+    );
+    let garbage = Rude::connect(path);
+    garbage.bytes(&[0xee; 100]);
+    assert_eq!(garbage.error().unwrap().0, ErrorName::BadMessage);
+    let other = Rude::connect(path);
+    other.bytes(&header(2, 5, 16));
+    let (name, text) = other.error().unwrap();
+    assert_eq!(name, ErrorName::ProtocolVersion);
+    assert!(
+        text.contains('2') && text.contains('1'),
+        "both versions: {text}"
+    );
+    let early = Rude::connect(path);
+    early.say(&ClientMessage::Bye);
+    assert_eq!(early.error().unwrap().0, ErrorName::BadMessage, "no hello");
+    hello.extend_from_slice(b"  more");
+    let longer = Rude::connect(path);
+    longer.bytes(&hello);
+    assert_eq!(
+        longer.error().unwrap().0,
+        ErrorName::BadMessage,
+        "its length is another"
+    );
+    let hasty = Rude::greeted(path);
+    hasty.say(&ClientMessage::Bye);
+    assert_eq!(
+        hasty.error(),
+        None,
+        "nothing is to be said before the welcome"
+    );
+    drop(Rude::connect(path));
+}
+
+fn within_a_session(path: &Path) {
+    let release = |frames, next_step| ClientMessage::Release(Release { next_step, frames });
+    let mut twice = Rude::greeted(path);
+    let frame = twice.batch().slices[0].frame;
+    twice.say(&release(vec![frame], 1));
+    twice.say(&release(vec![frame], 1));
+    let (name, text) = twice.error().unwrap();
+    assert_eq!(name, ErrorName::BadMessage);
+    assert!(
+        text.contains(&format!("release of frame {frame}")),
+        "{text}"
+    );
+    let mut foreign = Rude::greeted(path);
+    let _ = foreign.batch();
+    foreign.say(&release(vec![u64::MAX], 0));
+    assert_eq!(foreign.error().unwrap().0, ErrorName::BadMessage);
+    let mut again = Rude::greeted(path);
+    let _ = again.batch();
+    again.say(&ClientMessage::Hello(Hello::new("rude", 0)));
+    assert_eq!(
+        again.error().unwrap().0,
+        ErrorName::BadMessage,
+        "a second hello"
+    );
+    let mut ahead = Rude::greeted(path);
+    let first = ahead.batch();
+    // What it never was sent, it can't have received.
+    ahead.say(&ClientMessage::Progress(Progress {
+        next_step: 1 << 50,
+        waited_us: u64::MAX,
+        waiting: true,
+    }));
+    ahead.say(&release(
+        first.slices.iter().map(|slice| slice.frame).collect(),
+        1 << 52,
+    ));
+    while ahead.batch().step < 2 {}
+}
+
+/// Rests when its socket is full, until told to stop.
+fn flood(path: &Path, seed: u64, stop: &AtomicBool) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let state = "x".repeat(1000);
+    while !stop.load(Ordering::Relaxed) {
+        let rude = Rude::greeted(path);
+        for _ in 0..200_000 {
+            let message = match random.random_range(0..5) {
+                0 => ClientMessage::Release(Release {
+                    next_step: 0,
+                    frames: Vec::new(),
+                })
+                .encode(),
+                1 => ClientMessage::Checkpoint(Checkpoint {
+                    step: 0,
+                    state: state.clone(),
+                })
+                .encode(),
+                2 => ClientMessage::Progress(Progress {
+                    next_step: 0,
+                    waited_us: 0,
+                    waiting: true,
+                })
+                .encode(),
+                3 => Ok(vec![random.random(); 64]),
+                _ => Ok(header(1, random.random(), 16)),
+            };
+            // It never reads.
+            if rude.socket.send(&message.unwrap(), None).is_err()
+                && !rude
+                    .socket
+                    .wait(Interest::Writable, Duration::from_millis(20))
+                    .unwrap()
+            {
+                break;
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_breaks_the_protocol_is_told_and_nobody_else_notices() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    stream.commit(200, 20).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let good = read_all(options(&daemon.socket, 0, 1, 0), 2, 3);
+    let path = daemon.socket.clone();
+    let rude = tokio::task::spawn_blocking(move || {
+        before_any_hello(&path);
+        within_a_session(&path);
+    });
+    rude.await.unwrap();
+    assert_eq!(good.await.unwrap(), 200);
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_messages_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let seed = rand::random();
+    println!("seed {seed}");
+    let mut stream = Stream::new(2).await;
+    stream.commit(200, 20).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let (path, stopped) = (daemon.socket.clone(), Arc::clone(&stop));
+    let flooding = tokio::task::spawn_blocking(move || flood(&path, seed, &stopped));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let good = read_all(options(&daemon.socket, 0, 1, 0), 2, 3);
+    assert_eq!(good.await.unwrap(), 200);
+    stop.store(true, Ordering::Relaxed);
+    flooding.await.unwrap();
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_never_releases_stops_at_its_credits_and_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(100, 20).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let path = daemon.socket.clone();
+    let never = tokio::task::spawn_blocking(move || {
+        let mut never = Rude::greeted(&path);
+        let mut steps = 0;
+        loop {
+            match never.hear().unwrap() {
+                DaemonMessage::Batch(batch) => {
+                    steps += 1;
+                    never.say(&ClientMessage::Progress(Progress {
+                        next_step: batch.step + 1,
+                        waited_us: 0,
+                        waiting: steps == 2,
+                    }));
+                }
+                DaemonMessage::Waiting(waiting) => return (never, steps, waiting.cause.name()),
+                _ => {}
+            }
+        }
+    });
+    let (never, steps, cause) = never.await.unwrap();
+    assert_eq!((steps, cause), (2, "held_frames"), "its credits");
+    assert_eq!(
+        read_all(options(&daemon.socket, 0, 1, 0), 1, 3)
+            .await
+            .unwrap(),
+        100
+    );
+    drop(never);
+    daemon.stop().await.unwrap();
+}

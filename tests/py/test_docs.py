@@ -230,7 +230,7 @@ def test_own_data(terminal: Terminal) -> None:
     ran = 0
     for command in commands(page):
         text = here(command.text)
-        if text.startswith(("cargo ", "export PATH", "python3 -m venv", "venv/bin/pip", "mkdir")):
+        if text.startswith(("make ", "export PATH", "python3 -m venv", "venv/bin/pip", "mkdir")):
             continue
         ran += 1
         if text == "batchweave-consumer --config mine/consumer.toml":
@@ -248,6 +248,17 @@ def test_own_data(terminal: Terminal) -> None:
             assert f"trained on {steps * 2048} tokens, up to step {steps - 1}" in said
             assert "checkpoint after step 19\n" not in said, "it did not begin again"
     assert ran == 10
+    # Of the table of what went wrong.
+    again = terminal.run("batchweave-producer --config mine/producer.toml")[1]
+    for said in ("this producer finished before, and its input is not looked at", "another name"):
+        assert said in page.read_text()
+        assert said in again
+    shutil.rmtree(folder / "stream")
+    terminal.elsewhere.pop("consumer").kill()
+    assert terminal.run("batchweave-producer --config mine/producer.toml")[0] == 0
+    terminal.begin("consumer", "batchweave-consumer --config mine/consumer.toml")
+    eventually("another stream", lambda: "serving" in terminal.said("consumer"))
+    assert "the state belongs to stream" in terminal.run("venv/bin/python mine/train.py")[1]
 
 
 # What of docs/cli.md can't be as on the page.

@@ -125,6 +125,11 @@ async fn open(
     let log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
     let name: ProducerName = config.producer.name.parse().map_err(RunError::task)?;
     if let Some(batches) = finished(log.manifest(), &name) {
+        tracing::info!(
+            producer = %name,
+            "this producer finished before, and its input is not looked at: new documents need a producer of \
+             another name, or source.follow from the start"
+        );
         return Ok(Opening::Over(Outcome::Finished { batches }));
     }
     health.not_ready("listing the input");

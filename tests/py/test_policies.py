@@ -214,3 +214,47 @@ def test_every_daemon_works_under_its_own_policy(store: Store, tmp_path: Path) -
         ("reader", "ListStream"),
     ]:
         assert need in used, (need, sorted(used))
+
+
+# What a lone producer, or a daemon without troubles, does not come to do; only the request is tried.
+RARE = [
+    ("producer", "Announce"),
+    ("producer", "TidyUp"),
+    ("producer", "GiveUpUploads"),
+    ("consumer", "DropOldProgress"),
+]
+
+
+@pytest.mark.parametrize(
+    ("role", "sid"),
+    [one for one in statements() if one[0] in ("producer", "consumer") and one not in RARE],
+)
+def test_a_daemon_without_a_statement_says_what_it_was_refused(
+    store: Store, role: str, sid: str, tmp_path: Path
+) -> None:
+    whole = store.client(store.ready["access_key"])
+    for old in whole.list_objects_v2(Bucket=BUCKET, Prefix="stream/").get("Contents", []):
+        whole.delete_object(Bucket=BUCKET, Key=old["Key"])
+    site = Site(tmp_path, f"s3://{BUCKET}/stream")
+    whole.upload_file(str(tmp_path / "corpus.jsonl"), BUCKET, "corpus/corpus.jsonl")
+    config = site.producer_config()
+    text = config.read_text().replace(str(tmp_path / "corpus.jsonl"), f"s3://{BUCKET}/corpus/")
+    config.write_text(text)
+    keys = {"producer": "producer", "consumer": "consumer"} | {role: f"{role}-{sid}"}
+    daemon = f"batchweave-{role}"
+    refused = rf"AccessDenied: User {role}-{sid} is not authorized to perform: s3:\w+ on resource"
+    try:
+        producer = store.environment(keys["producer"])
+        site.start("batchweave-producer", "--config", str(config), env=producer)
+        if role == "consumer":
+            consumer = site.consumer_config().read_text()
+            plain = site.config("consumer", consumer.replace("enabled = true", "enabled = false"))
+            eventually("a stream", lambda: "producing" in site.log("batchweave-producer"))
+            environment = store.environment(keys["consumer"])
+            site.start("batchweave-consumer", "--config", str(plain), env=environment)
+            if sid == "Checkpoint":
+                site.train()
+        eventually("a refusal", lambda: bool(re.search(refused, site.log(daemon))))
+        assert "check the credentials and their permissions" in site.log(daemon)
+    finally:
+        site.end()

@@ -216,7 +216,7 @@ def test_every_daemon_works_under_its_own_policy(store: Store, tmp_path: Path) -
         assert need in used, (need, sorted(used))
 
 
-# What a lone producer, or a daemon without troubles, does not come to do; only the request is tried.
+# What a lone producer, or a daemon without troubles, does not come to: only the request is tried.
 RARE = [
     ("producer", "Announce"),
     ("producer", "TidyUp"),

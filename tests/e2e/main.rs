@@ -15,4 +15,5 @@ mod reclaim;
 mod refusals;
 mod restarts;
 mod scene;
+mod shown;
 mod vanish;

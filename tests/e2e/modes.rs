@@ -192,6 +192,15 @@ fn a_producer_of_conversations_killed_at_random_instants_makes_the_same_batches(
 }
 
 #[test]
+fn a_producer_of_whole_documents_killed_at_random_instants_makes_the_same_batches() {
+    let scene = Scene::new();
+    let path = scene.path("documents.jsonl").display().to_string();
+    let packing =
+        "mode = \"best_fit\"\nlook_ahead = 100\nfields = [\"positions\", \"cu_seqlens\"]\n";
+    killed(&scene, "best-fit", &path, packing, 700);
+}
+
+#[test]
 fn producers_of_samples_killed_at_random_instants_make_the_same_batches() {
     let scene = Scene::new();
     let (path, _) = robots(&scene, 2000);

@@ -2,6 +2,8 @@
 
 /// Larger blocks are mapped one by one and given back when they are freed.
 const MAPPED_FROM_BYTES: i32 = 1 << 20;
+/// Smaller ones are kept for the next, up to this at the end of each heap.
+const KEPT_BYTES: i32 = 4 << 20;
 
 /// Large blocks are given back to the system when they are freed. By itself glibc learns from the first
 /// ones to keep them, in a heap for each thread: a program whose buffers go through several threads then
@@ -11,5 +13,6 @@ pub fn give_large_blocks_back() {
     // SAFETY: mallopt takes two numbers, locks what it changes, and may be called at any time.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES);
     }
 }

@@ -19,7 +19,7 @@ use crate::pipeline::Pipeline;
 use crate::reading::Reading;
 use crate::sources::{Inputs, ReadOptions, Share};
 use crate::tokenizing::Tokenizing;
-use crate::upload::Uploader;
+use crate::upload::{Buffers, Uploader};
 
 /// Batches in one object at most: their log entry must stay small.
 const GROUP_BATCHES_MAX: usize = 64;
@@ -68,6 +68,7 @@ pub(crate) fn pipeline(
         producer: producer.name().clone(),
         epoch: producer.epoch(),
         nonce: producer.nonce(),
+        buffers: Buffers::new(config.upload.concurrency, 2 * object_bytes + (1 << 20)),
         encoder,
         provenance: config.packing.provenance,
         give_up_after: config.upload.give_up_after.0,

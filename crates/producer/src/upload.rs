@@ -1,6 +1,7 @@
 //! The fourth stage: groups become objects in the store, several at a time; what is durable goes to
 //! the commit task in order. Objects have names of their own, so a try may be repeated at will.
 
+mod buffers;
 mod join;
 
 use std::sync::Arc;
@@ -20,8 +21,11 @@ use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::{Batch, Encoder};
 
+pub(crate) use buffers::Buffers;
 pub(crate) use join::Joining;
 
+/// For an object's index and trailer, mostly: with less than it takes the object is moved once more.
+const ROOM_BEHIND_BYTES: u64 = 256 << 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -38,6 +42,8 @@ pub(crate) struct Uploader {
     pub(crate) epoch: Epoch,
     /// And under which nonce.
     pub(crate) nonce: Nonce,
+    /// Where objects are made.
+    pub(crate) buffers: Buffers,
     /// Makes payloads.
     pub(crate) encoder: Arc<Encoder>,
     /// Whether to store what batches were made from.
@@ -129,7 +135,9 @@ impl Uploader {
     /// Batches are let go of as they are written.
     fn build(&self, group: Group) -> Result<Built, RunError> {
         let identity = Identity::new(self.stream, &self.producer, self.epoch);
-        let mut builder = ObjectBuilder::new(identity).reserve(group.bytes);
+        let mut builder = ObjectBuilder::new(identity)
+            .within(self.buffers.take())
+            .reserve(group.bytes + ROOM_BEHIND_BYTES);
         let last_seq = match &group.part {
             Some(_) => group.first_seq,
             None => group.first_seq + (group.batches.len() as u64).saturating_sub(1),
@@ -164,7 +172,7 @@ impl Uploader {
         let (producer, epoch, nonce) = (&self.producer, self.epoch, self.nonce);
         let key = keys::data(producer, epoch, nonce, seqs, random, number);
         Ok(Built {
-            object: builder.finish(&key)?,
+            object: builder.finish_as(&key, |bytes| self.buffers.share(bytes))?,
             sources,
             sizes,
             last: part.as_ref().is_some_and(|part| part.last.is_some()),

@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
 
+#[path = "daemon/bad_input.rs"]
+mod bad_input;
 #[path = "daemon/follow.rs"]
 mod follow;
 #[path = "daemon/modes.rs"]

@@ -86,6 +86,14 @@ impl ObjectBuilder {
         self
     }
 
+    /// Builds in `bytes`, which is emptied: memory that was used before is cheaper than new memory.
+    #[must_use]
+    pub fn within(mut self, mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        self.bytes = bytes;
+        self
+    }
+
     /// Bytes of frames so far.
     pub fn frame_bytes(&self) -> u64 {
         self.bytes.len() as u64
@@ -176,7 +184,16 @@ impl ObjectBuilder {
     }
 
     /// Adds index and trailer. `key` goes into the parts.
-    pub fn finish(mut self, key: &str) -> Result<Object, BuildError> {
+    pub fn finish(self, key: &str) -> Result<Object, BuildError> {
+        self.finish_as(key, Bytes::from)
+    }
+
+    /// The same; `share` makes the object's bytes of what was built.
+    pub fn finish_as(
+        mut self,
+        key: &str,
+        share: impl FnOnce(Vec<u8>) -> Bytes,
+    ) -> Result<Object, BuildError> {
         let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) else {
             return Err(BuildError::Empty { seq: 0 });
         };
@@ -202,7 +219,7 @@ impl ObjectBuilder {
         let runs = runs.collect();
         Ok(Object {
             key: key.to_owned(),
-            bytes: self.bytes.into(),
+            bytes: share(self.bytes),
             runs,
         })
     }

@@ -102,6 +102,25 @@ impl Concat {
         }
     }
 
+    /// The next `advance + 1` tokens, of which the last one stays as well.
+    fn next_tokens(&mut self, advance: usize) -> Option<Vec<u32>> {
+        if self.head == 0 && self.buffer.len() <= 2 * advance {
+            // The buffer itself becomes the batch; what is copied is the little that is left over.
+            let mut rest = Vec::with_capacity(advance + advance / 8 + 1);
+            rest.extend_from_slice(self.buffer.get(advance..)?);
+            self.buffer.truncate(advance + 1);
+            return Some(std::mem::replace(&mut self.buffer, rest));
+        }
+        let tokens = self.buffer.get(self.head..=self.head + advance)?.to_vec();
+        self.head += advance;
+        // Moved only once half of it is done with: each token once or twice.
+        if self.head >= self.buffer.len() / 2 {
+            self.buffer.drain(..self.head);
+            self.head = 0;
+        }
+        Some(tokens)
+    }
+
     fn rows(&self, tokens: Vec<u32>, own: usize) -> BatchContent {
         let segments = if self.segments {
             self.segments(self.shape.rows(), own + 1)
@@ -135,15 +154,12 @@ impl Packer for Concat {
 
     fn pop(&mut self) -> Option<Batch> {
         let advance = self.shape.tokens();
-        let tokens = self.buffer.get(self.head..=self.head + advance)?.to_vec();
+        let sources = self
+            .waiting()
+            .gt(&advance)
+            .then(|| self.sources(advance + 1))?;
+        let tokens = self.next_tokens(advance)?;
         let content = self.rows(tokens, advance);
-        let sources = self.sources(advance + 1);
-        self.head += advance;
-        // Moved only once half of it is done with: each token once or twice.
-        if self.head >= self.buffer.len() / 2 {
-            self.buffer.drain(..self.head);
-            self.head = 0;
-        }
         self.base += advance as u64;
         while self.starts.get(1).is_some_and(|(at, _)| *at <= self.base) {
             self.starts.pop_front();

@@ -6,6 +6,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::{Format, Reason};
 
+mod quick;
+
 /// The name of the JSON field that holds the text.
 pub type Field = str;
 
@@ -49,6 +51,9 @@ pub fn decode(
 /// The string under `field` of the JSON object in `line`; the last one if it is there twice, as most
 /// JSON readers do. The whole line is checked, also behind the field.
 fn json_field(line: &str, field: &str) -> Result<String, Reason> {
+    if let Some(text) = quick::field(line, field) {
+        return Ok(text);
+    }
     let mut parser = serde_json::Deserializer::from_str(line);
     let found = FieldSeed(field)
         .deserialize(&mut parser)

@@ -159,11 +159,11 @@ impl<'a> FileReader<'a> {
             why.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
         );
-        // The zstd decoder reports damage as `Other`; a store's failure carries a `StoreError`.
+        // The zstd decoder reports damage as `Other`, as a store's failure and a file that shrinks do.
         let zstd = self.codec == Codec::Zstd
-            && why
-                .get_ref()
-                .is_none_or(|e| !e.is::<batchweave_store::StoreError>());
+            && why.get_ref().is_none_or(|e| {
+                !e.is::<batchweave_store::StoreError>() && !e.is::<remote::Changed>()
+            });
         if self.codec == Codec::Plain || !(content || zstd) {
             return Err(self.unreadable(why));
         }

@@ -29,7 +29,11 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
                 return Err(changed(file.pin.size, size));
             }
             local.seek(SeekFrom::Start(offset))?;
-            Ok(Box::new(local))
+            Ok(Box::new(LocalRead {
+                left: size.saturating_sub(offset),
+                size,
+                file: local,
+            }))
         }
         Location::Remote { .. } => Ok(Box::new(RemoteRead {
             object: RemoteObject::of(file)?,
@@ -39,10 +43,39 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
     }
 }
 
+/// A file is not what it was when it was listed: no fault of its content, whatever reads it.
+#[derive(Debug, thiserror::Error)]
+#[error("it changed from {was} to {is} bytes while it was in use")]
+pub(super) struct Changed {
+    was: u64,
+    is: u64,
+}
+
 fn changed(was: u64, is: u64) -> io::Error {
-    io::Error::other(format!(
-        "it changed from {was} to {is} bytes while it was in use"
-    ))
+    io::Error::other(Changed { was, is })
+}
+
+/// A file up to the size that it had when it was listed. An end before that is a file that shrinks,
+/// not the end of the documents.
+struct LocalRead {
+    file: File,
+    size: u64,
+    left: u64,
+}
+
+impl Read for LocalRead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let want = usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .min(out.len());
+        let n = self.file.read(&mut out[..want])?;
+        if n == 0 && want > 0 {
+            let is = self.file.metadata()?.len();
+            return Err(changed(self.size, is.min(self.size - self.left)));
+        }
+        self.left -= n as u64;
+        Ok(n)
+    }
 }
 
 /// An object that may be read in ranges.

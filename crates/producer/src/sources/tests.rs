@@ -310,3 +310,57 @@ async fn folders_patterns_and_duplicates() {
             .contains("is no valid pattern")
     );
 }
+
+#[tokio::test]
+async fn a_file_that_shrinks_while_it_is_read_is_no_end_of_the_documents() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in [
+        ("plain.jsonl", lines(40_000).into_bytes()),
+        ("packed.jsonl.gz", gzip(noise(2 << 20).as_bytes())),
+        ("packed.jsonl.zst", zstandard(noise(2 << 20).as_bytes())),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, &content).unwrap();
+        let (inputs, options) = (list(&path).await, options(Format::Jsonl));
+        let open = || FileReader::open(&inputs.files[0], &options, Place::default()).unwrap();
+        let mut reader = open();
+        reader.next_unit().unwrap().unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(content.len() as u64 / 2).unwrap();
+        let why = loop {
+            match reader.next_unit() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("{name}: taken for the end"),
+                Err(why) => break why.to_string(),
+            }
+        };
+        let size = content.len();
+        let words = format!("it changed from {size} to {} bytes while", size / 2);
+        assert!(why.contains(&words), "{name}: {why}");
+        // What is appended later is not of this list.
+        std::fs::write(&path, &content).unwrap();
+        let mut reader = open();
+        let first = reader.next_unit().unwrap().unwrap();
+        std::fs::write(&path, [&content[..], &content[..]].concat()).unwrap();
+        let mut units = vec![first];
+        units.extend(std::iter::from_fn(|| reader.next_unit().unwrap()));
+        let last = units.last().map(|unit| unit.place.unit);
+        assert_eq!(last, Some(units.len() as u64 - 1), "{name}");
+        assert!(
+            units.iter().all(|unit| unit.place.offset < 4 << 20),
+            "{name}"
+        );
+    }
+}
+
+/// Lines that hardly compress.
+fn noise(bytes: usize) -> String {
+    let mut state = 1_u64;
+    let line = |_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        format!("{{\"text\":\"{state:016x}\"}}\n")
+    };
+    (0..bytes / 28).map(line).collect()
+}

@@ -69,3 +69,50 @@ fn samples_are_named_one_by_one() {
     assert_eq!(units(&batches[0]), [(1, 4), (1, 6)]);
     assert_eq!(units(&batches[1]), [(1, 7)]);
 }
+
+/// Lengths as documents have them: most are short, a few are very long (log-normal, median 300 tokens).
+fn realistic(documents: usize) -> Vec<usize> {
+    let mut state = 17_u64;
+    let mut uniform = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let mut length = || {
+        let (u, v) = (uniform().max(1e-12), uniform());
+        let normal = (-2. * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
+        (300. * (1.2 * normal).exp()) as usize
+    };
+    (0..documents).map(|_| length().clamp(1, 100_000)).collect()
+}
+
+#[test]
+fn provenance_takes_at_most_two_hundredths_of_the_data() {
+    let shape = Shape {
+        slices: 4,
+        rows_per_slice: 4,
+        seq_len: 2048,
+    };
+    let documents = documents(&realistic(4000));
+    for (mode, packer) in [
+        ("concat", concat(shape, Restart::default())),
+        ("best_fit", best_fit(shape, 512, Restart::default())),
+    ] {
+        let (all, full) = pack(packer, &documents, Point::default());
+        let encoder = Encoder::rows(shape, 1 << 16, &[]).unwrap();
+        let data: u64 = all
+            .iter()
+            .map(|b| encoder.frame_bytes(b, shape.slices))
+            .sum();
+        // An object for each batch: the most that there can be of them.
+        let sources = all.iter().map(|batch| {
+            let hash = batchweave_core::ids::Hash::of(b"");
+            let blocks = [batch.sources.encode()];
+            batchweave_core::provenance::Provenance::of_blocks(hash, 0, &blocks).len() as u64
+        });
+        let share = sources.sum::<u64>() as f64 / data as f64;
+        eprintln!("{mode}: {} batches, {:.2} %", all.len(), 100. * share);
+        assert!(full > 20 && share <= 0.02, "{mode}: {share}");
+    }
+}

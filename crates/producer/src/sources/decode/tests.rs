@@ -89,9 +89,42 @@ proptest::proptest! {
         let value: Result<serde_json::Value, _> = serde_json::from_str(&line);
         match json(&line) {
             Ok(Some(text)) => assert_eq!(value.unwrap()["text"].as_str(), Some(text.as_str())),
-            Ok(None) => assert!(line.trim().is_empty()),
+            Ok(None) => assert!(line.trim_start_matches('\u{feff}').trim().is_empty()),
             Err(Reason::BrokenJson { .. }) => assert!(value.is_err(), "{line}"),
             Err(_) => assert!(value.is_ok() || line.starts_with('\u{feff}'), "{line}"),
         }
+    }
+
+    /// Objects that are nearly as usual: fields in any order and twice, escapes, values of all kinds.
+    #[test]
+    fn the_quick_way_agrees_with_the_parser(
+        fields in proptest::collection::vec(
+            "[ \t]?\"(text|a|t\\\\u0065xt)\"[ ]?:[ ]?(\"([a-zé中\x01 ]|\\\\[nt\"/\\\\xbf]|\\\\u[0-9dD][0-9a-f]{2}[0-9]){0,6}\"|-?[0-9.e]{1,4}|null|tru|true|\\{\"b\":\\[1,\\{\\}\\]\\}|\\[\\])[ ]?",
+            0..4,
+        ),
+        end in "[ ]?|,|x",
+    ) {
+        let line = format!("{{{}}}{end}", fields.join(","));
+        let value: Result<serde_json::Value, _> = serde_json::from_str(&line);
+        match (quick::field(&line, "text"), value) {
+            (Some(text), Ok(value)) => assert_eq!(value["text"].as_str(), Some(text.as_str()), "{line}"),
+            (Some(text), Err(why)) => panic!("{line}: {text}, but {why}"),
+            (None, _) => {}
+        }
+    }
+}
+
+#[test]
+fn usual_lines_go_the_quick_way() {
+    for (line, text) in [
+        (r#"{"text":"a"}"#, "a"),
+        (
+            r#" { "id" : 7.5, "text" : "é\n\"\u00e9\\" , "meta":{"k":[1,null]} } "#,
+            "é\n\"é\\",
+        ),
+        (r#"{"text":"old","text":"new"}"#, "new"),
+        (r#"{"text":""}"#, ""),
+    ] {
+        assert_eq!(quick::field(line, "text").as_deref(), Some(text), "{line}");
     }
 }

@@ -7,9 +7,11 @@ use crate::metadata::{list, load, members, text};
 use crate::{assert_none, root};
 
 /// The core is pure: no runtime, no store, no clock. Think twice before you add a line.
-const CORE: [&str; 8] = [
+const CORE: [&str; 10] = [
+    "base64",
     "bytes",
     "crc-fast",
+    "flate2",
     "rpds",
     "safetensors",
     "serde",

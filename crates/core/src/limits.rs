@@ -9,7 +9,7 @@ pub const ENTRY_BYTES_MAX: usize = 64 << 10;
 /// An intent: an entry and what names its stream.
 pub const INTENT_BYTES_MAX: usize = ENTRY_BYTES_MAX + (1 << 10);
 /// Intents read for one record.
-pub const INTENTS_PER_ROUND: usize = 1024;
+pub const INTENTS_PER_ROUND: usize = 4096;
 /// A cursor as canonical JSON.
 pub const CURSOR_BYTES_MAX: usize = 16 << 10;
 /// stream.json.

@@ -143,7 +143,8 @@ impl Committer {
         let acted = match policy.step(now, queue, event) {
             Action::Idle => return Ok(Ok(Next::Wait(None))),
             Action::Wait(time) => return Ok(Ok(Next::Wait(Some(time)))),
-            Action::CatchUp(expected) => self.catch_up(expected).await?,
+            Action::CatchUp(expected) => self.catch_up(expected, false).await?,
+            Action::Look(expected) => self.catch_up(expected, true).await?,
             Action::Announce => Ok(self.announce().await),
             // What is there was above the ceiling a moment ago, and nothing has changed.
             Action::List if self.ahead.is_in_vain(self.log.manifest.next_version()) => {
@@ -207,14 +208,19 @@ impl Committer {
         }
     }
 
-    async fn catch_up(&mut self, expected: u64) -> Result<Result<Event, Stop>, LogError> {
+    /// `to_leader`: a record that leads is far enough.
+    async fn catch_up(
+        &mut self,
+        expected: u64,
+        to_leader: bool,
+    ) -> Result<Result<Event, Stop>, LogError> {
         let mut seen = std::mem::take(&mut self.aside);
         let (mut window, mut tries) = (expected, 0);
         loop {
             self.log.window = window;
             let far = tries == 0 && self.was_idle();
             let (folded, at_head) = if far {
-                self.log.catch_up_far().await?
+                self.log.catch_up_far(window).await?
             } else {
                 self.log.catch_up_window().await?
             };
@@ -222,8 +228,10 @@ impl Committer {
             self.note(&folded);
             seen.extend(folded.iter().filter_map(seen_record));
             let settled = self.settle();
+            let enough = to_leader && (tries > 0 || self.announced < self.wants.allowed());
+            let led = enough && seen.last().is_some_and(|record| record.leads);
             // Who has nothing left to commit need not know the head.
-            if at_head || settled.is_err() || self.wants.is_empty() {
+            if at_head || led || settled.is_err() || self.wants.is_empty() {
                 return Ok(settled.map(|()| Event::CaughtUp(seen)));
             }
             // A few more than expected, since reads of what is not there yet cost as much as others;
@@ -374,6 +382,15 @@ impl Committer {
             }
         };
         Ok(self.settle().map(|()| event))
+    }
+
+    /// A leader that goes says so, or everybody who has announced something waits for it in vain.
+    pub(crate) async fn step_down(&mut self) -> Result<(), LogError> {
+        if self.leading {
+            // Lost, or stopped: then somebody else has had the last word.
+            let _ = self.put(false, false, None).await?;
+        }
+        Ok(())
     }
 
     /// Leaves nothing running.

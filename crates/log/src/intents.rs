@@ -21,15 +21,15 @@ use self::useless::Useless;
 mod useless;
 
 /// Pages of a list in one round; the next round goes on where this one stopped.
-const PAGES_MAX: usize = 4;
+const PAGES_MAX: usize = 8;
 /// Reads at once.
 const READS_MAX: usize = 256;
 /// Requests to delete at once; what does not fit is left to the next list.
 const DELETES_MAX: usize = 4;
 /// Intents deleted in a round: one request.
-const SWEPT_MAX: usize = 1000;
+const SWEPT_MAX: usize = 4000;
 /// Intents that are remembered as being deleted.
-const DOOMED_MAX: usize = 8 * INTENTS_PER_ROUND;
+const DOOMED_MAX: usize = 2 * INTENTS_PER_ROUND;
 /// What is still listed so long after it was to be deleted is deleted again.
 const DELETED_AFTER: Duration = Duration::from_secs(10);
 /// Own intents that are done with are left to whoever lists next; so many we delete ourselves.

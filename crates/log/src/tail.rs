@@ -16,8 +16,8 @@ use crate::{Log, LogError, chain, window};
 
 /// Looks in a row at a version that is not there, after which the root itself is looked at.
 const IDLE_LOOKS_MAX: u32 = 128;
-/// Versions ahead at which a snapshot is looked for.
-const FAR: u64 = 32;
+/// Windows ahead at which a snapshot is looked for.
+const FAR: u64 = 8;
 /// Records read by one who does not know how many there are.
 const NEAR: u64 = 4;
 
@@ -53,21 +53,28 @@ impl Log {
 
     /// The same for who may be far behind: then the newest snapshot spares most of the records, and
     /// what they did is not among what is returned.
-    pub(crate) async fn catch_up_far(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
+    pub(crate) async fn catch_up_far(
+        &mut self,
+        window: u64,
+    ) -> Result<(Vec<Folded>, bool), LogError> {
+        let window = window.max(NEAR);
         let (store, next) = (Arc::clone(&self.store), self.manifest.next_version());
         let probe = |ahead| window::get_record(store.as_ref(), next + ahead);
-        self.window = NEAR;
-        let (folded, near, far) =
-            futures::join!(self.catch_up_window(), probe(2 * NEAR), probe(FAR));
+        self.window = window;
+        let (folded, near, far) = futures::join!(
+            self.catch_up_window(),
+            probe(2 * window),
+            probe(FAR * window)
+        );
         let (folded, at_head) = folded?;
         let (near, far) = (near?.is_some(), far?.is_some());
         if at_head || (far && self.jump().await?) {
             return Ok((folded, at_head));
         }
         self.window = match (near, far) {
-            (_, true) => FAR,
-            (true, _) => 4 * NEAR,
-            _ => NEAR,
+            (_, true) => FAR * window,
+            (true, _) => 4 * window,
+            _ => window,
         };
         Ok((folded, false))
     }

@@ -9,6 +9,7 @@
 
 mod activity;
 mod constants;
+mod follow;
 mod link;
 mod rhythm;
 mod view;
@@ -16,8 +17,8 @@ mod view;
 use std::time::Duration;
 
 use self::constants::{
-    ACTIVE_FOR, ALONE_AFTER, CROWD, HOT, HOT_EARLY, HOT_FOREIGN, MUTE_FOR, OTHERS_FIRST,
-    OTHERS_MIN, OTHERS_WEIGHT, PASSED_MAX, SWEEP_EVERY, SWEEPERS,
+    ACTIVE_FOR, ALONE_AFTER, HOT, MUTE_FOR, NEW_FOR, OTHERS_FIRST, OTHERS_MIN, OTHERS_WEIGHT,
+    PASSED_MAX, SWEEP_EVERY, SWEEPERS,
 };
 use self::view::View;
 use super::random::Random;
@@ -62,13 +63,16 @@ pub struct Dac {
     began: Option<Duration>,
     leading: Option<Leading>,
     lost: u32,
-    /// Foreign records since the oldest item was ready.
-    foreign: u32,
     hot: bool,
     /// Nothing committed yet: nobody knows how many others begin at this moment.
     new: bool,
+    /// The first event.
+    started: Option<Duration>,
     not_before: Duration,
     look_at: Duration,
+    /// When the log was looked at last, and how many records were expected then.
+    looked: Duration,
+    expected: u64,
     /// The store refused an intent.
     mute_until: Duration,
     announced_at: Option<Duration>,
@@ -91,34 +95,19 @@ impl Dac {
             began: None,
             leading: None,
             lost: 0,
-            foreign: 0,
             hot: false,
             new: true,
             not_before: Duration::ZERO,
             look_at: Duration::ZERO,
+            looked: Duration::ZERO,
+            expected: 0,
+            started: None,
             mute_until: Duration::ZERO,
             announced_at: None,
             candidate_at: None,
             passed: None,
             oldest: Duration::ZERO,
         }
-    }
-
-    /// Whether there is a leader to tell. Who can't announce tells nobody, and races.
-    fn is_fresh(&self, now: Duration) -> bool {
-        !self.is_mute(now) && self.view.is_fresh(now, self.pace())
-    }
-
-    fn is_mute(&self, now: Duration) -> bool {
-        now < self.mute_until
-    }
-
-    /// When to look whether a leader has taken what was announced: it lists within its gap, and a
-    /// sweep later its record is there.
-    fn next_look(&mut self, now: Duration) -> Duration {
-        let gap = self.view.leader.map_or(self.pace(), |leader| leader.gap);
-        let least = gap + self.view.link.sweep();
-        now + self.random.from(least.max(self.look_every()))
     }
 
     fn wait(&mut self, now: Duration, until: Duration) -> Action {
@@ -138,7 +127,13 @@ impl Dac {
 
     fn look(&mut self, now: Duration, doing: Doing) -> Action {
         let expected = self.view.expected(now);
-        self.act(now, doing, Action::CatchUp(expected))
+        self.expected = expected;
+        // Who can't announce is going to put, and has to know the head.
+        let action = match doing {
+            Doing::Look if !self.is_mute(now) => Action::Look(expected),
+            _ => Action::CatchUp(expected),
+        };
+        self.act(now, doing, action)
     }
 
     /// Something is ready or a wait is over.
@@ -151,7 +146,7 @@ impl Dac {
             self.doing = Doing::Nothing;
             return Action::Idle;
         }
-        let fresh = self.is_fresh(now);
+        let fresh = self.is_fresh(now) || self.is_believed(now, queue);
         if now < self.not_before && !fresh {
             return self.wait(now, self.not_before);
         }
@@ -166,26 +161,6 @@ impl Dac {
             return self.put(now, queue, 0);
         }
         self.look(now, Doing::Look)
-    }
-
-    /// A leader is at work: announce, and look now and then whether it has taken our entries.
-    fn follow(&mut self, now: Duration, queue: Queue) -> Action {
-        let mut until = None;
-        if queue.announced < queue.ready {
-            let due = self.announced_at.map_or(now, |at| at + self.linger());
-            if now >= due {
-                let doing = Doing::Announce { then_sweep: false };
-                return self.act(now, doing, Action::Announce);
-            }
-            until = Some(due);
-        }
-        if queue.announced > 0 {
-            if now >= self.look_at {
-                return self.look(now, Doing::Look);
-            }
-            until = Some(until.map_or(self.look_at, |due| due.min(self.look_at)));
-        }
-        self.wait(now, until.unwrap_or(self.look_at))
     }
 
     /// The head is folded and something of ours is still not in it.
@@ -207,7 +182,7 @@ impl Dac {
             self.hot = true;
             self.stand(now, self.view.active());
         }
-        self.hot |= self.lost >= HOT || (self.lost >= HOT_EARLY && self.foreign >= HOT_FOREIGN);
+        self.hot |= self.lost >= HOT;
         match self.candidate_at {
             Some(turn) if now < turn => {
                 let look = self.next_look(now);
@@ -225,7 +200,7 @@ impl Dac {
 
     /// Nobody leads: put, with a look at the intents when there may be some.
     fn race(&mut self, now: Duration, queue: Queue) -> Action {
-        let crowd = self.hot || self.new || self.view.active() >= CROWD;
+        let crowd = self.hot || self.new || self.view.is_crowd();
         if crowd && queue.announced < queue.ready && !self.is_mute(now) {
             let doing = Doing::Announce { then_sweep: true };
             return self.act(now, doing, Action::Announce);
@@ -343,7 +318,6 @@ impl Dac {
     /// Learns from what others have written.
     fn note(&mut self, now: Duration, records: &[SeenRecord]) {
         let led = self.view.note(now, records, self.pace(), self.active_for());
-        self.foreign = self.foreign.saturating_add(records.len() as u32);
         self.passed = self.passed.map(|passed| passed + u32::from(led > 0));
     }
 }
@@ -351,14 +325,17 @@ impl Dac {
 impl Policy for Dac {
     fn step(&mut self, now: Duration, queue: Queue, event: Event) -> Action {
         let took = self.took(now);
+        let started = *self.started.get_or_insert(now);
+        self.new &= now.saturating_sub(started) < NEW_FOR;
         if queue.oldest != self.oldest {
             // Another item is the oldest: nobody has passed it over yet.
-            (self.oldest, self.passed, self.foreign) = (queue.oldest, None, 0);
+            (self.oldest, self.passed) = (queue.oldest, None);
         }
         match (event, self.doing) {
             (Event::CaughtUp(records), doing) => {
                 self.view.link.get_took(took);
-                self.view.behind = records.len() as u64;
+                self.view.read(now, self.expected, records.len() as u64 + 1);
+                self.looked = now;
                 self.note(now, &records);
                 match doing {
                     Doing::LookBeforePut { others } => self.put(now, queue, others),

@@ -44,7 +44,7 @@ pub enum Event {
     Ready,
     /// The time of the last `Wait` is over.
     Timer,
-    /// All records up to the head are folded; these were new and not ours.
+    /// All records up to the head are folded, or up to one that leads; these were new and not ours.
     CaughtUp(Vec<SeenRecord>),
     /// What was ready has been announced; false when the store failed.
     Announced(bool),
@@ -68,6 +68,8 @@ pub enum Action {
     /// Fold up to the head, answer `CaughtUp`. About so many records are expected: they are read
     /// in one window.
     CatchUp(u64),
+    /// The same, but a record that says that its writer leads is far enough: then nothing is put next.
+    Look(u64),
     /// Store intents for what is ready and not announced, answer `Announced`.
     Announce,
     /// List intents, answer `Listed`.

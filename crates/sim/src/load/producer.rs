@@ -17,6 +17,8 @@ use crate::policy::{AnyPolicy, PolicyKind};
 use crate::world::producer::{cursor, tgbs};
 use crate::world::run::name;
 
+/// For so long after the load nobody leaves.
+const STAY: Duration = Duration::from_secs(2);
 /// A dead process is started again after this time.
 const RESTART: Duration = Duration::from_secs(1);
 
@@ -137,6 +139,8 @@ impl Process<'_> {
             let gap = gap.mul_f64(0.5 + self.actor.draw(Draw::unit));
             next = (next + gap).max(time.now());
         }
+        // Who leads and leaves is another story: nobody does so within the time that counts.
+        time.sleep_until(begin + plan.whole() + STAY).await;
         let (end, _) = queue.close(false).await?;
         Ok(!matches!(end, CommitEnd::Fenced { .. }))
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(super) struct Activity {
     now: BTreeSet<u64>,
     before: usize,
+    /// Their entries in this period and the one before.
+    entries: [usize; 2],
     began: Duration,
 }
 
@@ -17,14 +19,22 @@ impl Activity {
     pub(super) fn note(&mut self, now: Duration, producers: &[u64], period: Duration) {
         if now.saturating_sub(self.began) > period {
             self.before = self.now.len();
+            self.entries = [0, self.entries[0]];
             self.now.clear();
             self.began = now;
         }
+        self.entries[0] += producers.len();
         for producer in producers {
             if self.now.len() < ACTIVE_MAX {
                 self.now.insert(*producer);
             }
         }
+    }
+
+    /// Whether so many commit again and again, rather than once each.
+    pub(super) fn is_crowd(&self, least: usize) -> bool {
+        let entries = self.entries[0].max(self.entries[1]);
+        self.count() >= least && entries >= 3 * self.count()
     }
 
     /// The producers beside this one, and this one.

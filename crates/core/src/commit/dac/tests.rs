@@ -57,6 +57,10 @@ fn record(writer: u64, leads: bool) -> SeenRecord {
     }
 }
 
+fn looks(action: &Action) -> bool {
+    matches!(action, Action::Look(_))
+}
+
 fn puts(action: Action) -> Option<(bool, bool)> {
     match action {
         Action::Put { leads, combine, .. } => Some((leads, combine)),
@@ -82,7 +86,7 @@ fn alone_a_commit_is_one_put() {
     for round in 0..5 {
         let first = s.ready(1);
         let action = match first {
-            Action::CatchUp(_) => {
+            Action::Look(_) => {
                 assert!(round < ALONE_AFTER, "a reader when alone");
                 s.after(15 * MS, Event::CaughtUp(vec![]))
             }
@@ -94,17 +98,14 @@ fn alone_a_commit_is_one_put() {
     s.ready(1);
     s.after(30 * MS, Event::Lost(record(9, false)));
     let action = s.after(200 * MS, Event::Timer);
-    assert!(
-        matches!(action, Action::CatchUp(_)),
-        "no longer alone: {action:?}"
-    );
+    assert!(looks(&action), "no longer alone: {action:?}");
 }
 
 #[test]
 fn the_first_commit_asks_who_else_begins() {
     let mut s = Script::new(1);
     s.dac.new = true;
-    assert!(matches!(s.ready(1), Action::CatchUp(_)));
+    assert!(looks(&s.ready(1)));
     let action = s.after(15 * MS, Event::CaughtUp(vec![]));
     assert_eq!(action, Action::Announce, "before anything is raced");
     s.queue.announced = 1;
@@ -140,7 +141,7 @@ fn a_fresh_leader_is_told_and_not_raced() {
     s.queue.announced = 2;
     s.after(30 * MS, Event::Announced(true));
     let action = s.after(300 * MS, Event::Timer);
-    assert!(matches!(action, Action::CatchUp(_)), "{action:?}");
+    assert!(looks(&action), "{action:?}");
     s.queue = Queue::default();
     let taken = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
     assert_eq!(taken, Action::Idle);
@@ -182,9 +183,9 @@ fn a_leader_steps_down_when_little_comes() {
         puts(s.tell(Event::Listed(0))).unwrap();
         s.won(0);
         rounds += 1;
-        assert!(rounds < 20);
+        assert!(rounds < 50);
     }
-    assert!(rounds >= 5, "not at the first quiet moment: {rounds}");
+    assert!(rounds >= 10, "not at the first quiet moment: {rounds}");
 }
 
 #[test]
@@ -217,7 +218,7 @@ fn a_dead_leader_is_replaced_in_bounded_time() {
         while !matches!(action, Action::List) {
             action = match action {
                 Action::Wait(time) => s.after(time, Event::Timer),
-                Action::CatchUp(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
+                Action::Look(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
                 other => panic!("seed {seed}: {other:?}"),
             };
             requests += 1;
@@ -253,10 +254,7 @@ fn one_who_is_passed_over_commits_itself() {
     s.after(30 * MS, Event::Announced(true));
     for look in 0..=PASSED_MAX {
         let action = s.after(400 * MS, Event::Timer);
-        assert!(
-            matches!(action, Action::CatchUp(_)),
-            "look {look}: {action:?}"
-        );
+        assert!(looks(&action), "look {look}: {action:?}");
         let records = vec![record(5, true); 9];
         let action = s.after(15 * MS, Event::CaughtUp(records));
         let sweeps = action == Action::List;
@@ -295,7 +293,7 @@ fn a_target_collects_before_a_commit() {
         time > 500 * MS && time <= Duration::from_secs(1),
         "{time:?}"
     );
-    assert!(matches!(s.after(time, Event::Timer), Action::CatchUp(_)));
+    assert!(looks(&s.after(time, Event::Timer)));
 }
 
 #[test]
@@ -339,3 +337,5 @@ fn a_freeze_within_the_first_request_costs_a_minute_or_two() {
     let patience = s.dac.view.link.patience();
     assert!(patience < Duration::from_mins(2), "{patience:?}");
 }
+
+mod silence;

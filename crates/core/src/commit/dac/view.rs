@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use super::super::SeenRecord;
 use super::activity::Activity;
+use super::constants::{BELIEVED_FOR, CROWD, LOOKED_AT_ONCE};
 use super::link::Link;
+
+/// Seconds over which the rate of records is taken, about.
+const RATE_OVER: f64 = 2.0;
 
 /// The producer that combines at present, as far as the log shows.
 #[derive(Debug, Clone, Copy)]
@@ -23,8 +27,11 @@ pub(super) struct View {
     pub(super) leader: Option<Leader>,
     /// Versions seen, own ones included.
     pub(super) versions: u64,
-    /// Foreign records in the last catch-up.
-    pub(super) behind: u64,
+    /// Foreign records a second, whoever writes them, and when we read last.
+    rate: f64,
+    read: Duration,
+    /// So many more are expected, since the last look asked for too few.
+    more: u64,
     /// Own wins in a row without a foreign record.
     pub(super) streak: u32,
     activity: Activity,
@@ -44,12 +51,23 @@ impl View {
         self.activity.count() as u32
     }
 
+    /// Whether many commit all the time.
+    pub(super) fn is_crowd(&self) -> bool {
+        self.activity.is_crowd(CROWD)
+    }
+
     /// Whether the leader has been heard of lately; `pace` is how often one writes at least.
     pub(super) fn is_fresh(&self, now: Duration, pace: Duration) -> bool {
         self.leader.is_some_and(|leader| {
             let patience = self.link.patience() + pace.max(leader.gap);
             now.saturating_sub(leader.seen) < patience
         })
+    }
+
+    /// Whether there was a leader lately.
+    pub(super) fn is_remembered(&self, now: Duration) -> bool {
+        self.leader
+            .is_some_and(|leader| now.saturating_sub(leader.seen) < BELIEVED_FOR)
     }
 
     /// Records to expect when the log is read now.
@@ -60,9 +78,23 @@ impl View {
                 let elapsed = now.saturating_sub(leader.seen);
                 (elapsed.as_micros() / gap.as_micros()) as u64
             }
-            None => self.behind + 1,
+            None => {
+                let since = now.saturating_sub(self.read).as_secs_f64();
+                (self.rate * since) as u64
+            }
         };
-        expected.clamp(1, 16)
+        // One more tells whether there is more. All may look at once.
+        let most = u64::from(LOOKED_AT_ONCE / self.active()).clamp(4, 128);
+        (expected + self.more + 1).clamp(1, most)
+    }
+
+    /// Of so many that were expected, so many records of others were read now.
+    pub(super) fn read(&mut self, now: Duration, expected: u64, records: u64) {
+        self.more = if records > expected { expected } else { 0 };
+        let since = now.saturating_sub(self.read).as_secs_f64().max(1e-3);
+        let weight = since / (since + RATE_OVER);
+        self.rate += weight * (records as f64 / since - self.rate);
+        self.read = now;
     }
 
     /// A record of ours, with entries of these others.

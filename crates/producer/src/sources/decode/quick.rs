@@ -88,6 +88,6 @@ fn escape(text: &str) -> Option<(char, &str)> {
 
 /// No control characters, which JSON wants escaped.
 fn clean(text: &str) -> bool {
-    // Without an early end: many bytes at a time.
-    text.bytes().filter(|byte| *byte < 0x20).count() == 0
+    // Without an early end, and without a sum: many bytes at a time.
+    text.bytes().fold(u8::MAX, u8::min) >= 0x20
 }

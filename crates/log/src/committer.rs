@@ -65,8 +65,7 @@ pub(crate) struct Committer {
     aside: Vec<SeenRecord>,
 }
 
-/// Records read at once by a producer that fell behind; more at a time would not help a store that
-/// is throttling.
+/// Records read at once by one that fell behind; more would not help a store that is throttling.
 const WINDOW_MAX: u64 = 16;
 /// Windows full of records after which a snapshot is looked for.
 const FULL_WINDOWS: u32 = 3;
@@ -228,7 +227,7 @@ impl Committer {
             self.note(&folded);
             seen.extend(folded.iter().filter_map(seen_record));
             let settled = self.settle();
-            let enough = to_leader && (tries > 0 || self.announced < self.wants.allowed());
+            let enough = to_leader && tries == 0 && self.announced < self.wants.allowed();
             let led = enough && seen.last().is_some_and(|record| record.leads);
             // Who has nothing left to commit need not know the head.
             if at_head || led || settled.is_err() || self.wants.is_empty() {
@@ -239,7 +238,7 @@ impl Committer {
             window = match tries {
                 0 if far => self.log.window,
                 0 => (window / 2).clamp(2, WINDOW_MAX),
-                _ => (window * 2).clamp(2, WINDOW_MAX),
+                _ => (window * 2).clamp(2, 3 * WINDOW_MAX),
             };
             tries += 1;
             if tries == FULL_WINDOWS {

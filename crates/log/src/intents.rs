@@ -120,9 +120,9 @@ impl Intents {
         });
     }
 
-    /// Deletes what is left of ours, and waits for deletions under way.
+    /// Deletes what is left of ours. What is under way for others goes on behind.
     pub(crate) async fn settle(&mut self) {
-        while self.deletes.join_next().await.is_some() {}
+        self.deletes.detach_all();
         let done = std::mem::take(&mut self.done);
         self.delete(done);
         while self.deletes.join_next().await.is_some() {}
@@ -247,9 +247,14 @@ async fn read(
     }
 }
 
-/// What is being deleted is deleted, even if its producer goes on under another committer.
+/// What is being deleted is deleted, and what is to be, even if its producer goes on under another
+/// committer.
 impl Drop for Intents {
     fn drop(&mut self) {
+        if tokio::runtime::Handle::try_current().is_ok() {
+            let done = std::mem::take(&mut self.done);
+            self.delete(done);
+        }
         self.deletes.detach_all();
     }
 }

@@ -334,7 +334,7 @@ impl Policy for Dac {
         match (event, self.doing) {
             (Event::CaughtUp(records), doing) => {
                 self.view.link.get_took(took);
-                self.view.read(now, self.expected, records.len() as u64 + 1);
+                self.view.read(now, self.expected, records.len() as u64);
                 self.looked = now;
                 self.note(now, &records);
                 match doing {

@@ -193,13 +193,16 @@ async fn what_strangers_leave_is_never_committed() {
     let mut expected = vec![first()];
     expected.extend(real);
     assert_eq!(steps(&store).await, expected);
-    // Refused ones are gone at once, the real one is its owner's to delete.
+    // What is refused goes with the next list, and what was committed too.
+    leader.does(&[List]).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
     let there = intents_in(&memory);
     assert!(
         refused.iter().all(|key| !there.contains(key)),
         "{refused:?}"
     );
-    assert_eq!(there.len(), left.len() - refused.len() + 1);
+    let rest = left.iter().filter(|(_, fate)| *fate == Fate::NotNow);
+    assert_eq!(there.len(), rest.count(), "{there:?}");
     let nothing = [Came::Listed(0), Came::Gathered(0), Came::Gathered(0)];
     for _ in 0..4 {
         let came = leader.does(&[List, Gather, PUT_ALL]).await;
@@ -210,22 +213,19 @@ async fn what_strangers_leave_is_never_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_dead_are_deleted_after_a_while_some_each_round() {
+async fn the_dead_are_deleted_and_nothing_else() {
     let (memory, store) = world().await;
     let left = leave(&store).await;
     let dead = of(&left, Fate::Dead);
     let (leader, leading) = told(&store, "leader", 1).await;
     let mut there = intents_in(&memory).len();
-    let begun = there;
-    let start = tokio::time::Instant::now();
     let mut rounds = 0;
     while intents_in(&memory).iter().any(|key| dead.contains(key)) {
         leader.does(&[List]).await;
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        // Many in one round; as long as a slow store takes for that.
+        tokio::time::sleep(Duration::from_secs(600)).await;
         let now = intents_in(&memory).len();
-        assert!(there - now <= 16, "{} at once", there - now);
-        let early = start.elapsed() < Duration::from_secs(10);
-        assert!(!early || now == begun, "their owners may still do it");
+        assert!(there - now <= 4000, "{} at once", there - now);
         there = now;
         rounds += 1;
         assert!(rounds < 1000, "{there} are still there");

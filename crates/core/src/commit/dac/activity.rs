@@ -31,10 +31,10 @@ impl Activity {
         }
     }
 
-    /// Whether so many commit again and again, rather than once each.
+    /// Whether so many commit again and again, or three times as many at all.
     pub(super) fn is_crowd(&self, least: usize) -> bool {
-        let entries = self.entries[0].max(self.entries[1]);
-        self.count() >= least && entries >= 3 * self.count()
+        let (count, entries) = (self.count(), self.entries[0].max(self.entries[1]));
+        count >= 3 * least || (count >= least && entries >= 3 * count)
     }
 
     /// The producers beside this one, and this one.

@@ -30,7 +30,7 @@ pub(super) struct View {
     /// Foreign records a second, whoever writes them, and when we read last.
     rate: f64,
     read: Duration,
-    /// So many more are expected, since the last look asked for too few.
+    /// So many more are expected, since the last look had to read twice as many.
     more: u64,
     /// Own wins in a row without a foreign record.
     pub(super) streak: u32,
@@ -90,7 +90,7 @@ impl View {
 
     /// Of so many that were expected, so many records of others were read now.
     pub(super) fn read(&mut self, now: Duration, expected: u64, records: u64) {
-        self.more = if records > expected { expected } else { 0 };
+        self.more = if records > 2 * expected { expected } else { 0 };
         let since = now.saturating_sub(self.read).as_secs_f64().max(1e-3);
         let weight = since / (since + RATE_OVER);
         self.rate += weight * (records as f64 / since - self.rate);

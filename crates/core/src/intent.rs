@@ -82,8 +82,10 @@ fn key_of(entry: &Entry) -> Option<String> {
 pub struct Selection {
     /// Extend what is committed, in the order in which they must be judged.
     pub wanted: Vec<String>,
-    /// Can never be valid again, or are no intents at all.
+    /// Can never be valid again, also by any later state.
     pub dead: Vec<String>,
+    /// Of no use by this state, which may be an old one; or no intents at all, as far as we know.
+    pub odd: Vec<String>,
 }
 
 /// Chooses among listed intents (key and size) those that extend what is committed, without
@@ -103,10 +105,13 @@ pub fn select(
             Some((producer, epoch, what)) if is_dead(manifest, &producer, epoch, &what) => {
                 selection.dead.push(key.clone());
             }
+            Some((producer, epoch, what)) if is_early(manifest, &producer, epoch, &what) => {
+                selection.odd.push(key.clone());
+            }
             Some((producer, _, what)) => {
                 by_producer.entry(producer).or_default().push((what, key));
             }
-            None => selection.dead.push(key.clone()),
+            None => selection.odd.push(key.clone()),
         }
     }
     let skip = (start % by_producer.len().max(1) as u64) as usize;
@@ -125,6 +130,7 @@ pub fn select(
     selection
 }
 
+/// Whether it is void by this state and all later ones. Who lists intents may know an old state.
 pub(crate) fn is_dead(
     manifest: &Manifest,
     producer: &ProducerName,
@@ -138,11 +144,18 @@ pub(crate) fn is_dead(
     }
     let next = state.filter(|p| !p.retired).map(|p| p.next_seq);
     match what {
-        Announced::Opened => epoch != current + 1,
+        Announced::Opened => epoch <= current,
         Announced::Batch(from, _) | Announced::Finished(from) => {
-            epoch != current || next.is_none_or(|next| *from < next)
+            epoch < current || (epoch == current && next.is_none_or(|next| *from < next))
         }
     }
+}
+
+/// Whether it belongs to an epoch that this state does not know yet.
+fn is_early(manifest: &Manifest, producer: &ProducerName, epoch: Epoch, what: &Announced) -> bool {
+    let current = manifest.producer(producer).map_or(0, |p| p.epoch);
+    let opening = u64::from(*what == Announced::Opened);
+    epoch > current.saturating_add(opening)
 }
 
 /// What an intent's entry is worth by one state.

@@ -57,21 +57,22 @@ pub(crate) struct Committer {
     announced: usize,
     /// The epoch in the announced opening.
     opening: Epoch,
-    /// Whether our last record said that we go on combining, and nobody took over.
+    /// Our last record said that we go on combining, and nobody took over.
     pub(crate) leading: bool,
-    /// When the log was looked at last.
+    /// When the log was looked at last, and whether short of its head.
     looked: Duration,
-    /// What was seen by looks that no policy had asked for.
+    cut_short: bool,
+    /// Seen by looks that no policy had asked for.
     aside: Vec<SeenRecord>,
 }
 
-/// Records read at once by one that fell behind; more would not help a store that is throttling.
+/// Records read at once by one that fell behind.
 const WINDOW_MAX: u64 = 16;
 /// Windows full of records after which a snapshot is looked for.
 const FULL_WINDOWS: u32 = 3;
 /// Who has not looked at the log for so long asks first how far it has gone.
 const IDLE: Duration = Duration::from_secs(3);
-/// Records that are remembered from looks of our own.
+/// Records remembered from looks of our own.
 const ASIDE_MAX: usize = 64;
 
 impl Committer {
@@ -98,6 +99,7 @@ impl Committer {
             opening: 0,
             leading: false,
             looked,
+            cut_short: false,
             aside: Vec::new(),
         }
     }
@@ -227,8 +229,10 @@ impl Committer {
             self.note(&folded);
             seen.extend(folded.iter().filter_map(seen_record));
             let settled = self.settle();
-            let enough = to_leader && tries == 0 && self.announced < self.wants.allowed();
-            let led = enough && seen.last().is_some_and(|record| record.leads);
+            // Never twice, or a reader that is behind stays behind.
+            let mut led = to_leader && tries == 0 && !self.cut_short;
+            led &= self.announced < self.wants.allowed() && seen.last().is_some_and(|r| r.leads);
+            self.cut_short = led && !at_head;
             // Who has nothing left to commit need not know the head.
             if at_head || led || settled.is_err() || self.wants.is_empty() {
                 return Ok(settled.map(|()| Event::CaughtUp(seen)));
@@ -264,9 +268,7 @@ impl Committer {
             self.done.next_step = manifest.next_step();
         }
         let ours = state.filter(|p| p.nonce == self.nonce);
-        if let Some(open) = ours {
-            self.epoch = open.epoch;
-        }
+        self.epoch = ours.map_or(self.epoch, |open| open.epoch);
         let current = state.map_or(0, |p| p.epoch);
         if self.epoch == 0 && self.opening != 0 && self.opening <= current {
             // Somebody else has the epoch that was announced.
@@ -383,13 +385,11 @@ impl Committer {
         Ok(self.settle().map(|()| event))
     }
 
-    /// A leader that goes says so, or everybody who has announced something waits for it in vain.
-    pub(crate) async fn step_down(&mut self) -> Result<(), LogError> {
+    /// A leader that goes says so, or who has announced waits for it in vain. A hint: it may fail.
+    pub(crate) async fn step_down(&mut self) {
         if self.leading {
-            // Lost, or stopped: then somebody else has had the last word.
-            let _ = self.put(false, false, None).await?;
+            let _ = self.put(false, false, None).await;
         }
-        Ok(())
     }
 
     /// Leaves nothing running.

@@ -215,7 +215,7 @@ impl<P: Policy> Driver<P> {
         let mut next = untold.map_or(Next::Wait(None), Next::Event);
         loop {
             if self.is_over() {
-                self.committer.step_down().await?;
+                self.committer.step_down().await;
                 return Ok(self.end(None).await);
             }
             let event = match next {

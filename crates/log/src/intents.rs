@@ -30,7 +30,7 @@ const DELETES_MAX: usize = 4;
 const SWEPT_MAX: usize = 4000;
 /// Intents that are remembered as being deleted.
 const DOOMED_MAX: usize = 2 * INTENTS_PER_ROUND;
-/// What is still listed so long after it was to be deleted is deleted again.
+/// What is still listed so long after it was to be deleted, or seemed odd, is deleted.
 const DELETED_AFTER: Duration = Duration::from_secs(10);
 /// Own intents that are done with are left to whoever lists next; so many we delete ourselves.
 const OWN_DONE_MAX: usize = 32;
@@ -46,7 +46,8 @@ pub(crate) struct Intents {
     page: Option<String>,
     wanted: Vec<String>,
     gathered: Vec<Entry>,
-    /// Dead or refused, and when their deletion was asked for; `None`: it is to be.
+    /// Of no use, and since when they seem so or when their deletion was asked for; `None`: it is to
+    /// be.
     doomed: BTreeMap<String, Option<Duration>>,
     useless: Useless,
     deletes: JoinSet<()>,
@@ -155,25 +156,32 @@ impl Intents {
         }
         whole &= self.page.is_none();
         let hopeless = self.useless.sort_out(&mut listed, manifest, whole);
-        let Selection { wanted, dead } = intent::select(manifest, &listed, own, start);
+        let Selection { wanted, dead, odd } = intent::select(manifest, &listed, own, start);
         self.wanted = wanted;
-        self.sweep(hopeless.into_iter().chain(dead), whole, now);
+        let dead = hopeless.into_iter().chain(dead).map(|key| (key, true));
+        self.sweep(
+            dead.chain(odd.into_iter().map(|key| (key, false))),
+            whole,
+            now,
+        );
         self.wanted.len()
     }
 
-    /// Deletes what is of no use any more. `whole`: all intents were listed, so what is not in the
-    /// list is gone; otherwise it stands on another page.
-    fn sweep(&mut self, useless: impl Iterator<Item = String>, whole: bool, now: Duration) {
+    /// Deletes what is surely of no use any more, and what seems so for long: who lists may know an
+    /// old state. `whole`: all intents were listed, so what is not in the list is gone; otherwise it
+    /// stands on another page.
+    fn sweep(&mut self, useless: impl Iterator<Item = (String, bool)>, whole: bool, now: Duration) {
         let mut before = std::mem::take(&mut self.doomed);
         let mut swept = std::mem::take(&mut self.done);
-        for key in useless.take(DOOMED_MAX) {
-            let mut asked = before.remove(&key).flatten();
-            let due = asked.is_none_or(|at| now.saturating_sub(at) > DELETED_AFTER);
+        for (key, surely) in useless.take(DOOMED_MAX) {
+            let known = before.remove(&key);
+            let mut since = known.unwrap_or((!surely).then_some(now));
+            let due = since.is_none_or(|at| now.saturating_sub(at) > DELETED_AFTER);
             if due && swept.len() < SWEPT_MAX {
-                asked = Some(now);
+                since = Some(now);
                 swept.push(key.clone());
             }
-            self.doomed.insert(key, asked);
+            self.doomed.insert(key, since);
         }
         if !whole {
             let room = DOOMED_MAX.saturating_sub(self.doomed.len());

@@ -28,7 +28,9 @@ fn chosen(b: &Bench, entries: &[&str]) -> (Vec<String>, Vec<String>) {
         let strip = |k: &String| k["intents/".len()..k.len() - ".json".len()].to_owned();
         keys.iter().map(strip).collect::<Vec<_>>()
     };
-    (short(selection.wanted), short(selection.dead))
+    let mut useless = selection.dead;
+    useless.extend(selection.odd);
+    (short(selection.wanted), short(useless))
 }
 
 #[test]
@@ -100,9 +102,21 @@ fn what_can_never_be_valid_is_dead() {
         "intents/p0/1/0-0.json".to_owned(),
         INTENT_BYTES_MAX as u64 + 1,
     )];
-    assert_eq!(select(&b.m, &huge, &name("me"), 0).dead.len(), 1);
+    assert_eq!(select(&b.m, &huge, &name("me"), 0).odd.len(), 1);
     let far = format!("p0/1/0-{NUMBER_MAX}");
     assert_eq!(chosen(&b, &[&far]).1.len(), 1);
+}
+
+#[test]
+fn an_old_state_calls_nothing_dead_that_a_newer_one_wants() {
+    let mut b = bench();
+    let old = b.m.clone();
+    b.fold(vec![b.opened("p0"), b.opened("new")]);
+    let keys = listed(&["p0/2/0-1", "new/1/0-0", "p1/1/2-2"]);
+    let selection = select(&old, &keys, &name("me"), 0);
+    assert!(selection.dead.is_empty(), "{selection:?}");
+    assert_eq!(selection.odd.len(), 2, "{selection:?}");
+    assert_eq!(select(&b.m, &keys, &name("me"), 0).wanted.len(), 3);
 }
 
 #[test]

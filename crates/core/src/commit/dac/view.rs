@@ -72,16 +72,12 @@ impl View {
 
     /// Records to expect when the log is read now.
     pub(super) fn expected(&self, now: Duration) -> u64 {
-        let expected = match self.leader {
-            Some(leader) => {
-                let gap = leader.gap.max(Duration::from_millis(1));
-                let elapsed = now.saturating_sub(leader.seen);
-                (elapsed.as_micros() / gap.as_micros()) as u64
-            }
-            None => {
-                let since = now.saturating_sub(self.read).as_secs_f64();
-                (self.rate * since) as u64
-            }
+        let expected = if let Some(leader) = self.leader {
+            let gap = leader.gap.max(Duration::from_millis(1));
+            let elapsed = now.saturating_sub(leader.seen);
+            (elapsed.as_micros() / gap.as_micros()) as u64
+        } else {
+            (self.rate * now.saturating_sub(self.read).as_secs_f64()) as u64
         };
         // One more tells whether there is more. All may look at once.
         let most = u64::from(LOOKED_AT_ONCE / self.active()).clamp(4, 128);

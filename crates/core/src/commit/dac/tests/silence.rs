@@ -59,7 +59,7 @@ fn who_was_away_expects_as_many_records_as_there_usually_are() {
 }
 
 #[test]
-fn a_look_that_asked_for_too_few_asks_for_more() {
+fn a_look_that_asked_for_far_too_few_asks_for_more() {
     let mut s = Script::new(2);
     s.ready(1);
     s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
@@ -71,9 +71,12 @@ fn a_look_that_asked_for_too_few_asks_for_more() {
             panic!("looks");
         };
         asked.push(records);
-        s.after(MS, Event::CaughtUp(vec![record(5, true); records as usize]));
+        s.after(
+            MS,
+            Event::CaughtUp(vec![record(5, true); 3 * records as usize]),
+        );
     }
-    assert!(asked.is_sorted() && asked[3] > 2 * asked[0], "{asked:?}");
+    assert!(asked.is_sorted() && asked[1] >= 2 * asked[0], "{asked:?}");
 }
 
 #[test]

@@ -195,7 +195,7 @@ async fn what_strangers_leave_is_never_committed() {
     assert_eq!(steps(&store).await, expected);
     // What is refused goes with the next list, and what was committed too.
     leader.does(&[List]).await;
-    tokio::time::sleep(Duration::from_secs(600)).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
     let there = intents_in(&memory);
     assert!(
         refused.iter().all(|key| !there.contains(key)),
@@ -223,7 +223,7 @@ async fn the_dead_are_deleted_and_nothing_else() {
     while intents_in(&memory).iter().any(|key| dead.contains(key)) {
         leader.does(&[List]).await;
         // Many in one round; as long as a slow store takes for that.
-        tokio::time::sleep(Duration::from_secs(600)).await;
+        tokio::time::sleep(Duration::from_mins(10)).await;
         let now = intents_in(&memory).len();
         assert!(there - now <= 4000, "{} at once", there - now);
         there = now;

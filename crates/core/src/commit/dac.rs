@@ -126,7 +126,7 @@ impl Dac {
     }
 
     fn look(&mut self, now: Duration, doing: Doing) -> Action {
-        let expected = self.view.expected(now);
+        let expected = self.view.expected(now, self.looked_at_once());
         self.expected = expected;
         // Who can't announce is going to put, and has to know the head.
         let action = match doing {

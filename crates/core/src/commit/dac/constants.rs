@@ -23,9 +23,6 @@ pub(super) const ACTIVE_FOR: Duration = Duration::from_secs(30);
 pub(super) const BELIEVED_FOR: Duration = Duration::from_secs(2);
 /// Who has begun so lately may be one of hundreds.
 pub(super) const NEW_FOR: Duration = Duration::from_secs(5);
-/// Records that all producers ask for if they look at the same moment; S3 Standard allows some
-/// 5,500 reads a second.
-pub(super) const LOOKED_AT_ONCE: u32 = 4000;
 /// How long a producer races after the store has refused an intent of its own.
 pub(super) const MUTE_FOR: Duration = Duration::from_secs(10);
 /// Candidates that sweep at a time when many could.

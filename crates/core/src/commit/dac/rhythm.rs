@@ -12,6 +12,8 @@ struct Limits {
     looks: u32,
     /// Reads of new records.
     follows: u32,
+    /// Records that all may ask for at the same moment; many may have come that nobody knows of yet.
+    at_once: u32,
 }
 
 /// S3 Standard gives 3,500 writes and 5,500 reads a prefix.
@@ -19,6 +21,7 @@ const STANDARD: Limits = Limits {
     intents: 1500,
     looks: 700,
     follows: 2000,
+    at_once: 1000,
 };
 /// A store with put latencies of a few milliseconds gives far more: S3 Express One Zone 100,000
 /// and 200,000.
@@ -26,6 +29,7 @@ const FAST: Limits = Limits {
     intents: 20_000,
     looks: 20_000,
     follows: 40_000,
+    at_once: 40_000,
 };
 const FAST_PUT: Duration = Duration::from_millis(12);
 /// Bounds of the pace that follows from the put latency.
@@ -59,6 +63,10 @@ impl Dac {
     /// Least time between looks at the log of one that has announced.
     pub(super) fn look_every(&self) -> Duration {
         self.turn(self.limits().looks)
+    }
+
+    pub(super) fn looked_at_once(&self) -> u32 {
+        self.limits().at_once
     }
 
     /// What the target leaves for collecting.

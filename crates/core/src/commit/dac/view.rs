@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::SeenRecord;
 use super::activity::Activity;
-use super::constants::{BELIEVED_FOR, CROWD, LOOKED_AT_ONCE};
+use super::constants::{BELIEVED_FOR, CROWD};
 use super::link::Link;
 
 /// Seconds over which the rate of records is taken, about.
@@ -70,8 +70,8 @@ impl View {
             .is_some_and(|leader| now.saturating_sub(leader.seen) < BELIEVED_FOR)
     }
 
-    /// Records to expect when the log is read now.
-    pub(super) fn expected(&self, now: Duration) -> u64 {
+    /// Records to expect when the log is read now; all may look at once, `at_once` records in all.
+    pub(super) fn expected(&self, now: Duration, at_once: u32) -> u64 {
         let expected = if let Some(leader) = self.leader {
             let gap = leader.gap.max(Duration::from_millis(1));
             let elapsed = now.saturating_sub(leader.seen);
@@ -79,8 +79,8 @@ impl View {
         } else {
             (self.rate * now.saturating_sub(self.read).as_secs_f64()) as u64
         };
-        // One more tells whether there is more. All may look at once.
-        let most = u64::from(LOOKED_AT_ONCE / self.active()).clamp(4, 128);
+        // One more tells whether there is more.
+        let most = u64::from(at_once / self.active()).clamp(4, 128);
         (expected + self.more + 1).clamp(1, most)
     }
 

@@ -55,7 +55,7 @@ fn who_was_away_expects_as_many_records_as_there_usually_are() {
     s.ready(1);
     s.tell(Event::CaughtUp(crowd));
     s.now += Duration::from_secs(20);
-    assert_eq!(s.dac.view.expected(s.now), 4);
+    assert_eq!(s.dac.view.expected(s.now, 1000), 4);
 }
 
 #[test]

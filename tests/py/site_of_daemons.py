@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -23,17 +25,26 @@ BINARIES = Path(os.environ.get("BATCHWEAVE_BIN_DIR", ROOT / "target" / "release"
 
 
 def free_port() -> int:
-    """A port that nobody uses at this moment."""
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        return int(chosen.getsockname()[1])
+    """A port that nobody uses at this moment. Not one of those that the system hands out: an outgoing
+    connection of somebody else could have it before the daemon does.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as chosen, contextlib.suppress(OSError):
+            chosen.bind(("127.0.0.1", port))
+            return port
 
 
-def eventually(what: str, done: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until `done` holds."""
+def eventually(
+    what: str,
+    done: Callable[[], bool],
+    seconds: float = 60.0,
+    said: Callable[[], str] = lambda: "",
+) -> None:
+    """Wait until `done` holds; `said` is what to look at when it does not."""
     deadline = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < deadline, f"still not after {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"still not after {seconds} s: {what}\n{said()}"
         time.sleep(0.05)
 
 
@@ -122,6 +133,11 @@ class Site:
         """What a program has said."""
         return (self.folder / f"{program}.log").read_text()
 
+    def logs(self) -> str:
+        """The ends of what all have said."""
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"{path.name}:\n{path.read_text()[-4000:]}" for path in logs)
+
     def run(self) -> None:
         """Both daemons and one rank."""
         self.start("batchweave-producer", "--config", str(self.producer_config()))
@@ -130,8 +146,13 @@ class Site:
 
     def train(self) -> None:
         """One rank reads in a thread until the site ends, and checkpoints now and then."""
-        eventually("a consumer that is ready", lambda: get(self.consumer_port, "/readyz")[0] == 200)
+        eventually("a consumer that is ready", self._is_ready, said=self.logs)
         threading.Thread(target=self._rank, daemon=True).start()
+
+    def _is_ready(self) -> bool:
+        for process in self.processes:
+            assert process.poll() is None, f"{process.args} ended\n{self.logs()}"
+        return get(self.consumer_port, "/readyz")[0] == 200
 
     def _rank(self) -> None:
         options: dict[str, Any] = {"socket": str(self.socket), "dp_rank": 0, "dp_size": 1}

@@ -72,10 +72,17 @@ class Proxy:
             def log_message(self, *_: Any) -> None:
                 """Nothing: the record is kept."""
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(http.server.ThreadingHTTPServer):
+            request_queue_size = 128
+
+        self.server = Server(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(folder / "server.pem", folder / "server.key")
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        # A connection's thread shakes hands, at its first read: otherwise one client that is slow to
+        # would hold up all others.
+        self.server.socket = context.wrap_socket(
+            self.server.socket, server_side=True, do_handshake_on_connect=False
+        )
         self.endpoint = f"https://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

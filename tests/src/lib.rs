@@ -3,8 +3,11 @@
 
 pub mod tiny_disk;
 
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// A program of this workspace, built by the same `cargo` command line profile as this test.
@@ -20,6 +23,24 @@ pub fn program(name: &str) -> PathBuf {
         path.display()
     );
     path
+}
+
+/// A port on this host that nobody uses at this moment. Not one of those that the system hands out:
+/// an outgoing connection of somebody else could have it before the program does.
+///
+/// # Panics
+/// When the system gives no socket at all.
+pub fn free_port() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() as u16 % 12_000;
+    loop {
+        let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + (first + turn % 12_000) % 12_000;
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => return SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            Err(why) => assert_eq!(why.kind(), ErrorKind::AddrInUse, "port {port}"),
+        }
+    }
 }
 
 /// The root of the checkout.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use batchweave_client::{Client, ConnectOptions};
-use batchweave_tests::{Process, checkout, eventually, program};
+use batchweave_tests::{Process, checkout, eventually, free_port, program};
 
 use super::rank::hash_of;
 use super::wires::{self, Fate};
@@ -177,11 +177,6 @@ impl Place {
             None => "no rank in Python: no Python with numpy here".to_owned(),
         }
     }
-}
-
-fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// The checkout's environment, or the system's Python.

@@ -1,14 +1,22 @@
 //! The demo's processes: started with a log file each, killed with SIGKILL, never left behind.
 
 use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rand::RngExt;
 use tokio::io::AsyncBufReadExt;
 use tokio::process::{Child, Command};
 
 use super::DemoError;
+
+/// Below those that Linux hands out.
+const PORTS: Range<u16> = 20_000..32_000;
+const PORT_TRIES: usize = 100;
 
 /// A program with its arguments, to be started any number of times.
 #[derive(Debug, Clone)]
@@ -120,6 +128,20 @@ impl Running {
             log: tail(&self.program.log),
         }
     }
+}
+
+/// A port on this host that nobody uses at this moment. Not one of those that the system hands out: an
+/// outgoing connection could have it before the program does, or while it is started again.
+pub(crate) fn free_port() -> io::Result<u16> {
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..PORT_TRIES {
+        let port = rand::rng().random_range(PORTS);
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => return Ok(port),
+            Err(why) => last = why,
+        }
+    }
+    Err(last)
 }
 
 fn tail(log: &Path) -> String {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{IsTerminal, Write};
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use batchweave_log::{Located, Log, LogError, LogOptions};
 use super::aftermath::{self, Aftermath};
 use super::corpus::{self, Corpus};
 use super::plan::{self, Kill, Victim};
-use super::processes::Running;
+use super::processes::{Running, free_port};
 use super::scrape::Counters;
 use super::setup::{JOB, RANKS, SHAPE, Setup};
 use super::summary::Summary;
@@ -355,10 +354,6 @@ async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoErro
             Err(e) => return Err(failed(&e)),
         }
     }
-}
-
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// One line that is written over again, on a terminal only.

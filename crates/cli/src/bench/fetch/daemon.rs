@@ -1,14 +1,13 @@
 //! The consumer daemon at work, watched from outside: its CPU time and its own counters.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use batchweave_client::{Client, ConnectOptions};
 
 use super::place::Place;
-use crate::demo::processes::Running;
+use crate::demo::processes::{Running, free_port};
 use crate::demo::scrape::Counters;
 use crate::error::CliError;
 
@@ -46,9 +45,7 @@ impl Daemon {
         (slice_bytes, slices, steps): (u64, u32, u64),
         connections: usize,
     ) -> Result<Self, CliError> {
-        let free = TcpListener::bind("127.0.0.1:0")?;
-        let admin = free.local_addr()?.port();
-        drop(free);
+        let admin = free_port()?;
         let socket = place.folder.join(format!("{case}.sock"));
         let segment = (slice_bytes >> 20).max(SEGMENT_MIB / 2) + 1;
         let segment = segment.next_power_of_two();

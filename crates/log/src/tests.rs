@@ -16,6 +16,7 @@ use crate::testing::*;
 use crate::*;
 
 mod ahead;
+mod busy;
 mod combining;
 mod copies;
 mod distant;

@@ -24,24 +24,37 @@ pub(super) struct Distant {
     dead: AtomicBool,
     /// Everything under `intents/` is answered with 403.
     denies_intents: bool,
+    /// Requests of a kind all take the same time: nobody wins a race by luck.
+    steady: bool,
     pub(super) denied: AtomicU64,
 }
 
 impl Distant {
     pub(super) fn new(inner: &Arc<dyn Store>, seed: u64) -> Arc<Self> {
-        Arc::new(Self::with(inner, seed, false))
+        Arc::new(Self::with(inner, seed))
     }
 
     pub(super) fn without_intents(inner: &Arc<dyn Store>, seed: u64) -> Arc<Self> {
-        Arc::new(Self::with(inner, seed, true))
+        Arc::new(Self {
+            denies_intents: true,
+            ..Self::with(inner, seed)
+        })
     }
 
-    fn with(inner: &Arc<dyn Store>, seed: u64, denies_intents: bool) -> Self {
+    pub(super) fn steady(inner: &Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            steady: true,
+            ..Self::with(inner, 0)
+        })
+    }
+
+    fn with(inner: &Arc<dyn Store>, seed: u64) -> Self {
         Self {
             inner: Arc::clone(inner),
             rng: Mutex::new(StdRng::seed_from_u64(seed)),
             dead: AtomicBool::new(false),
-            denies_intents,
+            denies_intents: false,
+            steady: false,
             denied: AtomicU64::new(0),
         }
     }
@@ -53,7 +66,8 @@ impl Distant {
 
     /// Half of a request's time; never over for the dead.
     async fn travel(&self, most_ms: u64) {
-        let us = self.rng.lock().unwrap().random_range(500..most_ms * 500);
+        let drawn = self.rng.lock().unwrap().random_range(500..most_ms * 500);
+        let us = if self.steady { most_ms * 250 } else { drawn };
         tokio::time::sleep(Duration::from_micros(us)).await;
         if self.dead.load(Relaxed) {
             std::future::pending::<()>().await;

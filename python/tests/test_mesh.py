@@ -63,6 +63,22 @@ def test_a_device_mesh_says_where_its_rank_is() -> None:
         from_device_mesh(device_mesh((2, 3), ("dp", "tp"), 9))
 
 
+def test_a_place_says_which_part_of_a_row_is_its_ranks() -> None:
+    places = [megatron(tp=2, cp=3, rank=rank, world=12) for rank in range(12)]
+    assert [place.cp_rank for place in places] == [0, 0, 1, 1, 2, 2] * 2
+    assert {place.cp_size for place in places} == {3}
+    assert all(place.shared for place in places), "one memory for all parts of a row"
+    mesh = from_device_mesh(device_mesh((2, 4), ("dp", "context"), 6))
+    assert (mesh.cp_rank, mesh.cp_size, mesh.dp_rank) == (2, 4, 1)
+    without = Place.of({"dp": 4}, rank=3, world=4)
+    assert (without.cp_rank, without.cp_size) == (0, 1)
+    # Where it counts as data, its ranks read other rows, and nothing is cut.
+    as_data = Place.of({"dp": 2, "cp": 2}, data=("dp", "cp"), rank=3, world=4)
+    assert (as_data.cp_rank, as_data.cp_size, as_data.dp_rank) == (0, 1, 3)
+    with pytest.raises(errors.BadMeshError, match=r"two dimensions.*\['cp', 'context'\]"):
+        Place.of({"cp": 2, "context": 2}, rank=0, world=4).cp_rank  # noqa: B018
+
+
 def test_megatrons_order_is_tensor_fastest_and_pipeline_slowest() -> None:
     # Megatron-LM's own example: 16 ranks, tp 2, pp 4 have the data groups [0, 2], [1, 3], [4, 6].
     groups: dict[tuple[int, int], list[int]] = {}

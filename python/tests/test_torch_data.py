@@ -18,7 +18,9 @@ from test_frames import address, read_only_mappings
 
 import batchweave
 from batchweave import errors
+from batchweave.mesh import Place
 from batchweave.torch import packed, tensors
+from batchweave.views import context_parallel
 
 torch: Any = importlib.import_module("torch")
 data: Any = importlib.import_module("torch.utils.data")
@@ -107,6 +109,54 @@ def test_packed_slices_give_what_models_take(path: Path) -> None:
             del raw, piece
 
 
+@pytest.mark.parametrize("dtype", ["int64", None])
+@pytest.mark.parametrize("way", ["contiguous", "zigzag"])
+def test_a_dataset_gives_a_ranks_part_of_each_row(path: Path, way: str, dtype: Any) -> None:
+    def even(peer: Peer) -> bool:
+        """Rows of twelve tokens and one, with positions by the producer's name."""
+        arrays: Any = [
+            {"name": "tokens", "dtype": "U16", "shape": [2, 13], "offset": 0},
+            {"name": "positions", "dtype": "I32", "shape": [2, 13], "offset": 64},
+            {"name": "scores", "dtype": "BF16", "shape": [2], "offset": 192},
+        ]
+        peer.send_welcome(seq_len=12)
+        peer.send_segment()
+        peer.send_layout({**LAYOUT, "arrays": arrays})
+        peer.send_step(0)
+        return True
+
+    with FakeDaemon(path) as daemon:
+        daemon.on_hello = even
+        for rank in range(2):
+            place = Place.of({"cp": 2}, rank=rank, world=2)
+            with batchweave.torch.Dataset(path, mesh=place, cp=way, dtype=dtype) as dataset:
+                item = next(iter(dataset))
+                assert dataset.last is not None
+                piece = dataset.last.slices[0]
+                want = context_parallel(piece, rank, 2, way)
+                shape = (2, 6) if way == "contiguous" else (2, 2, 3)
+                for name in ("input_ids", "labels", "position_ids"):
+                    assert tuple(item[name].shape) == shape
+                    assert (item[name].numpy() == want[name]).all()
+                shared = item["labels"].data_ptr() == address(want["labels"])
+                assert shared == (dtype is None)
+                assert item["scores"].dtype == torch.bfloat16
+                del item, piece, want
+        for size, text in ((5, "rows of 12 can't be cut"), (1, None)):
+            place = Place.of({"cp": size}, rank=0, world=size)
+            dataset = batchweave.torch.Dataset(path, mesh=place, cp=way)
+            if text is None:
+                assert dataset.reader.info.seq_len == 12
+            else:
+                with pytest.raises(errors.BadMeshError, match=text):
+                    next(iter(dataset))
+            dataset.close()
+    with pytest.raises(errors.BadMeshError, match="needs mesh="):
+        batchweave.torch.Dataset(path, cp=way)
+    with pytest.raises(errors.BadMeshError, match="way 'spiral'"):
+        batchweave.torch.Dataset(path, mesh=place, cp="spiral")
+
+
 def test_a_dataset_under_a_loader_gives_every_step_once(path: Path) -> None:
     with FakeDaemon(path, end=30, slices=2) as fake:
         dataset = batchweave.torch.Dataset(path, job="j", credits=2, timeout=20)
@@ -136,7 +186,8 @@ def test_a_dataset_ends_at_its_limit_and_knows_its_length(daemon: FakeDaemon, pa
     with batchweave.torch.Dataset(path, limit=5) as dataset:
         assert len(dataset) == 5
         loader = data.DataLoader(dataset, batch_size=None)
-        assert len(list(loader)) == 5
+        # No list: `scores` are shared with the daemon, and items that are kept hold their frames.
+        assert sum(1 for _ in loader) == 5
     assert daemon.peers
 
 

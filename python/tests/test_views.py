@@ -12,7 +12,8 @@ from fake_daemon import LAYOUT, ROWS, FakeDaemon, Peer, tokens_of
 
 import batchweave
 from batchweave import errors
-from batchweave.views import context
+from batchweave.torch import packed
+from batchweave.views import context, context_parallel
 
 
 def rows_only(peer: Peer) -> bool:
@@ -96,3 +97,87 @@ def test_context_sizes_that_do_not_fit() -> None:
     for rank, size, way in ((2, 2, "zigzag"), (0, 1, "spiral"), (0, 0, "full")):
         with pytest.raises(errors.BadMeshError, match="ways full, contiguous, zigzag"):
             context(row, rank, size, way)
+
+
+SEQ_LEN = 24
+SHARES = [(size, way) for size in (1, 2, 3, 4, 6) for way in ("contiguous", "zigzag")]
+
+
+def packed_slice() -> dict[str, Any]:
+    """All fields that a producer makes, in one piece of memory as a frame is: two rows."""
+    fields = [("tokens", "<u2"), ("segment_ids", "<i4"), ("positions", "<i4"), ("loss_mask", "u1")]
+    fields += [("document_ids", "<i8"), ("cu_seqlens", "<i4")]
+    shapes = [(name, kind, (2, SEQ_LEN + 1)) for name, kind in fields]
+    frame: Any = np.zeros((), [*shapes, ("num_segments", "<i4", (2,)), ("weights", "<f4", (2,))])
+    for number, (name, _) in enumerate(fields[:5]):
+        frame[name] = np.arange(2 * (SEQ_LEN + 1)).reshape(2, -1) + 50 * number
+    frame["cu_seqlens"][:] = [[0, 7, *[24] * 23], [0, 5, 19, *[24] * 22]]
+    frame["num_segments"][:] = [2, 3]
+    frame["weights"][:] = [0.5, 2]
+    return {name: frame[name] for name in frame.dtype.names}
+
+
+def joined(parts: list[Any], way: str) -> Any:
+    """The rows again, from what all ranks have."""
+    if way == "zigzag":
+        parts = [part[:, 0] for part in parts] + [part[:, 1] for part in reversed(parts)]
+    return np.concatenate(parts, axis=1)
+
+
+@pytest.mark.parametrize(("size", "way"), SHARES)
+def test_the_parts_of_all_ranks_are_the_rows_of_every_field(size: int, way: str) -> None:
+    arrays = packed_slice()
+    parts = [context_parallel(arrays, rank, size, way) for rank in range(size)]
+    tokens = arrays["tokens"]
+    want = {
+        "input_ids": tokens[:, :-1],
+        "labels": tokens[:, 1:],
+        "segment_ids": arrays["segment_ids"][:, :-1],
+        "position_ids": arrays["positions"][:, :-1],
+        "document_ids": arrays["document_ids"][:, :-1],
+        "loss_mask": arrays["loss_mask"][:, 1:],
+    }
+    assert set(parts[0]) == {*want, "cu_seqlens", "weights"}
+    for name, rows in want.items():
+        assert (joined([part[name] for part in parts], way) == rows).all(), name
+        assert all(np.shares_memory(part[name], tokens.base) for part in parts), name
+    for part in parts:
+        # Each label is what follows its input in the row, also at the end of a part.
+        assert (part["labels"] == part["input_ids"] + 1).all()
+        assert part["cu_seqlens"].tolist() == [[0, 7, 24, 24], [0, 5, 19, 24]]
+        assert part["weights"].tolist() == [0.5, 2]
+    again = context_parallel(packed(arrays), size - 1, size, way)
+    assert all((again[name] == parts[-1][name]).all() for name in parts[-1])
+    one_row = {name: array[1:] for name, array in arrays.items()}
+    assert (context_parallel(one_row, 0, size, way)["labels"] == parts[0]["labels"][1:]).all()
+
+
+def test_a_slice_of_a_daemon_is_cut_in_place(daemon: FakeDaemon, path: Path) -> None:
+    with batchweave.connect(path, credits=2) as reader:
+        batch = next(reader)
+        tokens = {"tokens": batch["tokens"]}
+        parts = [context_parallel(tokens, rank, 3, "contiguous") for rank in range(3)]
+        assert all(np.shares_memory(part["labels"], batch["tokens"]) for part in parts)
+        whole = np.concatenate([part["labels"] for part in parts], axis=1)
+        assert (whole == tokens_of(0, 0)[:, 1:]).all()
+        assert daemon.peers
+
+
+def test_what_has_no_parts_is_an_error_that_says_so() -> None:
+    arrays = packed_slice()
+    with pytest.raises(errors.BadMeshError, match=r"rows of 24 .* into 10 .*: 1, 2, 3, 4, 6, 12 "):
+        context_parallel(arrays, 0, 5)
+    with pytest.raises(errors.BadMeshError, match="into 7 equal parts"):
+        context_parallel(arrays, 0, 7, "contiguous")
+    for way in ("full", "contiguous"):
+        with pytest.raises(errors.BadMeshError, match="ranks are 0 to 1"):
+            context_parallel(arrays, 2, 2, way)
+    for width in (SEQ_LEN, SEQ_LEN + 1):
+        with pytest.raises(errors.BadMeshError, match=r"'rewards' is as wide as a row"):
+            context_parallel({**arrays, "rewards": np.zeros((2, width))}, 0, 2)
+    with pytest.raises(errors.BadMeshError, match="segment_ids has rows of 23"):
+        context_parallel({**arrays, "segment_ids": arrays["segment_ids"][:, 2:]}, 0, 2)
+    opaque = {"image": np.zeros(99, np.uint8), "image.offsets": np.array([0, 99])}
+    with pytest.raises(errors.BadMeshError, match=r"no tokens or input_ids.*views\.context"):
+        context_parallel(opaque, 0, 2)
+    assert context_parallel(opaque, 1, 2, "full") == opaque

@@ -85,6 +85,9 @@ pub enum ClientError {
     /// Options that contradict themselves.
     #[error("{0}; correct the options of connect")]
     BadHello(String),
+    /// Rows that can't be shared out among so many ranks.
+    #[error("{0}; choose a number of ranks that divides the rows")]
+    BadMesh(String),
     /// The reader is closed, or was inherited by a forked child.
     #[error("the reader is closed{0}")]
     Closed(&'static str),
@@ -116,6 +119,7 @@ impl ClientError {
             Self::BadMessage { .. } => ErrorName::BadMessage.name(),
             Self::ProtocolVersion(_) => ErrorName::ProtocolVersion.name(),
             Self::BadState { .. } => "bad_state",
+            Self::BadMesh(_) => ErrorName::BadMesh.name(),
             Self::BadHello(_) => ErrorName::BadHello.name(),
             Self::Closed(_) => "closed",
             Self::NoArray { .. } => "no_array",

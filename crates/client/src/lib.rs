@@ -24,6 +24,7 @@
 
 mod batch;
 mod connect;
+mod context;
 mod error;
 mod frames;
 mod marks;
@@ -37,6 +38,7 @@ pub use batch::{Batch, Slice};
 pub use batchweave_arena::Element;
 pub use batchweave_arena::wire::{ArrayLayout, Dtype, ErrorName, Fault, WaitCause};
 pub use connect::Client;
+pub use context::{ContextCut, context_columns};
 pub use error::ClientError;
 pub use options::{ConnectOptions, Start};
 pub use reader::Reader;

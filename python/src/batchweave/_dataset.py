@@ -8,10 +8,12 @@ from typing import Any
 
 from batchweave._tensors import model_inputs
 from batchweave.batch import Batch
-from batchweave.errors import BadStateError, ForkedError
+from batchweave.errors import BadMeshError, BadStateError, ForkedError
+from batchweave.mesh import Place
 from batchweave.reader import Reader
 from batchweave.state import State
 from batchweave.torch import Checkpointing
+from batchweave.views import WHOLE, Share, check_share
 
 _data: Any = importlib.import_module("torch.utils.data")
 
@@ -28,7 +30,9 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     has them `position_ids`, `segment_ids`, `loss_mask`, `cu_seqlens`, and others. Where a rank has
     several slices a step, an item is a list of such dicts, its micro-batches; `micro_batches=True`
     makes it one always. Whole numbers are converted to `dtype` (int64); `dtype=None` shares all
-    memory with the daemon, and such tensors must not be written to.
+    memory with the daemon, and such tensors must not be written to. `cp` ("contiguous", "zigzag"):
+    only this rank's part of each row, by the context dimension of `mesh=`; see
+    `batchweave.views.context_parallel`.
 
     Use it without a DataLoader, or with num_workers=0: the daemon reads ahead already.
     It is Stateful: put it into what torchdata or torch.distributed.checkpoint saves. Its state is
@@ -41,6 +45,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         *arguments: Any,
         dtype: Any = "int64",
         micro_batches: bool = False,
+        cp: str = "full",
         state: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
@@ -49,6 +54,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         self._dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
         self._arguments, self._more = arguments, more
         self._always_list = micro_batches
+        self._share = _share(cp, more.get("mesh"))
         self._reader: Reader | None = None
         self._position: dict[str, str] | None = None
         self.last: Batch | None = None
@@ -70,7 +76,13 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
             import batchweave
 
             state = {} if self._position is None else {"state": self._position}
-            self._reader = batchweave.connect(*self._arguments, **{**self._more, **state})
+            reader = batchweave.connect(*self._arguments, **{**self._more, **state})
+            try:
+                check_share(reader.info.seq_len, self._share)
+            except BadMeshError:
+                reader.close()
+                raise
+            self._reader = reader
         return self._reader
 
     def __iter__(self) -> Iterator[Any]:
@@ -82,7 +94,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
             if batch is None:
                 return
             self.last = batch
-            items = model_inputs(batch, self._dtype)
+            items = model_inputs(batch, self._dtype, self._share)
             del batch
             yield items[0] if len(items) == 1 and not self._always_list else items
             del items
@@ -123,3 +135,14 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _share(way: str, mesh: Place | None) -> Share:
+    if way == "full":
+        return WHOLE
+    if mesh is None:
+        raise BadMeshError(f"cp={way!r} needs mesh=: it says which part of the rows this rank has")
+    share = (mesh.cp_rank, mesh.cp_size, way)
+    # Rows of no length have any share: what is wrong with the words themselves is told here.
+    check_share(0, share)
+    return share

@@ -25,7 +25,8 @@ import numpy as np
 
 from batchweave import _wait
 from batchweave._layout import Array
-from batchweave._tensors import packed, tensor, torch_module
+from batchweave._packed import packed
+from batchweave._tensors import tensor, torch_module
 from batchweave.batch import Batch, Slice
 from batchweave.errors import SystemRefusedError
 

@@ -16,11 +16,7 @@ import numpy as np
 
 from batchweave._layout import Array
 from batchweave.batch import Batch, Slice
-
-# Arrays with an element for each token of `tokens`; inputs are all but the last, labels all but
-# the first. Where one is as wide as the inputs already, it stays as it is.
-_OF_INPUTS = {"position_ids": "position_ids", "segment_ids": "segment_ids"}
-_OF_LABELS = {"loss_mask": "loss_mask"}
+from batchweave.views import WHOLE, Share, context_parallel
 
 
 class _Memory:
@@ -58,12 +54,19 @@ def tensors(piece: Slice, dtype: Any = None) -> dict[str, Any]:
 
     torch has few operations for uint16 and uint32 on the CPU, so models want `torch.int64` there.
     """
-    found = {name: tensor(a, bfloat16=piece.is_bfloat16(name)) for name, a in piece.items()}
+    return _tensors(piece, piece, dtype)
+
+
+def _tensors(piece: Slice, arrays: Mapping[str, Array], dtype: Any) -> dict[str, Any]:
+    """Arrays of `piece`, perhaps by other names, as tensors."""
+    found = {name: tensor(a, bfloat16=piece.is_bfloat16(name)) for name, a in arrays.items()}
     if dtype is None:
         return found
     return {
-        name: _converted(found[name], array, dtype) if array.dtype.kind in "iu" else found[name]
-        for name, array in piece.items()
+        name: _converted(found[name], array, dtype)
+        if array.dtype.kind in "iu" and not piece.is_bfloat16(name)
+        else found[name]
+        for name, array in arrays.items()
     }
 
 
@@ -74,37 +77,7 @@ def _converted(value: Any, array: Array, dtype: Any) -> Any:
     return value.to(dtype)
 
 
-def packed(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model is called with, from the tensors or arrays of a slice.
-
-    `input_ids` and `labels` are `tokens` shifted against one another; `position_ids`,
-    `segment_ids` and `loss_mask` are cut likewise; `cu_seqlens` is shortened to what
-    `num_segments` says; other arrays are passed on. What the stream does not have is left out.
-    """
-    found: dict[str, Any] = {}
-    width = None
-    for name, value in arrays.items():
-        if name == "tokens":
-            width = value.shape[-1]
-            found["input_ids"], found["labels"] = value[..., :-1], value[..., 1:]
-    for name, value in arrays.items():
-        if name in _OF_INPUTS:
-            found[name] = value[..., :-1] if value.shape[-1] == width else value
-        elif name in _OF_LABELS:
-            found[name] = value[..., 1:] if value.shape[-1] == width else value
-        elif name == "cu_seqlens" and "num_segments" in arrays:
-            found[name] = _cut(value, arrays["num_segments"])
-        elif name not in ("tokens", "num_segments"):
-            found[name] = value
-    return found
-
-
-def _cut(bounds: Any, segments: Any) -> Any:
-    """Without the padding; rows with different numbers of segments keep what the longest needs."""
-    most = int(segments.max())
-    return bounds[..., : most + 1]
-
-
-def model_inputs(batch: Batch, dtype: Any) -> list[dict[str, Any]]:
-    """For each slice of a batch, the tensors that a model is called with."""
-    return [packed(tensors(piece, dtype)) for piece in batch.slices]
+def model_inputs(batch: Batch, dtype: Any, share: Share = WHOLE) -> list[dict[str, Any]]:
+    """For each slice of a batch the tensors that a model is called with, as far as the rank's."""
+    # Cut first: what other ranks have is not converted here.
+    return [_tensors(piece, context_parallel(piece, *share), dtype) for piece in batch.slices]

@@ -48,6 +48,7 @@ OTHER_NAMES = frozenset(
         "sequence",
         "cp",
         "context",
+        "context_parallel",
         "pp",
         "pipeline",
         "pipe",
@@ -58,6 +59,7 @@ OTHER_NAMES = frozenset(
         "edp",
     ]
 )
+CONTEXT_NAMES = frozenset(["cp", "context", "context_parallel"])
 MEGATRON_ORDER = "tp-cp-ep-dp-pp"
 
 
@@ -121,6 +123,25 @@ class Place:
         found = 0
         for name in self.data:
             found = found * self.sizes[name] + self.coordinates[name]
+        return found
+
+    @property
+    def cp_size(self) -> int:
+        """Among how many context-parallel ranks a row is cut."""
+        return math.prod(self.sizes[name] for name in self._context())
+
+    @property
+    def cp_rank(self) -> int:
+        """Whose part this rank has: see `batchweave.views.context_parallel`."""
+        return sum(self.coordinates[name] for name in self._context())
+
+    def _context(self) -> list[str]:
+        found = [n for n in self.sizes if n.lower() in CONTEXT_NAMES and n not in self.data]
+        if len(found) > 1:
+            raise BadMeshError(
+                f"the mesh {_text(self.sizes)} has two dimensions of context parallelism, {found}: "
+                "give rank and size to batchweave.views.context_parallel yourself"
+            )
         return found
 
     @property

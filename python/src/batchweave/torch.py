@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from batchweave._device import in_flight, to_device
 from batchweave._launch import rank_and_world
-from batchweave._tensors import packed, tensor, tensors
+from batchweave._packed import packed
+from batchweave._tensors import tensor, tensors
 from batchweave.errors import BadStateError, BatchWeaveError, NoAttemptError
 from batchweave.state import KEY, State
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchweave._packed import OF_INPUTS, OF_LABELS, packed
 from batchweave.errors import BadMeshError
 from batchweave.mesh import divisors
 
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 WAYS = ("full", "contiguous", "zigzag")
 
+Share = tuple[int, int, str]
+"""Which part of each row: a context-parallel rank, of how many, cut in which of the WAYS."""
+WHOLE: Share = (0, 1, "full")
+
+# What has an entry for each place of a row, by the names that `packed` gives.
+_CUT = frozenset(["input_ids", "labels", *OF_INPUTS.values(), *OF_LABELS])
+# Borders in the row as it was: the same for all its ranks.
+_KEPT = frozenset(["cu_seqlens", "num_segments"])
+
 
 def context(array: Any, rank: int, size: int, way: str = "zigzag") -> Any:
     """A context-parallel rank's share of each row; the last axis is the sequence.
@@ -26,28 +36,79 @@ def context(array: Any, rank: int, size: int, way: str = "zigzag") -> Any:
     `full`: all of it. `contiguous`: the rank's part of `size` equal ones. `zigzag`: of 2 x `size`
     equal parts the rank's, counted from both ends, so that causal attention costs all ranks the
     same; the result has an axis of these two before the last one. Neither copies. Shift labels
-    before (`packed` does).
+    before (`context_parallel` does, for all arrays of a slice).
     """
+    length = array.shape[-1]
+    check_share(length, (rank, size, way))
+    if way == "full":
+        return array
+    parts = size if way == "contiguous" else 2 * size
+    cut = array.reshape(*array.shape[:-1], parts, length // parts)
+    if way == "contiguous":
+        return cut[..., rank, :]
+    # Two elements: the rank's part from the front, and the one from the back.
+    return cut[..., rank : parts - rank : parts - 1 - 2 * rank, :]
+
+
+def context_parallel(
+    arrays: Mapping[str, Any], rank: int, size: int, way: str = "zigzag"
+) -> dict[str, Any]:
+    """A context-parallel rank's share of what a model is called with: views, no copies.
+
+    `arrays`: a slice, a micro-batch, tensors of either, or what `packed` made of them. `tokens` are
+    shifted before they are cut, so a part's last label is the first input of the next part, on
+    whatever rank. Everything with an entry for each place of a row is cut as `context` does:
+    inputs, labels, position_ids, segment_ids, document_ids, loss_mask. `cu_seqlens` stays whole:
+    borders in the row before the cut, which all ranks of the row must know alike. Other arrays are
+    passed on; those as wide as a row are an error, since only you know how to shift them.
+    """
+    given = packed(arrays)
+    if way == "full":
+        check_share(0, (rank, size, way))
+        return given
+    if "input_ids" not in given:
+        raise BadMeshError(
+            f"context-parallel parts of {sorted(given)}: only rows of tokens have parts, and there "
+            "are no tokens or input_ids; cut single arrays with batchweave.views.context"
+        )
+    width = given["input_ids"].shape[-1]
+    for name, value in given.items():
+        _check_array(name, value.shape, width)
+    return {
+        name: context(value, rank, size, way) if name in _CUT else value
+        for name, value in given.items()
+    }
+
+
+def check_share(length: int, share: Share) -> None:
+    """An error that says what would do, unless rows of `length` have such a share."""
+    rank, size, way = share
     if way not in WAYS or size < 1 or not 0 <= rank < size:
         raise BadMeshError(
             f"context-parallel rank {rank} of {size}, way {way!r}: ranks are 0 to {size - 1}, ways "
             f"{', '.join(WAYS)}"
         )
-    if way == "full":
-        return array
-    parts = size if way == "contiguous" else 2 * size
-    length = array.shape[-1]
+    parts = {"full": 1, "contiguous": size, "zigzag": 2 * size}[way]
     if length % parts:
         fit = [n for n in divisors(length) if way == "contiguous" or length % (2 * n) == 0]
         raise BadMeshError(
             f"rows of {length} can't be cut into {parts} equal parts ({way} for {size} ranks); "
             f"numbers of ranks that fit: {', '.join(map(str, fit)) or 'none'}"
         )
-    cut = array.reshape(*array.shape[:-1], parts, length // parts)
-    if way == "contiguous":
-        return cut[..., rank, :]
-    # Two elements: the rank's part from the front, and the one from the back.
-    return cut[..., rank : parts - rank : parts - 1 - 2 * rank, :]
+
+
+def _check_array(name: str, shape: tuple[int, ...], width: int) -> None:
+    if name in _CUT:
+        if shape[-1] != width:
+            raise BadMeshError(
+                f"{name} has rows of {shape[-1]}, input_ids of {width}: they can't be cut alike; "
+                "pass arrays of one slice, all of them or what packed() made of them"
+            )
+    elif name not in _KEPT and len(shape) > 1 and shape[-1] in (width, width + 1):
+        raise BadMeshError(
+            f"array {name!r} is as wide as a row ({list(shape)}), and whether it goes with inputs "
+            "or labels is not known: shift it, cut it with batchweave.views.context, leave it out"
+        )
 
 
 def micro_batches(batch: Batch, rows: int) -> Iterator[dict[str, Any]]:

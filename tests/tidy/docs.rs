@@ -4,6 +4,7 @@ mod commands;
 mod errors;
 mod links;
 mod protocol;
+mod socket;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -122,6 +122,16 @@ fn record(m: &Manifest, wish: &Wish) -> Entry {
     })
 }
 
+/// What a rank is told while the record of its attempt is on its way to the store.
+pub(crate) fn being_opened(wish: &Wish) -> Hold {
+    let detail = format!("the record of attempt {} is being written", wish.id);
+    Hold {
+        cause: WaitCause::AttemptNotOpen,
+        fault: Fault::new(ErrorName::AttemptNotOpened, detail.clone()),
+        detail,
+    }
+}
+
 /// What a rank is told when its attempt could not be opened; what may pass is a wait.
 pub(crate) fn refusal(wish: &Wish, why: &LogError) -> Result<Hold, Fault> {
     let fault = |name| Fault::new(name, format!("attempt {} can't be opened: {why}", wish.id));

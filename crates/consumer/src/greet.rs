@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::wire::{
-    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, Waiting, Welcome, WireError,
+    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, WaitCause, Waiting, Welcome, WireError,
 };
 use batchweave_core::ids::JobName;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::admission::{Refusal, occupied};
-use crate::attempts::{Order, refusal, with_restart};
+use crate::attempts::{Order, being_opened, refusal, with_restart};
 use crate::engine::SessionId;
-use crate::hub::{Hub, Outgoing};
+use crate::hub::{Hub, Outgoing, Reads};
 use crate::member::{Hold, Wish};
 use crate::peer::{Inbox, Peer};
 use crate::session::LATE_AGAIN;
@@ -26,6 +26,8 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 const OCCUPIED_DEADLINE: Duration = Duration::from_secs(2);
 /// A rank that waits is looked after so often, also when the head does not move.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// A rank whose attempt is being opened is told so when that takes longer.
+const TELL_OPENING: Duration = Duration::from_millis(200);
 
 /// A rank that was let in.
 pub(crate) struct Greeted {
@@ -135,7 +137,7 @@ impl Entry<'_> {
                     return refuse(self.peer, occupied(&self.hello, other));
                 }
                 Err(Refusal::Occupied(_)) => sleep(Duration::from_millis(20)).await,
-                Err(Refusal::Open(wish)) => match self.open(*wish).await {
+                Err(Refusal::Open(wish)) => match self.open(*wish).await? {
                     Ok(None) => {}
                     Ok(Some(hold)) => {
                         self.hold(hold)?;
@@ -168,18 +170,26 @@ impl Entry<'_> {
         refuse(self.peer, fault)
     }
 
-    /// Has the attempt's record written; what may pass is something to wait for.
-    async fn open(&mut self, wish: Wish) -> Result<Option<Hold>, Fault> {
-        let (answer, answered) = oneshot::channel();
+    /// Has the attempt's record written; what may pass is something to wait for. None when the rank was
+    /// refused meanwhile.
+    async fn open(&mut self, wish: Wish) -> Option<Result<Option<Hold>, Fault>> {
+        let (answer, mut answered) = oneshot::channel();
         let order = Order::Open(Box::new(wish.clone()), answer);
         if self.hub.orders.send(order).await.is_err() {
-            return Err(stopping());
+            return Some(Err(stopping()));
         }
-        match answered.await {
+        let outcome = loop {
+            match timeout(TELL_OPENING, &mut answered).await {
+                Ok(outcome) => break outcome,
+                // The log is patient with its store; the rank wants to know meanwhile.
+                Err(_) => self.hold(being_opened(&wish))?,
+            }
+        };
+        Some(match outcome {
             Ok(Ok(())) => Ok(None),
             Ok(Err(why)) => refusal(&wish, &why).map(Some),
             Err(_) => Err(stopping()),
-        }
+        })
     }
 
     /// Tells the rank why it waits; refuses it when it has waited long enough.
@@ -191,10 +201,16 @@ impl Entry<'_> {
             return refuse(self.peer, fault);
         }
         self.hurry.get_or_insert_with(|| Hurry::new(self.hub));
+        // What the log said last is not to be trusted while it can't be read.
+        let unread = { self.hub.lock().store_failures.get(&Reads::Log).cloned() };
+        let (cause, detail) = match unread {
+            Some(why) => (WaitCause::StoreUnavailable, why),
+            None => (hold.cause, hold.detail),
+        };
         let waiting = Waiting {
             step: self.hello.next_step,
-            cause: hold.cause,
-            detail: hold.detail,
+            cause,
+            detail,
         };
         let known = self
             .told

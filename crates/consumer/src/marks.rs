@@ -4,6 +4,7 @@
 //! of it. Marks are never deleted here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use batchweave_arena::wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
@@ -14,6 +15,7 @@ use batchweave_store::StoreError;
 use bytes::Bytes;
 use rand::RngExt;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::below_watermark;
@@ -23,6 +25,10 @@ use crate::hub::{Head, Hub};
 use crate::member::Member;
 
 const TRIES: u32 = 8;
+/// Marks of one session that may wait for the store: 4 MiB of states at most. A good rank has a few.
+const WAITING_MAX: usize = 256;
+/// Refusals of one session that the log tells of; the metrics count all.
+const REFUSALS_TOLD: u32 = 16;
 /// Missing coordinates that a warning lists.
 const LISTED_MAX: usize = 16;
 
@@ -143,46 +149,89 @@ pub(crate) fn of(
     })
 }
 
-/// Judges a mark, stores it in the background, and tells the rank what became of it.
-pub(crate) fn mark(hub: &Arc<Hub>, tasks: &TaskTracker, session: SessionId, made: &Checkpoint) {
-    let (policy, stream) = (hub.job.checkpoints, hub.stream.stream_id);
-    match hub.apply(|state| state.mark(session, made, policy, stream)) {
-        Ok(None) => hub.apply(|state| state.send(session, DaemonMessage::Marked(made.step))),
-        Err(fault) => refuse(hub, session, "refused", fault),
-        Ok(Some((mark, receipt))) => {
-            let hub = Arc::clone(hub);
-            // The ledger first: a proof must have no hole below a restart point.
-            tasks.spawn(async move {
-                let kept = receipt.await.unwrap_or(false);
-                keep(&hub, session, &mark, kept).await;
-            });
+/// The marks of one session. Clones share its limits.
+#[derive(Clone)]
+pub(crate) struct Marks {
+    hub: Arc<Hub>,
+    tasks: TaskTracker,
+    session: SessionId,
+    /// One for each mark that may wait for the store.
+    room: Arc<Semaphore>,
+    refused: Arc<AtomicU32>,
+}
+
+impl Marks {
+    pub(crate) fn new(hub: Arc<Hub>, tasks: TaskTracker, session: SessionId) -> Self {
+        Self {
+            hub,
+            tasks,
+            session,
+            room: Arc::new(Semaphore::new(WAITING_MAX)),
+            refused: Arc::default(),
         }
     }
-}
 
-fn refuse(hub: &Arc<Hub>, session: SessionId, outcome: &str, fault: Fault) {
-    tracing::warn!(session, %fault, "a mark was not stored");
-    hub.metrics.marks.with_label_values(&[outcome]).inc();
-    hub.apply(|state| state.send(session, DaemonMessage::MarkRefused(fault)));
-}
+    /// Judges a mark, stores it in the background, and tells the rank what became of it.
+    pub(crate) fn mark(&self, made: &Checkpoint) {
+        let (policy, stream) = (self.hub.job.checkpoints, self.hub.stream.stream_id);
+        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+            let message = format!("{WAITING_MAX} marks of this rank wait for the store already");
+            let fault = Fault::new(ErrorName::MarkNotStored, message).at_step(made.step);
+            return self.refuse("refused", fault);
+        };
+        let judged = self
+            .hub
+            .apply(|state| state.mark(self.session, made, policy, stream));
+        let (mark, receipt) = match judged {
+            Ok(None) => return self.send(DaemonMessage::Marked(made.step)),
+            Err(fault) => return self.refuse("refused", fault),
+            Ok(Some(good)) => good,
+        };
+        if mark.is_none() {
+            self.send(DaemonMessage::Marked(made.step));
+        }
+        let marks = self.clone();
+        self.tasks.spawn(async move {
+            // The ledger first: a proof must have no hole below a restart point.
+            let kept = receipt.await.unwrap_or(false);
+            if let Some(mark) = mark {
+                marks.keep(&mark, kept).await;
+            }
+            drop(room);
+        });
+    }
 
-async fn keep(hub: &Arc<Hub>, session: SessionId, mark: &Mark, kept: bool) {
-    let key = mark.key();
-    if !kept {
-        let message = "the ledger of what was delivered before the mark could not be stored";
-        let fault = Fault::new(ErrorName::MarkNotStored, message).at_step(mark.step);
-        return refuse(hub, session, "lost", fault.at_key(key));
+    fn send(&self, message: DaemonMessage) {
+        self.hub.apply(|state| state.send(self.session, message));
     }
-    if let Err(why) = put(hub, &key, mark.to_json().into()).await {
-        let message = format!("the mark could not be stored in {TRIES} tries: {why}");
-        let fault = Fault::new(ErrorName::MarkNotStored, message).at_step(mark.step);
-        return refuse(hub, session, "lost", fault.at_key(key));
+
+    fn refuse(&self, outcome: &str, fault: Fault) {
+        // Whoever marks in a loop must not fill the log.
+        if self.refused.fetch_add(1, Relaxed) < REFUSALS_TOLD {
+            tracing::warn!(session = self.session, %fault, "a mark was not stored");
+        }
+        self.hub.metrics.marks.with_label_values(&[outcome]).inc();
+        self.send(DaemonMessage::MarkRefused(fault));
     }
-    hub.metrics.marks.with_label_values(&["stored"]).inc();
-    hub.apply(|state| state.send(session, DaemonMessage::Marked(mark.step)));
-    // One coordinate looks after the marks of all.
-    if mark.dp_rank == Some(0) && mark.dp_size > 1 {
-        warn_of_incomplete(hub, mark).await;
+
+    async fn keep(&self, mark: &Mark, kept: bool) {
+        let (hub, key) = (&self.hub, mark.key());
+        if !kept {
+            let message = "the ledger of what was delivered before the mark could not be stored";
+            let fault = Fault::new(ErrorName::MarkNotStored, message).at_step(mark.step);
+            return self.refuse("lost", fault.at_key(key));
+        }
+        if let Err(why) = put(hub, &key, mark.to_json().into()).await {
+            let message = format!("the mark could not be stored in {TRIES} tries: {why}");
+            let fault = Fault::new(ErrorName::MarkNotStored, message).at_step(mark.step);
+            return self.refuse("lost", fault.at_key(key));
+        }
+        hub.metrics.marks.with_label_values(&["stored"]).inc();
+        self.send(DaemonMessage::Marked(mark.step));
+        // One coordinate looks after the marks of all.
+        if mark.dp_rank == Some(0) && mark.dp_size > 1 {
+            warn_of_incomplete(hub, mark).await;
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::engine::SessionId;
 use crate::greet::{Greeted, fault_of, greet};
 use crate::hub::{Hub, Late, Outgoing};
-use crate::marks;
+use crate::marks::Marks;
 use crate::peer::{Inbox, Peer};
 
 /// With so many messages unsent a rank is not heard until it reads: far more than its credits can be.
@@ -59,7 +59,7 @@ pub(crate) async fn serve(
         hub: hub.clone(),
         peer,
         inbox,
-        marks,
+        marks: Marks::new(hub.clone(), marks, id),
         id,
         wake,
         sending: VecDeque::from([Outgoing::Message(DaemonMessage::Welcome(welcome))]),
@@ -79,7 +79,7 @@ struct Session {
     hub: Arc<Hub>,
     peer: Peer,
     inbox: Inbox,
-    marks: TaskTracker,
+    marks: Marks,
     id: SessionId,
     wake: Arc<Notify>,
     /// Taken from the outbox and not sent yet.
@@ -150,7 +150,7 @@ impl Session {
                 Ok(())
             }
             Ok(ClientMessage::Checkpoint(made)) => {
-                marks::mark(hub, &self.marks, id, &made);
+                self.marks.mark(&made);
                 Ok(())
             }
             Ok(ClientMessage::Bye) => {

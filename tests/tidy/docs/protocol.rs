@@ -79,7 +79,7 @@ fn variant(guard: &str) -> String {
 }
 
 /// The functions in files that hold tests.
-fn tests() -> BTreeSet<String> {
+pub(super) fn tests() -> BTreeSet<String> {
     let texts = sources(&["rs"]).into_iter().map(|(_, text)| text);
     let texts = texts.filter(|text| text.contains("test]") || text.contains("::test("));
     let name = |line: &str| {

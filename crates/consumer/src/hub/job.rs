@@ -203,14 +203,15 @@ impl State {
         }
     }
 
-    /// Judges a mark; gives what is to be stored, if anything is.
+    /// Judges a mark; gives what is to be stored, if another rank does not speak for this one, and what
+    /// tells when the ledger is. None of a reader without a job.
     pub(crate) fn mark(
         &mut self,
         id: SessionId,
         made: &Checkpoint,
         policy: Checkpoints,
         stream: StreamId,
-    ) -> Result<Option<(Mark, Receipt)>, Fault> {
+    ) -> Result<Option<(Option<Mark>, Receipt)>, Fault> {
         let Some(member) = self.lines.get(&id).and_then(|line| line.member.clone()) else {
             return Ok(None);
         };
@@ -226,7 +227,7 @@ impl State {
             kept,
         });
         let mark = marks::of(&member, made, policy, stream);
-        Ok(mark.map(|mark| (mark, receipt)))
+        Ok(Some((mark, receipt)))
     }
 
     /// Ends sessions whose attempt or job is over, with the reason; forgets their ranks.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use batchweave_client::{Batch, Client, ClientError, ConnectOptions, Reader, WaitCause};
 use batchweave_consumer::config::ConsumerConfig;
+use batchweave_daemon::config::Listen;
 use batchweave_store::Op;
-use batchweave_store::testing::faults::{Fault, FaultStore};
+use batchweave_store::testing::faults::{Fault, FaultStore, Rates};
 
 use crate::refusals::refused;
-use crate::serving::{TIMEOUT, options};
+use crate::serving::{TIMEOUT, connect, options, scrape};
 use crate::support::{Daemon, Stream, consumer};
 
 /// Long enough for the daemon to notice that a step is late.
@@ -163,5 +164,89 @@ async fn who_waits_for_a_job_or_an_attempt_is_told_so() {
     let error = refused(impatient).await.to_string();
     let words = "attempt_not_open: rank 0 has not opened attempt";
     assert!(error.contains(words), "{error}");
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_opens_an_attempt_while_the_store_is_down_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(2, 2).await;
+    let down = Rates {
+        before: 1000,
+        ..Rates::default()
+    };
+    let store = FaultStore::everywhere(stream.store.clone(), 43, down);
+    store.set_enabled(false);
+    let daemon = Daemon::start(Arc::new(store.clone()), consumer(dir.path()));
+    let served = ConnectOptions {
+        job: None,
+        attempt: None,
+        ..options(&daemon.socket, 0, 1, 0)
+    };
+    drop(connect(served).await);
+    store.set_enabled(true);
+    // At once it is only being opened; the store is known to be down after some failures.
+    let mut told = Vec::new();
+    while !told
+        .iter()
+        .any(|text: &String| text.contains("store_unavailable: "))
+    {
+        let impatient = ConnectOptions {
+            timeout: 2 * LATE,
+            ..options(&daemon.socket, 0, 1, 0)
+        };
+        let error = refused(impatient).await.to_string();
+        let first = "attempt_not_open: the record of attempt aaaa";
+        assert!(
+            error.contains("store_unavailable: ") || error.contains(first),
+            "{error}"
+        );
+        told.push(error);
+        assert!(told.len() < 60, "{told:?}");
+    }
+    store.set_enabled(false);
+    drop(connect(options(&daemon.socket, 0, 1, 0)).await);
+    daemon.stop().await.unwrap();
+}
+
+/// Time that a rank waits is counted under what it waits for, while it waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_is_counted_by_its_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(9, 3).await;
+    let mut config = consumer(dir.path());
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    config.admin.listen = Listen(Some(address));
+    let daemon = Daemon::start(stream.store.clone(), config);
+    let mut reader = connect(options(&daemon.socket, 0, 1, 0)).await;
+    let waits = blocking(move || {
+        let held: Vec<Batch> = (0..4)
+            .filter_map(|_| reader.next(TIMEOUT).unwrap())
+            .collect();
+        // Progress is told once a second.
+        let error = reader.next(4 * LATE).map(drop).unwrap_err();
+        assert_eq!(error.name(), "frames_held", "{error}");
+        drop(held);
+        for step in 4..9 {
+            assert_eq!(reader.next(TIMEOUT).unwrap().unwrap().step(), step);
+        }
+        let _ = reader.next(4 * LATE).map(drop).unwrap_err();
+        reader
+    });
+    let reader = waits.await;
+    for cause in ["held_frames", "producing"] {
+        let line = format!(
+            "batchweave_consumer_rank_wait_seconds_total{{cause=\"{cause}\",dp_rank=\"0\"}} "
+        );
+        let metrics = scrape(address).await;
+        let value = metrics.lines().find_map(|text| text.strip_prefix(&line));
+        let seconds: f64 = value.unwrap_or("0").parse().unwrap();
+        assert!(seconds > 0.5, "{cause}: {metrics}");
+    }
+    drop(reader);
     daemon.stop().await.unwrap();
 }

@@ -9,6 +9,7 @@
 mod attempts;
 mod causes;
 mod faults;
+mod floods;
 mod growth;
 mod ledger;
 mod marks;

@@ -10,7 +10,7 @@ use batchweave_core::ids::Step;
 use batchweave_daemon::config::Listen;
 use tokio::task::JoinHandle;
 
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) fn options(socket: &Path, dp_rank: u32, dp_size: u32, start: Step) -> ConnectOptions {
     ConnectOptions {

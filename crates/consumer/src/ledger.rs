@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry};
+use batchweave_core::lifecycle::{LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry, Told};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use crate::deliveries::{Delivery, Kept};
 use crate::hub::{Hub, hex};
 use crate::marks::put;
 use crate::member::Member;
-use book::{Book, Hole};
+use book::{Book, Hole, reader};
 use recall::Recall;
 use stored::Stored;
 
@@ -45,7 +45,10 @@ type BookKey = (JobName, Version, AttemptNo);
 struct Attempt {
     book: Book,
     member: Arc<Member>,
+    /// What other daemons' objects tell; read when a rank comes that is new here.
     stored: Option<Stored>,
+    /// How far this daemon's own objects tell, also of ranks that are gone.
+    told: BTreeMap<(u32, Option<u32>), Step>,
 }
 
 /// Keeps the ledgers of all attempts on this node.
@@ -102,6 +105,19 @@ pub(crate) async fn keep(
     keeper.flush_all().await;
 }
 
+impl Attempt {
+    /// Notes entries that are going to be stored; how far all objects with these tell, by reader.
+    fn tell(&mut self, entries: &[LedgerEntry]) -> Vec<Told> {
+        for entry in entries {
+            let to = self.told.entry(entry.reader()).or_default();
+            *to = entry.to.max(*to);
+        }
+        let told = self.told.iter();
+        told.map(|(&(dp_rank, rank), &to)| Told { dp_rank, rank, to })
+            .collect()
+    }
+}
+
 impl Keeper {
     async fn take(&mut self, batch: Vec<Delivery>) {
         let mut asked = Asked::default();
@@ -125,6 +141,10 @@ impl Keeper {
             Delivery::Began {
                 member, next_step, ..
             } => {
+                if asked.flush.contains(&key(&member)) {
+                    // It may be back from just now.
+                    self.flush(&key(&member)).await;
+                }
                 let told = self.told(&member).await.unwrap_or(next_step);
                 let book = &mut self.attempt(&member).book;
                 let hole = book.begin(&member, next_step, told);
@@ -142,22 +162,25 @@ impl Keeper {
                 asked.kept.push((key, kept));
             }
             Delivery::Ended { member, .. } => {
-                let attempt = self.attempt(&member);
-                let told = attempt.book.end(&member);
-                if let (Some(stored), Some(told)) = (&mut attempt.stored, told) {
-                    // Listed before: it would have the steps since then told a second time.
-                    stored.raise(&member, told);
-                }
+                self.attempt(&member).book.end(&member);
                 asked.flush.push(key(&member));
             }
         }
     }
 
     fn attempt(&mut self, member: &Arc<Member>) -> &mut Attempt {
-        self.attempts.entry(key(member)).or_insert_with(|| Attempt {
+        let key = key(member);
+        if !self.attempts.contains_key(&key) {
+            // Nobody comes back to an attempt that another one has followed.
+            let followed = |old: &BookKey| (&old.0, old.1) == (&key.0, key.1) && old.2 < key.2;
+            self.attempts
+                .retain(|old, attempt| !followed(old) || !attempt.book.is_over());
+        }
+        self.attempts.entry(key).or_insert_with(|| Attempt {
             book: Book::default(),
             member: Arc::clone(member),
             stored: None,
+            told: BTreeMap::new(),
         })
     }
 
@@ -171,18 +194,15 @@ impl Keeper {
         let mut pause = Duration::from_millis(200);
         for _ in 0..LOOK_TRIES {
             let attempt = self.attempt(member);
-            let outcome = match &mut attempt.stored {
-                Some(stored) => stored.end(store.as_ref(), stream, member).await,
-                none => match Stored::list(store.as_ref(), stream, member).await {
-                    Ok(stored) => {
-                        let stored = none.insert(stored);
-                        stored.end(store.as_ref(), stream, member).await
-                    }
-                    Err(why) => Err(why),
-                },
-            };
-            match outcome {
-                Ok(told) => return Some(told),
+            if let Some(stored) = &attempt.stored {
+                let own = attempt.told.get(&reader(member)).copied();
+                return Some(stored.end(member).max(own.unwrap_or_default()));
+            }
+            match Stored::list(store.as_ref(), stream, member).await {
+                Ok(stored) => {
+                    attempt.stored = Some(stored);
+                    continue;
+                }
                 Err(why) => tracing::debug!(%why, "ledgers can't be read; trying again"),
             }
             tokio::time::sleep(pause).await;
@@ -195,31 +215,40 @@ impl Keeper {
         None
     }
 
-    /// Tells the steps of a hole from the store's indexes, an object's worth at a time.
+    /// Tells the steps of a hole from the store's indexes, an object's worth at a time. What can't be
+    /// told, since it was reclaimed, does not keep back what can.
     async fn fill(&mut self, hole: Option<Hole>) {
-        let Some(hole) = hole else { return };
-        let (member, steps) = (&hole.member, hole.steps.clone());
-        let mut outcome = if steps.end - steps.start <= HOLE_MAX {
-            Ok(())
-        } else {
-            Err(format!("more than {HOLE_MAX} steps"))
+        let Some(Hole { member, steps }) = hole else {
+            return;
         };
-        let pieces = steps.clone().step_by(LEDGER_STEPS as usize);
-        for from in pieces {
-            if outcome.is_err() {
-                break;
+        if steps.end - steps.start > HOLE_MAX {
+            let why = format!("more than {HOLE_MAX} steps");
+            return self.leave(&member, &steps, &why);
+        }
+        let mut from = steps.start;
+        let watermark = self.recall.watermark().await.unwrap_or(from);
+        if from < watermark {
+            let gone = from..watermark.min(steps.end);
+            self.leave(&member, &gone, "they are below the watermark");
+            from = gone.end;
+        }
+        while from < steps.end {
+            let piece = from..steps.end.min(from + LEDGER_STEPS);
+            from = piece.end;
+            if let Err(why) = self.fill_piece(&member, piece.clone()).await {
+                self.leave(&member, &piece, &why);
             }
-            let to = steps.end.min(from + LEDGER_STEPS);
-            outcome = self.fill_piece(member, from..to).await;
         }
-        if let Err(why) = outcome {
-            self.hub.metrics.ledger_holes.inc();
-            tracing::warn!(
-                job = %member.job, attempt = member.attempt, dp_rank = member.dp_rank,
-                from = steps.start, to = steps.end, why,
-                "the ledger has a hole: the run can't be proved over these steps"
-            );
-        }
+    }
+
+    /// A hole stays: said aloud, and found by whoever proves the run.
+    fn leave(&self, member: &Member, steps: &Range<Step>, why: &str) {
+        self.hub.metrics.ledger_holes.inc();
+        tracing::warn!(
+            job = %member.job, attempt = member.attempt, dp_rank = member.dp_rank,
+            from = steps.start, to = steps.end, why,
+            "the ledger has a hole: the run can't be proved over these steps"
+        );
     }
 
     async fn fill_piece(&mut self, member: &Arc<Member>, steps: Range<Step>) -> Result<(), String> {
@@ -254,17 +283,19 @@ impl Keeper {
             return;
         };
         let entries = attempt.book.take();
-        let member = Arc::clone(&attempt.member);
         if attempt.book.is_over() {
-            self.attempts.remove(key);
+            // Who comes back may have been elsewhere meanwhile.
+            attempt.stored = None;
         }
+        let member = Arc::clone(&attempt.member);
         for some in entries.chunks(LEDGER_ENTRIES_MAX) {
-            self.add(&member, some.to_vec());
+            let told = self.attempt(&member).tell(some);
+            self.add(&member, some.to_vec(), told);
         }
         self.save().await;
     }
 
-    fn add(&mut self, member: &Member, entries: Vec<LedgerEntry>) {
+    fn add(&mut self, member: &Member, entries: Vec<LedgerEntry>, told: Vec<Told>) {
         let node = hex(&self.hub.instance);
         let (job, opened, attempt) = (&member.job, member.opened, member.attempt);
         let ledger = Ledger {
@@ -276,6 +307,7 @@ impl Keeper {
             id: member.id,
             node: node.clone(),
             entries,
+            told,
         };
         let key = keys::ledger(job, opened, attempt, ledger.first(), &node, self.number);
         self.number += 1;

@@ -136,6 +136,7 @@ impl Run {
             id: AttemptId([attempt as u8 + 1; 16]),
             node: node.to_owned(),
             entries,
+            told: Vec::new(),
         };
         let path = self.path(attempt, ledger.first(), node);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -47,7 +47,8 @@ pub(super) struct Book {
     most: u64,
 }
 
-fn reader(member: &Member) -> (u32, Option<u32>) {
+/// Who reads: the coordinate, and the rank where known.
+pub(super) fn reader(member: &Member) -> (u32, Option<u32>) {
     (member.dp_rank, member.rank)
 }
 
@@ -137,12 +138,10 @@ impl Book {
         self.closed.push(entry);
     }
 
-    /// A rank is gone, and none has followed; what it received is to be stored. Gives the step up to
-    /// which it was told, for when it comes again.
-    pub(super) fn end(&mut self, member: &Member) -> Option<Step> {
+    /// A rank is gone, and none has followed; what it received is to be stored.
+    pub(super) fn end(&mut self, member: &Member) {
         self.close(reader(member));
-        let gone = self.coordinates.remove(&reader(member));
-        gone.map(|coordinate| coordinate.told)
+        self.coordinates.remove(&reader(member));
     }
 
     /// Nobody reads any more, and all is stored.
@@ -289,16 +288,6 @@ mod tests {
         assert_eq!(book.begin(&rank, 100, 0), None);
         tell(&mut book, &rank, 100..101);
         assert_eq!(taken(&mut book), [(2, 100, 101, true)]);
-    }
-
-    #[test]
-    fn who_is_gone_leaves_behind_how_far_it_was_told() {
-        let mut book = Book::default();
-        let rank = member(0, &[]);
-        let _ = book.begin(&rank, 110, 104);
-        tell(&mut book, &rank, 110..115);
-        assert_eq!(book.end(&rank), Some(115));
-        assert_eq!(book.end(&rank), None);
     }
 
     #[test]

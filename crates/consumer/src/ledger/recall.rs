@@ -89,18 +89,30 @@ impl Recall {
         Ok((entry.from < entry.to).then_some(entry))
     }
 
-    async fn locate(&mut self, step: Step) -> Result<Arc<StepEntry>, RecallError> {
-        if self.log.is_none() {
-            let options = LogOptions {
-                write_snapshots: false,
-                ..LogOptions::new(rand::random())
-            };
-            self.log = Some(Log::open(Arc::clone(&self.store), &options).await?);
-        }
-        let gone = |why: String| RecallError::Gone(format!("step {step} {why}"));
-        let Some(log) = &mut self.log else {
-            return Err(gone("can't be looked up".into()));
+    /// The oldest step whose data is there.
+    pub(super) async fn watermark(&mut self) -> Result<Step, RecallError> {
+        let log = self.log().await?;
+        log.catch_up().await?;
+        Ok(log.manifest().watermark())
+    }
+
+    async fn log(&mut self) -> Result<&mut Log, LogError> {
+        let log = match self.log.take() {
+            Some(log) => log,
+            None => {
+                let options = LogOptions {
+                    write_snapshots: false,
+                    ..LogOptions::new(rand::random())
+                };
+                Log::open(Arc::clone(&self.store), &options).await?
+            }
         };
+        Ok(self.log.insert(log))
+    }
+
+    async fn locate(&mut self, step: Step) -> Result<Arc<StepEntry>, RecallError> {
+        let gone = |why: String| RecallError::Gone(format!("step {step} {why}"));
+        let log = self.log().await?;
         if step >= log.manifest().next_step() {
             log.catch_up().await?;
         }

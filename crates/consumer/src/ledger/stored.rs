@@ -1,5 +1,8 @@
 //! How far the stored ledgers of an attempt tell of a rank: for ranks that come to a daemon that does
 //! not know them.
+//!
+//! The newest object of each node says it of all ranks that the node knew. Less than what is stored
+//! must not come of it: the steps between would be told again, from data that may be gone.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +12,18 @@ use batchweave_core::lifecycle::{Ledger, LedgerPlace};
 use batchweave_store::{Store, StoreError};
 use futures::{StreamExt, TryStreamExt};
 
+use super::book::reader;
 use crate::member::Member;
 
-/// Ledgers read at a time.
+/// Nodes whose ledgers are read at a time.
 const READS: usize = 16;
-/// Ledgers read in all when a rank is in no node's newest one.
+/// Ledgers read of one node, when its newest can't be used or are of old.
 const READS_MAX: usize = 4096;
 
 /// The ends of what is told, by reader.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     ends: BTreeMap<(u32, Option<u32>), Step>,
-    /// Ledgers that were not read, the oldest first.
-    older: Vec<String>,
 }
 
 impl Stored {
@@ -32,14 +34,14 @@ impl Stored {
         member: &Member,
     ) -> Result<Self, StoreError> {
         let prefix = keys::ledgers(&member.job, member.opened, member.attempt);
-        let mut by_node: BTreeMap<String, Vec<(u64, Step, String)>> = BTreeMap::new();
+        let mut by_node: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
         let mut page = None;
         loop {
             let listed = store.list(&prefix, page).await?;
             for object in listed.objects {
                 if let Some(named) = keys::parse_ledger(&object.key) {
                     let all = by_node.entry(named.node).or_default();
-                    all.push((named.number, named.first, object.key));
+                    all.push((named.number, object.key));
                 }
             }
             page = listed.next;
@@ -47,78 +49,60 @@ impl Stored {
                 break;
             }
         }
-        let mut newest = Vec::new();
-        let mut older = Vec::new();
-        for mut all in by_node.into_values() {
-            all.sort();
-            newest.extend(all.pop().map(|(_, _, key)| key));
-            older.extend(all.into_iter().map(|(_, first, key)| (first, key)));
+        let nodes = by_node.into_values().map(|mut all| {
+            all.sort_unstable_by(|a, b| b.cmp(a));
+            newest(store, stream, member, all)
+        });
+        let mut nodes = futures::stream::iter(nodes).buffered(READS);
+        let mut stored = Self::default();
+        while let Some(ledgers) = nodes.try_next().await? {
+            ledgers.iter().for_each(|ledger| stored.note(ledger));
         }
-        older.sort();
-        let mut stored = Self {
-            ends: BTreeMap::new(),
-            older: older.into_iter().map(|(_, key)| key).collect(),
-        };
-        stored.read(store, stream, member, newest).await?;
         Ok(stored)
     }
 
     /// The end of what is told of this rank; the attempt's start when nothing is.
-    pub(super) async fn end(
-        &mut self,
-        store: &dyn Store,
-        stream: StreamId,
-        member: &Member,
-    ) -> Result<Step, StoreError> {
-        let reader = (member.dp_rank, member.rank);
-        let mut left = READS_MAX;
-        while !self.ends.contains_key(&reader) && !self.older.is_empty() && left > 0 {
-            let some = self.older.len() - self.older.len().min(READS);
-            let keys = self.older.split_off(some);
-            left = left.saturating_sub(keys.len());
-            self.read(store, stream, member, keys).await?;
-        }
-        Ok(self.ends.get(&reader).copied().unwrap_or(member.start))
-    }
-
-    async fn read(
-        &mut self,
-        store: &dyn Store,
-        stream: StreamId,
-        member: &Member,
-        keys: Vec<String>,
-    ) -> Result<(), StoreError> {
-        let gets = keys.into_iter().map(|key| async move {
-            let bytes = store.get(&key).await;
-            bytes.map(|bytes| (key, bytes))
-        });
-        let mut gets = futures::stream::iter(gets).buffered(READS);
-        while let Some((key, bytes)) = gets.try_next().await? {
-            let place = LedgerPlace {
-                stream,
-                job: &member.job,
-                opened: member.opened,
-                attempt: member.attempt,
-            };
-            match Ledger::from_json(&bytes, &key, &place) {
-                Ok(ledger) => self.note(&ledger),
-                // `verify --job` says so to whoever asks.
-                Err(why) => tracing::warn!(%why, "a ledger can't be used"),
-            }
-        }
-        Ok(())
-    }
-
-    /// This daemon has told of the rank up to `told`.
-    pub(super) fn raise(&mut self, member: &Member, told: Step) {
-        let end = self.ends.entry((member.dp_rank, member.rank)).or_default();
-        *end = told.max(*end);
+    pub(super) fn end(&self, member: &Member) -> Step {
+        let end = self.ends.get(&reader(member)).copied();
+        end.unwrap_or(member.start)
     }
 
     fn note(&mut self, ledger: &Ledger) {
-        for entry in &ledger.entries {
-            let end = self.ends.entry(entry.reader()).or_default();
-            *end = entry.to.max(*end);
+        let told = ledger.told.iter().map(|told| (told.reader(), told.to));
+        let entries = ledger.entries.iter().map(|e| (e.reader(), e.to));
+        for (reader, to) in told.chain(entries) {
+            let end = self.ends.entry(reader).or_default();
+            *end = to.max(*end);
         }
     }
+}
+
+/// Of one node's ledgers, the newest first: as many as it takes to know what all tell.
+async fn newest(
+    store: &dyn Store,
+    stream: StreamId,
+    member: &Member,
+    keys: Vec<(u64, String)>,
+) -> Result<Vec<Ledger>, StoreError> {
+    let place = LedgerPlace {
+        stream,
+        job: &member.job,
+        opened: member.opened,
+        attempt: member.attempt,
+    };
+    let mut read = Vec::new();
+    for (_, key) in keys.into_iter().take(READS_MAX) {
+        match Ledger::from_json(&store.get(&key).await?, &key, &place) {
+            Ok(ledger) => {
+                let whole = !ledger.told.is_empty();
+                read.push(ledger);
+                if whole {
+                    break;
+                }
+            }
+            // `verify --job` says so to whoever asks.
+            Err(why) => tracing::warn!(%why, "a ledger can't be used"),
+        }
+    }
+    Ok(read)
 }

@@ -242,3 +242,43 @@ async fn a_rank_that_goes_back_in_its_attempt_says_so() {
     let error = seen.prove().unwrap_err().to_string();
     assert!(error.contains("doubled step"), "{error}");
 }
+
+/// Told again would mean read again, and the data may be gone by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_an_older_ledger_tells_of_is_not_told_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(SLICES).await;
+    stream.commit(100, 9).await;
+    stream.finish().await;
+    let store = stream.store.clone();
+    let start = || Daemon::start(store.clone(), consumer(dir.path()));
+    let daemon = start();
+    let _ = last_state(attempt(&daemon, 1, 2, "", 20, true)).await;
+    daemon.stop().await.unwrap();
+    // The first daemon tells of both up to step 20. Of the second one's objects the newest has an
+    // entry of rank 0 alone.
+    let back = |daemon: &Daemon, rank, from, end| {
+        let mut options = options(&daemon.socket, rank, 2, from);
+        options.attempt = Some("01".repeat(16));
+        options.resume = true;
+        train(options, end, Arc::new(Barrier::new(1)), true)
+    };
+    let daemon = start();
+    let _ = back(&daemon, 1, 20, 40).await.unwrap();
+    let _ = back(&daemon, 0, 20, 60).await.unwrap();
+    daemon.stop().await.unwrap();
+    let daemon = start();
+    let _ = back(&daemon, 1, 40, 60).await.unwrap();
+    daemon.stop().await.unwrap();
+
+    let seen = Seen::read(&store, &stream).await;
+    let proven = seen.prove().unwrap();
+    assert_eq!((proven[0].end, proven[0].again), (60, 0));
+    for step in 0..60 {
+        for rank in 0..2 {
+            let all = seen.ledgers[&0].iter().flat_map(|(_, l)| &l.entries);
+            let of = all.filter(|e| e.dp_rank == rank && (e.from..e.to).contains(&step));
+            assert_eq!(of.count(), 1, "step {step} of coordinate {rank}");
+        }
+    }
+}

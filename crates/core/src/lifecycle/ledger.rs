@@ -114,6 +114,26 @@ impl LedgerEntry {
     }
 }
 
+/// How far ledgers tell of a reader: of all its steps below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Told {
+    /// The data coordinate.
+    pub dp_rank: u32,
+    /// The rank in the whole job, as in the entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// The step after the last one told.
+    pub to: Step,
+}
+
+impl Told {
+    /// Whose.
+    pub fn reader(&self) -> (u32, Option<u32>) {
+        (self.dp_rank, self.rank)
+    }
+}
+
 /// The content of a ledger object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,6 +154,10 @@ pub struct Ledger {
     pub node: String,
     /// What was received.
     pub entries: Vec<LedgerEntry>,
+    /// How far this object and all stored before it tell of every reader that the node knows of: so
+    /// the newest object of each node says where to go on. Objects of old do not have it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<Told>,
 }
 
 /// Where a ledger lies: what its key and stream say.
@@ -194,6 +218,7 @@ impl Ledger {
         for (n, entry) in self.entries.iter().enumerate() {
             entry.check().map_err(|why| format!("entry {n}: {why}"))?;
         }
+        self.check_told()?;
         let folder = keys::attempt_folder(&self.job, self.opened, self.attempt);
         let named = format!("{folder}ledger/{:012}-{}.", self.first(), self.node);
         if !key.starts_with(&named) {
@@ -201,6 +226,33 @@ impl Ledger {
                 "holds steps from {} on of node {:?}, which its key does not say",
                 self.first(),
                 self.node
+            ));
+        }
+        Ok(())
+    }
+
+    /// Readers in order, each of the entries' among them, none told less far than its entries.
+    fn check_told(&self) -> Result<(), String> {
+        if self.told.is_empty() {
+            return Ok(());
+        }
+        if self.told.len() > LEDGER_ENTRIES_MAX {
+            return Err(format!("told of more than {LEDGER_ENTRIES_MAX} readers"));
+        }
+        let apart = |pair: &[Told]| pair[0].reader() < pair[1].reader();
+        if !self.told.windows(2).all(apart) || self.told.iter().any(|told| told.to >= NUMBER_MAX) {
+            return Err("told must have each reader once, in order".into());
+        }
+        for entry in &self.entries {
+            let found = self
+                .told
+                .binary_search_by_key(&entry.reader(), Told::reader);
+            if found.is_ok_and(|at| self.told[at].to >= entry.to) {
+                continue;
+            }
+            return Err(format!(
+                "told says less of coordinate {} than its entry to step {}",
+                entry.dp_rank, entry.to
             ));
         }
         Ok(())

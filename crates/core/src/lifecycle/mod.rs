@@ -21,7 +21,9 @@ mod signs;
 
 pub use contradiction::{Contradiction, Mismatch};
 pub use due::{Asked, Due, asked, watermark};
-pub use ledger::{LEDGER_CRCS, LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace};
+pub use ledger::{
+    LEDGER_CRCS, LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, Told,
+};
 pub use lineage::{AttemptRecord, History, JobRecord, Leg, LineageError};
 pub use marks::Mark;
 pub use progress::Progress;

@@ -28,6 +28,15 @@ fn ledger() -> Ledger {
         id: AttemptId([0xcd; 16]),
         node: "0f".into(),
         entries: vec![entry()],
+        told: Vec::new(),
+    }
+}
+
+fn told(dp_rank: u32, to: Step) -> Told {
+    Told {
+        dp_rank,
+        rank: None,
+        to,
     }
 }
 
@@ -58,6 +67,14 @@ fn the_stored_bytes() {
     let expected = format!(":\"{}\"}}\n", crate::ids::Hash::of(body.as_bytes()));
     assert_eq!(digest, expected);
     assert_eq!(read(text.as_bytes(), KEY).unwrap(), ledger());
+    let with = Ledger {
+        told: vec![told(0, 3), told(1, 514)],
+        ..ledger()
+    };
+    let text = String::from_utf8(with.to_json()).unwrap();
+    let told = r#"],"told":[{"dp_rank":0,"to":3},{"dp_rank":1,"to":514}],"digest""#;
+    assert!(text.contains(told), "{text}");
+    assert_eq!(read(text.as_bytes(), KEY).unwrap(), with);
     let steps: Vec<_> = entry().steps().map(|(s, c)| (s, c.to_vec())).collect();
     assert_eq!(steps, [(510, vec![1, 0xffff_ffff]), (513, vec![0xa0, 7])]);
 }
@@ -120,6 +137,22 @@ fn every_rule_has_its_refusal() {
     case(
         |l| _ = l.entries[0].crcs.pop(),
         "3 checksums for 2 steps of 2 slices",
+    );
+    case(
+        |l| l.told = vec![told(1, 513)],
+        "told says less of coordinate 1 than its entry to step 514",
+    );
+    case(
+        |l| l.told = vec![told(2, 600)],
+        "told says less of coordinate 1",
+    );
+    case(
+        |l| l.told = vec![told(1, 514), told(1, 515)],
+        "each reader once, in order",
+    );
+    case(
+        |l| l.told = vec![told(1, NUMBER_MAX)],
+        "each reader once, in order",
     );
     for (change, says) in cases {
         let mut changed = ledger();

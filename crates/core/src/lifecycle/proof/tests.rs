@@ -107,6 +107,7 @@ impl Run {
             id,
             node: format!("{node}"),
             entries,
+            told: Vec::new(),
         };
         let all = self.ledgers.get_mut(&attempt).unwrap();
         all.push(ledger);

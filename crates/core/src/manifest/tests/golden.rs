@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::ids::{AttemptId, JobName};
 use crate::intent;
-use crate::lifecycle::{Ledger, LedgerEntry, LedgerPlace, Mark, Progress};
+use crate::lifecycle::{Ledger, LedgerEntry, LedgerPlace, Mark, Progress, Told};
 use crate::manifest::repair::Repair;
 
 fn golden(name: &str, bytes: &[u8]) {
@@ -294,13 +294,20 @@ fn objects_of_jobs_are_as_version_1_wrote_them() {
             crcs: vec![1, 0xffff_ffff, 0xa0, 7],
             skipped: vec![(499, 500)],
         }],
+        told: Vec::new(),
     };
-    let at = crate::keys::ledger(&job, 4, 2, 498, "a1", 0);
+    let told = |dp_rank, rank, to| Told { dp_rank, rank, to };
+    let later = Ledger {
+        told: vec![told(2, None, 400), told(3, Some(7), 501)],
+        ..ledger.clone()
+    };
+    let at = |n| crate::keys::ledger(&job, 4, 2, 498, "a1", n);
     let written = [
         (mark(Some(3)).key(), mark(Some(3)).to_json()),
         (mark(None).key(), mark(None).to_json()),
         (progress.key(), progress.to_json()),
-        (at, ledger.to_json()),
+        (at(0), ledger.to_json()),
+        (at(1), later.to_json()),
     ];
     golden("jobs-v1.txt", &lines(&written));
     let old = stored("jobs-v1.txt");
@@ -311,12 +318,14 @@ fn objects_of_jobs_are_as_version_1_wrote_them() {
     }
     let (body, key) = read(2);
     assert_eq!(Progress::from_json(body, key, stream).unwrap(), progress);
-    let (body, key) = read(3);
     let place = LedgerPlace {
         stream,
         job: &job,
         opened: 4,
         attempt: 2,
     };
-    assert_eq!(Ledger::from_json(body, key, &place).unwrap(), ledger);
+    for (n, expected) in [(3, ledger), (4, later)] {
+        let (body, key) = read(n);
+        assert_eq!(Ledger::from_json(body, key, &place).unwrap(), expected);
+    }
 }

@@ -97,15 +97,14 @@ impl Recall {
     }
 
     async fn log(&mut self) -> Result<&mut Log, LogError> {
-        let log = match self.log.take() {
-            Some(log) => log,
-            None => {
-                let options = LogOptions {
-                    write_snapshots: false,
-                    ..LogOptions::new(rand::random())
-                };
-                Log::open(Arc::clone(&self.store), &options).await?
-            }
+        let log = if let Some(log) = self.log.take() {
+            log
+        } else {
+            let options = LogOptions {
+                write_snapshots: false,
+                ..LogOptions::new(rand::random())
+            };
+            Log::open(Arc::clone(&self.store), &options).await?
         };
         Ok(self.log.insert(log))
     }

@@ -56,7 +56,9 @@ impl Stored {
         let mut nodes = futures::stream::iter(nodes).buffered(READS);
         let mut stored = Self::default();
         while let Some(ledgers) = nodes.try_next().await? {
-            ledgers.iter().for_each(|ledger| stored.note(ledger));
+            for ledger in &ledgers {
+                stored.note(ledger);
+            }
         }
         Ok(stored)
     }

@@ -36,9 +36,12 @@ async fn who_commits_without_a_pause_lets_others_in() {
     for producers in [1, 2, 16] {
         for steady in [true, false] {
             let (_, store) = world().await;
-            let way = |seed| match steady {
-                true => Distant::steady(&store),
-                false => Distant::new(&store, seed),
+            let way = |seed| {
+                if steady {
+                    Distant::steady(&store)
+                } else {
+                    Distant::new(&store, seed)
+                }
             };
             let mut floods = JoinSet::new();
             for seed in 1..=producers {

@@ -106,6 +106,8 @@ fn put_json(
         ([], Value::Number(n)) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
             (Some(n), _, _) => put_int(spec.dtype, n.into(), data),
             (_, Some(n), _) => put_int(spec.dtype, n.into(), data),
+            // "-0" is read as a fraction, since only those have two zeros.
+            (_, _, Some(0.0)) if !is_float(spec.dtype) => put_int(spec.dtype, 0, data),
             (_, _, Some(n)) => put_float(spec.dtype, n, data),
             _ => None,
         },
@@ -156,6 +158,10 @@ fn check_whole(spec: &ArraySpec, data: &[u8]) -> Result<(), Reason> {
     ))
 }
 
+fn is_float(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64)
+}
+
 /// Appends a whole number; `None` when the type can't hold it.
 fn put_int(dtype: Dtype, n: i128, data: &mut Vec<u8>) -> Option<()> {
     macro_rules! put {
@@ -179,9 +185,11 @@ fn put_int(dtype: Dtype, n: i128, data: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends a number with a fraction; `None` when the type is none of such.
+/// Appends a number with a fraction; `None` when the type is none of such, or can't hold it.
 fn put_float(dtype: Dtype, n: f64, data: &mut Vec<u8>) -> Option<()> {
     match dtype {
+        // A cast would make a number of a double's size infinite.
+        Dtype::F32 if n.is_finite() && (n as f32).is_infinite() => return None,
         Dtype::F32 => data.extend_from_slice(&(n as f32).to_le_bytes()),
         Dtype::F64 => data.extend_from_slice(&n.to_le_bytes()),
         _ => return None,
@@ -189,5 +197,7 @@ fn put_float(dtype: Dtype, n: f64, data: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+#[cfg(test)]
+mod numbers;
 #[cfg(test)]
 mod tests;

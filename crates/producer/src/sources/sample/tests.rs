@@ -3,7 +3,7 @@
 use super::*;
 use crate::sources::Place;
 
-fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
+pub(super) fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
     ArraySpec {
         name: name.to_owned(),
         dtype,
@@ -12,7 +12,7 @@ fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> ArraySpec {
     }
 }
 
-fn unit(raw: &[u8]) -> Unit {
+pub(super) fn unit(raw: &[u8]) -> Unit {
     Unit {
         place: Place::default(),
         raw: Ok(raw.to_vec()),
@@ -20,7 +20,7 @@ fn unit(raw: &[u8]) -> Unit {
     }
 }
 
-fn of(specs: &[ArraySpec], line: &str) -> Result<Option<Vec<Vec<u8>>>, String> {
+pub(super) fn of(specs: &[ArraySpec], line: &str) -> Result<Option<Vec<Vec<u8>>>, String> {
     sample(Format::Jsonl, specs, unit(line.as_bytes())).map_err(|why| why.to_string())
 }
 

@@ -31,19 +31,23 @@ def interrupt(*_: object) -> None:
 def arm() -> None:
     """The next interrupt comes at a random instant."""
     armed[:] = [True]
-    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.005))
+    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.003))
 
 
 def pump(reader: batchweave.Reader) -> None:
     """Reads until the end or an interrupt."""
-    arm()
-    for batch in reader:
-        got.append(batch.step)
-        if batch.step % 50 == 0:
-            arm()
-        if batch["tokens"][0, 0] != tokens_of(batch.step, 0)[0, 0]:
-            raise AssertionError(batch.step)
-    armed.clear()
+    try:
+        arm()
+        for batch in reader:
+            got.append(batch.step)
+            # One that came at the first line of a callback was printed and forgotten.
+            if not armed:
+                arm()
+            if batch["tokens"][0, 0] != tokens_of(batch.step, 0)[0, 0]:
+                raise AssertionError(batch.step)
+    finally:
+        # An interrupt that was kept for later is raised while the next one is on its way.
+        armed.clear()
 
 
 def main() -> None:

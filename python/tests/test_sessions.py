@@ -166,7 +166,7 @@ def test_a_lost_message_is_asked_for_again(daemon: FakeDaemon, path: Path) -> No
 
 
 def test_interrupts_lose_and_double_nothing(path: Path) -> None:
-    seed, end = random.randrange(1 << 32), 6000
+    seed, end = random.randrange(1 << 32), 20_000
     print("seed", seed)
     program = [sys.executable, str(Path(__file__).with_name("interrupted.py"))]
     with FakeDaemon(path, end=end) as daemon:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from batchweave import _wire
-from batchweave._session import Event, Lost, Session
+from batchweave._events import Event, Lost
+from batchweave._session import Session
 from batchweave.errors import (
     AttemptNotOpenedError,
     BadMessageError,

@@ -18,8 +18,9 @@ import weakref
 
 from batchweave import _wire
 from batchweave._connect import Options, Unserved, hello, open_session, unserved
+from batchweave._events import Event, Lost
 from batchweave._marks import Marks
-from batchweave._session import Event, Lost, Session, close_parked
+from batchweave._session import Session, close_parked
 from batchweave._wait import Wait
 from batchweave.batch import Batch
 from batchweave.errors import (

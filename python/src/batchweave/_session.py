@@ -28,11 +28,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
 from batchweave import _arena, _layout, _wire
+from batchweave._events import Event, Lost, event_of
+from batchweave._holds import Hold, Sender
 from batchweave._layout import Array, Arrays, Layout
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadMessageError
@@ -52,39 +54,6 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 # Only its arrays' callbacks refer to a parked session, which is a cycle: were it collected, its
 # socket would close, and the daemon would reuse frames that arrays still show.
 _parked: set[Session] = set()
-
-
-class Lost(NamedTuple):
-    """The daemon closed the socket."""
-
-
-class Event(NamedTuple):
-    """A message that concerns the reader: its type and content."""
-
-    kind: int
-    value: Any
-
-
-class Hold(weakref.ref[Array]):
-    """A frame that is not released yet; it is called to see whether its root array lives."""
-
-    __slots__ = ("frame", "index", "sender", "size", "step")
-    sender: Sender
-    frame: int
-    step: int
-    index: int
-    size: int
-
-    def __str__(self) -> str:
-        return f"step {self.step} slice {self.index} (frame {self.frame}, {self.size} bytes)"
-
-
-class Sender(weakref.ref[Array]):
-    """Sees that a root array is gone; the frames of a step share one count of deaths."""
-
-    __slots__ = ("deaths", "of")
-    deaths: Iterator[int]
-    of: int
 
 
 class Session:
@@ -172,8 +141,13 @@ class Session:
     def _dropped(self, root: weakref.ref[Array]) -> None:
         try:
             sender = cast(Sender, root)
-            if next(sender.deaths) != sender.of and not self.parked:
-                return
+            if next(sender.deaths) == sender.of or self.parked:
+                self._last_dropped(root)
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _last_dropped(self, _: weakref.ref[Array]) -> None:
+        try:
             self.flush()
             if self.parked:
                 self.close_if_free()
@@ -221,7 +195,7 @@ class Session:
                     and not flags & _CUT
                     and self._buffer.startswith(_wire.BATCH_BEGINS)
                 ):
-                    batch = self._batch(size)
+                    batch = self._single(size) or self._batch(size)
                     if batch is not None:
                         return batch
                 else:
@@ -259,8 +233,43 @@ class Session:
         elif kind == _wire.RETIRE_SEGMENT:
             self._segments.pop(_wire.retired(body), None)
         else:
-            return _event(kind, body)
+            return event_of(kind, body)
         return None
+
+    def _single(self, size: int) -> Batch | None:
+        """A step of one slice, which most ranks have, and as it should be: in few instructions.
+
+        None for all else: `_batch` takes it, or says what is wrong.
+        """
+        if size != _wire.SINGLE_BYTES or self._partial:
+            return None
+        header, step, counts, index, number, shape, reserved, frame, offset, length = _wire.single(
+            self._buffer
+        )
+        segment, layout = self._segments.get(number), self._layouts.get(shape)
+        if (
+            header != _wire.SINGLE_HEADER
+            or counts != _wire.SINGLE_COUNTS
+            or segment is None
+            or layout is None
+            or not layout.quick
+            or length != layout.length
+            or offset + length > len(segment)
+            or offset & 63
+            or reserved
+        ):
+            return None
+        root: Array = np.ndarray((), layout.record, segment, offset)
+        # Noted first, then sent, as in `_slice`.
+        sender = weakref.ref(root, self._last_dropped)
+        hold = Hold(root, self._note)
+        hold.sender = sender
+        hold.frame = frame
+        hold.step = step
+        hold.index = index
+        hold.size = length
+        self.held[frame] = hold
+        return Batch(step, [Slice(index, root, layout)], self.origin)
 
     def _batch(self, size: int) -> Batch | None:
         step, first, of, listed = _wire.batch(self._buffer, size)
@@ -364,23 +373,6 @@ class Session:
         """Closes a forked child's copy: while it is open, the daemon keeps a dead rank's frames."""
         self.forked = True
         self._socket.close()
-
-
-def _event(kind: int, body: memoryview) -> Event:
-    if kind == _wire.WELCOME:
-        return Event(kind, _wire.welcome(body))
-    if kind == _wire.WAITING:
-        return Event(kind, _wire.waiting(body))
-    if kind == _wire.ERROR:
-        return Event(kind, _wire.error(body))
-    if kind == _wire.MARK_REFUSED:
-        return Event(kind, _wire.mark_refused(body))
-    if kind in (_wire.END_OF_STREAM, _wire.MARKED):
-        return Event(kind, _wire.step("end_of_stream or marked", body))
-    raise BadMessageError(
-        f"the daemon sent a message of type {kind}, which protocol {_wire.PROTOCOL} does not have; "
-        "install client and daemon of one release"
-    )
 
 
 def close_parked() -> None:

@@ -55,6 +55,13 @@ _FAULT_KEYS = {"code", "name", "message", "step", "key", "remedy"}
 HEADER_BYTES = _HEADER.size
 # What every `batch` message of this protocol begins with.
 BATCH_BEGINS = struct.pack("<4sHH", MAGIC, PROTOCOL, BATCH)
+_SINGLE = struct.Struct("<16sQ16sIIIIQQQ")
+SINGLE_BYTES = _SINGLE.size
+# Header of a `batch` message with one slice; and its counts, where that is the whole step.
+SINGLE_HEADER = BATCH_BEGINS + struct.pack("<II", SINGLE_BYTES, 0)
+SINGLE_COUNTS = struct.pack("<IIII", 0, 1, 1, 0)
+# Header, step, counts, then a SliceRef; a C function, since it is called for every step.
+single = _SINGLE.unpack_from
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from typing import Any
 
 from batchweave import _wire
 from batchweave._connect import Options
+from batchweave._events import Event, Lost
 from batchweave._reading import NO_STOP, Reading
-from batchweave._session import Event, Lost, Session, close_parked
+from batchweave._session import Session, close_parked
 from batchweave.batch import Batch
 from batchweave.errors import (
     BadHelloError,

@@ -1,0 +1,107 @@
+"""A step of one slice is taken by a short way of its own: it gives what the long way gives."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from batchweave import _wire
+from batchweave._layout import Layout
+from batchweave._session import Session
+from batchweave.batch import Batch
+from batchweave.errors import BadMessageError
+
+LENGTH = 128
+QUICK = Layout(LENGTH, (("tokens", np.dtype("<u2"), (4, 16), 0),))
+# As one whose frames are too large to be a record.
+SLOW = Layout(LENGTH, (("bytes", np.dtype("u1"), (LENGTH,), 0),))
+object.__setattr__(SLOW, "record", np.dtype("u1"))
+object.__setattr__(SLOW, "quick", False)
+# magic and type, length, zero, step, first, of, count, reserved; then the slice.
+SHAPE = struct.Struct("<8sIIQIIIIIIIIQQQ")
+GOOD = (_wire.BATCH_BEGINS, SHAPE.size, 0, 7, 0, 1, 1, 0, 3, 0, 0, 0, 99, 64, LENGTH)
+
+
+@pytest.fixture
+def session() -> Iterator[tuple[Session, socket.socket]]:
+    """A session and the socket of its daemon."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    session = Session(ours, 0)
+    session._segments[0] = mmap.mmap(-1, 4096)
+    session._layouts.update({0: QUICK, 1: SLOW})
+    yield session, theirs
+    theirs.close()
+    session.close()
+
+
+def outcome(session: Session, daemon: socket.socket, fields: tuple[Any, ...]) -> str:
+    """What becomes of a message."""
+    daemon.send(SHAPE.pack(*fields))
+    try:
+        found = session.receive()
+    except BadMessageError as error:
+        return str(error)
+    if not isinstance(found, Batch):
+        return repr(found)
+    (piece,) = found.slices
+    held = [(h.frame, h.step, h.index, h.size) for h in session.held_now()]
+    shapes = {name: array.shape for name, array in piece.items()}
+    return f"{found.step} {piece.index} {shapes} {held}"
+
+
+def outcomes(session: Session, daemon: socket.socket) -> list[str]:
+    """Of the good message, and of all that differ from it by one field or two."""
+    values = (0, 1, 2, 63, 64, 4096 - LENGTH, 4096)
+    places = range(1, len(GOOD))
+    found = [outcome(session, daemon, GOOD)]
+    for where in itertools.chain(((a,) for a in places), itertools.combinations(places, 2)):
+        for value in values:
+            fields = list(GOOD)
+            for place in where:
+                fields[place] = value
+            found.append(outcome(session, daemon, tuple(fields)))
+            session._partial, session._partial_step = [], -1
+    return found
+
+
+def test_what_comes_is_judged_the_same(
+    session: tuple[Session, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = outcomes(*session)
+    monkeypatch.setattr(Session, "_single", lambda *_: None)
+    assert short == outcomes(*session)
+    assert short[0] == "7 3 {'tokens': (4, 16)} [(99, 7, 3, 128)]"
+    for part in ("breaks protocol", "has not sent", "multiples of 64", "bytes"):
+        assert any(part in text for text in short), part
+
+
+def test_it_is_released_when_its_last_array_is_gone(session: tuple[Session, socket.socket]) -> None:
+    ours, daemon = session
+    daemon.send(SHAPE.pack(*GOOD))
+    batch = ours.receive()
+    assert isinstance(batch, Batch)
+    tokens = batch["tokens"][1:]
+    del batch
+    daemon.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        daemon.recv(100)
+    del tokens
+    assert daemon.recv(100) == _wire.release(0, [99])
+    assert not ours.held
+
+
+def test_a_step_of_one_slice_does_not_end_another_that_has_begun(
+    session: tuple[Session, socket.socket],
+) -> None:
+    ours, daemon = session
+    for part, text in [((*GOOD[:5], 2, *GOOD[6:]), "None"), (GOOD, "7 3")]:
+        assert outcome(ours, daemon, part).startswith(text)
+    late = (*GOOD[:4], 1, 2, *GOOD[6:])
+    assert "after 0 slices of step -1" in outcome(ours, daemon, late)

@@ -25,8 +25,8 @@ BINARIES = Path(os.environ.get("BATCHWEAVE_BIN_DIR", ROOT / "target" / "release"
 
 
 def free_port() -> int:
-    """A port that nobody uses at this moment. Not one of those that the system hands out: an outgoing
-    connection of somebody else could have it before the daemon does.
+    """A port that nobody uses at this moment. Not one of those that the system hands out: somebody
+    else's outgoing connection could have it before the daemon does.
     """
     while True:
         port = random.randrange(20_000, 32_000)
@@ -151,7 +151,7 @@ class Site:
 
     def _is_ready(self) -> bool:
         for process in self.processes:
-            assert process.poll() is None, f"{process.args} ended\n{self.logs()}"
+            assert process.poll() is None, f"{process.args!r} ended\n{self.logs()}"
         return get(self.consumer_port, "/readyz")[0] == 200
 
     def _rank(self) -> None:

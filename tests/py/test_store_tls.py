@@ -78,7 +78,7 @@ class Proxy:
         self.server = Server(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(folder / "server.pem", folder / "server.key")
-        # A connection's thread shakes hands, at its first read: otherwise one client that is slow to
+        # A connection's thread shakes hands, at its first read: otherwise one client that is slow
         # would hold up all others.
         self.server.socket = context.wrap_socket(
             self.server.socket, server_side=True, do_handshake_on_connect=False
@@ -142,8 +142,8 @@ def test_daemons_work_over_tls_and_ask_for_encryption(
     env = environment(proxy, folder / "ca.pem")
     asked = 'store.encryption = "aws:kms"\nstore.kms_key = "alias/batches"\n'
     try:
-        # No job holds it back at first: more commits than the proxy lets a consumer read would leave
-        # that one behind for ever.
+        # No job holds it back at first: more commits than the proxy lets a consumer read would
+        # leave that one behind for ever.
         producer = str(site.producer_config(asked + 'commit.latency_target = "1s"\n'))
         site.start("batchweave-producer", "--config", producer, env=env)
         site.start("batchweave-consumer", "--config", str(site.consumer_config(asked)), env=env)

@@ -32,7 +32,8 @@ pub fn program(name: &str) -> PathBuf {
 /// When the system gives no socket at all.
 pub fn free_port() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = std::process::id() as u16 % 12_000;
+    // Processes that begin together have neighbouring ids: their ports must not be neighbours.
+    let first = (u64::from(std::process::id()) * 61 % 12_000) as u16;
     loop {
         let turn = NEXT.fetch_add(1, Ordering::Relaxed);
         let port = 20_000 + (first + turn % 12_000) % 12_000;

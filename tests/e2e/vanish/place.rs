@@ -101,6 +101,12 @@ impl Place {
         reader.close(MINUTE).unwrap();
     }
 
+    /// The step and slice that are known by this hash; none of torn bytes.
+    pub(crate) fn whose(&self, hash: &str) -> Option<(u64, u32)> {
+        let mut known = self.hashes.iter();
+        known.find(|(_, of)| *of == hash).map(|(place, _)| *place)
+    }
+
     /// Nothing of a round is left once its ranks have ended.
     pub(crate) fn is_clean(&self, told: &str) {
         eventually(&format!("{told}: no session, no frame in use"), || {

@@ -193,7 +193,13 @@ impl Readers {
             for (step, hashes) in &all.steps {
                 let want: Vec<_> = slices.clone().map(|s| &place.hashes[&(*step, s)]).collect();
                 let got: Vec<_> = hashes.iter().collect();
-                assert_eq!(got, want, "{who}: step {step}");
+                let is = || {
+                    hashes
+                        .iter()
+                        .map(|hash| place.whose(hash))
+                        .collect::<Vec<_>>()
+                };
+                assert_eq!(got, want, "{who}: step {step}; it got {:?}", is());
             }
             if reader.job && reader.dp_rank == 0 {
                 state = all.done;

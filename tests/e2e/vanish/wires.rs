@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -24,7 +25,7 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
-    /// Ends all connections; new ones pass.
+    /// Ends all connections; new ones pass. What a rank has received stays its own until it leaves.
     pub(crate) fn cut(&self) {
         self.cuts.fetch_add(1, SeqCst);
     }
@@ -139,12 +140,27 @@ fn pass_messages(fate: &Fate, rank: &Connection, daemon: &Connection) {
         (Passed::Nothing, Passed::Nothing) => Passed::Nothing,
         _ => Passed::Something,
     });
+    if !left {
+        return see_out(&mut up);
+    }
     // A rank that leaves has waited until its last words were read: they must not be lost here.
     let deadline = Instant::now() + Duration::from_secs(1);
-    while left && Instant::now() < deadline && daemon.unread().is_ok_and(|bytes| bytes > 0) {
+    while Instant::now() < deadline && daemon.unread().is_ok_and(|bytes| bytes > 0) {
         thread::sleep(PAUSE);
     }
-    while left && matches!(daemon.recv(&mut buffer), Ok(Some(_))) {}
+    while matches!(daemon.recv(&mut buffer), Ok(Some(_))) {}
+}
+
+/// Ends a rank's connection. The rank reads to the end, as of a daemon that is gone; the daemon must not
+/// hear the same of the rank before the rank has left, since then its frames are used again.
+fn see_out(up: &mut Lane<'_>) {
+    let end = up.from.as_fd().try_clone_to_owned().unwrap();
+    // It may be gone already.
+    let _ = UnixStream::from(end).shutdown(Shutdown::Write);
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    while !matches!(up.step(&mut buffer), Passed::End) {
+        thread::sleep(PAUSE);
+    }
 }
 
 /// Listens on a port and passes all on to `store`.

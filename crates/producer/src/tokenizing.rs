@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::forming::Forming;
 use crate::packing::Document;
 use crate::reading::Chunk;
-use crate::sources::{DocumentError, Format, InputList, Inputs, Unit};
+use crate::sources::{DocumentError, Format, Inputs, Unit};
 use crate::tokenizer::TokenizerError;
 
 /// What one unit became; blank lines become nothing.
@@ -92,10 +92,14 @@ impl Tokenizing {
     fn chunk(&self, chunk: Chunk) -> Results {
         let pass = chunk.pass;
         let inputs = self.inputs.now();
-        chunk
-            .units
-            .into_iter()
-            .filter_map(|unit| self.unit(pass, unit, &inputs).transpose())
+        // A chunk is of one file.
+        let file = chunk.units.first().map_or(0, |unit| unit.place.file);
+        let file = inputs.files.get(file as usize);
+        let file = file.map_or("", |file| &file.pin.name);
+        let from = (file, self.format.of(file));
+        let units = chunk.units.into_iter();
+        units
+            .filter_map(|unit| self.unit(pass, unit, from).transpose())
             .collect()
     }
 
@@ -103,14 +107,9 @@ impl Tokenizing {
         &self,
         pass: u64,
         unit: Unit,
-        inputs: &InputList,
+        (file, format): (&str, Format),
     ) -> Result<Option<Tokenized>, TokenizerError> {
         let place = unit.place;
-        let file = inputs
-            .files
-            .get(place.file as usize)
-            .map_or("", |f| &f.pin.name);
-        let format = self.format.of(file);
         Ok(match self.forming.form(format, unit)? {
             Ok(None) => None,
             Ok(Some((content, bytes))) => {

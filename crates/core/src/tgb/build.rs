@@ -65,7 +65,9 @@ pub struct Object {
 #[derive(Debug)]
 pub struct ObjectBuilder {
     identity: Identity,
+    /// Up to `end` written; behind it anything.
     bytes: Vec<u8>,
+    end: usize,
     entries: Vec<IndexEntry>,
 }
 
@@ -75,28 +77,32 @@ impl ObjectBuilder {
         Self {
             identity,
             bytes: Vec::new(),
+            end: 0,
             entries: Vec::new(),
         }
     }
 
-    /// Makes room at once, so that a large object is not copied as it grows.
+    /// Makes room before the first slice, so that a large object is not copied as it grows.
     #[must_use]
     pub fn reserve(mut self, frame_bytes: u64) -> Self {
-        self.bytes.reserve_exact(frame_bytes as usize);
+        let room = frame_bytes as usize;
+        if self.bytes.capacity() < room {
+            // The system gives large memory zeroed, at first touch.
+            self.bytes = vec![0; room];
+        }
         self
     }
 
-    /// Builds in `bytes`, which is emptied: memory that was used before is cheaper than new memory.
+    /// Builds in `bytes`, whatever they hold: memory that was used before is cheaper than new memory.
     #[must_use]
-    pub fn within(mut self, mut bytes: Vec<u8>) -> Self {
-        bytes.clear();
+    pub fn within(mut self, bytes: Vec<u8>) -> Self {
         self.bytes = bytes;
         self
     }
 
     /// Bytes of frames so far.
     pub fn frame_bytes(&self) -> u64 {
-        self.bytes.len() as u64
+        self.end as u64
     }
 
     /// Whether nothing was pushed yet.
@@ -122,8 +128,8 @@ impl ObjectBuilder {
         })
     }
 
-    /// The same; `write` makes the payload where it will lie, in room that is zero. When it fails, the
-    /// object is of no use any more.
+    /// The same; `write` makes the payload where it will lie, and writes all of it: the room may hold
+    /// anything. When it fails, the object is of no use any more.
     pub fn push_slice_with<E: From<BuildError>>(
         &mut self,
         seq: Seq,
@@ -133,12 +139,15 @@ impl ObjectBuilder {
     ) -> Result<(), E> {
         self.check_next(seq, slice, payload_bytes)?;
         let offset = self.frame_bytes();
-        let begin = self.bytes.len() + HEADER_BYTES as usize;
+        let begin = self.end + HEADER_BYTES as usize;
         let end = begin + payload_bytes as usize;
-        self.bytes.resize(end, 0);
-        write(&mut self.bytes[begin..])?;
+        let next = end.next_multiple_of(ALIGN_BYTES as usize);
+        if self.bytes.len() < next {
+            self.bytes.resize(next, 0);
+        }
+        write(&mut self.bytes[begin..end])?;
         // Summed while it is still in the caches.
-        let payload_crc = crc32c(&self.bytes[begin..]);
+        let payload_crc = crc32c(&self.bytes[begin..end]);
         let header = FrameHeader {
             identity: self.identity,
             seq,
@@ -147,8 +156,8 @@ impl ObjectBuilder {
             payload_crc,
         };
         self.bytes[offset as usize..begin].copy_from_slice(&header.encode());
-        self.bytes
-            .resize(end.next_multiple_of(ALIGN_BYTES as usize), 0);
+        self.bytes[end..next].fill(0);
+        self.end = next;
         self.entries.push(IndexEntry {
             seq,
             offset,
@@ -198,6 +207,7 @@ impl ObjectBuilder {
             return Err(BuildError::Empty { seq: 0 });
         };
         let index_offset = self.frame_bytes();
+        self.bytes.truncate(self.end);
         let trailer = Trailer {
             identity: self.identity,
             first_seq: first.seq,

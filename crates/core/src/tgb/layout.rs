@@ -234,7 +234,8 @@ impl Layout {
         Ok(out)
     }
 
-    /// The same in `out`, which is zero and has room for exactly one payload.
+    /// The same in `out`, which has room for exactly one payload and may hold anything: `fill` writes all of
+    /// each array.
     pub fn write(
         &self,
         out: &mut [u8],

@@ -89,6 +89,21 @@ fn objects_are_byte_for_byte_those_of_version_1() {
 }
 
 #[test]
+fn what_memory_held_before_is_not_in_an_object() {
+    for tgbs in [equal(), unequal()] {
+        let fresh = object(&tgbs).bytes;
+        for room in [0, 1000, fresh.len() - 1, fresh.len() + 100_000] {
+            let mut builder = ObjectBuilder::new(identity()).within(vec![0xa5; room]);
+            for tgb in &tgbs {
+                builder.push_tgb(tgb.seq, &tgb.slices).unwrap();
+            }
+            let made = builder.finish("key").unwrap();
+            assert!(made.bytes == fresh, "in {room} bytes");
+        }
+    }
+}
+
+#[test]
 fn objects_say_what_they_hold() {
     let tgbs = unequal();
     let object = object(&tgbs);

@@ -159,6 +159,7 @@ impl Encoder {
                 })
             }
             "loss_mask" => {
+                data.fill(0);
                 for (data, row) in data.chunks_exact_mut(width).zip(of_slice) {
                     if let Some(learned) = rows.learned.get(row.clone()) {
                         let bytes = data.iter_mut().zip(learned);
@@ -173,6 +174,7 @@ impl Encoder {
                 Ok(())
             }
             _ => {
+                data.fill(0);
                 extras::fill(array, data, rows, self.shape, slice);
                 Ok(())
             }
@@ -186,7 +188,7 @@ impl Slice<'_> {
         self.layout.payload_len()
     }
 
-    /// Writes its payload into `out`, which is zero and has room for exactly that.
+    /// Writes its payload into `out`, which has room for exactly that and may hold anything.
     pub fn write(&self, out: &mut [u8]) -> Result<(), LayoutError> {
         match &self.content {
             SliceContent::Rows(encoder, rows, own, slice) => {
@@ -209,19 +211,25 @@ fn put_samples(arrays: &[ArraySpec], samples: &[Vec<Vec<u8>>], array: &Array, da
             data[at..at + sample.len()].copy_from_slice(sample);
             at += sample.len();
         }
+        data[at..].fill(0);
     } else if let Some(n) = arrays.iter().position(|s| s.offsets() == array.name) {
         let mut at = 0_i64;
         let item = arrays[n].item_bytes().max(1);
         let (offsets, _) = data.as_chunks_mut::<8>();
+        offsets.fill([0; 8]);
         for (offset, sample) in offsets.iter_mut().skip(1).zip(samples) {
             at += (sample.get(n).map_or(0, Vec::len) as u64 / item).cast_signed();
             *offset = at.to_le_bytes();
         }
+    } else {
+        data.fill(0);
     }
 }
 
-/// `data` has room for exactly these tokens.
+/// `data` has room for exactly these tokens; the room of those that a short row lacks becomes zero.
 fn put_tokens(dtype: Dtype, tokens: &[u32], data: &mut [u8]) -> Result<(), LayoutError> {
+    let bytes = (tokens.len() * dtype.bytes() as usize).min(data.len());
+    data[bytes..].fill(0);
     if dtype == Dtype::U32 {
         for (token, bytes) in tokens.iter().zip(data.as_chunks_mut::<4>().0) {
             *bytes = token.to_le_bytes();

@@ -144,7 +144,6 @@ impl Round {
             for slice in 0..forming.encoder.slices() as usize {
                 let made = forming.encoder.slice(batch, slice).map_err(wrong)?;
                 // As in an object, which is made slice by slice.
-                room.clear();
                 room.resize(made.payload_len() as usize, 0);
                 made.write(&mut room).map_err(wrong)?;
                 std::hint::black_box(&room);

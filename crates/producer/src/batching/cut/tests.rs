@@ -134,7 +134,7 @@ fn take(
 ) {
     let payload = |batch: &Batch, n: usize| {
         let slice = encoder.slice(batch, n).unwrap();
-        let mut out = vec![0; slice.payload_len() as usize];
+        let mut out = vec![0xa5; slice.payload_len() as usize];
         slice.write(&mut out).unwrap();
         out
     };

@@ -8,7 +8,7 @@ use super::*;
 fn encoded(encoder: &Encoder, batch: &Batch) -> Vec<Vec<u8>> {
     let payload = |n: usize| {
         let slice = encoder.slice(batch, n).unwrap();
-        let mut out = vec![0; slice.payload_len() as usize];
+        let mut out = vec![0xa5; slice.payload_len() as usize];
         slice.write(&mut out).unwrap();
         out
     };

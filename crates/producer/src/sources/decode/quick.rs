@@ -5,6 +5,10 @@ use serde::de::IgnoredAny;
 
 /// The string under `field`, if the line is an object that has it and nothing in it is odd.
 pub(super) fn field(line: &str, field: &str) -> Option<String> {
+    // Of all of the line at once: stretches between escapes are short. Blanks of other kinds are odd enough.
+    if !clean(line) {
+        return None;
+    }
     let mut rest = begin(line, '{')?;
     let mut found = None;
     loop {
@@ -38,55 +42,56 @@ fn blanks(text: &str) -> &str {
 
 /// A string without escapes, and what follows its end.
 fn plain_string(text: &str) -> Option<(&str, &str)> {
-    let end = memchr::memchr2(b'"', b'\\', text.as_bytes())?;
+    let end = special(text.as_bytes())?;
     let (inside, rest) = (text.get(..end)?, text.get(end..)?);
-    clean(inside).then_some((inside, rest.strip_prefix('"')?))
+    Some((inside, rest.strip_prefix('"')?))
 }
 
 /// A string, and what follows its end.
-fn string(mut text: &str) -> Option<(String, &str)> {
+fn string(text: &str) -> Option<(String, &str)> {
+    let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
+    let mut from = 0;
     loop {
-        let end = memchr::memchr2(b'"', b'\\', text.as_bytes())?;
-        let (inside, rest) = (text.get(..end)?, text.get(end..)?);
-        if !clean(inside) {
-            return None;
+        let at = from + special(bytes.get(from..)?)?;
+        out.push_str(text.get(from..at)?);
+        if bytes.get(at) == Some(&b'"') {
+            return Some((out, text.get(at + 1..)?));
         }
-        out.push_str(inside);
-        if let Some(rest) = rest.strip_prefix('"') {
-            return Some((out, rest));
-        }
-        let (escaped, after) = escape(rest.get(1..)?)?;
+        let (escaped, length) = escape(bytes.get(at + 1..)?)?;
         out.push(escaped);
-        text = after;
+        from = at + 1 + length;
     }
 }
 
-/// The character that follows a backslash stands for, and what follows that.
-fn escape(text: &str) -> Option<(char, &str)> {
-    let (kind, rest) = text.split_at_checked(1)?;
-    let one = match kind {
-        "n" => '\n',
-        "\"" => '"',
-        "\\" => '\\',
-        "/" => '/',
-        "t" => '\t',
-        "r" => '\r',
-        "b" => '\u{8}',
-        "f" => '\u{c}',
-        "u" => {
-            let (digits, rest) = rest.split_at_checked(4)?;
-            let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+/// The character that what follows a backslash stands for, and how long that is.
+fn escape(text: &[u8]) -> Option<(char, usize)> {
+    let one = match text.first()? {
+        b'n' => '\n',
+        b'"' => '"',
+        b'\\' => '\\',
+        b'/' => '/',
+        b't' => '\t',
+        b'r' => '\r',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'u' => {
+            let add = |code: u32, digit: &u8| Some((code << 4) | char::from(*digit).to_digit(16)?);
+            let code = text.get(1..5)?.iter().try_fold(0, add)?;
             // Halves of pairs are no characters: the parser joins them.
-            let one = char::from_u32(u32::from_str_radix(digits, 16).ok().filter(|_| hex)?)?;
-            return Some((one, rest));
+            return Some((char::from_u32(code)?, 5));
         }
         _ => return None,
     };
-    Some((one, rest))
+    Some((one, 1))
 }
 
-/// No control characters, which JSON wants escaped.
+/// Where the next `"` or `\` is.
+fn special(text: &[u8]) -> Option<usize> {
+    memchr::memchr2(b'"', b'\\', text)
+}
+
+/// No control characters, which JSON wants escaped in strings.
 fn clean(text: &str) -> bool {
     // Without an early end, and without a sum: many bytes at a time.
     text.bytes().fold(u8::MAX, u8::min) >= 0x20

@@ -145,7 +145,11 @@ impl Committer {
             Action::Idle => return Ok(Ok(Next::Wait(None))),
             Action::Wait(time) => return Ok(Ok(Next::Wait(Some(time)))),
             Action::CatchUp(expected) => self.catch_up(expected, false).await?,
-            Action::Look(expected) => self.catch_up(expected, true).await?,
+            Action::Look(expected) => match self.catch_up(expected, true).await {
+                // Nothing waits for it: a later look will do.
+                Err(e) if e.may_pass() && self.wants.is_empty() => Ok(Event::CaughtUp(Vec::new())),
+                looked => looked?,
+            },
             Action::Announce => Ok(self.announce().await),
             // What is there was above the ceiling a moment ago, and nothing has changed.
             Action::List if self.ahead.is_in_vain(self.log.manifest.next_version()) => {
@@ -219,7 +223,8 @@ impl Committer {
         let (mut window, mut tries) = (expected, 0);
         loop {
             self.log.window = window;
-            let far = tries == 0 && self.was_idle();
+            let now = self.log.clock.now();
+            let far = tries == 0 && now.saturating_sub(self.looked) > IDLE;
             let (folded, at_head) = if far {
                 self.log.catch_up_far(window).await?
             } else {
@@ -249,11 +254,6 @@ impl Committer {
                 self.log.jump().await?;
             }
         }
-    }
-
-    /// Whether the log may have gone far meanwhile.
-    fn was_idle(&self) -> bool {
-        self.log.clock.now().saturating_sub(self.looked) > IDLE
     }
 
     /// Drops what is committed, and tells whether this instance may go on.

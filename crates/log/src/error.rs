@@ -95,3 +95,10 @@ pub enum LogError {
     #[error("the commit task stopped: {0}")]
     Stopped(String),
 }
+
+impl LogError {
+    /// Whether the same may work later: the store did not answer.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Store(error) if error.kind.is_transient())
+    }
+}

@@ -10,6 +10,7 @@
 mod activity;
 mod constants;
 mod follow;
+mod leading;
 mod link;
 mod rhythm;
 mod view;
@@ -17,9 +18,9 @@ mod view;
 use std::time::Duration;
 
 use self::constants::{
-    ACTIVE_FOR, ALONE_AFTER, HOT, MUTE_FOR, NEW_FOR, OTHERS_FIRST, OTHERS_MIN, OTHERS_WEIGHT,
-    PASSED_MAX, SWEEP_EVERY, SWEEPERS,
+    ACTIVE_FOR, ALONE_AFTER, HOT, IDLE_FOR, MUTE_FOR, NEW_FOR, PASSED_MAX, SWEEP_EVERY, SWEEPERS,
 };
+use self::leading::Leading;
 use self::view::View;
 use super::random::Random;
 use super::{Action, Event, Policy, Queue, SeenRecord};
@@ -43,13 +44,6 @@ enum Doing {
     Sweep,
     LookBeforePut { others: usize },
     Put { leads: bool },
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Leading {
-    next_round: Duration,
-    /// Mean number of others' intents in a round.
-    others: f64,
 }
 
 /// See the module.
@@ -82,6 +76,8 @@ pub struct Dac {
     /// first look shows may be older than the intent, and one look of a slow reader shows many.
     passed: Option<u32>,
     oldest: Duration,
+    /// Who has had nothing for so long follows the log no more.
+    idle_until: Duration,
 }
 
 impl Dac {
@@ -107,6 +103,7 @@ impl Dac {
             candidate_at: None,
             passed: None,
             oldest: Duration::ZERO,
+            idle_until: Duration::ZERO,
         }
     }
 
@@ -139,12 +136,11 @@ impl Dac {
     /// Something is ready or a wait is over.
     fn decide(&mut self, now: Duration, queue: Queue) -> Action {
         if self.leading.is_some() {
-            return self.round(now);
+            return self.round(now, queue);
         }
         if queue.ready == 0 {
             (self.lost, self.hot, self.candidate_at, self.passed) = (0, false, None, None);
-            self.doing = Doing::Nothing;
-            return Action::Idle;
+            return self.idle(now);
         }
         let fresh = self.is_fresh(now) || self.is_believed(now, queue);
         if now < self.not_before && !fresh {
@@ -161,6 +157,21 @@ impl Dac {
             return self.put(now, queue, 0);
         }
         self.look(now, Doing::Look)
+    }
+
+    /// Nothing is ready. Who will have something before long reads on meanwhile, a few records at a
+    /// time: to read many at once takes as long as the slowest of them. Not who reads so slowly that
+    /// what is ready next would wait for it.
+    fn idle(&mut self, now: Duration) -> Action {
+        self.doing = Doing::Nothing;
+        let reads_on = now < self.idle_until && self.view.link.may_lead();
+        let Some(read) = self.view.read_on().filter(|_| reads_on) else {
+            return Action::Idle;
+        };
+        if now >= read {
+            return self.look(now, Doing::Look);
+        }
+        self.wait(now, read)
     }
 
     /// The head is folded and something of ours is still not in it.
@@ -230,11 +241,11 @@ impl Dac {
     }
 
     /// A leader's round.
-    fn round(&mut self, now: Duration) -> Action {
+    fn round(&mut self, now: Duration, queue: Queue) -> Action {
         let pace = self.pace();
         match &mut self.leading {
-            Some(leading) if now >= leading.next_round => {
-                leading.next_round = now + pace;
+            Some(leading) if leading.is_due(now, queue.ready) => {
+                leading.next_round = now + leading.pace(pace);
                 self.act(now, Doing::Sweep, Action::List)
             }
             Some(leading) => {
@@ -267,8 +278,7 @@ impl Dac {
         let Some(leading) = &mut self.leading else {
             return self.look(now, Doing::LookBeforePut { others });
         };
-        leading.others += OTHERS_WEIGHT * (others as f64 - leading.others);
-        let leads = leading.others >= OTHERS_MIN;
+        let leads = leading.found(now, queue.ready, others);
         if queue.ready + others > 0 {
             return self.put_record(now, leads, others > 0);
         }
@@ -288,10 +298,7 @@ impl Dac {
         let pace = self.pace();
         if leads {
             self.view.leader = None;
-            self.leading.get_or_insert(Leading {
-                next_round: now + pace,
-                others: OTHERS_FIRST,
-            });
+            self.leading.get_or_insert(Leading::new(now, pace));
         } else {
             self.leading = None;
         }
@@ -330,6 +337,7 @@ impl Policy for Dac {
         if queue.oldest != self.oldest {
             // Another item is the oldest: nobody has passed it over yet.
             (self.oldest, self.passed) = (queue.oldest, None);
+            self.idle_until = now + IDLE_FOR;
         }
         match (event, self.doing) {
             (Event::CaughtUp(records), doing) => {

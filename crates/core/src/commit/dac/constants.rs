@@ -29,3 +29,15 @@ pub(super) const MUTE_FOR: Duration = Duration::from_secs(10);
 pub(super) const SWEEPERS: u32 = 6;
 /// So many active producers don't race, even when nobody leads.
 pub(super) const CROWD: usize = 48;
+/// A leader that has taken so many others' intents at once expects more such bursts:
+pub(super) const BURST: usize = 4;
+/// it stays for so long after the last,
+pub(super) const STAY_FOR: Duration = Duration::from_secs(12);
+/// with rounds that come to be so far apart.
+pub(super) const QUIET_PACE: Duration = Duration::from_millis(200);
+/// A silence that is no accident.
+pub(super) const QUIET_AFTER: Duration = Duration::from_secs(1);
+/// For so long after its own last item a producer reads on,
+pub(super) const IDLE_FOR: Duration = Duration::from_secs(128);
+/// whenever so many records should have come.
+pub(super) const READ_ON: f64 = 12.0;

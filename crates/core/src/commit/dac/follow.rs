@@ -3,12 +3,23 @@
 use std::time::Duration;
 
 use super::super::{Action, Queue};
+use super::constants::{QUIET_AFTER, QUIET_PACE};
 use super::{Dac, Doing};
 
 impl Dac {
     /// Whether there is a leader to tell. Who can't announce tells nobody, and races.
     pub(super) fn is_fresh(&self, now: Duration) -> bool {
-        !self.is_mute(now) && self.view.is_fresh(now, self.pace())
+        !self.is_mute(now) && (self.view.is_fresh(now, self.pace()) || self.is_told(now))
+    }
+
+    /// Whether a leader that stays through silence was told so lately that it may not have looked.
+    fn is_told(&self, now: Duration) -> bool {
+        let told = self.announced_at.filter(|at| *at >= self.oldest);
+        let (Some(at), Some(heard)) = (told, self.view.stays(now)) else {
+            return false;
+        };
+        let patience = self.view.link.patience() + QUIET_PACE;
+        at.saturating_sub(heard) > QUIET_AFTER && now.saturating_sub(at) < patience
     }
 
     pub(super) fn is_mute(&self, now: Duration) -> bool {

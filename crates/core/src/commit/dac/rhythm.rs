@@ -18,7 +18,7 @@ struct Limits {
 
 /// S3 Standard gives 3,500 writes and 5,500 reads a prefix.
 const STANDARD: Limits = Limits {
-    intents: 1500,
+    intents: 1700,
     looks: 700,
     follows: 2000,
     at_once: 1000,

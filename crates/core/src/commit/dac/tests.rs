@@ -164,10 +164,7 @@ fn losers_announce_sweep_and_lead() {
 }
 
 fn leading(script: &mut Script) {
-    script.dac.leading = Some(Leading {
-        next_round: Duration::ZERO,
-        others: OTHERS_FIRST,
-    });
+    script.dac.leading = Some(Leading::new(Duration::ZERO, Duration::ZERO));
 }
 
 #[test]
@@ -338,4 +335,5 @@ fn a_freeze_within_the_first_request_costs_a_minute_or_two() {
     assert!(patience < Duration::from_mins(2), "{patience:?}");
 }
 
+mod bursts;
 mod silence;

@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use super::super::SeenRecord;
 use super::activity::Activity;
-use super::constants::{BELIEVED_FOR, CROWD};
+use super::constants::{BELIEVED_FOR, BURST, CROWD, IDLE_FOR, READ_ON, STAY_FOR};
 use super::link::Link;
 
 /// Seconds over which the rate of records is taken, about.
 const RATE_OVER: f64 = 2.0;
+
+/// A silence is no rhythm.
+const GAP_MAX: Duration = Duration::from_secs(2);
 
 /// The producer that combines at present, as far as the log shows.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +22,8 @@ pub(super) struct Leader {
     pub(super) seen: Duration,
     /// Time between its records.
     pub(super) gap: Duration,
+    /// Whether it has committed as many at once as a burst brings: it stays through silence.
+    stays: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -68,6 +73,13 @@ impl View {
     pub(super) fn is_remembered(&self, now: Duration) -> bool {
         self.leader
             .is_some_and(|leader| now.saturating_sub(leader.seen) < BELIEVED_FOR)
+            || self.stays(now).is_some()
+    }
+
+    /// When one that stays through silence was heard last, if there is one.
+    pub(super) fn stays(&self, now: Duration) -> Option<Duration> {
+        let stays = |l: &Leader| l.stays && now.saturating_sub(l.seen) < STAY_FOR;
+        self.leader.filter(stays).map(|leader| leader.seen)
     }
 
     /// Records to expect when the log is read now; all may look at once, `at_once` records in all.
@@ -82,6 +94,12 @@ impl View {
         // One more tells whether there is more.
         let most = u64::from(at_once / self.active()).clamp(4, 128);
         (expected + self.more + 1).clamp(1, most)
+    }
+
+    /// When so many records should have come that it is time to read them.
+    pub(super) fn read_on(&self) -> Option<Duration> {
+        let seconds = READ_ON / self.rate;
+        (seconds < IDLE_FOR.as_secs_f64()).then(|| self.read + Duration::from_secs_f64(seconds))
     }
 
     /// Of so many that were expected, so many records of others were read now.
@@ -119,13 +137,16 @@ impl View {
         if let Some(last) = records.iter().rev().find(|r| r.leads) {
             let known = self.leader.filter(|leader| leader.writer == last.writer);
             let gap = known.map_or(pace, |leader| {
-                let sample = now.saturating_sub(leader.seen) / led;
+                let sample = (now.saturating_sub(leader.seen) / led).min(GAP_MAX);
                 (leader.gap * 3 + sample) / 4
             });
+            let many = |r: &SeenRecord| r.leads && r.producers.len() > BURST;
+            let stays = records.iter().any(many) || known.is_some_and(|leader| leader.stays);
             self.leader = Some(Leader {
                 writer: last.writer,
                 seen: now,
                 gap,
+                stays,
             });
         }
         let stepped_down = |leader: &Leader| {

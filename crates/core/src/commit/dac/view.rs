@@ -78,8 +78,10 @@ impl View {
 
     /// When one that stays through silence was heard last, if there is one.
     pub(super) fn stays(&self, now: Duration) -> Option<Duration> {
+        // Who is slow has heard little of late, and no silence can be told from that.
         let stays = |l: &Leader| l.stays && now.saturating_sub(l.seen) < STAY_FOR;
-        self.leader.filter(stays).map(|leader| leader.seen)
+        let leader = self.leader.filter(|_| self.link.may_lead());
+        leader.filter(stays).map(|leader| leader.seen)
     }
 
     /// Records to expect when the log is read now; all may look at once, `at_once` records in all.

@@ -15,7 +15,7 @@ fn silence(s: &mut Script) -> (u32, Duration) {
                 rounds += 1;
                 s.after(40 * MS, Event::Listed(0))
             }
-            Action::Put { leads: false, .. } => return (rounds, s.now - began),
+            Action::Put { leads: false, .. } => return (rounds, s.now.saturating_sub(began)),
             other => panic!("round {rounds}: {other:?}"),
         };
         assert!(rounds < 1000 && s.now < Duration::from_mins(1));
@@ -71,7 +71,7 @@ fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sle
         }
         s.after(15 * MS, Event::CaughtUp(vec![led]));
         s.queue = Queue::default();
-        s.now += STAY_FOR - Duration::from_secs(1);
+        s.now += STAY_FOR.saturating_sub(Duration::from_secs(1));
         let action = s.ready(1);
         assert_eq!(action == Action::Announce, burst, "{action:?}");
         if !burst {
@@ -88,7 +88,7 @@ fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sle
                 other => panic!("{other:?}"),
             };
         }
-        let waited = s.now - told;
+        let waited = s.now.saturating_sub(told);
         assert!(waited >= QUIET_PACE, "{waited:?}");
         assert!(waited < Duration::from_secs(2), "{waited:?}");
     }
@@ -110,12 +110,12 @@ fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
         }
         assert!(matches!(action, Action::Look(_)), "{action:?}");
         // One record a second.
-        let new = (s.now - began).as_secs() - read;
+        let new = (s.now.saturating_sub(began)).as_secs() - read;
         let records = vec![record(5, false); new as usize];
         (looks, read) = (looks + 1, read + new);
         action = s.after(15 * MS, Event::CaughtUp(records));
     }
-    let time = s.now - began;
+    let time = s.now.saturating_sub(began);
     assert!(time <= IDLE_FOR + Duration::from_secs(30), "{time:?}");
     assert!((6..40).contains(&looks), "{looks} looks in {time:?}");
 }

@@ -22,6 +22,17 @@ fn silence(s: &mut Script) -> (u32, Duration) {
     }
 }
 
+/// A leader that has just committed one.
+fn after_a_burst() -> Script {
+    let mut s = Script::new(4);
+    leading(&mut s);
+    s.tell(Event::Timer);
+    s.after(40 * MS, Event::Listed(BURST));
+    s.after(15 * MS, Event::Gathered(BURST));
+    s.won(BURST);
+    s
+}
+
 #[test]
 fn a_leader_of_bursts_stays_through_silence_with_few_rounds() {
     let mut s = Script::new(4);
@@ -29,12 +40,7 @@ fn a_leader_of_bursts_stays_through_silence_with_few_rounds() {
     let (rounds, time) = silence(&mut s);
     assert!(time < STAY_FOR / 3, "of no burst: {rounds} in {time:?}");
 
-    let mut s = Script::new(4);
-    leading(&mut s);
-    s.tell(Event::Timer);
-    s.after(40 * MS, Event::Listed(BURST));
-    s.after(15 * MS, Event::Gathered(BURST));
-    s.won(BURST);
+    let mut s = after_a_burst();
     let (rounds, time) = silence(&mut s);
     assert!(
         time >= STAY_FOR && time < STAY_FOR + QUIET_PACE * 2,
@@ -45,12 +51,7 @@ fn a_leader_of_bursts_stays_through_silence_with_few_rounds() {
 
 #[test]
 fn a_quiet_leader_commits_what_it_has_at_once() {
-    let mut s = Script::new(4);
-    leading(&mut s);
-    s.tell(Event::Timer);
-    s.after(40 * MS, Event::Listed(BURST));
-    s.after(15 * MS, Event::Gathered(BURST));
-    s.won(BURST);
+    let mut s = after_a_burst();
     for _ in 0..20 {
         if let Action::Wait(time) = s.tell(Event::Timer) {
             s.after(time, Event::Timer);
@@ -110,7 +111,7 @@ fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
         }
         assert!(matches!(action, Action::Look(_)), "{action:?}");
         // One record a second.
-        let new = (s.now.saturating_sub(began)).as_secs() - read;
+        let new = s.now.saturating_sub(began).as_secs() - read;
         let records = vec![record(5, false); new as usize];
         (looks, read) = (looks + 1, read + new);
         action = s.after(15 * MS, Event::CaughtUp(records));

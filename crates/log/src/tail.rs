@@ -23,7 +23,8 @@ const NEAR: u64 = 4;
 
 impl Log {
     /// Folds all records up to the head; returns what they did, in order. Costs one GET (a 404)
-    /// when there is nothing new.
+    /// when there is nothing new. Where others write faster than this reader reads, it ends at some
+    /// version that was not there yet when it was called.
     pub async fn catch_up(&mut self) -> Result<Vec<Folded>, LogError> {
         let (mut all, at_head) = self.catch_up_window().await?;
         if at_head {
@@ -33,13 +34,23 @@ impl Log {
         if all.len() == 1 {
             self.window = 1;
         }
-        loop {
-            let (folded, at_head) = self.catch_up_window().await?;
+        let mut enough = None;
+        while enough.is_none_or(|version| self.manifest.next_version() < version) {
+            let (folded, at_head) = if enough.is_none() && self.window == CATCH_UP_WINDOW {
+                let (store, next) = (Arc::clone(&self.store), self.manifest.next_version());
+                let absent = window::absent_after(store.as_ref(), next);
+                let (absent, window) = futures::join!(absent, self.catch_up_window());
+                enough = Some(absent?);
+                window?
+            } else {
+                self.catch_up_window().await?
+            };
             all.extend(folded);
             if at_head {
-                return Ok(all);
+                break;
             }
         }
+        Ok(all)
     }
 
     /// Folds one window of records; the flag says whether the head was reached. For those who must

@@ -23,6 +23,7 @@ mod distant;
 mod dropped;
 mod intents;
 mod opening;
+mod outrun;
 mod repairs;
 mod roots;
 mod strangers;

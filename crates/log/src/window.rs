@@ -11,6 +11,8 @@ use crate::LogError;
 
 /// Sizes of the window after the first.
 const NEXT: [u64; 3] = [24, 96, CATCH_UP_WINDOW];
+/// Looks at once, each twice as far ahead, by one who is far behind.
+const PROBES: u32 = 4;
 
 /// The records from `first` on, as far as they are there without a gap; at most `count`, all asked
 /// for at once (256 at most, by `CATCH_UP_WINDOW`).
@@ -65,6 +67,21 @@ pub(crate) async fn first(
         (None, None) => small + 1,
     };
     Ok((records?, next))
+}
+
+/// Some version after `first` that is not there yet, at most about twice as far ahead as the head:
+/// who reads up to it has read what there was before.
+pub(crate) async fn absent_after(store: &dyn Store, first: Version) -> Result<Version, StoreError> {
+    let mut ahead = CATCH_UP_WINDOW;
+    loop {
+        let probes = (0..PROBES).map(|n| first + (ahead << n));
+        let found = try_join_all(probes.clone().map(|v| get_record(store, v))).await?;
+        let absent = probes.zip(found).find(|(_, record)| record.is_none());
+        if let Some((version, _)) = absent {
+            return Ok(version);
+        }
+        ahead <<= PROBES;
+    }
 }
 
 /// Reads a record, `None` when it is not there.

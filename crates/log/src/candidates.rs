@@ -19,6 +19,8 @@ pub(crate) struct Chosen {
     pub(crate) others: Vec<u64>,
     /// Something was left out because it is above the ceiling.
     pub(crate) above: bool,
+    /// Not all candidates had room.
+    pub(crate) full: bool,
 }
 
 /// The candidates that are valid one after the other, stay below the ceiling and fit a record. The
@@ -34,8 +36,11 @@ pub(crate) fn choose(
         bytes += serde_json::to_vec(entry).map_or(RECORD_BYTES_MAX, |b| b.len() + 1);
         bytes <= RECORD_ROOM
     };
+    let all = candidates.len();
     let candidates: Vec<_> = candidates.into_iter().take_while(fitting).collect();
+    let full = candidates.len() < all;
     let mut chosen = valid(manifest, candidates, own)?;
+    chosen.full = full;
     let Some(mut gate) = gate else {
         return Ok(chosen);
     };
@@ -52,7 +57,7 @@ pub(crate) fn choose(
     if chosen.entries.len() < all {
         // What followed an entry that was left out may be valid no more.
         chosen = valid(manifest, chosen.entries, own)?;
-        chosen.above = true;
+        (chosen.above, chosen.full) = (true, full);
     }
     Ok(chosen)
 }
@@ -94,5 +99,42 @@ pub(crate) fn nobody() -> SeenRecord {
         leads: false,
         put_ms: None,
         producers: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave_core::ids::Nonce;
+    use batchweave_core::manifest::entry::Opened;
+
+    use super::*;
+    use crate::testing::config;
+
+    fn opening(number: usize) -> Entry {
+        Entry::Opened(Opened {
+            producer: format!("p{number}").parse().unwrap(),
+            epoch: 1,
+            nonce: Nonce([1; 8]),
+            instance: "host:1".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_record_is_filled_up_to_its_limit_and_says_so() {
+        let stream = config(&[]);
+        let manifest = Manifest::new(stream.clone(), &stream.to_json());
+        let chosen = |count| {
+            let candidates = (0..count).map(opening).collect();
+            choose(&manifest, None, candidates, 0).unwrap()
+        };
+        let some = chosen(100);
+        assert_eq!((some.entries.len(), some.full), (100, false));
+        let many = chosen(20_000);
+        assert!(many.full);
+        let bytes = serde_json::to_vec(&many.entries).unwrap().len();
+        assert!(
+            (RECORD_ROOM - 300..=RECORD_ROOM).contains(&bytes),
+            "{bytes}"
+        );
     }
 }

@@ -347,7 +347,7 @@ impl Committer {
         }
         let gate = self.ahead.gate(&mut self.log).await?;
         let chosen = choose(&self.log.manifest, gate, candidates, own)?;
-        let (entries, others) = (chosen.entries, chosen.others);
+        let (entries, others, full) = (chosen.entries, chosen.others, chosen.full);
         // A leader that steps down says so, also when there is nothing else to say.
         let steps_down = self.leading && !leads && !chosen.above;
         if entries.is_empty() && !steps_down {
@@ -372,7 +372,7 @@ impl Committer {
                 self.done.combined += others.len() as u64;
                 self.done.version = Some(version);
                 self.leading = leads;
-                Event::Won(others)
+                Event::Won { others, full }
             }
             Append::Lost { folded, .. } => {
                 self.note([&folded]);

@@ -245,7 +245,7 @@ impl Dac {
         let pace = self.pace();
         match &mut self.leading {
             Some(leading) if leading.is_due(now, queue.ready) => {
-                leading.next_round = now + leading.pace(pace);
+                leading.begin(now, pace);
                 self.act(now, Doing::Sweep, Action::List)
             }
             Some(leading) => {
@@ -290,7 +290,13 @@ impl Dac {
         self.decide(now, queue)
     }
 
-    fn won(&mut self, now: Duration, queue: Queue, leads: bool, others: &[u64]) -> Action {
+    fn won(
+        &mut self,
+        now: Duration,
+        queue: Queue,
+        leads: bool,
+        (others, full): (&[u64], bool),
+    ) -> Action {
         self.new = false;
         self.view.link.put_took(self.took(now));
         self.view.won(now, others, self.active_for());
@@ -298,7 +304,10 @@ impl Dac {
         let pace = self.pace();
         if leads {
             self.view.leader = None;
-            self.leading.get_or_insert(Leading::new(now, pace));
+            let leading = self.leading.get_or_insert(Leading::new(now, pace));
+            if full {
+                leading.had_no_room(others.len());
+            }
         } else {
             self.leading = None;
         }
@@ -370,9 +379,9 @@ impl Policy for Dac {
                 self.listed(now, queue, others)
             }
             (Event::Gathered(others), _) => self.gathered(now, queue, others),
-            (Event::Won(others), doing) => {
+            (Event::Won { others, full }, doing) => {
                 let leads = matches!(doing, Doing::Put { leads: true });
-                self.won(now, queue, leads, &others)
+                self.won(now, queue, leads, (&others, full))
             }
             (Event::Lost(record), _) => self.lost(now, queue, &record),
             (Event::Ready | Event::Timer, _) => self.decide(now, queue),

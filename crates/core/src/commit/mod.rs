@@ -52,8 +52,13 @@ pub enum Event {
     Listed(usize),
     /// So many others' intents were read and are valid.
     Gathered(usize),
-    /// Our record won; it held entries of these others: see [`tag`].
-    Won(Vec<u64>),
+    /// Our record won.
+    Won {
+        /// Whose entries it held that are not ours: see [`tag`].
+        others: Vec<u64>,
+        /// It had no room for all that could be committed.
+        full: bool,
+    },
     /// Another record took the version; it is folded.
     Lost(SeenRecord),
 }

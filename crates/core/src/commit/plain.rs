@@ -37,7 +37,7 @@ impl Plain {
 impl Policy for Plain {
     fn step(&mut self, now: Duration, queue: Queue, event: Event) -> Action {
         match event {
-            Event::Won(_) => self.lost = 0,
+            Event::Won { .. } => self.lost = 0,
             Event::Lost(_) => {
                 self.lost = (self.lost + 1).min(LOST_MAX);
                 self.behind = true;
@@ -81,6 +81,14 @@ mod tests {
         }
     }
 
+    fn won() -> Event {
+        let others = Vec::new();
+        Event::Won {
+            others,
+            full: false,
+        }
+    }
+
     fn lost() -> Event {
         Event::Lost(SeenRecord {
             writer: 7,
@@ -95,10 +103,7 @@ mod tests {
         let mut p = Plain::new(Duration::ZERO, 30 * MS, 1);
         assert_eq!(p.step(MS, Queue::default(), Event::Timer), Action::Idle);
         assert_eq!(p.step(MS, ready(MS), Event::Ready), PUT);
-        assert_eq!(
-            p.step(2 * MS, Queue::default(), Event::Won(vec![])),
-            Action::Idle
-        );
+        assert_eq!(p.step(2 * MS, Queue::default(), won()), Action::Idle);
         assert_eq!(p.step(3 * MS, ready(3 * MS), Event::Ready), PUT);
     }
 
@@ -130,10 +135,7 @@ mod tests {
             let queue = ready(Duration::ZERO);
             assert_eq!(p.step(later, queue, Event::Timer), Action::CatchUp(1));
             assert_eq!(p.step(later, queue, Event::CaughtUp(vec![])), PUT);
-            assert_eq!(
-                p.step(later, Queue::default(), Event::Won(vec![])),
-                Action::Idle
-            );
+            assert_eq!(p.step(later, Queue::default(), won()), Action::Idle);
         }
     }
 

@@ -163,7 +163,7 @@ impl Came {
             Event::Announced(stored) => Self::Announced(*stored),
             Event::Listed(others) => Self::Listed(*others),
             Event::Gathered(others) => Self::Gathered(*others),
-            Event::Won(_) => Self::Won,
+            Event::Won { .. } => Self::Won,
             Event::Lost(_) => Self::Lost,
             Event::Ready | Event::Timer => Self::Nothing,
         }

@@ -15,6 +15,9 @@ pub(super) struct Leading {
     brought: Duration,
     /// Rounds in a row that brought nothing.
     quiet: u32,
+    /// When the round began that is under way, and how many of others' intents it has found.
+    began: Duration,
+    found: usize,
 }
 
 impl Leading {
@@ -26,7 +29,22 @@ impl Leading {
             burst: false,
             brought: now,
             quiet: 0,
+            began: now,
+            found: 0,
         }
+    }
+
+    /// A round begins.
+    pub(super) fn begin(&mut self, now: Duration, pace: Duration) {
+        (self.began, self.next_round) = (now, now + self.pace(pace));
+    }
+
+    /// The round's record had room for so many of others' intents only. The rest does not wait for
+    /// a whole pace, or a thousand producers would announce more than records take.
+    pub(super) fn had_no_room(&mut self, others: usize) {
+        let taken = others as f64 / self.found.max(1) as f64;
+        let pace = self.next_round.saturating_sub(self.began);
+        self.next_round = self.began + pace.mul_f64(taken.min(1.0));
     }
 
     /// Whether it is time for a round; the first own item ends a silence.
@@ -36,6 +54,7 @@ impl Leading {
 
     /// A round has brought so many items of its own and of others; whether to go on.
     pub(super) fn found(&mut self, now: Duration, own: usize, others: usize) -> bool {
+        self.found = others;
         self.burst |= others >= BURST;
         if own + others > 0 {
             (self.brought, self.quiet) = (now, 0);

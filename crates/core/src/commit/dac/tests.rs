@@ -44,8 +44,13 @@ impl Script {
 
     fn won(&mut self, others: usize) -> Action {
         self.queue = Queue::default();
-        self.after(30 * MS, Event::Won(vec![7; others]))
+        self.after(30 * MS, won(others, false))
     }
+}
+
+fn won(others: usize, full: bool) -> Event {
+    let others = vec![7; others];
+    Event::Won { others, full }
 }
 
 fn record(writer: u64, leads: bool) -> SeenRecord {
@@ -185,6 +190,28 @@ fn a_leader_steps_down_when_little_comes() {
     assert!(rounds >= 10, "not at the first quiet moment: {rounds}");
 }
 
+/// A round of a leader that finds 100 intents and takes 25; the time until the next one.
+fn after_a_round(full: bool) -> Duration {
+    let mut s = Script::new(4);
+    s.dac.options.target = 2000 * MS;
+    leading(&mut s);
+    assert_eq!(s.ready(1), Action::List);
+    assert_eq!(s.after(40 * MS, Event::Listed(100)), Action::Gather);
+    puts(s.after(15 * MS, Event::Gathered(100))).unwrap();
+    s.queue = Queue::default();
+    match s.after(30 * MS, won(25, full)) {
+        Action::Wait(time) => time + 85 * MS,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_had_no_room_in_a_record_does_not_wait_for_a_whole_pace() {
+    assert_eq!(after_a_round(true), 500 * MS);
+    // What was left out for another reason is no reason to hurry.
+    assert_eq!(after_a_round(false), 2000 * MS);
+}
+
 #[test]
 fn a_leader_stops_when_another_leads_but_not_when_it_only_lost_a_race() {
     let mut s = Script::new(4);
@@ -310,7 +337,7 @@ fn one_who_may_not_announce_races_beside_a_leader() {
 fn an_opening_that_took_hours_is_no_measure_of_the_store() {
     let events = [
         Event::CaughtUp(vec![record(5, true)]),
-        Event::Won(vec![]),
+        won(0, false),
         Event::Announced(true),
         Event::Listed(0),
     ];

@@ -22,6 +22,8 @@ pub(super) struct Distant {
     rng: Mutex<StdRng>,
     /// Requests are never answered, as in a process that was stopped.
     dead: AtomicBool,
+    /// Everything is answered with 503.
+    busy: AtomicBool,
     /// Everything under `intents/` is answered with 403.
     denies_intents: bool,
     /// Requests of a kind all take the same time: nobody wins a race by luck.
@@ -53,6 +55,7 @@ impl Distant {
             inner: Arc::clone(inner),
             rng: Mutex::new(StdRng::seed_from_u64(seed)),
             dead: AtomicBool::new(false),
+            busy: AtomicBool::new(false),
             denies_intents: false,
             steady: false,
             denied: AtomicU64::new(0),
@@ -62,6 +65,11 @@ impl Distant {
     /// From now on nothing that its user asks for happens, or is answered.
     pub(super) fn die(&self) {
         self.dead.store(true, Relaxed);
+    }
+
+    /// Whether whatever is asked for is refused for now.
+    pub(super) fn is_busy(&self, busy: bool) {
+        self.busy.store(busy, Relaxed);
     }
 
     /// Half of a request's time; never over for the dead.
@@ -81,15 +89,18 @@ impl Distant {
         answer: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.travel(most_ms).await;
-        let answer = if self.denies_intents && key.starts_with(keys::INTENTS) {
+        let refused = |kind, detail: &str| StoreError {
+            op,
+            location: format!("{}/{key}", self.inner.root()),
+            kind,
+            effect: Effect::DidNot,
+            detail: detail.into(),
+        };
+        let answer = if self.busy.load(Relaxed) {
+            Err(refused(ErrorKind::Throttled, "503"))
+        } else if self.denies_intents && key.starts_with(keys::INTENTS) {
             self.denied.fetch_add(1, Relaxed);
-            Err(StoreError {
-                op,
-                location: format!("{}/{key}", self.inner.root()),
-                kind: ErrorKind::Denied,
-                effect: Effect::DidNot,
-                detail: "403".into(),
-            })
+            Err(refused(ErrorKind::Denied, "403"))
         } else {
             answer.await
         };

@@ -5,7 +5,7 @@ use batchweave_core::commit::Action::{self, Announce, Gather, List};
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::Record;
 
-use super::distant::{Came, LOOK, PUT_ALL, Told, first, intents_in, told, world};
+use super::distant::{Came, Distant, LOOK, PUT_ALL, Told, first, intents_in, told, world};
 use super::*;
 
 /// Writer and kinds of entry of a record.
@@ -120,4 +120,26 @@ async fn what_a_fenced_instance_announced_is_void() {
         assert_eq!(steps(&store).await, [first(), ("p".to_owned(), 0)]);
         leading.close(false).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_while_nothing_waits_for_it_is_left_for_later() {
+    let (_, store) = world().await;
+    let distant = Distant::new(&store, 1);
+    let producer = opened(&(Arc::clone(&distant) as _), "leader", 1).await;
+    let items = [item(&producer, 0, 1), item(&producer, 1, 1)];
+    let policy = Told::default();
+    let queue = producer.spawn(policy.clone(), DriverOptions::default());
+    for (at, item) in items.into_iter().enumerate() {
+        assert!(queue.submit(item).await, "{at}: it goes on");
+        let came = policy.does(&[LOOK, PUT_ALL]).await;
+        assert_eq!(came, [Came::CaughtUp, Came::Won], "{at}");
+        distant.is_busy(true);
+        policy.say(&[Action::Look(1)]);
+        // Longer than one read is tried again.
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert_eq!(policy.does(&[]).await, [Came::CaughtUp], "{at}");
+        distant.is_busy(false);
+    }
+    queue.close(false).await.unwrap();
 }

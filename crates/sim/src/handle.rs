@@ -104,6 +104,7 @@ impl Handle {
         let (number, request) = self.send(Op::Delete, &keys[0], &Bytes::new()).await;
         let request = Arc::new(request);
         let (refused, gone) = self.store.refuse_some(&self.actor, &request, keys);
+        let (tell, told) = tokio::sync::oneshot::channel::<()>();
         if let Some(after) = request.fate.effect {
             let (store, actor) = (Arc::clone(&self.store), Arc::clone(&self.actor));
             let request = Arc::clone(&request);
@@ -112,11 +113,15 @@ impl Handle {
                 for key in gone {
                     store.remove(&actor, request.id, &key);
                 }
+                // Nobody may be listening any more.
+                let _ = tell.send(());
             });
         }
         if let Some(Reply::Fail(kind, effect, text)) = self.answer(number, &request).await {
             return Err(self.fail(&request, kind, effect, text));
         }
+        // Never answered before it has happened, also when both fall on one tick of the clock.
+        let _ = told.await;
         self.store.answered(&self.actor, &request, Answer::Deleted);
         Ok(refused)
     }

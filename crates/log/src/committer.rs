@@ -11,7 +11,7 @@ use std::time::Duration;
 use batchweave_core::commit::{Action, Event, Policy, Queue, SeenRecord};
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
 use batchweave_core::lifecycle::pace::pacing;
-use batchweave_core::manifest::{Entry, Folded, Hints, Writer};
+use batchweave_core::manifest::{Entry, Hints, Writer};
 
 use crate::ahead::Ahead;
 use crate::append::Append;
@@ -21,6 +21,10 @@ use crate::intents::Intents;
 use crate::stop::{self, Stop};
 use crate::wants::Wants;
 use crate::{Log, LogError};
+
+mod reading;
+
+use self::reading::Behind;
 
 /// What comes after an action.
 #[derive(Debug)]
@@ -59,21 +63,13 @@ pub(crate) struct Committer {
     opening: Epoch,
     /// Our last record said that we go on combining, and nobody took over.
     pub(crate) leading: bool,
-    /// When the log was looked at last, and whether short of its head.
+    /// When the log was looked at last.
     looked: Duration,
-    cut_short: bool,
+    /// A look that ended short of the head.
+    behind: Option<Behind>,
     /// Seen by looks that no policy had asked for.
     aside: Vec<SeenRecord>,
 }
-
-/// Records read at once by one that fell behind.
-const WINDOW_MAX: u64 = 16;
-/// Windows full of records after which a snapshot is looked for.
-const FULL_WINDOWS: u32 = 3;
-/// Who has not looked at the log for so long asks first how far it has gone.
-const IDLE: Duration = Duration::from_secs(3);
-/// Records remembered from looks of our own.
-const ASIDE_MAX: usize = 64;
 
 impl Committer {
     pub(crate) fn new(
@@ -99,7 +95,7 @@ impl Committer {
             opening: 0,
             leading: false,
             looked,
-            cut_short: false,
+            behind: None,
             aside: Vec::new(),
         }
     }
@@ -190,70 +186,6 @@ impl Committer {
     /// Whether all that is wanted is above the ceiling.
     pub(crate) fn is_held(&self) -> bool {
         !self.wants.is_empty() && self.wants.allowed() == 0
-    }
-
-    /// Folds up to the head for one who is held and puts nothing: jobs open, others' turns pass.
-    pub(crate) async fn look(&mut self) -> Result<Result<(), Stop>, LogError> {
-        loop {
-            let (folded, at_head) = self.log.catch_up_window().await?;
-            self.note(&folded);
-            let room = ASIDE_MAX.saturating_sub(self.aside.len());
-            self.aside
-                .extend(folded.iter().filter_map(seen_record).take(room));
-            let settled = self.settle();
-            if at_head || settled.is_err() {
-                return Ok(settled);
-            }
-        }
-    }
-
-    fn note<'f>(&mut self, folded: impl IntoIterator<Item = &'f Folded>) {
-        for folded in folded {
-            self.ahead.note(&folded.placed);
-        }
-    }
-
-    /// `to_leader`: a record that leads is far enough.
-    async fn catch_up(
-        &mut self,
-        expected: u64,
-        to_leader: bool,
-    ) -> Result<Result<Event, Stop>, LogError> {
-        let mut seen = std::mem::take(&mut self.aside);
-        let (mut window, mut tries) = (expected, 0);
-        loop {
-            self.log.window = window;
-            let now = self.log.clock.now();
-            let far = tries == 0 && now.saturating_sub(self.looked) > IDLE;
-            let (folded, at_head) = if far {
-                self.log.catch_up_far(window).await?
-            } else {
-                self.log.catch_up_window().await?
-            };
-            self.looked = self.log.clock.now();
-            self.note(&folded);
-            seen.extend(folded.iter().filter_map(seen_record));
-            let settled = self.settle();
-            // Never twice, or a reader that is behind stays behind.
-            let mut led = to_leader && tries == 0 && !self.cut_short;
-            led &= self.announced < self.wants.allowed() && seen.last().is_some_and(|r| r.leads);
-            self.cut_short = led && !at_head;
-            // Who has nothing left to commit need not know the head.
-            if at_head || led || settled.is_err() || self.wants.is_empty() {
-                return Ok(settled.map(|()| Event::CaughtUp(seen)));
-            }
-            // A few more than expected, since reads of what is not there yet cost as much as others;
-            // then many more, for a slow reader must not fall behind for ever.
-            window = match tries {
-                0 if far => self.log.window,
-                0 => (window / 2).clamp(2, WINDOW_MAX),
-                _ => (window * 2).clamp(2, 3 * WINDOW_MAX),
-            };
-            tries += 1;
-            if tries == FULL_WINDOWS {
-                self.log.jump().await?;
-            }
-        }
     }
 
     /// Drops what is committed, and tells whether this instance may go on.

@@ -67,6 +67,8 @@ pub struct Dac {
     /// When the log was looked at last, and how many records were expected then.
     looked: Duration,
     expected: u64,
+    /// That look ended short of the head.
+    behind: bool,
     /// The store refused an intent.
     mute_until: Duration,
     announced_at: Option<Duration>,
@@ -97,6 +99,7 @@ impl Dac {
             look_at: Duration::ZERO,
             looked: Duration::ZERO,
             expected: 0,
+            behind: false,
             started: None,
             mute_until: Duration::ZERO,
             announced_at: None,
@@ -157,6 +160,12 @@ impl Dac {
             return self.put(now, queue, 0);
         }
         self.look(now, Doing::Look)
+    }
+
+    fn read(&mut self, now: Duration, took: Option<Duration>, records: &[SeenRecord]) {
+        self.view.link.get_took(took);
+        self.view.read(now, self.expected, records.len() as u64);
+        self.looked = now;
     }
 
     /// Nothing is ready. Who will have something before long reads on meanwhile, a few records at a
@@ -238,22 +247,6 @@ impl Dac {
             put_ms,
         };
         self.act(now, Doing::Put { leads }, action)
-    }
-
-    /// A leader's round.
-    fn round(&mut self, now: Duration, queue: Queue) -> Action {
-        let pace = self.pace();
-        match &mut self.leading {
-            Some(leading) if leading.is_due(now, queue.ready) => {
-                leading.begin(now, pace);
-                self.act(now, Doing::Sweep, Action::List)
-            }
-            Some(leading) => {
-                let next = leading.next_round;
-                self.wait(now, next)
-            }
-            None => Action::Idle,
-        }
     }
 
     fn listed(&mut self, now: Duration, queue: Queue, others: usize) -> Action {
@@ -349,10 +342,15 @@ impl Policy for Dac {
             self.idle_until = now + IDLE_FOR;
         }
         match (event, self.doing) {
+            (Event::Behind(records), _) => {
+                self.read(now, took, &records);
+                self.view
+                    .note(now, &records, self.pace(), self.active_for());
+                self.read_some(now, queue)
+            }
             (Event::CaughtUp(records), doing) => {
-                self.view.link.get_took(took);
-                self.view.read(now, self.expected, records.len() as u64);
-                self.looked = now;
+                self.read(now, took, &records);
+                self.behind = false;
                 self.note(now, &records);
                 match doing {
                     Doing::LookBeforePut { others } => self.put(now, queue, others),
@@ -366,7 +364,13 @@ impl Policy for Dac {
                     self.mute_until = now + MUTE_FOR;
                 }
                 self.announced_at = Some(now);
-                self.look_at = self.next_look(now);
+                // Who is slow puts no look off, or it would read the log only when somebody waits.
+                let quick = self.view.link.may_lead();
+                if self.behind && !quick {
+                    self.look_at = now;
+                } else if quick || self.look_at <= self.looked {
+                    self.look_at = self.next_look(now);
+                }
                 match doing {
                     Doing::Announce { then_sweep: true } => {
                         self.act(now, Doing::Sweep, Action::List)

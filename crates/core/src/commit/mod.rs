@@ -44,8 +44,10 @@ pub enum Event {
     Ready,
     /// The time of the last `Wait` is over.
     Timer,
-    /// All records up to the head are folded, or up to one that leads; these were new and not ours.
+    /// All records up to the head are folded; these were new and not ours.
     CaughtUp(Vec<SeenRecord>),
+    /// The same, but there are more: the next look goes on.
+    Behind(Vec<SeenRecord>),
     /// What was ready has been announced; false when the store failed.
     Announced(bool),
     /// So many others' intents extend what is committed.
@@ -73,7 +75,8 @@ pub enum Action {
     /// Fold up to the head, answer `CaughtUp`. About so many records are expected: they are read
     /// in one window.
     CatchUp(u64),
-    /// The same, but a record that says that its writer leads is far enough: then nothing is put next.
+    /// The same, but where somebody leads one window is enough for now: then nothing is put next.
+    /// Answered `Behind` when that did not reach the head.
     Look(u64),
     /// Store intents for what is ready and not announced, answer `Announced`.
     Announce,

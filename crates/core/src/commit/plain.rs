@@ -43,7 +43,7 @@ impl Policy for Plain {
                 self.behind = true;
                 self.due = now + self.random.part(self.base * 2_u32.pow(self.lost));
             }
-            Event::CaughtUp(_) => self.behind = false,
+            Event::CaughtUp(_) | Event::Behind(_) => self.behind = false,
             _ => {}
         }
         let due = self.due.max(queue.oldest + self.linger);

@@ -159,6 +159,7 @@ impl Store for Distant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Came {
     CaughtUp,
+    Behind,
     Announced(bool),
     Listed(usize),
     Gathered(usize),
@@ -171,6 +172,7 @@ impl Came {
     fn of(event: &Event) -> Self {
         match event {
             Event::CaughtUp(_) => Self::CaughtUp,
+            Event::Behind(_) => Self::Behind,
             Event::Announced(stored) => Self::Announced(*stored),
             Event::Listed(others) => Self::Listed(*others),
             Event::Gathered(others) => Self::Gathered(*others),

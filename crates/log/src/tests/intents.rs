@@ -143,3 +143,32 @@ async fn a_look_that_fails_while_nothing_waits_for_it_is_left_for_later() {
     }
     queue.close(false).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_look_behind_a_leader_is_one_window_but_not_twice_with_a_pause_between() {
+    let (_, store) = world().await;
+    let mut leader = opened(&store, "leader", 1).await;
+    let items: Vec<_> = (0..60).map(|n| item(&leader, n, 1)).collect();
+    let distant = Distant::steady(&store);
+    let slow = opened(&(distant as _), "slow", 2).await;
+    let waiting = item(&slow, 0, 1);
+    leader.log_mut().catch_up().await.unwrap();
+    let leading = Told::default();
+    let leaders = leader.spawn(leading.clone(), DriverOptions::default());
+    for item in items {
+        assert!(leaders.submit(item).await);
+        assert_eq!(leading.does(&[PUT_ALL]).await, [Came::Won]);
+    }
+    let policy = Told::default();
+    let queue = slow.spawn(policy.clone(), DriverOptions::default());
+    assert!(queue.submit(waiting).await);
+    let look = Action::Look(4);
+    let came = policy.does(&[look, look]).await;
+    assert_eq!(came, [Came::Behind; 2], "it goes on at once");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(policy.does(&[look]).await, [Came::CaughtUp], "to the head");
+    assert_eq!(policy.does(&[PUT_ALL]).await, [Came::Won]);
+    for queue in [leaders, queue] {
+        queue.close(false).await.unwrap();
+    }
+}

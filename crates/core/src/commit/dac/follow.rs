@@ -60,4 +60,18 @@ impl Dac {
         }
         self.wait(now, until.unwrap_or(self.look_at))
     }
+
+    /// The leader's records are not all read yet: what became ready meanwhile does not wait for that.
+    pub(super) fn read_some(&mut self, now: Duration, queue: Queue) -> Action {
+        self.behind = true;
+        if queue.ready == 0 || self.leading.is_some() {
+            return self.decide(now, queue);
+        }
+        let due = self.announced_at.is_none_or(|at| now >= at + self.linger());
+        if queue.announced < queue.ready && due && self.is_fresh(now) {
+            let doing = Doing::Announce { then_sweep: false };
+            return self.act(now, doing, Action::Announce);
+        }
+        self.look(now, Doing::Look)
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::super::{Action, Queue};
 use super::constants::{BURST, OTHERS_FIRST, OTHERS_MIN, OTHERS_WEIGHT, QUIET_PACE, STAY_FOR};
+use super::{Dac, Doing};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leading {
@@ -71,5 +73,23 @@ impl Leading {
     /// Time to the next round: in silence longer and longer.
     pub(super) fn pace(&self, pace: Duration) -> Duration {
         (pace * (1 + self.quiet / 8)).min(QUIET_PACE.max(pace))
+    }
+}
+
+impl Dac {
+    /// A leader's round.
+    pub(super) fn round(&mut self, now: Duration, queue: Queue) -> Action {
+        let pace = self.pace();
+        match &mut self.leading {
+            Some(leading) if leading.is_due(now, queue.ready) => {
+                leading.begin(now, pace);
+                self.act(now, Doing::Sweep, Action::List)
+            }
+            Some(leading) => {
+                let next = leading.next_round;
+                self.wait(now, next)
+            }
+            None => Action::Idle,
+        }
     }
 }

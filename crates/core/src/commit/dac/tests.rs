@@ -362,5 +362,6 @@ fn a_freeze_within_the_first_request_costs_a_minute_or_two() {
     assert!(patience < Duration::from_mins(2), "{patience:?}");
 }
 
+mod behind;
 mod bursts;
 mod silence;

@@ -4,7 +4,7 @@
 //! - [`Segment`], [`FrameBuf`]: the daemon makes, seals and fills segments.
 //! - [`MappedSegment`], [`FrameView`]: a rank maps and reads them.
 //! - [`Listener`], [`Connection`]: whole messages and descriptors over a SEQPACKET socket.
-//! - [`give_large_blocks_back`]: advice to the allocator.
+//! - [`give_large_blocks_back`], [`share_heaps`]: advice to the allocator.
 //! - [`receive_low_water`]: fewer wake-ups for who reads from a store.
 //!
 //! The rules for memory that another process sees stand at the top of `mapping.rs`.
@@ -22,7 +22,7 @@ mod segment;
 mod socket;
 pub mod wire;
 
-pub use allocator::give_large_blocks_back;
+pub use allocator::{give_large_blocks_back, share_heaps};
 pub use error::{ArenaError, SocketError};
 pub use headroom::{Headroom, MemoryLimits};
 pub use listener::Listener;

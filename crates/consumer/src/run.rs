@@ -38,6 +38,7 @@ const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs the daemon on the store that the configuration names until `stop`.
 pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), RunError> {
+    batchweave_arena::share_heaps();
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let options = OpenOptions {
         endpoint: given(&config.store.endpoint),

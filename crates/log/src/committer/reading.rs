@@ -15,6 +15,7 @@ const WINDOW_MAX: u64 = 16;
 /// Windows full of records after which a snapshot is looked for, and those of a look.
 const FULL_WINDOWS: u32 = 3;
 const LOOKED: u32 = 5;
+const FEW: u64 = 8;
 /// Who has not looked at the log for so long asks first how far it has gone.
 const IDLE: Duration = Duration::from_secs(3);
 /// Records remembered from looks of our own.
@@ -63,10 +64,10 @@ impl Committer {
         let (mut window, mut tries) = behind.map_or((expected, 0), |b| (b.window, b.windows));
         // Not twice, unless it goes on at once: a reader that is behind must not stay behind.
         let to_leader = to_leader && (behind.is_some() || interrupted.is_none());
-        // A look that is interrupted between windows is in no hurry.
-        let full_windows = if to_leader { LOOKED } else { FULL_WINDOWS };
         loop {
-            if tries == full_windows {
+            // A look is in no hurry, unless reads are so dear that it reads few at a time.
+            let soon = !to_leader || window <= FEW;
+            if tries == LOOKED || (tries == FULL_WINDOWS && soon) {
                 self.log.jump().await?;
             }
             self.log.window = window;

@@ -222,8 +222,9 @@ fn rude() -> (String, Arc<AtomicU32>) {
     let counted = count.clone();
     std::thread::spawn(move || {
         for visitor in listener.incoming() {
-            drop(visitor);
+            // First, or who is hung up on may ask for the count before it is there.
             counted.fetch_add(1, Ordering::Relaxed);
+            drop(visitor);
         }
     });
     (endpoint, count)

@@ -15,6 +15,7 @@ const WINDOW_MAX: u64 = 16;
 /// Windows full of records after which a snapshot is looked for, and those of a look.
 const FULL_WINDOWS: u32 = 3;
 const LOOKED: u32 = 5;
+/// Where windows are no larger, many read and each read is dear: a snapshot spares more.
 const FEW: u64 = 8;
 /// Who has not looked at the log for so long asks first how far it has gone.
 const IDLE: Duration = Duration::from_secs(3);

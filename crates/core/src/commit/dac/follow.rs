@@ -41,11 +41,16 @@ impl Dac {
         now + self.random.from(least.max(self.look_every()))
     }
 
+    /// When what is new may be announced.
+    fn announce_at(&self, now: Duration) -> Duration {
+        self.announced_at.map_or(now, |at| at + self.linger())
+    }
+
     /// A leader is at work: announce, and look now and then whether it has taken our entries.
     pub(super) fn follow(&mut self, now: Duration, queue: Queue) -> Action {
         let mut until = None;
         if queue.announced < queue.ready {
-            let due = self.announced_at.map_or(now, |at| at + self.linger());
+            let due = self.announce_at(now);
             if now >= due {
                 let doing = Doing::Announce { then_sweep: false };
                 return self.act(now, doing, Action::Announce);
@@ -67,7 +72,7 @@ impl Dac {
         if queue.ready == 0 || self.leading.is_some() {
             return self.decide(now, queue);
         }
-        let due = self.announced_at.is_none_or(|at| now >= at + self.linger());
+        let due = now >= self.announce_at(now);
         if queue.announced < queue.ready && due && self.is_fresh(now) {
             let doing = Doing::Announce { then_sweep: false };
             return self.act(now, doing, Action::Announce);

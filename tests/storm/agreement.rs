@@ -27,7 +27,7 @@ fn the_simulator_and_dev_s3() {
     let _alone = alone();
     let seed = seed();
     let runtime = Runtime::new().unwrap();
-    for (producers, seconds) in [(1, 60), (4, 90), (16, 45), (64, 30)] {
+    for (producers, seconds) in [(1, 200), (4, 90), (16, 45), (64, 30)] {
         let real = runtime.block_on(run(Load {
             producers,
             rate: RATE,

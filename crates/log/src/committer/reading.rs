@@ -31,19 +31,14 @@ pub(super) struct Behind {
 }
 
 impl Committer {
-    /// Folds up to the head for one who is held and puts nothing: jobs open, others' turns pass.
+    /// Folds what there is, for one who is held and puts nothing: jobs open, others' turns pass.
     pub(crate) async fn look(&mut self) -> Result<Result<(), Stop>, LogError> {
-        loop {
-            let (folded, at_head) = self.log.catch_up_window().await?;
-            self.note(&folded);
-            let room = ASIDE_MAX.saturating_sub(self.aside.len());
-            self.aside
-                .extend(folded.iter().filter_map(seen_record).take(room));
-            let settled = self.settle();
-            if at_head || settled.is_err() {
-                return Ok(settled);
-            }
-        }
+        let folded = self.log.catch_up().await?;
+        self.note(&folded);
+        let room = ASIDE_MAX.saturating_sub(self.aside.len());
+        self.aside
+            .extend(folded.iter().filter_map(seen_record).take(room));
+        Ok(self.settle())
     }
 
     pub(super) fn note<'f>(&mut self, folded: impl IntoIterator<Item = &'f Folded>) {

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args as _, FromArgMatches};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -13,6 +14,9 @@ use crate::config::Config;
 use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
 use crate::{Exit, config, pages, reload, shutdown, telemetry};
+
+/// How long threads of the runtime have to end after the daemon has: idle ones take microseconds.
+const THREADS_END: Duration = Duration::from_secs(1);
 
 /// What all daemons take on their command lines.
 #[derive(Debug, clap::Args)]
@@ -142,8 +146,9 @@ fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
             .map_err(|why| Failure::new(format!("no signal handlers: {why}"), Exit::Failure))?;
         serve(config, stop).await
     });
-    // What still works on a thread has nowhere to put its results.
-    runtime.shutdown_background();
+    // What still works on a thread has nowhere to put its results. The others are joined, since glibc's
+    // pthread_detach reads memory of the thread, which is gone when it ends just then (seen: SIGSEGV).
+    runtime.shutdown_timeout(THREADS_END);
     ended
 }
 

@@ -74,7 +74,7 @@ async fn refused_then_done(root: &Path, op: Op, key: &str, room: impl FnOnce()) 
     for part in [key, "No space left on device", "free space on the device"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    assert!(store.get(key).await.unwrap_err().is_not_found());
+    assert!(store.get(key, u64::MAX).await.unwrap_err().is_not_found());
     assert!(store.head(key).await.unwrap_err().is_not_found());
     let listed = store.list("", None).await.unwrap();
     assert!(listed.objects.iter().all(|o| o.key != key), "{listed:?}");
@@ -82,7 +82,7 @@ async fn refused_then_done(root: &Path, op: Op, key: &str, room: impl FnOnce()) 
     room();
     let again = put(&store, op, key, &body).await.unwrap();
     assert_eq!(again, Create::Created);
-    assert_eq!(store.get(key).await.unwrap(), body);
+    assert_eq!(store.get(key, u64::MAX).await.unwrap(), body);
 }
 
 #[test]

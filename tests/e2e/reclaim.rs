@@ -162,7 +162,7 @@ impl World {
                 panic!("step {step} of {oldest}..{head}: {located:?}");
             };
             let part = &entry.tgb.parts[0];
-            let body = self.store.get(&part.key).await.unwrap();
+            let body = self.store.get(&part.key, u64::MAX).await.unwrap();
             let at = part.offset as usize..(part.offset + part.length) as usize;
             assert_eq!(Hash::of(&body[at]), self.bytes[&step], "step {step}");
         }

@@ -40,7 +40,7 @@ async fn get_all(store: &Arc<dyn Store>, keys: Vec<String>) -> BTreeMap<String, 
         }
         let store = Arc::clone(store);
         reads.spawn(async move {
-            let bytes = store.get(&key).await.unwrap();
+            let bytes = store.get(&key, u64::MAX).await.unwrap();
             (key, bytes)
         });
     }

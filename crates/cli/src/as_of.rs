@@ -77,9 +77,14 @@ impl Store for AsOf {
         Err(self.read_only(Op::Upload, key))
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         self.check(Op::Get, key)?;
-        self.inner.get(key).await
+        self.inner.get(key, at_most).await
+    }
+
+    async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.check(Op::Get, key)?;
+        self.inner.get_fresh(key, at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
@@ -115,8 +120,13 @@ mod tests {
             let _ = inner.create(&key, "x".into()).await.unwrap();
         }
         let view = AsOf::new(inner, 7);
-        assert!(view.get(&keys::log(6)).await.is_ok());
-        assert!(view.get(&keys::log(7)).await.unwrap_err().is_not_found());
+        assert!(view.get(&keys::log(6), u64::MAX).await.is_ok());
+        assert!(
+            view.get(&keys::log(7), u64::MAX)
+                .await
+                .unwrap_err()
+                .is_not_found()
+        );
         assert!(
             view.list(keys::SNAPSHOTS, None)
                 .await
@@ -125,7 +135,7 @@ mod tests {
                 .is_empty()
         );
         view.show_until(8);
-        assert!(view.get(&keys::log(7)).await.is_ok());
+        assert!(view.get(&keys::log(7), u64::MAX).await.is_ok());
         assert_eq!(
             view.list(keys::SNAPSHOTS, None)
                 .await

@@ -85,7 +85,7 @@ async fn first_contact(url: &str, options: &OpenOptions) -> Result<(), StoreErro
         ..options.clone()
     };
     let store = batchweave_store::open(url, &options).await?;
-    let mut asking = store.get(keys::STREAM);
+    let mut asking = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
     let answer = tokio::select! {
         biased;
         answer = &mut asking => answer,

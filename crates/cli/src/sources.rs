@@ -14,7 +14,7 @@ pub(crate) type Names = Vec<String>;
 
 /// The provenance object under `key`.
 pub(crate) async fn provenance(store: &dyn Store, key: &str) -> Result<Provenance, CliError> {
-    let bytes = match store.get(key).await {
+    let bytes = match store.get(key, keys::bytes_max(key)).await {
         Ok(bytes) => bytes,
         Err(e) if e.is_not_found() => {
             return Err(CliError::Unsound(format!(
@@ -36,7 +36,7 @@ pub(crate) async fn names(
     hash: Hash,
 ) -> Result<Names, CliError> {
     let key = keys::inputs(producer, hash);
-    let bytes = match store.get(&key).await {
+    let bytes = match store.get(&key, keys::bytes_max(&key)).await {
         Ok(bytes) => bytes,
         Err(e) if e.is_not_found() => return Ok(Names::new()),
         Err(e) => return Err(e.into()),

@@ -10,7 +10,11 @@ pub use jobs::{
 
 use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use crate::intent::Announced;
-use crate::limits::{NUMBER_MAX, SEGMENT_STEPS};
+use crate::limits::{
+    INPUTS_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX, MARK_BYTES_MAX, NUMBER_MAX,
+    OTHER_BYTES_MAX, PROGRESS_BYTES_MAX, PROVENANCE_OBJECT_BYTES_MAX, RECORD_READ_MAX,
+    REPAIR_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_STEPS, SNAPSHOT_BYTES_MAX, STREAM_BYTES_MAX,
+};
 use jobs::plain as number;
 
 /// The stream's identity and parameters.
@@ -40,6 +44,29 @@ pub const CLASSES: [&str; 9] = [
     "repairs",
     "probe",
 ];
+
+/// The most bytes to read of the object under `key` as a whole, by its class. Data objects are read
+/// by ranges, provenance beside them as a whole.
+pub fn bytes_max(key: &str) -> u64 {
+    let mut segments = key.split('/');
+    let most = match segments.next().unwrap_or_default() {
+        STREAM => STREAM_BYTES_MAX,
+        "log" => RECORD_READ_MAX,
+        "repairs" => REPAIR_BYTES_MAX,
+        "intents" => INTENT_BYTES_MAX,
+        "snapshots" => SNAPSHOT_BYTES_MAX,
+        "index" => SEGMENT_BYTES_MAX,
+        "inputs" => INPUTS_BYTES_MAX,
+        "data" => PROVENANCE_OBJECT_BYTES_MAX,
+        "jobs" => match segments.nth(2).unwrap_or_default() {
+            "progress" => PROGRESS_BYTES_MAX,
+            "marks" => MARK_BYTES_MAX,
+            _ => LEDGER_BYTES_MAX,
+        },
+        _ => OTHER_BYTES_MAX,
+    };
+    most as u64
+}
 
 /// The record of version `v`.
 pub fn log(v: Version) -> String {
@@ -169,6 +196,30 @@ fn seqs(stem: &str) -> Option<(Seq, Seq)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_class_has_its_own_bound() {
+        let (p, job): (ProducerName, _) = ("tok-0".parse().unwrap(), "run".parse().unwrap());
+        for (key, most) in [
+            (STREAM.to_owned(), STREAM_BYTES_MAX),
+            (log(7), RECORD_READ_MAX),
+            (repair(7), REPAIR_BYTES_MAX),
+            (intent(&p, 2, 5, 9), INTENT_BYTES_MAX),
+            (snapshot(255), SNAPSHOT_BYTES_MAX),
+            (segment(3), SEGMENT_BYTES_MAX),
+            (inputs(&p, Hash([1; 32])), INPUTS_BYTES_MAX),
+            (
+                provenance(&p, 2, Nonce([1; 8]), (5, 9), 3),
+                PROVENANCE_OBJECT_BYTES_MAX,
+            ),
+            (progress(&job, 1, 2, 3, (0, 1), "node"), PROGRESS_BYTES_MAX),
+            (mark(&job, 1, 2, 3, None), MARK_BYTES_MAX),
+            (ledger(&job, 1, 2, 3, "node", 4), LEDGER_BYTES_MAX),
+            ("doctor/1/2".to_owned(), OTHER_BYTES_MAX),
+        ] {
+            assert_eq!(bytes_max(&key), most as u64, "{key}");
+        }
+    }
 
     #[test]
     fn keys_are_as_the_protocol_writes_them() {

@@ -6,6 +6,10 @@ pub const NAME_BYTES_MAX: usize = 63;
 pub const RECORD_BYTES_MAX: usize = 1 << 20;
 /// One entry in a record, and one intent.
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
+/// Bytes read of a record: more than it may have, so that a repair can name the hash of one that is too large.
+pub const RECORD_READ_MAX: usize = 4 * RECORD_BYTES_MAX;
+/// A repair: a reason and two hashes.
+pub const REPAIR_BYTES_MAX: usize = ENTRY_BYTES_MAX;
 /// An intent: an entry and what names its stream.
 pub const INTENT_BYTES_MAX: usize = ENTRY_BYTES_MAX + (1 << 10);
 /// Intents read for one record.
@@ -16,6 +20,22 @@ pub const CURSOR_BYTES_MAX: usize = 16 << 10;
 pub const STREAM_BYTES_MAX: usize = 1 << 20;
 /// Steps in one index segment.
 pub const SEGMENT_STEPS: u64 = 1024;
+/// An index segment: each step's TGB came in an entry, and takes at most four times its bytes here.
+pub const SEGMENT_BYTES_MAX: usize = 256 << 20;
+/// A snapshot: the steps of a segment, producers, jobs, and TGBs that wait for their turn.
+pub const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
+/// A progress object: eleven short fields.
+pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
+/// A checkpoint mark: a state dict travels in one message of a rank, so a mark is not much larger.
+pub const MARK_BYTES_MAX: usize = 256 << 10;
+/// A ledger object: a step of the most slices fits, as does a full set of small entries.
+pub const LEDGER_BYTES_MAX: usize = 64 << 20;
+/// A producer's list of input files: 200 bytes per file, five million files.
+pub const INPUTS_BYTES_MAX: usize = 1 << 30;
+/// A provenance object: a few bytes per document of at most 64 TGBs.
+pub const PROVENANCE_OBJECT_BYTES_MAX: usize = 1 << 30;
+/// An object of no known class: what `doctor` and the probes write.
+pub const OTHER_BYTES_MAX: usize = 1 << 20;
 /// Versions after the last snapshot at which the next one is due.
 pub const SNAPSHOT_VERSIONS_MAX: u64 = 256;
 /// Bytes of records after the last snapshot at which the next is due, unless the snapshot itself is
@@ -73,4 +93,13 @@ const _: () = {
         TGB_ROWS_MAX < NUMBER_MAX && TGB_TOKENS_MAX < NUMBER_MAX && OBJECT_BYTES_MAX < NUMBER_MAX
     );
     assert!(SLICES_MAX as u64 <= TGB_ROWS_MAX);
+    assert!(
+        SEGMENT_BYTES_MAX as u64 >= 4 * SEGMENT_STEPS * ENTRY_BYTES_MAX as u64,
+        "a segment of the largest TGBs can be read"
+    );
+    assert!(
+        SNAPSHOT_BYTES_MAX >= 2 * SEGMENT_BYTES_MAX,
+        "a snapshot holds the steps of an open segment and more"
+    );
+    assert!(RECORD_READ_MAX > RECORD_BYTES_MAX && REPAIR_BYTES_MAX > 8 * REASON_BYTES_MAX);
 };

@@ -12,7 +12,7 @@ use crate::window::get_record;
 
 /// Fails when stream.json is gone or belongs to another stream than the one that we follow.
 pub(crate) async fn check_root(store: &dyn Store, stream: StreamId) -> Result<(), LogError> {
-    let now = match store.get(keys::STREAM).await {
+    let now = match store.get(keys::STREAM, keys::bytes_max(keys::STREAM)).await {
         Ok(bytes) => Some(StreamConfig::from_json(&bytes, keys::STREAM)?.stream_id),
         Err(e) if e.is_not_found() => None,
         Err(e) => return Err(e.into()),

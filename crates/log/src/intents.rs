@@ -243,7 +243,7 @@ async fn read(
     if let Some(carried) = intent::carried(key) {
         return Some(carried.and_then(|bytes| intent::decode(key, &bytes, stream)));
     }
-    match store.get(key).await {
+    match store.get(key, keys::bytes_max(key)).await {
         Ok(bytes) => Some(intent::decode(key, &bytes, stream)),
         Err(e) => {
             // Not found: it has been deleted, so it is committed.

@@ -7,6 +7,7 @@ use batchweave_core::ids::{Hash, Step};
 use batchweave_core::keys;
 use batchweave_core::limits::{CATCH_UP_WINDOW, SEGMENT_STEPS, SNAPSHOTS_KEPT};
 use batchweave_core::manifest::{Manifest, Segment, StepEntry};
+use batchweave_store::ErrorKind;
 use futures::future::join;
 use tracing::{info, warn};
 
@@ -88,9 +89,13 @@ impl Log {
     /// The segment as it is stored, if it is of this log: the record that filled it says so.
     async fn stored_segment(&self, number: u64) -> Result<Option<Segment>, LogError> {
         let key = keys::segment(number);
-        let bytes = match self.store.get(&key).await {
+        let bytes = match self.store.get(&key, keys::bytes_max(&key)).await {
             Ok(bytes) => bytes,
             Err(e) if e.is_not_found() => return Ok(None),
+            Err(e) if e.kind == ErrorKind::TooLarge => {
+                warn!(error = %e, "an unusable index segment is ignored");
+                return Ok(None);
+            }
             Err(e) => return Err(e.into()),
         };
         let segment = match Segment::from_json(&bytes, self.manifest.stream_id(), number) {
@@ -150,13 +155,15 @@ impl Log {
     /// A state from which the fold comes past the whole of a segment.
     async fn state_before(&self, number: u64) -> Result<Manifest, LogError> {
         let store = self.store.as_ref();
-        let (stream_json, listed) = join(store.get(keys::STREAM), list_snapshots(store)).await;
+        let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+        let (stream_json, listed) = join(stream, list_snapshots(store)).await;
         let stream = Arc::new(self.manifest.stream().clone());
         let mut versions = listed?;
         versions.retain(|v| *v < self.manifest.next_version());
         versions.sort_unstable_by(|a, b| b.cmp(a));
         for version in versions.into_iter().take(SNAPSHOTS_KEPT) {
-            let Ok(bytes) = store.get(&keys::snapshot(version)).await else {
+            let key = keys::snapshot(version);
+            let Ok(bytes) = store.get(&key, keys::bytes_max(&key)).await else {
                 continue;
             };
             let Ok(manifest) = Manifest::from_snapshot(Arc::clone(&stream), &bytes, version) else {

@@ -11,7 +11,7 @@ use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
 use batchweave_core::manifest::record::SnapshotHint;
 use batchweave_core::manifest::{Manifest, Record};
 use batchweave_core::stream::StreamConfig;
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{ErrorKind, Store, StoreError};
 use bytes::Bytes;
 use futures::future::{join, join_all, try_join};
 use tracing::warn;
@@ -37,7 +37,8 @@ impl Log {
     pub async fn open(store: Arc<dyn Store>, options: &LogOptions) -> Result<Self, LogError> {
         let raw = store;
         let store = Patient::around(Arc::clone(&raw), Arc::clone(&options.clock));
-        let (stream, listed) = join(store.get(keys::STREAM), list_snapshots(store.as_ref())).await;
+        let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+        let (stream, listed) = join(stream, list_snapshots(store.as_ref())).await;
         let stream_json = match stream {
             Ok(bytes) => bytes,
             Err(e) if e.is_not_found() => {
@@ -195,9 +196,15 @@ impl Search<'_> {
     /// The snapshot, and from its own record on `more` + 1 records.
     async fn look(&self, version: Version, more: u64) -> Result<Looked, LogError> {
         let snapshot = async {
-            match self.store.get(&keys::snapshot(version)).await {
+            let key = keys::snapshot(version);
+            match self.store.get(&key, keys::bytes_max(&key)).await {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(e) if e.is_not_found() => Ok(None),
+                // No snapshot of ours, like any other bytes that are none.
+                Err(e) if e.kind == ErrorKind::TooLarge => {
+                    warn!(version, error = %e, "a snapshot is too large");
+                    Ok(Some(Bytes::new()))
+                }
                 Err(e) => Err(LogError::from(e)),
             }
         };

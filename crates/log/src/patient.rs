@@ -65,8 +65,12 @@ impl Store for Patient {
         self.store.upload(key, body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.retry(|| self.store.get(key)).await
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.retry(|| self.store.get(key, at_most)).await
+    }
+
+    async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.retry(|| self.store.get_fresh(key, at_most)).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

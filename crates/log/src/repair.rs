@@ -100,9 +100,10 @@ pub async fn damage(
         return Err(error);
     };
     let patient = Patient::around(Arc::clone(store), Arc::clone(&options.clock));
-    let stream = StreamConfig::from_json(&patient.get(keys::STREAM).await?, keys::STREAM)?;
-    let found = patient.get(&key).await?;
-    let again = patient.get(&key).await?;
+    let stream = patient.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+    let stream = StreamConfig::from_json(&stream.await?, keys::STREAM)?;
+    let found = patient.get(&key, keys::bytes_max(&key)).await?;
+    let again = patient.get(&key, keys::bytes_max(&key)).await?;
     let mut damage = Damage {
         version,
         key,
@@ -148,7 +149,8 @@ fn by_later(damage: &Damage, bytes: &[u8]) -> Remedy {
 }
 
 async fn repair_of(store: &dyn Store, damage: &Damage) -> Result<Option<Repair>, LogError> {
-    match store.get(&keys::repair(damage.version)).await {
+    let key = keys::repair(damage.version);
+    match store.get(&key, keys::bytes_max(&key)).await {
         Ok(bytes) => Ok(Some(Repair::from_json(
             &bytes,
             damage.stream,
@@ -167,7 +169,9 @@ pub async fn repair(
     options: &LogOptions,
 ) -> Result<Repaired, LogError> {
     let patient = Patient::around(Arc::clone(store), Arc::clone(&options.clock));
-    let found = patient.get(&damage.key).await?;
+    let found = patient
+        .get(&damage.key, keys::bytes_max(&damage.key))
+        .await?;
     if Hash::of(&found) != damage.bad {
         return Ok(Repaired::Refused(Remedy::Unsteady));
     }

@@ -2,6 +2,7 @@
 //! the object itself says who won: the same bytes mean us. No object: the same bytes are put at the
 //! same key again, until the answer is definite (pitfalls P2, P3, P4).
 
+use batchweave_core::keys;
 use batchweave_core::mutation::{self, Mutation};
 use batchweave_store::{Create, Effect, ErrorKind, Store, StoreError};
 use bytes::Bytes;
@@ -102,7 +103,7 @@ async fn read(
 ) -> Result<Option<Bytes>, StoreError> {
     let mut pause = Pause::new();
     loop {
-        match store.get(key).await {
+        match store.get(key, keys::bytes_max(key)).await {
             Ok(bytes) => return Ok(Some(bytes)),
             Err(e) if e.kind == ErrorKind::NotFound => return Ok(None),
             Err(e) if e.kind.is_transient() => {

@@ -122,7 +122,9 @@ pub(crate) async fn put_copy(store: &dyn Store, key: &str, bytes: Bytes) -> Resu
         Create::Created => return Ok(()),
         Create::Exists => {}
     }
-    if store.head(key).await?.size == bytes.len() as u64 && store.get(key).await? == bytes {
+    if store.head(key).await?.size == bytes.len() as u64
+        && store.get(key, keys::bytes_max(key)).await? == bytes
+    {
         return Ok(());
     }
     warn!(key, "a damaged copy of the log's content is replaced");

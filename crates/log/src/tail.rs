@@ -169,7 +169,8 @@ impl Log {
     }
 
     async fn repaired(&self, version: Version, bytes: &[u8]) -> Result<bool, LogError> {
-        match self.store.get(&keys::repair(version)).await {
+        let key = keys::repair(version);
+        match self.store.get(&key, keys::bytes_max(&key)).await {
             Ok(stored) => {
                 let repair = Repair::from_json(&stored, self.manifest.stream_id(), version)?;
                 Ok(repair.bad == Hash::of(bytes))

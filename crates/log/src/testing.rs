@@ -134,9 +134,9 @@ impl Store for Scripted {
         self.inner.upload(key, body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         *self.gets.lock().unwrap() += 1;
-        self.inner.get(key).await
+        self.inner.get(key, at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

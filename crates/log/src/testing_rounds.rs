@@ -72,9 +72,9 @@ impl Store for Rounds {
         self.inner.upload(key, body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         self.ask(key).await?;
-        self.inner.get(key).await
+        self.inner.get(key, at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

@@ -89,7 +89,8 @@ pub(crate) async fn get_record(
     store: &dyn Store,
     version: Version,
 ) -> Result<Option<Bytes>, StoreError> {
-    match store.get(&keys::log(version)).await {
+    let key = keys::log(version);
+    match store.get(&key, keys::bytes_max(&key)).await {
         Ok(bytes) => Ok(Some(bytes)),
         Err(e) if e.is_not_found() => Ok(None),
         Err(e) => Err(e),

@@ -96,7 +96,8 @@ pub(crate) async fn resumed(
         return Ok((listed, None));
     };
     let key = keys::inputs(producer, state.inputs);
-    let pins = InputList::pins_from_json(&store.get(&key).await?).map_err(|why| {
+    let stored = store.get(&key, keys::bytes_max(&key)).await?;
+    let pins = InputList::pins_from_json(&stored).map_err(|why| {
         let differences = vec![format!(
             "{key}, the stored list of them, can't be read: {why}"
         )];

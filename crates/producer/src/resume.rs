@@ -39,11 +39,8 @@ impl Resume<'_> {
                 placed: state.placed,
             });
         }
-        let differences = match self
-            .store
-            .get(&keys::inputs(self.producer, state.inputs))
-            .await
-        {
+        let key = keys::inputs(self.producer, state.inputs);
+        let differences = match self.store.get(&key, keys::bytes_max(&key)).await {
             Ok(bytes) => match InputList::pins_from_json(&bytes) {
                 Ok(pins) => self.inputs.differences(&pins),
                 Err(e) => vec![format!("the stored list of input files can't be read: {e}")],

@@ -362,6 +362,6 @@ async fn a_mistyped_path_leaves_no_stream_behind() {
     let config = World::config(&[missing.display().to_string()], "a");
     let why = world.run(config).await.unwrap_err();
     assert_eq!(why.exit(), Exit::BadInput, "{why}");
-    let stream = world.store.get("stream.json").await.unwrap_err();
+    let stream = world.store.get("stream.json", u64::MAX).await.unwrap_err();
     assert!(stream.is_not_found(), "{stream}");
 }

@@ -181,9 +181,16 @@ impl Store for Handle {
         }
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.read(Op::Get, key, |store| store.find(key), |_| Answer::Found)
-            .await
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        let object = self
+            .read(Op::Get, key, |store| store.find(key), |_| Answer::Found)
+            .await?;
+        let size = object.len() as u64;
+        if size > at_most {
+            let location = format!("{ROOT}/{key}");
+            return Err(StoreError::too_large(location, Some(size), at_most));
+        }
+        Ok(object)
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

@@ -72,8 +72,16 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// multipart for large bodies; `Exists` is answered only if the object there has another size.
     async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError>;
 
-    /// The whole object. Absent: `ErrorKind::NotFound`.
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError>;
+    /// The whole object, if it has `at_most` bytes. Absent: `ErrorKind::NotFound`. Larger:
+    /// `ErrorKind::TooLarge`, before more than the bound is read or allocated, whatever length the
+    /// store claims.
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError>;
+
+    /// The same over a connection of its own: a second look at bytes that do not make sense, which
+    /// a connection or what lies on its way may have damaged.
+    async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.get(key, at_most).await
+    }
 
     /// Bytes `range` of the object, as chunks as they arrive. A range that reaches beyond the
     /// object is `ErrorKind::Range`.

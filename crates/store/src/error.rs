@@ -62,6 +62,8 @@ pub enum ErrorKind {
     Conflict,
     /// The range lies beyond the object.
     Range,
+    /// The object is larger than the caller reads of one of its kind.
+    TooLarge,
     /// Disk or quota full.
     Full,
     /// A key or URL that the contract forbids.
@@ -113,6 +115,9 @@ impl ErrorKind {
             }
             Self::Timeout => "check the network path to the store",
             Self::Throttled => "the request is tried again more slowly",
+            Self::TooLarge => {
+                "no program of ours writes one so large: restore it from a bucket version or a backup, or delete it if nobody knows it"
+            }
             Self::Full => "free space on the device or raise the quota",
             Self::Contract => {
                 "use a store that honours If-None-Match: * atomically; `batchweave doctor` shows details"
@@ -165,6 +170,14 @@ impl StoreError {
             effect,
             detail: detail.into(),
         }
+    }
+
+    /// The object at `location` has `size` bytes, or an unknown number, and at most `at_most` are read.
+    pub fn too_large(location: impl Into<String>, size: Option<u64>, at_most: u64) -> Self {
+        let size = size.map_or_else(|| "more".to_owned(), |size| format!("{size} bytes"));
+        let detail = format!("the object has {size}, at most {at_most} are read");
+        let (kind, effect) = (ErrorKind::TooLarge, Effect::DidNot);
+        Self::new(Op::Get, location, kind, effect, detail)
     }
 
     /// True when the object is not there.

@@ -118,8 +118,14 @@ impl Store for MemoryStore {
         }
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.find(Op::Get, key)
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        let object = self.find(Op::Get, key)?;
+        let size = object.len() as u64;
+        if size > at_most {
+            let location = format!("{}/{key}", self.root);
+            return Err(StoreError::too_large(location, Some(size), at_most));
+        }
+        Ok(object)
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

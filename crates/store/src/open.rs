@@ -234,6 +234,6 @@ mod tests {
             .create("k", bytes::Bytes::from_static(b"v"))
             .await
             .unwrap();
-        assert_eq!(two.get("k").await.unwrap(), "v");
+        assert_eq!(two.get("k", u64::MAX).await.unwrap(), "v");
     }
 }

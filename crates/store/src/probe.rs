@@ -12,6 +12,8 @@ pub use completions::probe_completions;
 use judge::{bodies, judge};
 
 const RACERS: usize = 16;
+/// Of what a probe reads: it wrote no more.
+const PROBE_BYTES_MAX: u64 = 1 << 20;
 /// A race in which nobody got an answer says nothing and is run again.
 const RACE_TRIES: usize = 3;
 
@@ -45,7 +47,7 @@ pub async fn probe(store: &dyn Store, random: u64) -> Result<(), StoreError> {
 /// The part of the probe that needs read permissions only.
 pub async fn probe_read(store: &dyn Store, random: u64) -> Result<(), StoreError> {
     let key = format!("probe/{random:016x}/absent");
-    match store.get(&key).await {
+    match store.get(&key, PROBE_BYTES_MAX).await {
         Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error),
         Ok(_) => Err(broken(

@@ -46,10 +46,10 @@ mod tests {
         let store = Counted::new(std::sync::Arc::new(faulty.clone()));
         assert_eq!(store.failing(), None);
         faulty.inject(Op::Get, "", Fault::Before);
-        store.get("a").await.unwrap_err();
+        store.get("a", u64::MAX).await.unwrap_err();
         assert!(store.failing().is_some());
         // A missing object is an answer.
-        store.get("a").await.unwrap_err();
+        store.get("a", u64::MAX).await.unwrap_err();
         assert_eq!(store.failing(), None);
     }
 }

@@ -49,8 +49,12 @@ impl Store for Below {
         self.inner.upload(&self.at(key), body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.inner.get(&self.at(key)).await
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.inner.get(&self.at(key), at_most).await
+    }
+
+    async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.inner.get_fresh(&self.at(key), at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

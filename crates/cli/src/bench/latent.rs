@@ -94,9 +94,9 @@ impl Store for Latent {
         self.inner.upload(key, body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         self.ask(Op::Get, 0).await;
-        let body = self.inner.get(key).await?;
+        let body = self.inner.get(key, at_most).await?;
         self.bytes.fetch_add(body.len() as u64, Relaxed);
         Ok(body)
     }

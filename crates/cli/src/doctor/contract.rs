@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use batchweave_core::keys;
 use batchweave_store::{Access, Bucket, Create, ErrorKind, ProbeReport, Store, StoreError};
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -128,7 +129,7 @@ async fn write_and_look(
     let store = patient.store();
     let body = Bytes::from_static(b"made by `batchweave doctor`; may be deleted\n");
     let created = store.create(key, body.clone()).await?;
-    let read = match store.get(key).await {
+    let read = match store.get(key, keys::bytes_max(key)).await {
         Err(error) if error.is_not_found() => None,
         read => Some(read?),
     };
@@ -148,7 +149,7 @@ async fn delete_and_look(
     seen: &mut Seen,
 ) -> Result<(), StoreError> {
     patient.store().delete(key).await?;
-    let read = match patient.store().get(key).await {
+    let read = match patient.store().get(key, keys::bytes_max(key)).await {
         Err(error) if error.is_not_found() => false,
         read => read.map(|_| true)?,
     };

@@ -105,7 +105,7 @@ async fn request(patient: &Patient<'_>, op: Op, at: usize) -> Result<(), StoreEr
             let body = Bytes::from(vec![b'd'; DATA_BYTES]);
             store.upload(&data, body).await.map(|_| ())
         }
-        Op::Get => found_or_not(store.get(&record).await.map(drop)),
+        Op::Get => found_or_not(store.get(&record, keys::bytes_max(&record)).await.map(drop)),
         Op::GetRange => ranged(store, &data).await,
         Op::Head => found_or_not(store.head(&record).await.map(drop)),
         Op::List => store.list(keys::SNAPSHOTS, None).await.map(drop),

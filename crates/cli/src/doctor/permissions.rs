@@ -8,6 +8,7 @@
 //!   delete marker, so below `log/` it is done only where versions are known to be off, and
 //!   `stream.json` is never deleted at all.
 
+use batchweave_core::keys;
 use batchweave_store::{ErrorKind, Store, StoreError, Versioning};
 
 use super::Patient;
@@ -129,7 +130,8 @@ async fn area_of(patient: &Patient<'_>, area: &Area) -> Finding {
     if let (Some(inspect), true) = (store.inspect(), writes) {
         asked.push(("put", Answer::of(inspect.may_create(&key).await)));
     }
-    asked.push(("get", Answer::of(absent(store.get(&key).await.map(drop)))));
+    let read = store.get(&key, keys::bytes_max(&key)).await;
+    asked.push(("get", Answer::of(absent(read.map(drop)))));
     if area.list {
         let listed = store.list(area.name, None).await;
         asked.push(("list", Answer::of(listed.map(drop))));

@@ -33,7 +33,8 @@ pub(super) struct Commits {
 pub(super) async fn newest(store: &dyn Store, next: Version) -> Result<Commits, StoreError> {
     let versions = next.saturating_sub(NEWEST)..next;
     let reads = versions.map(|version| async move {
-        let body = store.get(&keys::log(version)).await?;
+        let key = keys::log(version);
+        let body = store.get(&key, keys::bytes_max(&key)).await?;
         Ok((version, body))
     });
     stream::iter(reads)

@@ -70,7 +70,7 @@ async fn snapshot(
     problems: &mut Vec<Problem>,
 ) -> Result<(), CliError> {
     let key = keys::snapshot(version);
-    let bytes = match store.get(&key).await {
+    let bytes = match store.get(&key, keys::bytes_max(&key)).await {
         Ok(bytes) => bytes,
         // Removed since it was listed: there are newer ones.
         Err(e) if e.is_not_found() => return Ok(()),
@@ -108,7 +108,7 @@ async fn compare(
     let stream = folding.manifest().stream_id();
     let reads = segments.into_iter().map(|folded| async move {
         let key = keys::segment(folded.segment);
-        match store.get(&key).await {
+        match store.get(&key, keys::bytes_max(&key)).await {
             Ok(bytes) => Ok((folded, Some(bytes))),
             Err(e) if e.is_not_found() => Ok((folded, None)),
             Err(e) => Err(CliError::from(e)),

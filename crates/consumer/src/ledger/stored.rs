@@ -94,7 +94,8 @@ async fn newest(
     };
     let mut read = Vec::new();
     for (_, key) in keys.into_iter().take(READS_MAX) {
-        match Ledger::from_json(&store.get(&key).await?, &key, &place) {
+        let bytes = store.get(&key, keys::bytes_max(&key)).await?;
+        match Ledger::from_json(&bytes, &key, &place) {
             Ok(ledger) => {
                 let whole = !ledger.told.is_empty();
                 read.push(ledger);

@@ -57,7 +57,7 @@ async fn a_flipped_object_is_refused_to_those_who_need_it() {
     stream.commit(20, 4).await;
     stream.finish().await;
     let key = stream.data_keys()[2].clone();
-    let mut body = stream.store.get(&key).await.unwrap().to_vec();
+    let mut body = stream.store.get(&key, u64::MAX).await.unwrap().to_vec();
     // The last payload byte of the first frame: step 8, slice 0.
     let frame = 64 + 128 + (ROWS * (SEQ_LEN + 1) * 2) as usize;
     body[frame - 1] ^= 1;
@@ -85,7 +85,7 @@ async fn a_missing_object_and_a_short_one_are_told_apart() {
     stream.commit(8, 4).await;
     stream.finish().await;
     let key = stream.data_keys()[1].clone();
-    let body = stream.store.get(&key).await.unwrap();
+    let body = stream.store.get(&key, u64::MAX).await.unwrap();
     let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
     stream.store.overwrite(&key, body.slice(..100));
     let (step, error) = failure(&daemon, 0).await;

@@ -87,10 +87,13 @@ struct Seen {
 
 impl Seen {
     async fn read(store: &Arc<MemoryStore>, stream: &Stream) -> Self {
-        let json = store.get(keys::STREAM).await.unwrap();
+        let json = store.get(keys::STREAM, u64::MAX).await.unwrap();
         let mut manifest = Manifest::new(stream.config.clone(), &json);
         let (mut history, mut named) = (History::default(), Vec::new());
-        while let Ok(bytes) = store.get(&keys::log(manifest.next_version())).await {
+        while let Ok(bytes) = store
+            .get(&keys::log(manifest.next_version()), u64::MAX)
+            .await
+        {
             let version = manifest.next_version();
             let folded = manifest.fold(&bytes).unwrap();
             history.note(version, &folded);
@@ -113,7 +116,7 @@ impl Seen {
                 opened: job.opened,
                 attempt: at.owner.attempt,
             };
-            let bytes = store.get(&key).await.unwrap();
+            let bytes = store.get(&key, u64::MAX).await.unwrap();
             let ledger = Ledger::from_json(&bytes, &key, &place).unwrap();
             let all = ledgers.entry(at.owner.attempt).or_default();
             all.push((key, ledger));

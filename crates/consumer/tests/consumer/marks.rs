@@ -76,7 +76,7 @@ async fn each_wrong_mark_is_refused_by_its_name_and_the_session_goes_on() {
     let [key] = marks.as_slice() else {
         panic!("one good mark, not {marks:?}")
     };
-    let body = stream.store.get(key).await.unwrap();
+    let body = stream.store.get(key, u64::MAX).await.unwrap();
     let mark = Mark::from_json(&body, key, stream.config.stream_id).unwrap();
     assert_eq!((mark.step, mark.attempt, mark.dp_rank), (10, 0, Some(0)));
     daemon.stop().await.unwrap();
@@ -258,7 +258,7 @@ async fn progress_is_one_object_for_neighbours() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     let key = progress().remove(0);
-    let body = stream.store.get(&key).await.unwrap();
+    let body = stream.store.get(&key, u64::MAX).await.unwrap();
     Progress::from_json(&body, &key, stream.config.stream_id).unwrap();
     drop(readers);
     daemon.stop().await.unwrap();

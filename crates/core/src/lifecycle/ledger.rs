@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
 use crate::ids::{AttemptId, AttemptNo, JobName, Step, StreamId, Version};
-use crate::limits::{NUMBER_MAX, SLICES_MAX};
+use crate::limits::{LEDGER_BYTES_MAX, NUMBER_MAX, SLICES_MAX};
 use crate::{json, keys};
 
 /// Steps after which a node stores what it has; a crash loses at most so many, and they are told
@@ -18,8 +18,6 @@ use crate::{json, keys};
 pub const LEDGER_STEPS: u64 = 256;
 /// Checksums in one object: a node with very many slices stores earlier.
 pub const LEDGER_CRCS: usize = 1 << 20;
-/// One object. A step of the most slices fits, as does a full set of small entries.
-const LEDGER_BYTES_MAX: usize = 64 << 20;
 /// Entries in one object.
 pub const LEDGER_ENTRIES_MAX: usize = 1 << 16;
 

@@ -5,10 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
 use crate::ids::{AttemptId, AttemptNo, JobName, Step, StreamId, Version};
+use crate::limits::MARK_BYTES_MAX;
 use crate::{json, keys};
-
-/// A state dict travels in one message of a rank, so a mark is not much larger.
-const MARK_BYTES_MAX: usize = 256 << 10;
 
 /// The content of a mark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
 use crate::ids::{AttemptId, AttemptNo, JobName, Step, StreamId, Version};
+use crate::limits::PROGRESS_BYTES_MAX;
 use crate::{json, keys};
-
-const PROGRESS_BYTES_MAX: usize = 4 << 10;
 
 /// The content of a progress object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
 use crate::ids::{Hash, StreamId, Version};
-use crate::limits::ENTRY_BYTES_MAX;
+use crate::limits::REPAIR_BYTES_MAX;
 use crate::{json, keys};
 
 /// The content of `repairs/<version>.json`.
@@ -36,7 +36,7 @@ impl Repair {
         version: Version,
     ) -> Result<Self, FormatError> {
         let key = keys::repair(version);
-        let read: Self = json::parse(bytes, &key, ENTRY_BYTES_MAX)?;
+        let read: Self = json::parse(bytes, &key, REPAIR_BYTES_MAX)?;
         if read.stream != stream || read.version != version {
             return Err(FormatError::rule(
                 &key,

@@ -7,11 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::state::StepEntry;
 use crate::error::FormatError;
 use crate::ids::{Hash, Step, StreamId, Version};
-use crate::limits::SEGMENT_STEPS;
+use crate::limits::{SEGMENT_BYTES_MAX, SEGMENT_STEPS};
 use crate::{json, keys};
-
-/// Segments are read whole; this bounds a hostile one.
-const SEGMENT_BYTES_MAX: usize = 256 << 20;
 
 /// The record by which a segment became full: whoever reads the segment finds by one more read that
 /// it belongs to this log.

@@ -12,11 +12,9 @@ use super::state::{
 };
 use crate::error::FormatError;
 use crate::ids::{Hash, JobName, ProducerName, RequestId, Seq, Step, StreamId, Version};
+use crate::limits::SNAPSHOT_BYTES_MAX;
 use crate::stream::StreamConfig;
 use crate::{json, keys};
-
-/// Snapshots are read whole; this bounds a hostile one.
-const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

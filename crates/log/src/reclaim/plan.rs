@@ -158,7 +158,7 @@ async fn seen(
         return Ok(None);
     };
     requests.gets += 1;
-    let Ok(bytes) = log.store.get(&key).await else {
+    let Ok(bytes) = log.store.get(&key, keys::bytes_max(&key)).await else {
         return Ok(None);
     };
     let read = Progress::from_json(&bytes, &key, log.manifest().stream_id());

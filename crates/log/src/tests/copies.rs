@@ -50,7 +50,7 @@ async fn a_segment_that_is_not_of_this_log_is_ignored_and_rebuilt() {
     for (case, damage) in cases {
         let (memory, store, producer) = history().await;
         let key = keys::segment(0);
-        let good = store.get(&key).await.unwrap();
+        let good = store.get(&key, u64::MAX).await.unwrap();
         let text = String::from_utf8(good.to_vec()).unwrap();
         memory.overwrite(&key, damage(&text).into());
         let reading = LogOptions {
@@ -69,7 +69,7 @@ async fn a_segment_that_is_not_of_this_log_is_ignored_and_rebuilt() {
                 (700, 700, 1024),
                 "{case}"
             );
-            let stored = store.get(&key).await.unwrap();
+            let stored = store.get(&key, u64::MAX).await.unwrap();
             assert_eq!(
                 stored == good,
                 repairs,
@@ -83,7 +83,7 @@ async fn a_segment_that_is_not_of_this_log_is_ignored_and_rebuilt() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_segment_is_rebuilt_from_the_snapshot_before_it() {
     let (_, store, _) = history().await;
-    let before = store.get(&keys::segment(3)).await;
+    let before = store.get(&keys::segment(3), u64::MAX).await;
     assert!(before.is_err(), "it is stored with the next snapshot");
     let rounds = Rounds::new(&store);
     let mut log = Log::open(Arc::clone(&rounds) as _, &options(3))
@@ -98,12 +98,12 @@ async fn a_missing_segment_is_rebuilt_from_the_snapshot_before_it() {
         "not from the beginning: {asked:?}"
     );
     assert!(
-        store.get(&keys::segment(3)).await.is_ok(),
+        store.get(&keys::segment(3), u64::MAX).await.is_ok(),
         "and stored for the others"
     );
     store.delete(&keys::segment(1)).await.unwrap();
     assert!(matches!(log.locate(1500).await.unwrap(), Located::At(e) if e.seq == 1500));
     let (_, asked) = rounds.take();
     assert!(asked.contains(&keys::log(0)), "no snapshot is before it");
-    assert!(store.get(&keys::segment(1)).await.is_ok());
+    assert!(store.get(&keys::segment(1), u64::MAX).await.is_ok());
 }

@@ -129,8 +129,8 @@ impl Store for Distant {
         self.ask((Op::Upload, key), WRITE_MS, answer).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        let answer = self.inner.get(key);
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        let answer = self.inner.get(key, at_most);
         self.ask((Op::Get, key), READ_MS, answer).await
     }
 

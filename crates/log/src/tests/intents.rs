@@ -10,7 +10,7 @@ use super::*;
 
 /// Writer and kinds of entry of a record.
 async fn record(store: &Arc<dyn Store>, version: Version) -> (String, Vec<&'static str>) {
-    let bytes = store.get(&keys::log(version)).await.unwrap();
+    let bytes = store.get(&keys::log(version), u64::MAX).await.unwrap();
     let record = Record::from_json(&bytes, version).unwrap();
     let kind = |entry: &Entry| match entry {
         Entry::Opened(_) => "opened",

@@ -152,7 +152,7 @@ async fn damaged_and_foreign_snapshots_are_ignored_and_replaced() {
     for (case, damage) in cases {
         let (memory, store, mut producer) = history(1000).await;
         let key = keys::snapshot(767);
-        let good = store.get(&key).await.unwrap();
+        let good = store.get(&key, u64::MAX).await.unwrap();
         memory.overwrite(&key, damage(&good).into());
         let (rounds, _) = open(&store, producer.log().manifest()).await;
         assert!(rounds <= 6, "{case}: {rounds} rounds");
@@ -178,7 +178,7 @@ async fn damaged_and_foreign_snapshots_are_ignored_and_replaced() {
 #[tokio::test(start_paused = true)]
 async fn snapshots_ahead_of_the_log_are_ignored_and_push_no_good_one_out() {
     let (_, store, _) = history(600).await;
-    let good = store.get(&keys::snapshot(511)).await.unwrap();
+    let good = store.get(&keys::snapshot(511), u64::MAX).await.unwrap();
     let ahead = [5_000, 90_000, NUMBER_MAX - 1, NUMBER_MAX, u64::MAX];
     for version in ahead {
         let version_in = format!("\"version\":{version},");

@@ -42,7 +42,7 @@ impl Store for Growing {
         self.inner.upload(key, body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         if key.starts_with(keys::LOG) && self.grows.load(Relaxed) {
             let mut writer = self.writer.lock().await;
             if writer.log().manifest().next_version() < RECORDS_MAX {
@@ -52,7 +52,7 @@ impl Store for Growing {
                 ));
             }
         }
-        self.inner.get(key).await
+        self.inner.get(key, at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

@@ -77,7 +77,7 @@ async fn a_record_that_was_altered_later_is_restored_not_repaired() {
     assert_eq!(found(&store).await.remedy, remedy);
     let refused = repair(&store, &hurt, "x", &options(9)).await.unwrap();
     assert_eq!(refused, Repaired::Refused(remedy), "it looks once more");
-    let absent = store.get(&keys::repair(2)).await.unwrap_err();
+    let absent = store.get(&keys::repair(2), u64::MAX).await.unwrap_err();
     assert!(absent.is_not_found());
 }
 

@@ -23,7 +23,7 @@ async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Producer) 
 /// The record at `version` as somebody would write it by hand: readable, with other content.
 async fn alter(memory: &MemoryStore, version: u64) {
     let key = keys::log(version);
-    let text = String::from_utf8(memory.get(&key).await.unwrap().to_vec()).unwrap();
+    let text = String::from_utf8(memory.get(&key, u64::MAX).await.unwrap().to_vec()).unwrap();
     memory.overwrite(&key, text.replace("\"rows\":4", "\"rows\":8").into());
 }
 
@@ -82,7 +82,7 @@ async fn a_record_of_another_stream_is_void_and_the_log_goes_on() {
             Commit::Committed { .. }
         ));
     }
-    let foreign = elsewhere.get(&keys::log(3)).await.unwrap();
+    let foreign = elsewhere.get(&keys::log(3), u64::MAX).await.unwrap();
     let _ = store.create(&keys::log(3), foreign).await.unwrap();
     let mut reader = Log::open(Arc::clone(&store), &options(6)).await.unwrap();
     assert_eq!(reader.manifest().void_records(), 1);
@@ -185,7 +185,7 @@ async fn far(store: &Arc<dyn Store>, memory: &MemoryStore, version: u64) {
         Commit::Committed { .. }
     ));
     let (now, bytes) = producer.log().manifest().snapshot().unwrap();
-    let record = store.get(&keys::log(now)).await.unwrap();
+    let record = store.get(&keys::log(now), u64::MAX).await.unwrap();
     memory.overwrite(&keys::log(version), record);
     let text = String::from_utf8(bytes).unwrap();
     let text = text.replacen(
@@ -249,7 +249,7 @@ async fn versions_near_the_limit_are_refused_in_good_time() {
         "{error}"
     );
     assert!(
-        store.get(&keys::log(NUMBER_MAX)).await.is_err(),
+        store.get(&keys::log(NUMBER_MAX), u64::MAX).await.is_err(),
         "nothing was put"
     );
 }

@@ -152,7 +152,7 @@ impl World {
                 panic!("step {step} is missing")
             };
             let key = entry.tgb.provenance.as_ref().unwrap();
-            let object = self.store.get(key).await.unwrap();
+            let object = self.store.get(key, u64::MAX).await.unwrap();
             let provenance = Provenance::decode(&object).unwrap();
             all.push(provenance.of(entry.seq).unwrap().clone());
         }
@@ -175,7 +175,7 @@ impl World {
             };
             let mut slices = Vec::new();
             for part in &entry.tgb.parts {
-                let object = self.store.get(&part.key).await.unwrap();
+                let object = self.store.get(&part.key, u64::MAX).await.unwrap();
                 let mut from = part.offset as usize;
                 for _ in 0..part.slices {
                     let header = FrameHeader::decode(&object[from..]).unwrap();

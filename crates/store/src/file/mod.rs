@@ -11,7 +11,7 @@ mod publish;
 mod walk;
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -138,6 +138,29 @@ impl Folder {
     }
 }
 
+impl Folder {
+    fn whole(&self, key: &str, path: &Path, at_most: u64) -> Result<Bytes, StoreError> {
+        let failed = |error| self.io(Op::Get, key, &error, Effect::DidNot);
+        let file = File::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        let too_large = |size| {
+            let location = format!("{}/{key}", self.root);
+            Err(StoreError::too_large(location, size, at_most))
+        };
+        if size > at_most {
+            return too_large(Some(size));
+        }
+        let mut body = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+        // A file that grows while it is read was not written by this store.
+        let mut bounded = file.take(at_most.saturating_add(1));
+        bounded.read_to_end(&mut body).map_err(failed)?;
+        if body.len() as u64 > at_most {
+            return too_large(None);
+        }
+        Ok(Bytes::from(body))
+    }
+}
+
 fn kind_of(error: &io::Error) -> ErrorKind {
     use io::ErrorKind as K;
     match error.kind() {
@@ -198,10 +221,9 @@ impl Store for FileStore {
         .await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.run(Op::Get, key, |folder, key, path| {
-            let body = fs::read(path).map_err(|e| folder.io(Op::Get, key, &e, Effect::DidNot))?;
-            Ok(Bytes::from(body))
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.run(Op::Get, key, move |folder, key, path| {
+            folder.whole(key, path, at_most)
         })
         .await
     }

@@ -37,7 +37,7 @@ async fn a_root_that_vanished_is_no_missing_object() {
     let store = store(dir.path()).await;
     drop(dir);
     for error in [
-        store.get("k").await.unwrap_err(),
+        store.get("k", u64::MAX).await.unwrap_err(),
         store.create("k", Bytes::new()).await.unwrap_err(),
         store.list("", None).await.unwrap_err(),
         store.delete("k").await.unwrap_err(),
@@ -71,7 +71,10 @@ async fn nothing_is_left_in_the_hidden_folder_and_stale_drafts_are_swept() {
         1,
         "hidden files are listed: {listed:?}"
     );
-    let error = again.get(".batchweave-tmp/1-young").await.unwrap_err();
+    let error = again
+        .get(".batchweave-tmp/1-young", u64::MAX)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
 }
 
@@ -109,7 +112,7 @@ async fn a_file_in_the_way_of_a_folder_is_an_error() {
     );
     let error = store.create("a/b", Bytes::new()).await.unwrap_err();
     assert_eq!(error.effect, Effect::DidNot, "{error}");
-    assert!(store.get("a/b").await.unwrap_err().is_not_found());
+    assert!(store.get("a/b", u64::MAX).await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]
@@ -156,7 +159,7 @@ async fn deletions_and_creations_in_one_folder_do_not_disturb_each_other() {
                     let key = format!("a/b/{task}-{round}");
                     let made = store.create(&key, Bytes::from_static(b"v")).await;
                     assert_eq!(made.unwrap(), Create::Created);
-                    assert_eq!(store.get(&key).await.unwrap(), "v");
+                    assert_eq!(store.get(&key, u64::MAX).await.unwrap(), "v");
                     store.delete(&key).await.unwrap();
                 }
             })

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::broken;
+use super::{PROBE_BYTES_MAX, broken};
 use crate::{Create, Effect, Store, StoreError};
 
 /// What each of `racers` writes, told apart by its bytes.
@@ -28,7 +28,7 @@ pub(super) async fn judge(
         );
         return Err(broken(store, key, &why));
     }
-    let there = match store.get(key).await {
+    let there = match store.get(key, PROBE_BYTES_MAX).await {
         Err(error) if error.is_not_found() && winners == 0 => {
             return Err(nobody(store, key, what, answers));
         }
@@ -59,7 +59,7 @@ async fn refuses_again(store: &dyn Store, key: &str, there: &Bytes) -> Result<()
         Err(error) if error.effect == Effect::Unknown => Create::Exists,
         again => again?,
     };
-    if again == Create::Created || store.get(key).await? != *there {
+    if again == Create::Created || store.get(key, PROBE_BYTES_MAX).await? != *there {
         return Err(broken(
             store,
             key,

@@ -89,7 +89,7 @@ impl Store for Flawed {
         self.inner.upload(key, body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         if self.flaw == Flaw::NoListBucket {
             return Err(StoreError::new(
                 Op::Get,
@@ -99,7 +99,7 @@ impl Store for Flawed {
                 "403",
             ));
         }
-        self.inner.get(key).await
+        self.inner.get(key, at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

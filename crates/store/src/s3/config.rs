@@ -1,5 +1,5 @@
-//! From environment, profile and options to the two S3 clients: one that never retries, for
-//! conditional puts of records, and one that does, for data.
+//! From environment, profile and options to the S3 clients: one that never retries, for conditional
+//! puts of records, one that does, for data, and one that keeps no connection, for second looks.
 
 use std::env;
 use std::time::Duration;
@@ -34,6 +34,8 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_ATTEMPTS: u32 = 2;
 /// S3 closes idle connections sooner than hyper's 90 s, and a put on a closed one is ambiguous.
 pub(super) const POOL_IDLE: Duration = Duration::from_secs(8);
+/// As many as requests were in flight at once.
+const KEPT: usize = usize::MAX;
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// What servers of our own accept when nothing names a region.
@@ -42,6 +44,7 @@ const CUSTOM_REGION: &str = "us-east-1";
 pub(super) struct Clients {
     pub(super) commit: Client,
     pub(super) data: Client,
+    pub(super) fresh: Client,
     /// For messages.
     pub(super) endpoint: String,
 }
@@ -89,7 +92,7 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
     base.set_endpoint_url(endpoint);
     let commit = base
         .clone()
-        .http_client(http_client())
+        .http_client(http_client(KEPT))
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts(COMMIT_TIMEOUT));
     let (attempts, attempt) = match options.patience {
@@ -104,9 +107,11 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
                 .with_max_backoff(BACKOFF_MAX),
         )
         .timeout_config(timeouts(attempt));
+    let fresh = data.clone().http_client(http_client(0));
     Ok(Clients {
         commit: Client::from_conf(commit.build()),
         data: Client::from_conf(data.build()),
+        fresh: Client::from_conf(fresh.build()),
         endpoint: named,
     })
 }
@@ -124,16 +129,18 @@ fn timeouts(attempt: Duration) -> TimeoutConfig {
         .build()
 }
 
-fn http_client() -> SharedHttpClient {
+/// `kept`: connections that stay open when no request uses them.
+fn http_client(kept: usize) -> SharedHttpClient {
     aws_smithy_http_client::Builder::new()
         .pool_idle_timeout(POOL_IDLE)
+        .pool_max_idle_per_host(kept)
         .tls_provider(Provider::Rustls(CryptoMode::Ring))
         .build_https()
 }
 
 async fn load(options: &OpenOptions) -> SdkConfig {
     let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
-        .http_client(http_client())
+        .http_client(http_client(KEPT))
         .region(region_chain(options));
     if let Some(profile) = &options.profile {
         loader = loader.profile_name(profile);

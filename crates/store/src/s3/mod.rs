@@ -44,6 +44,8 @@ struct Inner {
     commit: Client,
     /// Retries: for all else.
     data: Client,
+    /// As `data`, each request over a connection of its own.
+    fresh: Client,
     /// Large reads.
     lean: lean::Lean,
     encryption: Encryption,
@@ -75,6 +77,7 @@ impl S3Store {
             endpoint: clients.endpoint,
             commit: clients.commit,
             data: clients.data,
+            fresh: clients.fresh,
             lean: lean::Lean::new(options.low_water),
             encryption: options.encryption.clone(),
         })))
@@ -161,9 +164,14 @@ impl Store for S3Store {
         upload::upload(self, key, body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         key::check(Op::Get, &self.0.root, key)?;
-        read::whole(self, key).await
+        read::whole(self, &self.0.data, key, at_most).await
+    }
+
+    async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        key::check(Op::Get, &self.0.root, key)?;
+        read::whole(self, &self.0.fresh, key, at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

@@ -4,9 +4,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use aws_sdk_s3::Client;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 use super::{S3Store, errors};
@@ -17,57 +18,86 @@ pub(super) const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const RESUMES_MAX: u32 = 4;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
-/// The whole object. Records are small, so a broken body is read again from its start.
-pub(super) async fn whole(store: &S3Store, key: &str) -> Result<Bytes, StoreError> {
+/// The whole object, if it has `at_most` bytes. Most are small, so a broken body is read again from
+/// its start.
+pub(super) async fn whole(
+    store: &S3Store,
+    client: &Client,
+    key: &str,
+    at_most: u64,
+) -> Result<Bytes, StoreError> {
     let mut tries = 0;
     loop {
-        let get = store
-            .0
-            .data
-            .get_object()
-            .bucket(&store.0.bucket)
-            .key(store.full(key));
-        let answer = get
-            .send()
-            .await
-            .map_err(|error| store.mapped(Op::Get, key, &error))?;
-        match collect(answer).await {
+        let get = client.get_object().bucket(&store.0.bucket);
+        let sent = get.key(store.full(key)).send().await;
+        let answer = sent.map_err(|error| store.mapped(Op::Get, key, &error))?;
+        match collect(answer, at_most).await {
             Ok(body) => return Ok(body),
-            Err(why) if tries == RESUMES_MAX => {
+            Err(Incomplete::TooLarge(size)) => {
+                let location = format!("{}/{key}", store.0.root);
+                return Err(StoreError::too_large(location, size, at_most));
+            }
+            Err(Incomplete::Broken(why)) if tries == RESUMES_MAX => {
                 return Err(store.error(Op::Get, key, ErrorKind::Timeout, Effect::DidNot, why));
             }
-            Err(why) => tracing::debug!(key, why, "reading again"),
+            Err(Incomplete::Broken(why)) => tracing::debug!(key, why, "reading again"),
         }
         pause(tries).await;
         tries += 1;
     }
 }
 
-async fn collect(mut answer: GetObjectOutput) -> Result<Bytes, String> {
-    let length = answer
-        .content_length()
-        .and_then(|length| usize::try_from(length).ok());
+/// Why a body was not read to its end.
+enum Incomplete {
+    /// It broke off; another try may bring it.
+    Broken(String),
+    /// It has so many bytes, where the answer says how many.
+    TooLarge(Option<u64>),
+}
+
+impl From<String> for Incomplete {
+    fn from(why: String) -> Self {
+        Self::Broken(why)
+    }
+}
+
+/// Reads a body. The answer's length is believed only as far as bytes come: room grows with them.
+async fn collect(mut answer: GetObjectOutput, at_most: u64) -> Result<Bytes, Incomplete> {
+    let length = answer.content_length().map(i64::unsigned_abs);
+    if length.is_some_and(|length| length > at_most) {
+        return Err(Incomplete::TooLarge(length));
+    }
     let Some(first) = next_chunk(&mut answer.body).await? else {
         return whole_or_why(Bytes::new(), length);
     };
     // Most records arrive in one chunk: no copy.
-    if Some(first.len()) == length {
+    if Some(first.len() as u64) == length {
         return Ok(first);
     }
-    let mut body = BytesMut::with_capacity(length.unwrap_or(first.len()));
-    body.extend_from_slice(&first);
-    while let Some(chunk) = next_chunk(&mut answer.body).await? {
+    let bound = usize::try_from(length.unwrap_or(at_most)).unwrap_or(usize::MAX);
+    let mut body = Vec::new();
+    let mut next = Some(first);
+    while let Some(chunk) = next {
+        let size = body.len().saturating_add(chunk.len());
+        if size > bound {
+            return Err(Incomplete::TooLarge(None));
+        }
+        if size > body.capacity() {
+            let room = size.max(body.capacity().saturating_mul(2)).min(bound);
+            body.reserve_exact(room - body.len());
+        }
         body.extend_from_slice(&chunk);
+        next = next_chunk(&mut answer.body).await?;
     }
-    whole_or_why(body.freeze(), length)
+    whole_or_why(body.into(), length)
 }
 
-fn whole_or_why(body: Bytes, length: Option<usize>) -> Result<Bytes, String> {
+fn whole_or_why(body: Bytes, length: Option<u64>) -> Result<Bytes, Incomplete> {
     match length {
-        Some(length) if length != body.len() => Err(format!(
+        Some(length) if length != body.len() as u64 => Err(Incomplete::Broken(format!(
             "the body ended after {} of {length} bytes",
             body.len()
-        )),
+        ))),
         _ => Ok(body),
     }
 }

@@ -3,6 +3,7 @@
 //! Each check works below a prefix of its own, so that a suite may run on a bucket in use; what it
 //! made is deleted at its end.
 
+mod bounds;
 mod cleaning;
 mod tools;
 
@@ -47,6 +48,7 @@ pub async fn run(store: Arc<dyn Store>, effort: Effort) {
     };
     bench("create").create_once().await;
     bench("bodies").bodies().await;
+    bench("bounds").bounds().await;
     bench("absent").absent().await;
     bench("ranges").ranges().await;
     bench("lists").lists().await;
@@ -116,7 +118,7 @@ impl Bench {
         );
         assert_eq!(again, Create::Exists, "second create of {key}");
         assert_eq!(
-            ok("get", &key, self.store.get(&key).await),
+            ok("get", &key, self.store.get(&key, u64::MAX).await),
             body,
             "the second create changed {key}"
         );
@@ -130,7 +132,7 @@ impl Bench {
             let body = noise(size, size as u64);
             let key = self.put(&format!("size-{size}"), &body).await;
             assert!(
-                ok("get", &key, self.store.get(&key).await) == body,
+                ok("get", &key, self.store.get(&key, u64::MAX).await) == body,
                 "body of {size} bytes changed"
             );
             assert_eq!(
@@ -145,7 +147,8 @@ impl Bench {
     async fn absent(self) {
         let key = self.key("nothing");
         let errors = [
-            self.store.get(&key).await.err(),
+            self.store.get(&key, u64::MAX).await.err(),
+            self.store.get_fresh(&key, u64::MAX).await.err(),
             self.store.head(&key).await.err(),
             self.store.get_range(&key, 0..1).await.err(),
             self.store.open_range(&key, 0..1, true).await.err(),
@@ -249,7 +252,7 @@ impl Bench {
         let key = self.put("once", &Bytes::from_static(b"1")).await;
         self.delete(&key).await;
         self.delete(&key).await;
-        let error = self.store.get(&key).await.err();
+        let error = self.store.get(&key, u64::MAX).await.err();
         assert_eq!(
             error.map(|error| error.kind),
             Some(ErrorKind::NotFound),
@@ -271,7 +274,7 @@ impl Bench {
             assert_eq!(uploaded, answer, "{try_} upload of {key}");
         }
         assert!(
-            ok("get", &key, self.store.get(&key).await) == body,
+            ok("get", &key, self.store.get(&key, u64::MAX).await) == body,
             "an upload replaced {key}"
         );
         self.delete(&key).await;
@@ -311,7 +314,7 @@ impl Bench {
             let errors = [
                 self.store.create(key, Bytes::new()).await.err(),
                 self.store.upload(key, Bytes::new()).await.err(),
-                self.store.get(key).await.err(),
+                self.store.get(key, u64::MAX).await.err(),
                 self.store.get_range(key, 0..1).await.err(),
                 self.store.open_range(key, 0..1, false).await.err(),
                 self.store.head(key).await.err(),
@@ -354,7 +357,7 @@ impl Bench {
                 }
             }
             assert_eq!(winners.len(), 1, "round {round}: winners {winners:?}");
-            let there = ok("get", &key, self.store.get(&key).await);
+            let there = ok("get", &key, self.store.get(&key, u64::MAX).await);
             assert!(
                 there == body(winners[0]),
                 "round {round}: not the bytes of racer {}",
@@ -377,7 +380,10 @@ impl Bench {
                 "concurrent uploads of the same bytes"
             );
         }
-        assert!(ok("get", &key, self.store.get(&key).await) == body, "{key}");
+        assert!(
+            ok("get", &key, self.store.get(&key, u64::MAX).await) == body,
+            "{key}"
+        );
         self.delete(&key).await;
     }
 }

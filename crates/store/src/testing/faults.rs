@@ -226,6 +226,14 @@ impl FaultStore {
         }
     }
 
+    fn damaged(&self, key: &str, read: (Bytes, Option<Fault>)) -> Result<Bytes, StoreError> {
+        match read {
+            (_, Some(fault @ Fault::Truncated)) => Err(self.error(Op::Get, key, fault)),
+            (body, Some(Fault::FlippedByte)) => Ok(self.flip(&body)),
+            (body, _) => Ok(body),
+        }
+    }
+
     fn flip(&self, body: &Bytes) -> Bytes {
         let mut wrong = BytesMut::from(&body[..]);
         if !wrong.is_empty() {
@@ -264,12 +272,16 @@ impl Store for FaultStore {
             .map(|(answer, _)| answer)
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        match self.around(Op::Get, key, self.0.inner.get(key)).await? {
-            (_, Some(fault @ Fault::Truncated)) => Err(self.error(Op::Get, key, fault)),
-            (body, Some(Fault::FlippedByte)) => Ok(self.flip(&body)),
-            (body, _) => Ok(body),
-        }
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        let call = self.0.inner.get(key, at_most);
+        let read = self.around(Op::Get, key, call).await?;
+        self.damaged(key, read)
+    }
+
+    async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        let call = self.0.inner.get_fresh(key, at_most);
+        let read = self.around(Op::Get, key, call).await?;
+        self.damaged(key, read)
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

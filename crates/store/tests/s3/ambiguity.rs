@@ -32,7 +32,11 @@ async fn a_lost_answer_is_unknown_and_never_exists() {
         (ErrorKind::Timeout, Effect::Unknown),
         "{error}"
     );
-    assert_eq!(store.get("log/1").await.unwrap(), ours, "the deed was done");
+    assert_eq!(
+        store.get("log/1", u64::MAX).await.unwrap(),
+        ours,
+        "the deed was done"
+    );
     assert_eq!(store.create("log/1", ours).await.unwrap(), Create::Exists);
 }
 
@@ -45,7 +49,11 @@ async fn a_lost_request_is_unknown_too() {
         assert_eq!(error.effect, Effect::Unknown, "{fault:?}: {error}");
         assert!(error.kind.is_transient(), "{fault:?}: {error}");
         assert!(
-            store.get("log/1").await.unwrap_err().is_not_found(),
+            store
+                .get("log/1", u64::MAX)
+                .await
+                .unwrap_err()
+                .is_not_found(),
             "{fault:?}"
         );
     }
@@ -87,7 +95,7 @@ async fn a_retrying_client_tells_the_winner_that_it_lost() {
         .raw_response()
         .map(|raw| raw.status().as_u16());
     assert_eq!(status, Some(412), "the put that won");
-    assert_eq!(store.get("log/1").await.unwrap(), "ours");
+    assert_eq!(store.get("log/1", u64::MAX).await.unwrap(), "ours");
 }
 
 /// Data goes through a retrying client, under unique keys: the size tells that it met itself.

@@ -199,14 +199,14 @@ async fn no_connection_means_it_did_not_happen() {
 #[tokio::test]
 async fn reads() {
     let (store, seen) = scripted(vec![refusal("403 Forbidden", "AccessDenied", "")]).await;
-    let error = store.get("log/1.json").await.unwrap_err();
+    let error = store.get("log/1.json", u64::MAX).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Denied);
     assert!(error.to_string().contains("s3:ListBucket"), "{error}");
     assert_eq!(seen.lock().unwrap().len(), 1, "a refusal was repeated");
 
     let (store, _) = scripted(vec![refusal("404 Not Found", "NoSuchBucket", "")]).await;
     for error in [
-        store.get("k").await.unwrap_err(),
+        store.get("k", u64::MAX).await.unwrap_err(),
         store.list("", None).await.unwrap_err(),
         store.get_range("k", 0..4).await.err().unwrap(),
     ] {
@@ -218,7 +218,7 @@ async fn reads() {
     }
 
     let (store, seen) = scripted(vec![refusal("503 Slow Down", "SlowDown", "")]).await;
-    let error = store.get("k").await.unwrap_err();
+    let error = store.get("k", u64::MAX).await.unwrap_err();
     assert_eq!(
         (error.kind, error.effect),
         (ErrorKind::Throttled, Effect::DidNot),

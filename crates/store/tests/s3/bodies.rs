@@ -76,8 +76,11 @@ async fn a_broken_record_is_read_again() {
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\n01".to_vec();
     let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\n0123".to_vec();
     let (store, seen) = scripted(vec![Answer::Bytes(half.clone()), Answer::Bytes(whole)]).await;
-    assert_eq!(store.get("k").await.unwrap(), "0123");
+    assert_eq!(store.get("k", u64::MAX).await.unwrap(), "0123");
     assert_eq!(seen.lock().unwrap().len(), 2);
     let (store, _) = scripted(vec![Answer::Bytes(half)]).await;
-    assert_eq!(store.get("k").await.unwrap_err().kind, ErrorKind::Timeout);
+    assert_eq!(
+        store.get("k", u64::MAX).await.unwrap_err().kind,
+        ErrorKind::Timeout
+    );
 }

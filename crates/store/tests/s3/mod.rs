@@ -4,6 +4,7 @@
 mod ambiguity;
 mod answers;
 mod bodies;
+mod bounds;
 mod bulk;
 mod inspect;
 mod lean;

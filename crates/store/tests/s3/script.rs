@@ -14,6 +14,8 @@ pub(crate) enum Answer {
     Bytes(Vec<u8>),
     /// These bytes, and the connection stays open for the next request.
     Kept(Vec<u8>),
+    /// These bytes, then the other ones again and again until the client closes the connection.
+    Endless(Vec<u8>, Vec<u8>),
     /// The connection is reset after the request was read.
     Reset,
     /// Nothing, for ever.
@@ -105,6 +107,11 @@ async fn serve(mut socket: TcpStream, connection: u32, script: Script, seen: See
             Answer::Bytes(bytes) => {
                 let _ = socket.write_all(&bytes).await;
                 let _ = socket.shutdown().await;
+                return;
+            }
+            Answer::Endless(bytes, more) => {
+                let _ = socket.write_all(&bytes).await;
+                while socket.write_all(&more).await.is_ok() {}
                 return;
             }
             // Closing with linger zero sends a reset.

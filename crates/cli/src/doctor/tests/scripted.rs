@@ -76,9 +76,9 @@ impl Store for Scripted {
         self.may(Op::Create, key)?;
         self.inner.upload(key, body).await
     }
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         self.may(Op::Get, key)?;
-        self.inner.get(key).await
+        self.inner.get(key, at_most).await
     }
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
         self.may(Op::Get, key)?;

@@ -207,8 +207,8 @@ impl Store for Meddler {
         self.inner.upload(key, body).await
     }
 
-    async fn get(&self, key: &str) -> Result<Bytes, StoreError> {
-        self.inner.get(key).await
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.inner.get(key, at_most).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {

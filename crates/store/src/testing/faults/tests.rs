@@ -29,7 +29,11 @@ async fn writes_happen_or_not_whatever_is_said() {
         let error = store.create("log/1", body()).await.unwrap_err();
         assert_eq!(error.effect, effect, "{fault:?}");
         assert!(error.to_string().contains("seed 1"), "{error}");
-        assert_eq!(inner.get("log/1").await.is_ok(), happened, "{fault:?}");
+        assert_eq!(
+            inner.get("log/1", u64::MAX).await.is_ok(),
+            happened,
+            "{fault:?}"
+        );
         assert_eq!(store.struck(), 1);
     }
 }
@@ -59,8 +63,8 @@ async fn reads_break_or_lie() {
         .unwrap();
     assert_eq!(chunks.concat().iter().filter(|byte| **byte != 7).count(), 1);
     store.inject(Op::Get, "", Fault::FlippedByte);
-    assert_ne!(store.get("k").await.unwrap(), body());
-    assert_eq!(store.get("k").await.unwrap(), body());
+    assert_ne!(store.get("k", u64::MAX).await.unwrap(), body());
+    assert_eq!(store.get("k", u64::MAX).await.unwrap(), body());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,10 @@
 //! Deleting in bulk, and uploads that nobody will complete.
 
 use aws_sdk_s3::operation::list_multipart_uploads::ListMultipartUploadsOutput;
-use aws_sdk_s3::types::{Delete, Error as Refused, ObjectIdentifier};
+use aws_sdk_s3::types::{Delete, EncodingType, Error as Refused, ObjectIdentifier};
 use futures::{StreamExt, stream};
 
+use super::list::decoded;
 use super::{S3Store, errors};
 use crate::{Effect, ErrorKind, Op, PendingUpload, Store, StoreError, key};
 
@@ -86,13 +87,23 @@ pub(super) async fn unfinished(
         let list = store.0.data.list_multipart_uploads();
         let list = list.bucket(&store.0.bucket).prefix(store.full(prefix));
         let list = list.set_key_marker(after.0).set_upload_id_marker(after.1);
-        let page = list.send().await;
-        let page = page.map_err(|error| store.mapped(Op::List, prefix, &error))?;
+        let list = list.encoding_type(EncodingType::Url);
+        let request = format!("{prefix}?uploads");
+        let page = match list.send().await {
+            Ok(page) => page,
+            Err(error) => match store.mapped(Op::List, &request, &error) {
+                // Some stores have no such listing while nothing is unfinished, or at all.
+                none if none.is_not_found() => break,
+                error => return Err(error),
+            },
+        };
         found.extend(uploads(store, &page));
         if page.is_truncated() != Some(true) {
             break;
         }
-        after = (page.next_key_marker, page.next_upload_id_marker);
+        let encoded = page.encoding_type() == Some(&EncodingType::Url);
+        let next = page.next_key_marker.map(|key| decoded(&key, encoded));
+        after = (next, page.next_upload_id_marker);
     }
     Ok(found)
 }
@@ -101,9 +112,11 @@ fn uploads(
     store: &S3Store,
     page: &ListMultipartUploadsOutput,
 ) -> impl Iterator<Item = PendingUpload> {
-    page.uploads().iter().filter_map(|upload| {
+    let encoded = page.encoding_type() == Some(&EncodingType::Url);
+    page.uploads().iter().filter_map(move |upload| {
+        let key = decoded(upload.key()?, encoded);
         Some(PendingUpload {
-            key: upload.key()?.strip_prefix(&store.0.prefix)?.to_owned(),
+            key: key.strip_prefix(&store.0.prefix)?.to_owned(),
             id: upload.upload_id()?.to_owned(),
             ..PendingUpload::default()
         })

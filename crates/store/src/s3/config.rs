@@ -22,7 +22,7 @@ use aws_types::service_config::ServiceConfigKey;
 use crate::{ErrorKind, OpenOptions, Patience};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A conditional put that takes longer is looked up instead.
+/// A conditional put that takes longer is looked up instead; larger bodies get more ([`for_record`]).
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// To the first byte of an answer.
 pub(super) const DATA_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,6 +77,7 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
     let mut base = aws_sdk_s3::config::Builder::from(&sdk)
         .region(region)
         .force_path_style(custom)
+        .interceptor(super::bounded::BoundedAnswers)
         // Our own time-outs cover every request, and every chunk of a body.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .request_checksum_calculation(if custom {
@@ -118,8 +119,16 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
 
 /// The configuration of one request that carries `bytes` in its body.
 pub(super) fn for_body(bytes: usize) -> aws_sdk_s3::config::Builder {
-    let transfer = Duration::from_secs(bytes as u64 / BYTES_PER_SECOND_MIN);
-    aws_sdk_s3::config::Builder::new().timeout_config(timeouts(DATA_TIMEOUT + transfer))
+    aws_sdk_s3::config::Builder::new().timeout_config(timeouts(DATA_TIMEOUT + transfer(bytes)))
+}
+
+/// The same of a conditional put of a record, an input list or a snapshot.
+pub(super) fn for_record(bytes: usize) -> aws_sdk_s3::config::Builder {
+    aws_sdk_s3::config::Builder::new().timeout_config(timeouts(COMMIT_TIMEOUT + transfer(bytes)))
+}
+
+fn transfer(bytes: usize) -> Duration {
+    Duration::from_millis((bytes as u64).saturating_mul(1000) / BYTES_PER_SECOND_MIN)
 }
 
 fn timeouts(attempt: Duration) -> TimeoutConfig {
@@ -245,5 +254,9 @@ mod tests {
             "a person waits: {short:?}"
         );
         assert!(format!("{:?}", for_body(16 << 20)).contains("26s"));
+        assert!(format!("{:?}", for_record(0)).contains("4s"));
+        // A list of 100,000 files, over a link of 2 MiB/s.
+        let list = 13 << 20;
+        assert!(format!("{:?}", for_record(list)).contains("17s"));
     }
 }

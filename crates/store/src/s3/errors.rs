@@ -10,6 +10,12 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use crate::{Effect, ErrorKind, Op};
 
+/// Of a message by the store.
+const SAID_CHARS: usize = 400;
+/// Of a body that is no S3 error.
+const QUOTED_CHARS: usize = 80;
+const QUOTED_BYTES: usize = 1 << 10;
+
 pub(super) type Sdk<E> = SdkError<E, HttpResponse>;
 
 /// What every operation's error type can do.
@@ -51,21 +57,47 @@ fn answered<E: Failure>(op: Op, error: &Sdk<E>, raw: &HttpResponse) -> (ErrorKin
     let meta = error.as_service_error().map(ProvideErrorMetadata::meta);
     let code = meta.and_then(|meta| meta.code()).unwrap_or_default();
     let kind = kind_of(op, status, code);
-    let mut detail = format!("HTTP {status}");
-    if !code.is_empty() {
-        let _ = write!(detail, " {code}");
+    let message = meta.and_then(|meta| meta.message());
+    let mut detail = refusal(status, code, message);
+    let unread = (200..300).contains(&status) && code.is_empty();
+    if unread && find::<std::io::Error>(error).is_some() {
+        let text = format!("the answer (HTTP {status}) broke off: {}", chain(error));
+        return (ErrorKind::Timeout, false, text);
     }
-    match meta.map(|meta| meta.message()) {
-        Some(Some(message)) => {
-            let _ = write!(detail, ": {}", one_line(message));
-        }
-        Some(None) => {}
-        None => {
-            let _ = write!(detail, ": {}", chain(error));
-        }
+    if unread {
+        detail = format!(
+            "the store's answer (HTTP {status}) can't be read: {}",
+            chain(error)
+        );
+    } else if meta.is_none() {
+        let _ = write!(detail, ": {}", chain(error));
+    }
+    if code.is_empty() {
+        let body = raw.body().bytes().unwrap_or_default();
+        let begin = &body[..body.len().min(QUOTED_BYTES)];
+        quote(&mut detail, &String::from_utf8_lossy(begin));
     }
     note(&mut detail, |header| raw.headers().get(header));
     (kind, is_final(status, kind), detail)
+}
+
+fn refusal(status: u16, code: &str, message: Option<&str>) -> String {
+    let mut detail = format!("HTTP {status}");
+    if !code.is_empty() {
+        let _ = write!(detail, " {}", one_line(code));
+    }
+    if let Some(message) = message {
+        let _ = write!(detail, ": {}", one_line(message));
+    }
+    detail
+}
+
+/// The first words of a body that is no S3 error: a proxy or a TLS port says there what it is.
+fn quote(detail: &mut String, body: &str) {
+    let words: String = one_line(body).chars().take(QUOTED_CHARS).collect();
+    if !words.is_empty() {
+        let _ = write!(detail, "; its body begins with \"{words}\"");
+    }
 }
 
 fn note<'a>(detail: &mut String, value_of: impl Fn(&str) -> Option<&'a str>) {
@@ -74,7 +106,7 @@ fn note<'a>(detail: &mut String, value_of: impl Fn(&str) -> Option<&'a str>) {
         ("x-amz-request-id", "request id"),
     ] {
         if let Some(value) = value_of(header) {
-            let _ = write!(detail, " ({label} {value})");
+            let _ = write!(detail, " ({label} {})", one_line(value));
         }
     }
 }
@@ -88,12 +120,9 @@ pub(super) fn of_read<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
 ) -> (ErrorKind, String) {
     let code = element(document, "Code").unwrap_or_default();
-    let mut detail = format!("HTTP {status}");
-    if !code.is_empty() {
-        let _ = write!(detail, " {code}");
-    }
-    if let Some(message) = element(document, "Message") {
-        let _ = write!(detail, ": {}", one_line(message));
+    let mut detail = refusal(status, code, element(document, "Message"));
+    if code.is_empty() {
+        quote(&mut detail, document);
     }
     note(&mut detail, header);
     (kind_of(op, status, code), detail)
@@ -244,8 +273,21 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
     one_line(&last.to_string())
 }
 
+/// What a store says, as one line of printable characters: it may be hostile, and a log is read by people.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let shown = text.chars().take(SAID_CHARS + 1).filter(|c| !hides(*c));
+    let shown: String = shown.collect();
+    let mut line = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.chars().nth(SAID_CHARS).is_some() {
+        line.push_str(" ...");
+    }
+    line
+}
+
+/// Control characters, and those that turn or hide the text around them.
+fn hides(c: char) -> bool {
+    let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    turns || (c.is_control() && !c.is_whitespace())
 }
 
 #[cfg(test)]

@@ -6,13 +6,16 @@
 //! - Bodies are in memory, never aws-chunked; every request has a time-out.
 //! - Large reads have a way of their own (`lean`), with the same rules.
 
+mod bounded;
 mod clean;
 mod config;
 mod errors;
 mod inspect;
 mod lean;
+mod list;
 mod presign;
 mod read;
+mod speed;
 mod upload;
 
 use std::fmt;
@@ -109,16 +112,6 @@ impl S3Store {
         };
         self.error(op, key, fault.kind, fault.effect, detail)
     }
-
-    /// Objects of a page, as keys below the root; what is not ours (folder markers) is left out.
-    fn relative(&self, object: &aws_sdk_s3::types::Object) -> Option<ObjectMeta> {
-        let key = object.key()?.strip_prefix(&self.0.prefix)?;
-        let size = u64::try_from(object.size()?).ok()?;
-        key::fault_of(key).is_none().then(|| ObjectMeta {
-            key: key.to_owned(),
-            size,
-        })
-    }
 }
 
 impl fmt::Debug for S3Store {
@@ -139,6 +132,7 @@ impl Store for S3Store {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         key::check(Op::Create, &self.0.root, key)?;
+        let size = body.len();
         let put = self
             .0
             .commit
@@ -150,6 +144,8 @@ impl Store for S3Store {
             .set_server_side_encryption(self.0.encryption.mode().map(Into::into))
             .set_ssekms_key_id(self.0.encryption.kms_key())
             .body(ByteStream::from(body))
+            .customize()
+            .config_override(config::for_record(size))
             .send()
             .await
         {
@@ -218,35 +214,7 @@ impl Store for S3Store {
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
         key::check_prefix(Op::List, &self.0.root, prefix)?;
-        let list = self
-            .0
-            .data
-            .list_objects_v2()
-            .bucket(&self.0.bucket)
-            .prefix(self.full(prefix));
-        let answer = list
-            .set_continuation_token(page)
-            .send()
-            .await
-            .map_err(|error| match self.mapped(Op::List, prefix, &error) {
-                // A prefix without objects is an empty page, so what is missing is the bucket.
-                mapped if mapped.is_not_found() => StoreError {
-                    kind: ErrorKind::NoBucket,
-                    ..mapped
-                },
-                mapped => mapped,
-            })?;
-        let next = answer
-            .next_continuation_token()
-            .filter(|_| answer.is_truncated() == Some(true));
-        Ok(ListPage {
-            objects: answer
-                .contents()
-                .iter()
-                .filter_map(|object| self.relative(object))
-                .collect(),
-            next: next.map(str::to_owned),
-        })
+        list::page(self, prefix, page).await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {

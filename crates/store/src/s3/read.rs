@@ -2,7 +2,7 @@
 //! from where it stopped, a bounded number of times.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_sdk_s3::Client;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
@@ -10,6 +10,7 @@ use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
+use super::speed::Speed;
 use super::{S3Store, errors};
 use crate::{Chunks, Effect, ErrorKind, Op, StoreError};
 
@@ -67,7 +68,8 @@ async fn collect(mut answer: GetObjectOutput, at_most: u64) -> Result<Bytes, Inc
     if length.is_some_and(|length| length > at_most) {
         return Err(Incomplete::TooLarge(length));
     }
-    let Some(first) = next_chunk(&mut answer.body).await? else {
+    let mut speed = Speed::default();
+    let Some(first) = next_chunk(&mut answer.body, &mut speed).await? else {
         return whole_or_why(Bytes::new(), length);
     };
     // Most records arrive in one chunk: no copy.
@@ -87,7 +89,7 @@ async fn collect(mut answer: GetObjectOutput, at_most: u64) -> Result<Bytes, Inc
             body.reserve_exact(room - body.len());
         }
         body.extend_from_slice(&chunk);
-        next = next_chunk(&mut answer.body).await?;
+        next = next_chunk(&mut answer.body, &mut speed).await?;
     }
     whole_or_why(body.into(), length)
 }
@@ -102,9 +104,13 @@ fn whole_or_why(body: Bytes, length: Option<u64>) -> Result<Bytes, Incomplete> {
     }
 }
 
-async fn next_chunk(body: &mut ByteStream) -> Result<Option<Bytes>, String> {
+async fn next_chunk(body: &mut ByteStream, speed: &mut Speed) -> Result<Option<Bytes>, String> {
+    let asked = Instant::now();
     match tokio::time::timeout(CHUNK_TIMEOUT, body.next()).await {
-        Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
+        Ok(Some(Ok(chunk))) => {
+            speed.note(asked.elapsed(), chunk.len())?;
+            Ok(Some(chunk))
+        }
         Ok(None) => Ok(None),
         Ok(Some(Err(error))) => Err(format!("the body broke off: {}", errors::chain(&error))),
         Err(_) => Err(format!("no data for {} s", CHUNK_TIMEOUT.as_secs())),
@@ -147,6 +153,7 @@ pub(super) async fn from(
         left: range,
         etag,
         body,
+        speed: Speed::default(),
         resumes: 0,
     };
     Ok(stream::try_unfold(download, Download::next).boxed())
@@ -241,6 +248,7 @@ struct Download {
     left: Range<u64>,
     etag: Option<String>,
     body: ByteStream,
+    speed: Speed,
     resumes: u32,
 }
 
@@ -248,7 +256,7 @@ impl Download {
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
         while !self.left.is_empty() {
             let wanted = self.left.end - self.left.start;
-            let why = match next_chunk(&mut self.body).await {
+            let why = match next_chunk(&mut self.body, &mut self.speed).await {
                 Ok(Some(chunk)) if chunk.len() as u64 <= wanted => {
                     self.left.start += chunk.len() as u64;
                     return Ok(Some((chunk, self)));
@@ -276,6 +284,7 @@ impl Download {
         tracing::debug!(key = self.key, at = self.left.start, why, "resuming a read");
         pause(self.resumes).await;
         self.resumes += 1;
+        self.speed = Speed::default();
         (self.body, self.etag) =
             fetch(&self.store, &self.key, &self.left, self.etag.take()).await?;
         Ok(())

@@ -1,6 +1,8 @@
 //! The trap of retrying clients: when the answer to a conditional put is lost, a repeated put is
 //! told "exists" of its own success. `create` must send one request and say "unknown".
 
+use std::time::Duration;
+
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_s3::primitives::ByteStream;
@@ -38,6 +40,20 @@ async fn a_lost_answer_is_unknown_and_never_exists() {
         "the deed was done"
     );
     assert_eq!(store.create("log/1", ours).await.unwrap(), Create::Exists);
+}
+
+/// 100,000 input files make a list of 13 MiB; at 2 MiB/s it takes longer than a record may.
+#[tokio::test]
+async fn a_large_body_has_more_time() {
+    let late = Duration::from_secs(5);
+    let Answer::Bytes(created) = ok("", "") else {
+        unreachable!()
+    };
+    let (store, seen) = scripted(vec![Answer::Late(late, created)]).await;
+    let list = Bytes::from(vec![b'x'; 32 << 20]);
+    let answer = store.create("inputs/p/1.json", list).await.unwrap();
+    assert_eq!(answer, Create::Created);
+    assert_eq!(seen.lock().unwrap().len(), 1, "a create was repeated");
 }
 
 #[tokio::test]

@@ -138,18 +138,6 @@ async fn a_bucket_elsewhere_names_its_region() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_s3_answer() {
-    let page = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>"
-        .to_vec();
-    let (error, requests) = create(Answer::Bytes(page)).await;
-    assert_eq!(
-        (error.kind, error.effect, requests),
-        (ErrorKind::Server, Effect::Unknown, 1),
-        "{error}"
-    );
-}
-
-#[tokio::test]
 async fn no_answer() {
     let (reset, requests) = create(Answer::Reset).await;
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use batchweave_store::{Effect, ErrorKind};
 
-use super::script::{ok, refusal, scripted};
+use super::script::{Answer, ok, refusal, scripted};
 
 fn keys(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("data/{name}")).collect()
@@ -61,4 +61,25 @@ async fn a_store_without_bulk_deletes_gets_single_ones() {
     let refused = store.delete_many(&keys(&["a", "b", "c"])).await.unwrap();
     assert!(refused.is_empty(), "{refused:?}");
     assert_eq!(seen.lock().unwrap().len(), 4);
+}
+
+/// Deleting again what is deleted is harmless, so a request without an answer is made again.
+#[tokio::test]
+async fn a_request_that_broke_is_made_again() {
+    let many: Vec<String> = (0..1000).map(|n| format!("data/{n:0900}")).collect();
+    let done = ok("", "<?xml version=\"1.0\"?><DeleteResult></DeleteResult>");
+    let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n<DeleteResult>".to_vec();
+    let breaks = [Answer::Reset, Answer::Unread, Answer::Bytes(cut)];
+    for first in breaks.clone() {
+        let (store, seen) = scripted(vec![first, done.clone()]).await;
+        let refused = store.delete_many(&many).await.unwrap();
+        assert!(refused.is_empty(), "{refused:?}");
+        assert_eq!(seen.lock().unwrap().len(), 2);
+    }
+    for always in breaks {
+        let (store, _) = scripted(vec![always]).await;
+        let error = store.delete_many(&many).await.unwrap_err();
+        assert!(error.kind.is_transient(), "{error:?}");
+        assert_eq!(error.effect, Effect::Unknown, "{error}");
+    }
 }

@@ -9,6 +9,7 @@ mod bulk;
 mod inspect;
 mod lean;
 mod script;
+mod strange;
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use batchweave_store::Store;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,8 +17,12 @@ pub(crate) enum Answer {
     Kept(Vec<u8>),
     /// These bytes, then the other ones again and again until the client closes the connection.
     Endless(Vec<u8>, Vec<u8>),
+    /// These bytes after a pause, then the connection is closed.
+    Late(Duration, Vec<u8>),
     /// The connection is reset after the request was read.
     Reset,
+    /// The connection is reset before the body of the request was read.
+    Unread,
     /// Nothing, for ever.
     Silence,
 }
@@ -86,7 +91,11 @@ pub(crate) async fn scripted(answers: Vec<Answer>) -> (Arc<dyn Store>, Seen) {
 }
 
 async fn serve(mut socket: TcpStream, connection: u32, script: Script, seen: Seen) {
-    while let Some(head) = read_request(&mut socket).await {
+    loop {
+        let unread = matches!(script.lock().unwrap().front(), Some(Answer::Unread));
+        let Some(head) = read_request(&mut socket, !unread).await else {
+            return;
+        };
         let answer = {
             let mut script = script.lock().unwrap();
             let last = script.len() == 1;
@@ -109,19 +118,25 @@ async fn serve(mut socket: TcpStream, connection: u32, script: Script, seen: See
                 let _ = socket.shutdown().await;
                 return;
             }
+            Answer::Late(pause, bytes) => {
+                tokio::time::sleep(pause).await;
+                let _ = socket.write_all(&bytes).await;
+                let _ = socket.shutdown().await;
+                return;
+            }
             Answer::Endless(bytes, more) => {
                 let _ = socket.write_all(&bytes).await;
                 while socket.write_all(&more).await.is_ok() {}
                 return;
             }
             // Closing with linger zero sends a reset.
-            Answer::Reset => return socket.set_zero_linger().unwrap(),
+            Answer::Reset | Answer::Unread => return socket.set_zero_linger().unwrap(),
             Answer::Silence => std::future::pending().await,
         }
     }
 }
 
-async fn read_request(socket: &mut TcpStream) -> Option<String> {
+async fn read_request(socket: &mut TcpStream, whole: bool) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -130,7 +145,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<String> {
                 .split("content-length: ")
                 .nth(1)
                 .and_then(|rest| rest.lines().next()?.trim().parse().ok());
-            if bytes.len() >= end + 4 + length.unwrap_or(0) {
+            if !whole || bytes.len() >= end + 4 + length.unwrap_or(0) {
                 return Some(head);
             }
         }

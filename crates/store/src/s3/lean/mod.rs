@@ -22,6 +22,7 @@ use self::exchange::{Answer, Asked};
 use super::S3Store;
 use super::config::DATA_ATTEMPTS;
 use super::read::{self, CHUNK_TIMEOUT, RESUMES_MAX};
+use super::speed::Speed;
 use crate::body::Copied;
 use crate::{Body, Effect, ErrorKind, LowWater, Op, StoreError};
 
@@ -88,6 +89,7 @@ pub(super) async fn open(
         store,
         left: range,
         source,
+        speed: Speed::default(),
         resumes: 0,
     }))
 }
@@ -137,6 +139,7 @@ struct Reading {
     left: Range<u64>,
     etag: Option<String>,
     source: Source,
+    speed: Speed,
     resumes: u32,
 }
 
@@ -165,6 +168,7 @@ impl Body for Reading {
 impl Reading {
     /// Some bytes, or why this source gives no more. What the SDK says of its own is final.
     async fn some(&mut self, into: &mut [u8]) -> Result<Result<usize, String>, StoreError> {
+        let asked = Instant::now();
         let early = || {
             format!(
                 "the body ended {} bytes early",
@@ -186,7 +190,7 @@ impl Reading {
         };
         Ok(match read {
             Ok(Ok(0)) => Err(early()),
-            Ok(Ok(count)) => Ok(count),
+            Ok(Ok(count)) => self.speed.note(asked.elapsed(), count).map(|()| count),
             Ok(Err(why)) => Err(format!("the body broke off: {why}")),
             Err(_) => Err(format!("no data for {} s", CHUNK_TIMEOUT.as_secs())),
         })
@@ -215,6 +219,7 @@ impl Reading {
         tracing::debug!(key = self.key, at = self.left.start, why, "resuming a read");
         read::pause(self.resumes).await;
         self.resumes += 1;
+        self.speed = Speed::default();
         let etag = self.etag.take();
         self.source = source(&self.store, &self.key, &self.left, etag.as_deref(), true).await?;
         self.etag = self::etag(&self.source);

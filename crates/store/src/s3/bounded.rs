@@ -1,0 +1,40 @@
+//! Answers that the SDK collects in memory are bounded: listings, error documents, all but the body of
+//! a good answer to a read.
+
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::interceptors::context::BeforeDeserializationInterceptorContextMut;
+use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
+use aws_smithy_runtime_api::client::orchestrator::Metadata;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::config_bag::ConfigBag;
+use http_body_util::Limited;
+
+/// A page of 1,000 keys of 1,024 bytes, percent-encoded, with what stands around each.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+#[derive(Debug)]
+pub(super) struct BoundedAnswers;
+
+#[dyn_dispatch_hint]
+impl Intercept for BoundedAnswers {
+    fn name(&self) -> &'static str {
+        "BoundedAnswers"
+    }
+
+    fn modify_before_deserialization(
+        &self,
+        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
+        _components: &RuntimeComponents,
+        config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let operation = config.load::<Metadata>().map(Metadata::name);
+        let answer = context.response_mut();
+        if operation == Some("GetObject") && answer.status().is_success() {
+            return Ok(());
+        }
+        let body = std::mem::replace(answer.body_mut(), SdkBody::taken());
+        *answer.body_mut() = SdkBody::from_body_1_x(Limited::new(body, ANSWER_BYTES_MAX));
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! Listings. Keys come percent-encoded: XML can't write every key that others put into a bucket, and
+//! one of those would hide all the others of its page.
+
+use aws_sdk_s3::types::{EncodingType, Object};
+
+use super::S3Store;
+use crate::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError, key};
+
+/// One page of the objects whose keys begin with `prefix`.
+pub(super) async fn page(
+    store: &S3Store,
+    prefix: &str,
+    page: Option<String>,
+) -> Result<ListPage, StoreError> {
+    let list = store.0.data.list_objects_v2().bucket(&store.0.bucket);
+    let answer = list
+        .prefix(store.full(prefix))
+        .encoding_type(EncodingType::Url)
+        .set_continuation_token(page.clone())
+        .send()
+        .await
+        .map_err(|error| match store.mapped(Op::List, prefix, &error) {
+            // A prefix without objects is an empty page, so what is missing is the bucket.
+            mapped if mapped.is_not_found() => StoreError {
+                kind: ErrorKind::NoBucket,
+                ..mapped
+            },
+            mapped => mapped,
+        })?;
+    let next = answer.next_continuation_token();
+    let next = next.filter(|_| answer.is_truncated() == Some(true));
+    if next.is_some() && next == page.as_deref() {
+        let detail = "the listing never ends: a page names itself as the next";
+        let (kind, effect) = (ErrorKind::Contract, Effect::DidNot);
+        return Err(store.error(Op::List, prefix, kind, effect, detail));
+    }
+    let encoded = answer.encoding_type() == Some(&EncodingType::Url);
+    let objects = answer.contents().iter();
+    Ok(ListPage {
+        objects: objects
+            .filter_map(|object| relative(store, object, encoded))
+            .collect(),
+        next: next.map(str::to_owned),
+    })
+}
+
+/// An object as a key below the root; what is not ours (folder markers) is left out.
+fn relative(store: &S3Store, object: &Object, encoded: bool) -> Option<ObjectMeta> {
+    let full = decoded(object.key()?, encoded);
+    let key = full.strip_prefix(&store.0.prefix)?;
+    let size = u64::try_from(object.size()?).ok()?;
+    key::fault_of(key).is_none().then(|| ObjectMeta {
+        key: key.to_owned(),
+        size,
+    })
+}
+
+/// A name as a listing writes it. Stores that do not know the encoding send names as they are, and
+/// do not say that they are encoded. What is no UTF-8 is no key of ours.
+pub(super) fn decoded(name: &str, encoded: bool) -> String {
+    if !encoded || !name.contains(['%', '+']) {
+        return name.to_owned();
+    }
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.first_chunk::<2>().filter(|_| *first == b'%');
+        let value = digits.and_then(|digits| Some(hex(digits[0])? << 4 | hex(digits[1])?));
+        rest = if value.is_some() {
+            &behind[2..]
+        } else {
+            behind
+        };
+        bytes.push(match value {
+            Some(value) => value,
+            None if *first == b'+' => b' ',
+            None => *first,
+        });
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (sent, name) in [
+            ("log/7.json", "log/7.json"),
+            ("p%40x/%3D%2f", "p@x/=/"),
+            ("a+b%2Bc", "a b+c"),
+            ("%01", "\u{1}"),
+            ("%C3%A4", "ä"),
+            ("%ff", "\u{fffd}"),
+            ("100%", "100%"),
+            ("%4", "%4"),
+            ("%zz%é", "%zz%é"),
+        ] {
+            assert_eq!(decoded(sent, true), name);
+            assert_eq!(decoded(sent, false), sent);
+        }
+    }
+}

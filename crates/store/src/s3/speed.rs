@@ -1,0 +1,47 @@
+//! How fast a body comes. A byte now and then is no progress, though no wait for it is long.
+
+use std::time::Duration;
+
+/// Waits that are not counted: a busy store, a link that is shared.
+const SLOW_AFTER: Duration = Duration::from_secs(30);
+/// What must come per second of waiting behind these.
+const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
+
+/// The waits for a body, and what came. The time that its reader takes for itself does not count.
+#[derive(Default)]
+pub(super) struct Speed {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Speed {
+    /// Notes a wait that brought `bytes`; fails when all waits together brought too few.
+    pub(super) fn note(&mut self, waited: Duration, bytes: usize) -> Result<(), String> {
+        self.waited += waited;
+        self.bytes += bytes as u64;
+        if self.waited <= SLOW_AFTER + Duration::from_secs(self.bytes / BYTES_PER_SECOND_MIN) {
+            return Ok(());
+        }
+        let (bytes, seconds) = (self.bytes, self.waited.as_secs());
+        Err(format!(
+            "only {bytes} bytes of the body came in {seconds} s"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_a_second_is_too_slow_and_a_bad_link_is_not() {
+        let second = Duration::from_secs(1);
+        let mut drip = Speed::default();
+        let error = (0..40).find_map(|_| drip.note(second, 1).err()).unwrap();
+        assert_eq!(error, "only 31 bytes of the body came in 31 s");
+        let mut slow = Speed::default();
+        assert!((0..9999).all(|_| slow.note(second, 5 << 10).is_ok()));
+        let mut late = Speed::default();
+        assert!(late.note(9 * second, 1).is_ok() && late.note(9 * second, 1).is_ok());
+    }
+}

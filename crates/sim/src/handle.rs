@@ -1,7 +1,8 @@
 //! The store as one actor sees it: the contract of `batchweave-store`.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use batchweave_store::{
@@ -12,6 +13,7 @@ use futures::StreamExt;
 
 use crate::actor::{Actor, Moment};
 use crate::fate::Reply;
+use crate::link::Link;
 use crate::store::{ROOT, Request, SimStore};
 use crate::trace::Answer;
 
@@ -23,6 +25,7 @@ const DELETES_MAX: usize = 1000;
 struct Handle {
     store: Arc<SimStore>,
     actor: Arc<Actor>,
+    link: Mutex<Link>,
 }
 
 impl SimStore {
@@ -31,6 +34,11 @@ impl SimStore {
         Arc::new(Handle {
             store: Arc::clone(self),
             actor: Arc::clone(actor),
+            link: Mutex::new(Link::new(
+                self.settings.link,
+                self.settings.seed,
+                &actor.name,
+            )),
         })
     }
 }
@@ -43,12 +51,12 @@ impl Handle {
         (number, self.store.send(&self.actor, op, key, body))
     }
 
-    /// Waits for the answer; `None` when it is as it was.
-    async fn answer(&self, number: u64, request: &Request) -> Option<Reply> {
+    /// Waits for the answer, `late` by what its bytes take; `None` when it is as it was.
+    async fn answer(&self, number: u64, request: &Request, late: Duration) -> Option<Reply> {
         self.actor.pass(number, Moment::Sent).await;
         self.store
             .time
-            .sleep_until(request.sent + request.fate.answer)
+            .sleep_until(request.sent + request.fate.answer + late)
             .await;
         self.actor.pass(number, Moment::Answered).await;
         (request.fate.reply != Reply::True).then_some(request.fate.reply)
@@ -80,7 +88,7 @@ impl Handle {
                 let _ = tell.send(there);
             });
         }
-        match self.answer(number, &request).await {
+        match self.answer(number, &request, Duration::ZERO).await {
             None => {
                 let there = told.await.unwrap_or_default();
                 let answer = match (&there, op) {
@@ -117,7 +125,8 @@ impl Handle {
                 let _ = tell.send(());
             });
         }
-        if let Some(Reply::Fail(kind, effect, text)) = self.answer(number, &request).await {
+        let answer = self.answer(number, &request, Duration::ZERO).await;
+        if let Some(Reply::Fail(kind, effect, text)) = answer {
             return Err(self.fail(&request, kind, effect, text));
         }
         // Never answered before it has happened, also when both fall on one tick of the clock.
@@ -130,7 +139,7 @@ impl Handle {
         &self,
         op: Op,
         key: &str,
-        look: impl FnOnce(&SimStore) -> Option<T> + Send,
+        look: impl FnOnce(&SimStore) -> Option<(T, usize)> + Send,
         tell: impl FnOnce(&T) -> Answer + Send,
     ) -> Result<T, StoreError>
     where
@@ -144,15 +153,62 @@ impl Handle {
             }
             None => None,
         };
-        if let Some(Reply::Fail(kind, effect, text)) = self.answer(number, &request).await {
+        let bytes = found.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let carried = self.store.settings.link.takes(bytes);
+        if let Some(Reply::Fail(kind, effect, text)) = self.answer(number, &request, carried).await
+        {
             return Err(self.fail(&request, kind, effect, text));
         }
-        let answer = found.as_ref().map_or(Answer::Missing, tell);
+        let answer = found.as_ref().map_or(Answer::Missing, |(found, _)| tell(found));
         self.store.answered(&self.actor, &request, answer);
-        found.ok_or_else(|| {
+        found.map(|(found, _)| found).ok_or_else(|| {
             let (kind, effect) = (ErrorKind::NotFound, Effect::DidNot);
             SimStore::error(&request, kind, effect, "no such object")
         })
+    }
+
+    async fn get_whole(&self, key: &str, at_most: u64, fresh: bool) -> Result<Bytes, StoreError> {
+        let bytes = self.get_some(Op::Get, key, None, fresh).await?;
+        let bytes = bytes.unwrap_or_default();
+        let size = bytes.len() as u64;
+        if size > at_most {
+            let location = format!("{ROOT}/{key}");
+            return Err(StoreError::too_large(location, Some(size), at_most));
+        }
+        Ok(bytes)
+    }
+
+    /// What arrives of an object, or of a range of it; the object there is whole.
+    async fn get_some(
+        &self,
+        op: Op,
+        key: &str,
+        range: Option<Range<u64>>,
+        fresh: bool,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let look = |store: &SimStore| {
+            let object = store.find(key)?;
+            let range = range.map_or(0..object.len(), |r| r.start as usize..r.end as usize);
+            if range.start > range.end || range.end > object.len() {
+                return Some((None, 0));
+            }
+            let bytes = object.slice(range);
+            let calm = store.time.now() >= store.settings.calm_at;
+            let heard = if calm {
+                (bytes, false)
+            } else {
+                let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+                link.carries(op, &bytes, fresh)
+            };
+            let len = heard.0.len();
+            Some((Some(heard), len))
+        };
+        let tell = |heard: &Option<(Bytes, bool)>| match heard {
+            Some((_, true)) => Answer::Lied,
+            _ => Answer::Found,
+        };
+        let heard = self.read(op, key, look, tell).await?;
+        Ok(heard.map(|(bytes, _)| bytes))
     }
 }
 
@@ -182,43 +238,29 @@ impl Store for Handle {
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        let object = self
-            .read(Op::Get, key, |store| store.find(key), |_| Answer::Found)
-            .await?;
-        let size = object.len() as u64;
-        if size > at_most {
-            let location = format!("{ROOT}/{key}");
-            return Err(StoreError::too_large(location, Some(size), at_most));
-        }
-        Ok(object)
+        self.get_whole(key, at_most, false).await
+    }
+
+    async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        self.get_whole(key, at_most, true).await
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        let object = self
-            .read(
-                Op::GetRange,
-                key,
-                |store| store.find(key),
-                |_| Answer::Found,
-            )
-            .await?;
-        if range.start > range.end || range.end > object.len() as u64 {
+        let read = self.get_some(Op::GetRange, key, Some(range), false);
+        let Some(bytes) = read.await? else {
             let (kind, effect) = (ErrorKind::Range, Effect::DidNot);
             let location = format!("{ROOT}/{key}");
             let text = "the range lies beyond the object";
             return Err(StoreError::new(Op::GetRange, location, kind, effect, text));
-        }
-        let body = object.slice(range.start as usize..range.end as usize);
-        Ok(futures::stream::iter([Ok(body)]).boxed())
+        };
+        Ok(futures::stream::iter([Ok(bytes)]).boxed())
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        let look = |store: &SimStore| store.find(key);
-        let object = self.read(Op::Head, key, look, |_| Answer::Found).await?;
-        Ok(ObjectMeta {
-            key: key.to_owned(),
-            size: object.len() as u64,
-        })
+        let look = |store: &SimStore| store.find(key).map(|object| (object.len() as u64, 0));
+        let size = self.read(Op::Head, key, look, |_| Answer::Found).await?;
+        let key = key.to_owned();
+        Ok(ObjectMeta { key, size })
     }
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
@@ -226,7 +268,7 @@ impl Store for Handle {
         self.read(
             Op::List,
             prefix,
-            |store| Some(store.list(actor, prefix, page.as_deref())),
+            |store| Some((store.list(actor, prefix, page.as_deref()), 0)),
             |page| Answer::Listed(page.objects.len() as u32),
         )
         .await

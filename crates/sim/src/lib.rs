@@ -2,6 +2,7 @@
 //! store, on one thread, in virtual time. The same seed gives the same trace.
 //!
 //! - `store`, `handle`, `fate`, `profile`, `throttle`: the object store and its faults;
+//! - `link`: what lies between an actor and the store: slow bytes, reads that lie;
 //! - `actor`, `clock`, `time`: processes that can be slow, freeze or die, and their clocks;
 //! - `world`: producers and readers drawn from a seed; `check`: what must hold after each run;
 //! - `life`: jobs, attempts, marks, reclaimers and people, in lifecycle worlds;
@@ -22,6 +23,7 @@ pub mod fate;
 pub mod follow;
 mod handle;
 pub mod life;
+pub mod link;
 pub mod load;
 pub mod policy;
 pub mod profile;

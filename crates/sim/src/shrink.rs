@@ -100,6 +100,9 @@ type Keep<'a> = dyn FnMut(&dyn Fn(&mut Plan)) + 'a;
 
 fn fewer_faults(with: &mut Keep<'_>) {
     with(&|p| p.rates = crate::fate::Rates::default());
+    with(&|p| p.link.bytes_per_second = None);
+    with(&|p| p.link.bad_connections = 0);
+    with(&|p| p.link.lies = 0);
     with(&|p| p.rates.lost_answer = 0);
     with(&|p| p.rates.lost_request = 0);
     with(&|p| p.rates.late = 0);

@@ -15,6 +15,7 @@ use crate::actor::{Actor, Nature};
 use crate::busy::Busy;
 use crate::draw::Draw;
 use crate::fate::{self, Fate, Rates};
+use crate::link::LinkPlan;
 use crate::profile::Profile;
 use crate::throttle::{self, Throttle, class};
 use crate::time::Timeline;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub profile: Profile,
     /// Faults.
     pub rates: Rates,
+    /// Slow and lying links.
+    pub link: LinkPlan,
     /// No faults from then on.
     pub calm_at: Duration,
     /// What to keep.
@@ -222,12 +225,13 @@ impl SimStore {
     }
 
     pub(crate) fn record(&self, actor: &Actor, request: u64, op: Op, key: &Arc<str>, what: What) {
+        let (at, actor, key) = (self.time.now(), actor.id, Arc::clone(key));
         let event = Event {
-            at: self.time.now(),
-            actor: actor.id,
+            at,
+            actor,
             request,
             op,
-            key: Arc::clone(key),
+            key,
             what,
         };
         self.inner().trace.push(event);
@@ -246,6 +250,10 @@ impl SimStore {
             let latency = self.settings.profile.draw(op, draw);
             fate::draw(op, latency.mul_f64(actor.nature.slow), &rates, draw)
         });
+        // Clients wait longer for a larger body, so that a slow link alone fails nothing.
+        let carried = self.settings.link.takes(body.len());
+        fate.effect = fate.effect.map(|after| after + carried);
+        fate.answer += carried;
         let key: Arc<str> = key.into();
         let id = {
             let mut inner = self.inner();
@@ -373,13 +381,8 @@ impl SimStore {
         if request.op == Op::Get {
             actor.ends_read(class(&request.key));
         }
-        self.record(
-            actor,
-            request.id,
-            request.op,
-            &request.key,
-            What::Answered(answer),
-        );
+        let what = What::Answered(answer);
+        self.record(actor, request.id, request.op, &request.key, what);
     }
 
     pub(crate) fn error(

@@ -97,6 +97,7 @@ fn said(answer: Answer) -> String {
         Answer::Created => "created".into(),
         Answer::Exists => "exists already".into(),
         Answer::Found => "here it is".into(),
+        Answer::Lied => "here it is, but other bytes arrive".into(),
         Answer::Missing => "not there".into(),
         Answer::Listed(n) => format!("{n} keys"),
         Answer::Deleted => "deleted".into(),

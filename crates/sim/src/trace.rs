@@ -26,6 +26,8 @@ pub enum Answer {
     Exists,
     /// A read found the object.
     Found,
+    /// A read found the object, and other bytes arrived.
+    Lied,
     /// A read found nothing.
     Missing,
     /// A listing, with this many keys.
@@ -131,6 +133,7 @@ fn code(answer: Answer) -> u64 {
         Answer::Found => 3,
         Answer::Missing => 4,
         Answer::Deleted => 5,
+        Answer::Lied => 6,
         Answer::Listed(n) => 1000 + u64::from(n),
         Answer::Failed(kind, effect) => 100 + fnv(format!("{kind:?}{effect:?}").as_bytes()) % 800,
     }

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use super::{FollowPlan, Followed, node, writer};
 use crate::fate::Rates;
+use crate::link::LinkPlan;
 use crate::load::memo::Memo;
 use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
@@ -76,6 +77,7 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
         seed: plan.seed,
         profile: plan.profile,
         rates: Rates::default(),
+        link: LinkPlan::default(),
         calm_at: Duration::ZERO,
         key_bytes_max: KEY_BYTES_MAX,
         keep: Keep::Records,

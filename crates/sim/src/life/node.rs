@@ -10,7 +10,8 @@ use batchweave_core::manifest::entry::{AttemptOpened, Parent};
 use batchweave_core::manifest::state::{AttemptState, StepEntry};
 use batchweave_core::manifest::{Entry, Manifest, Void};
 use batchweave_log::{Located, Log, LogError, LogOptions};
-use batchweave_store::Store;
+use batchweave_store::{Store, StoreError};
+use futures::TryStreamExt;
 
 use super::Received;
 use super::job::Job;
@@ -18,10 +19,13 @@ use super::memory::Memory;
 use super::signs::Signs;
 use crate::actor::Actor;
 use crate::draw::Draw;
+use crate::world::producer::DATA;
 use crate::world::run::Shared;
 
 /// A node waits so long for its attempt to be opened.
 const OPENED_WITHIN: Duration = Duration::from_mins(1);
+/// Reads of one part that fails its checksum.
+const FETCHES_MAX: u32 = 100;
 /// Between two looks at the log.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -273,9 +277,23 @@ impl Node {
         }
     }
 
-    async fn fetch(&self, step: &StepEntry) -> Result<(), batchweave_store::StoreError> {
+    /// Gets the step's parts; what fails its checksum is fetched again, as the daemon does.
+    async fn fetch(&self, step: &StepEntry) -> Result<(), StoreError> {
         for part in &step.tgb.parts {
-            drop(self.store.get_range(&part.key, 0..8).await?);
+            let mut whole = false;
+            for _ in 0..FETCHES_MAX {
+                let range = 0..DATA.len() as u64;
+                let chunks = self.store.get_range(&part.key, range).await?;
+                let read: Vec<_> = chunks.try_collect().await?;
+                whole = read.concat() == DATA;
+                if whole {
+                    break;
+                }
+            }
+            if !whole {
+                let text = format!("{} was never read whole", part.key);
+                self.shared.found("checksum", self.actor.id, text);
+            }
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use super::scenario::{DISTURB_EVERY, Scenario};
 use crate::actor::Actor;
 use crate::draw::Draw;
 use crate::fate::Rates;
+use crate::link::LinkPlan;
 use crate::policy::PolicyKind;
 use crate::profile::Profile;
 use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
@@ -163,6 +164,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
         seed: plan.seed,
         profile: plan.profile.scaled(slower),
         rates: Rates::default(),
+        link: LinkPlan::default(),
         calm_at: Duration::ZERO,
         keep: Keep::Records,
         key_bytes_max: KEY_BYTES_MAX,

@@ -11,6 +11,7 @@ use crate::clock::{Jump, Skew};
 use crate::draw::Draw;
 use crate::fate::Rates;
 use crate::life::LifePlan;
+use crate::link::LinkPlan;
 use crate::policy::PolicyKind;
 
 const MS: Duration = Duration::from_millis(1);
@@ -91,6 +92,9 @@ pub struct Plan {
     pub profile: String,
     /// Faults.
     pub rates: Rates,
+    /// Slow and lying links.
+    #[serde(default)]
+    pub link: LinkPlan,
     /// No faults from then on, so that every world ends.
     pub calm_at: Duration,
     /// Who writes.
@@ -133,6 +137,7 @@ impl Plan {
             }
             .to_owned(),
             rates: rates(draw),
+            link: LinkPlan::draw(&mut Draw::new(seed, "link", 0)),
             calm_at,
             producers: (0..count).map(|n| producer(draw, n, long, busy)).collect(),
             crashes: crashes(draw, count),

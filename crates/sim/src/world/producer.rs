@@ -25,6 +25,9 @@ use crate::policy::AnyPolicy;
 /// Slices per TGB in every simulated stream.
 pub(crate) const SLICES: u32 = 2;
 
+/// The content of every data object.
+pub(crate) const DATA: [u8; 16] = *b"sixteen bytes...";
+
 /// How a process ended, other than by dying.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
@@ -206,7 +209,7 @@ impl Process {
         let random = self.actor.draw(|d| d.range(0..u64::MAX));
         let seqs = (first, first + count - 1);
         let key = keys::data(&self.name, epoch, nonce, seqs, random, 0);
-        let body = Bytes::from(vec![0; 16]);
+        let body = Bytes::from_static(&DATA);
         for _ in 0..20 {
             if self.store.upload(&key, body.clone()).await.is_ok() {
                 return Some(CommitItem {

@@ -193,6 +193,7 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
         seed: plan.seed,
         profile: Profile::named(&plan.profile).unwrap_or(Profile::STANDARD),
         rates: plan.rates,
+        link: plan.link,
         calm_at: plan.calm_at,
         // Intents in keys, or objects that are read.
         key_bytes_max: if plan.seed.is_multiple_of(2) {

@@ -1,0 +1,166 @@
+//! The link between one actor and the store: how long its bytes take, and reads that lie: the object
+//! in the store is whole, the bytes that arrive are not.
+
+use std::time::Duration;
+
+use batchweave_store::Op;
+use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::draw::Draw;
+
+/// How the links of a world behave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkPlan {
+    /// Reads out of 1,000 that lie, each on its own: the next look at the same object is honest, or not.
+    #[serde(default)]
+    pub lies: u32,
+    /// Reads out of 1,000 at which an actor's connection goes bad. From then on every read over it
+    /// lies, until it breaks; a read over a fresh connection does not.
+    #[serde(default)]
+    pub bad_connections: u32,
+    /// Bytes per second; none: bytes take no time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+}
+
+/// Reads over a bad connection until it breaks, at most.
+const BAD_READS_MAX: u64 = 64;
+
+impl LinkPlan {
+    /// The links of a world: half of the worlds lie, a third are slow.
+    pub fn draw(draw: &mut Draw) -> Self {
+        let mut plan = Self::default();
+        match draw.range(0..6) {
+            0 => plan.lies = 1 + draw.range(0..5) as u32,
+            1 => plan.lies = 5 + draw.range(0..16) as u32,
+            2 => plan.bad_connections = 1 + draw.range(0..5) as u32,
+            _ => {}
+        }
+        let slow = [256 << 10, 2 << 20, 16 << 20][draw.range(0..3) as usize];
+        plan.bytes_per_second = draw.chance(333).then_some(slow);
+        plan
+    }
+
+    /// The time that so many bytes take.
+    pub(crate) fn takes(&self, bytes: usize) -> Duration {
+        match self.bytes_per_second {
+            Some(rate) => Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64),
+            None => Duration::ZERO,
+        }
+    }
+}
+
+/// One actor's link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    plan: LinkPlan,
+    draw: Draw,
+    /// Reads that the connection in use will still lie in.
+    bad_reads: u64,
+}
+
+impl Link {
+    /// The link of an actor; what it draws changes nothing else in the world.
+    pub(crate) fn new(plan: LinkPlan, seed: u64, actor: &str) -> Self {
+        Self {
+            plan,
+            draw: Draw::new(seed, &format!("link of {actor}"), 0),
+            bad_reads: 0,
+        }
+    }
+
+    /// What arrives of `bytes`; the flag says that it is a lie.
+    pub(crate) fn carries(&mut self, op: Op, bytes: &Bytes, fresh: bool) -> (Bytes, bool) {
+        if !self.lies(fresh) || bytes.is_empty() {
+            return (bytes.clone(), false);
+        }
+        (lie(&mut self.draw, op, bytes), true)
+    }
+
+    fn lies(&mut self, fresh: bool) -> bool {
+        let Self { plan, draw, .. } = self;
+        let alone = draw.chance(plan.lies);
+        if draw.chance(plan.bad_connections) {
+            self.bad_reads = draw.range(1..BAD_READS_MAX + 1);
+        }
+        if fresh || self.bad_reads == 0 {
+            return alone;
+        }
+        self.bad_reads -= 1;
+        true
+    }
+}
+
+/// Other bytes than these: one flipped, or one less or more. A ranged read has its length by contract.
+fn lie(draw: &mut Draw, op: Op, bytes: &Bytes) -> Bytes {
+    let mut lie = BytesMut::from(bytes.as_ref());
+    let at = draw.range(0..bytes.len() as u64) as usize;
+    let ways = if op == Op::GetRange { 2 } else { 6 };
+    match draw.range(0..ways) {
+        0 => lie[at] ^= 1 << draw.range(0..8),
+        1 => lie[at] ^= draw.range(1..256) as u8,
+        2 => lie.truncate(bytes.len() - 1),
+        3 => lie = [&bytes[..at], &bytes[at + 1..]].concat()[..].into(),
+        4 => lie.extend_from_slice(b"\n"),
+        _ => lie = [&bytes[..at], &bytes[at..=at], &bytes[at..]].concat()[..].into(),
+    }
+    lie.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: Bytes = Bytes::from_static(b"{\"format\":1,\"text\":\"aab\"}\n");
+
+    fn link(lies: u32, bad_connections: u32) -> Link {
+        let plan = LinkPlan {
+            lies,
+            bad_connections,
+            bytes_per_second: None,
+        };
+        Link::new(plan, 1, "p0#0")
+    }
+
+    #[test]
+    fn a_lie_is_never_the_truth_and_differs_by_one_byte() {
+        let mut link = link(1000, 0);
+        let mut lengths = std::collections::BTreeSet::new();
+        for _ in 0..1000 {
+            let (bytes, lied) = link.carries(Op::Get, &BYTES, false);
+            assert!(lied && bytes != BYTES, "{bytes:?}");
+            lengths.insert(bytes.len() as i64 - BYTES.len() as i64);
+            let (ranged, _) = link.carries(Op::GetRange, &BYTES, false);
+            assert!(ranged != BYTES && ranged.len() == BYTES.len());
+        }
+        assert_eq!(lengths, [-1, 0, 1].into());
+    }
+
+    #[test]
+    fn lies_are_independent_and_a_fresh_connection_is_honest() {
+        let mut some = link(10, 0);
+        let lies = (0..10_000).filter(|_| some.carries(Op::Get, &BYTES, true).1);
+        let lies = lies.count();
+        assert!((50..200).contains(&lies), "{lies}");
+
+        let mut bad = link(0, 5);
+        let (mut longest, mut now) = (0, 0);
+        for _ in 0..10_000 {
+            now = if bad.carries(Op::Get, &BYTES, false).1 { now + 1 } else { 0 };
+            longest = longest.max(now);
+            assert!(!bad.carries(Op::Get, &BYTES, true).1);
+        }
+        assert!(longest > 10, "{longest}");
+    }
+
+    #[test]
+    fn time_grows_with_bytes() {
+        let plan = LinkPlan {
+            bytes_per_second: Some(1 << 20),
+            ..LinkPlan::default()
+        };
+        assert_eq!(plan.takes(1 << 19), Duration::from_millis(500));
+        assert_eq!(LinkPlan::default().takes(1 << 30), Duration::ZERO);
+    }
+}

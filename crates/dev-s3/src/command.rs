@@ -23,10 +23,14 @@ pub struct DevS3Args {
     #[arg(long, value_name = "PROFILE", default_value_t = LatencyProfile::None)]
     pub latency: LatencyProfile,
     /// Make requests fail: FAULT=CHANCE or KIND.FAULT=CHANCE, separated by commas. Faults: error
-    /// (500), slow (503), conflict (409), stall, reset, lost (done, but the answer is lost). Kinds:
-    /// get, head, put, delete, list, part, multipart, bucket
+    /// (500), slow (503), conflict (409), stall, reset, lost (done, but the answer is lost), and for
+    /// reads flip (one bit is wrong), short, long (one byte less or more), spoil (flips in all reads
+    /// of this connection from now on). Kinds: get, head, put, delete, list, part, multipart, bucket
     #[arg(long, value_name = "SPEC")]
     pub faults: Option<FaultSpec>,
+    /// KiB per second that each connection carries in each direction; without it, no limit
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub link_kib: Option<u64>,
     /// Seed of latency, faults and listing order; drawn and printed if not given
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -67,6 +71,7 @@ pub async fn run(args: DevS3Args) -> Result<(), Error> {
         seed: args
             .seed
             .unwrap_or_else(|| u64::from(rand::random::<u32>())),
+        bytes_per_second: args.link_kib.map(|kib| kib * 1024),
         unordered_list: args.unordered_list,
         access_key: args.access_key.clone(),
         secret_key: args.secret_key.clone(),
@@ -130,7 +135,7 @@ synced to disk, nothing is replicated, and the credentials below are public.
   endpoint  {endpoint}
   buckets   {buckets}
   objects   {place}
-  latency   {latency}   faults {faults}   seed {seed}
+  latency   {latency}   faults {faults}   link {link}   seed {seed}
 
 In the shell of a client:
 
@@ -143,6 +148,10 @@ Stop it with Ctrl-C.",
         endpoint = server.endpoint(),
         buckets = options.buckets.join(", "),
         latency = options.latency,
+        link = options.bytes_per_second.map_or_else(
+            || "unlimited".to_owned(),
+            |rate| format!("{} KiB/s", rate / 1024)
+        ),
         seed = options.seed,
         access = options.access_key,
         secret = options.secret_key,

@@ -25,17 +25,29 @@ pub enum Fault {
     Reset,
     /// The deed is done, then the connection is reset.
     Lost,
+    /// A read is answered with one bit flipped; other requests never draw this or the next three.
+    Flip,
+    /// A read is answered with its last byte missing.
+    Short,
+    /// A read is answered with a newline after its last byte.
+    Long,
+    /// This read and all later ones over the same connection are answered with one bit flipped.
+    Spoil,
 }
 
 impl Fault {
     /// Every fault, in the order in which they are drawn.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::Error,
         Self::Slow,
         Self::Conflict,
         Self::Stall,
         Self::Reset,
         Self::Lost,
+        Self::Flip,
+        Self::Short,
+        Self::Long,
+        Self::Spoil,
     ];
 
     /// The name used in specifications and statistics.
@@ -47,7 +59,21 @@ impl Fault {
             Self::Stall => "stall",
             Self::Reset => "reset",
             Self::Lost => "lost",
+            Self::Flip => "flip",
+            Self::Short => "short",
+            Self::Long => "long",
+            Self::Spoil => "spoil",
         }
+    }
+
+    /// Whether it is the answer to a read that is wrong.
+    pub fn lies(self) -> bool {
+        matches!(self, Self::Flip | Self::Short | Self::Long | Self::Spoil)
+    }
+
+    /// Whether it can happen to this request.
+    fn suits(self, subject: Subject<'_>) -> bool {
+        (self != Self::Conflict || subject.conditional) && (!self.lies() || subject.op == Op::Get)
     }
 }
 
@@ -184,7 +210,7 @@ impl State {
         for fault in Fault::ALL {
             let chance = self.spec.chance(subject.op, fault);
             if drawn < chance {
-                return (fault != Fault::Conflict || subject.conditional).then_some(fault);
+                return fault.suits(subject).then_some(fault);
             }
             drawn -= chance;
         }
@@ -265,6 +291,17 @@ mod tests {
         assert_eq!(faults.decide(put("k")), Some(Fault::Reset));
         faults.set_down(false);
         assert_eq!(faults.decide(put("k")), None);
+    }
+
+    #[test]
+    fn only_reads_lie() {
+        let faults = faults("flip=0.5,short=0.5", 0);
+        assert_eq!(faults.decide(put("k")), None);
+        let get = Subject {
+            op: Op::Get,
+            ..put("k")
+        };
+        assert!(faults.decide(get).is_some_and(Fault::lies));
     }
 
     #[test]

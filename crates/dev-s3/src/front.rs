@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::faults::Subject;
 use crate::journal::Journal;
+use crate::lies;
 use crate::op::classify;
 use crate::stats::Counters;
 use crate::{Fault, Faults, LatencyProfile, Op};
@@ -34,6 +35,8 @@ pub(crate) struct Front {
     pub journal: Journal,
     pub latency: LatencyProfile,
     pub rng: Mutex<StdRng>,
+    /// Where lies are wrong.
+    pub lies: Mutex<StdRng>,
     pub requests: AtomicU64,
 }
 
@@ -46,6 +49,8 @@ pub(crate) struct Connection {
     pub front: Arc<Front>,
     /// Cancelled to reset this connection.
     pub cut: CancellationToken,
+    /// Every read over this connection is answered with a lie from now on.
+    pub spoiled: Arc<AtomicBool>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Connection {
@@ -95,7 +100,11 @@ impl Connection {
         }
         pause(before).await;
         let response = match fault {
+            None if op == Op::Get && self.spoiled.load(Ordering::Relaxed) => {
+                self.lie(Fault::Flip, &key, request).await
+            }
             None => front.serve(op, &key, request).await,
+            Some(fault) if fault.lies() => self.lie(fault, &key, request).await,
             Some(Fault::Error) => {
                 refuse(request, S3ErrorCode::InternalError, "Failed on order.").await
             }
@@ -116,13 +125,28 @@ impl Connection {
                 self.reset().await
             }
             Some(Fault::Reset) => self.reset().await,
-            Some(Fault::Lost) => {
+            // What is left: the deed is done, the answer is lost.
+            Some(_) => {
                 front.serve(op, &key, request).await;
                 self.reset().await
             }
         };
         pause(after).await;
         front.finish(response)
+    }
+
+    /// Answers a read with other bytes than those of the object.
+    async fn lie(&self, how: Fault, key: &str, request: Request<Incoming>) -> Response<Body> {
+        if how == Fault::Spoil {
+            self.spoiled.store(true, Ordering::Relaxed);
+        }
+        let front = &self.front;
+        let response = front.serve(Op::Get, key, request).await;
+        let random = {
+            let mut rng = front.lies.lock().unwrap_or_else(PoisonError::into_inner);
+            rng.random()
+        };
+        lies::lie(response, how, random).await
     }
 
     /// Cuts the connection; the answer that would follow is never made.

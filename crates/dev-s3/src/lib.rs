@@ -20,6 +20,8 @@ mod faults;
 mod front;
 mod journal;
 mod latency;
+mod lies;
+mod link;
 mod op;
 mod policy;
 mod server;

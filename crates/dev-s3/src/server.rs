@@ -22,6 +22,7 @@ use crate::api::Api;
 use crate::faults::Faults;
 use crate::front::{Connection, Front};
 use crate::journal::{Deed, Journal};
+use crate::link::Link;
 use crate::op::bucket_of_host;
 use crate::policy::{Policies, PolicyArg};
 use crate::stats::{Counters, Stats};
@@ -42,6 +43,8 @@ pub struct Options {
     pub faults: Option<FaultSpec>,
     /// Seed of latency, faults and the order of unordered listings.
     pub seed: u64,
+    /// Bytes per second of each connection in each direction; `None` for no limit.
+    pub bytes_per_second: Option<u64>,
     /// List keys in a useless order, as S3 Express does.
     pub unordered_list: bool,
     /// The access key that clients sign with.
@@ -66,6 +69,7 @@ impl Default for Options {
             latency: LatencyProfile::None,
             faults: None,
             seed: 0,
+            bytes_per_second: None,
             unordered_list: false,
             access_key: "batchweave".to_owned(),
             secret_key: "batchweave-dev-secret".to_owned(),
@@ -107,6 +111,7 @@ impl Server {
         );
         let acceptor = Acceptor {
             front: Arc::clone(&front),
+            bytes_per_second: options.bytes_per_second,
             stop: stop.clone(),
             kill: kill.clone(),
             connections: connections.clone(),
@@ -187,7 +192,7 @@ fn build_front(options: &Options) -> Result<Front, Error> {
     });
     service.set_access(policies);
     service.set_host(Hosts);
-    // Two generators, so that switching latency on does not change which requests fail.
+    // A generator each, so that switching latency on does not change which requests fail.
     Ok(Front {
         s3: service.build(),
         faults: Faults::new(
@@ -198,6 +203,7 @@ fn build_front(options: &Options) -> Result<Front, Error> {
         journal: Journal::new(options.journal.clone()),
         latency: options.latency,
         rng: Mutex::new(StdRng::seed_from_u64(options.seed ^ 0x6c61_7465_6e63_7900)),
+        lies: Mutex::new(StdRng::seed_from_u64(options.seed ^ 0x6c69_6573)),
         requests: AtomicU64::new(1),
     })
 }
@@ -237,6 +243,7 @@ impl S3Host for Hosts {
 
 struct Acceptor {
     front: Arc<Front>,
+    bytes_per_second: Option<u64>,
     stop: CancellationToken,
     kill: CancellationToken,
     connections: TaskTracker,
@@ -259,8 +266,13 @@ impl Acceptor {
                         self.stop.clone(),
                         self.kill.child_token(),
                     );
-                    self.connections
-                        .spawn(serve(stream, Connection { front, cut }, stop));
+                    let connection = Connection {
+                        front,
+                        cut,
+                        spoiled: Arc::default(),
+                    };
+                    let link = Link::new(stream, self.bytes_per_second);
+                    self.connections.spawn(serve(link, connection, stop));
                 }
                 Err(error) => {
                     // Out of file descriptors, mostly; others may be closed meanwhile.
@@ -273,15 +285,15 @@ impl Acceptor {
 }
 
 /// Serves one connection until the client leaves, the server stops, or a fault cuts it.
-async fn serve(stream: TcpStream, connection: Connection, stop: CancellationToken) {
-    if let Err(error) = stream.set_nodelay(true) {
+async fn serve(link: Link, connection: Connection, stop: CancellationToken) {
+    if let Err(error) = link.stream().set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let cut = connection.cut.clone();
     let mut builder = http1::Builder::new();
     let mut served = builder
         .header_read_timeout(None)
-        .serve_connection(TokioIo::new(stream), connection);
+        .serve_connection(TokioIo::new(link), connection);
     let mut stopping = false;
     loop {
         tokio::select! {
@@ -299,7 +311,7 @@ async fn serve(stream: TcpStream, connection: Connection, stop: CancellationToke
             }
         }
     }
-    abort(served.into_parts().io.inner());
+    abort(served.into_parts().io.inner().stream());
 }
 
 /// Makes the close that follows a reset, as a crashed server or a broken path would.

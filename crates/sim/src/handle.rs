@@ -159,7 +159,9 @@ impl Handle {
         {
             return Err(self.fail(&request, kind, effect, text));
         }
-        let answer = found.as_ref().map_or(Answer::Missing, |(found, _)| tell(found));
+        let answer = found
+            .as_ref()
+            .map_or(Answer::Missing, |(found, _)| tell(found));
         self.store.answered(&self.actor, &request, answer);
         found.map(|(found, _)| found).ok_or_else(|| {
             let (kind, effect) = (ErrorKind::NotFound, Effect::DidNot);

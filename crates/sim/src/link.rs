@@ -147,7 +147,11 @@ mod tests {
         let mut bad = link(0, 5);
         let (mut longest, mut now) = (0, 0);
         for _ in 0..10_000 {
-            now = if bad.carries(Op::Get, &BYTES, false).1 { now + 1 } else { 0 };
+            now = if bad.carries(Op::Get, &BYTES, false).1 {
+                now + 1
+            } else {
+                0
+            };
             longest = longest.max(now);
             assert!(!bad.carries(Op::Get, &BYTES, true).1);
         }

@@ -151,6 +151,22 @@ async fn shutdown_closes_idle_connections_at_once() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
+/// The body takes 250 ms over the link, whatever the machine does; buffers may hide some of it.
+#[tokio::test]
+async fn a_slow_link_takes_its_time_for_bytes() {
+    let server = start(Options {
+        bytes_per_second: Some(16 << 20),
+        ..always(Fault::Error)
+    })
+    .await;
+    let begun = std::time::Instant::now();
+    let body = "x".repeat(4 << 20);
+    let answer = ask(&server, "PUT /batchweave/k", &body).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(240), "{took:?}");
+}
+
 #[tokio::test]
 async fn what_cannot_start_says_why() {
     let server = start(Options::default()).await;

@@ -4,7 +4,7 @@
 use crate::check::{Violation, check};
 use crate::life::LifePlan;
 use crate::life::plan::Fate;
-use crate::world::{Evidence, Plan, run};
+use crate::world::{Act, Evidence, Plan, run};
 
 /// Runs spent on shrinking at most.
 const RUNS_MAX: usize = 400;
@@ -66,6 +66,14 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.freezes.clear());
     with(&|p| p.crashes.clear());
     with(&|p| p.sealed_at = None);
+    with(&|p| p.acts.clear());
+    for i in 0..plan.acts.len() {
+        // A seal and its unseal stay together.
+        let sealing = matches!(plan.acts[i].1, Act::Seal | Act::Unseal);
+        if !sealing {
+            with(&|p| drop(p.acts.remove(i)));
+        }
+    }
     for i in 0..plan.freezes.len() {
         with(&|p| {
             p.freezes.remove(i);

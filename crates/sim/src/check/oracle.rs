@@ -46,6 +46,9 @@ pub(super) struct Producer {
     pub(super) nonce: Option<Nonce>,
     pub(super) next: Seq,
     pub(super) finished: bool,
+    retired: bool,
+    /// Mixtures by the sequence number from which they are in force.
+    mixtures: BTreeMap<Seq, u64>,
     /// Committed, without a step so far.
     pub(super) waiting: VecDeque<Tgb>,
 }
@@ -135,6 +138,17 @@ impl Oracle<'_> {
                 }
             }
             Entry::Sealed(_) => self.sealed = true,
+            Entry::Unsealed(_) => self.sealed = false,
+            Entry::Retired(e) => {
+                let state = self.log.producers.entry(e.producer.clone()).or_default();
+                state.retired |= e.epoch == state.epoch;
+            }
+            Entry::Mixture(e) => {
+                for (producer, seq) in &e.from {
+                    let state = self.log.producers.entry(producer.clone()).or_default();
+                    state.mixtures.insert(*seq, e.id);
+                }
+            }
             // Checked by `life`.
             Entry::JobOpened(_)
             | Entry::JobClosed(_)
@@ -152,6 +166,7 @@ impl Oracle<'_> {
         let state = self.log.producers.entry(e.producer.clone()).or_default();
         let (before, finished) = (state.epoch, state.finished);
         state.epoch = e.epoch;
+        state.retired = false;
         state.nonce = Some(e.nonce);
         if e.epoch != before + 1 || finished {
             let text = format!("{} opens epoch {} after {before}", e.producer, e.epoch);
@@ -161,12 +176,24 @@ impl Oracle<'_> {
 
     fn batch(&mut self, e: &Batch) {
         let state = self.log.producers.entry(e.producer.clone()).or_default();
-        let (epoch, next, nonce, finished) = (state.epoch, state.next, state.nonce, state.finished);
+        let (epoch, next, nonce) = (state.epoch, state.next, state.nonce);
+        let over = state.finished || state.retired;
+        let mixture = |seq| {
+            state
+                .mixtures
+                .range(..=seq)
+                .next_back()
+                .map_or(0, |(_, id)| *id)
+        };
+        let mixed = (e.first_seq..=e.last_seq).any(|seq| mixture(seq) != e.mixture);
         state.next = state.next.max(e.last_seq + 1);
         let who = format!("{} {}..={}", e.producer, e.first_seq, e.last_seq);
-        if e.epoch != epoch || finished || self.sealed {
+        if mixed {
+            self.wrong("mixture", format!("{who} is of mixture {}", e.mixture));
+        }
+        if e.epoch != epoch || over || self.sealed {
             let text = format!(
-                "{who} of epoch {} came when epoch {epoch} was in force (finished {finished}, sealed {})",
+                "{who} of epoch {} came when epoch {epoch} was in force (over {over}, sealed {})",
                 e.epoch, self.sealed
             );
             self.wrong("fence", text);

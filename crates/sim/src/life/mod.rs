@@ -9,7 +9,7 @@
 mod job;
 mod memory;
 mod node;
-mod person;
+pub(crate) mod person;
 pub mod plan;
 mod reclaimer;
 mod run;

@@ -263,14 +263,13 @@ impl Node {
                     Err(e) if e.is_not_found() => return self.missing(log, open, &step).await,
                     Err(_) => {}
                 },
-                Located::NotYet if done => return Ok(None),
+                Located::NotYet | Located::Ended { .. } if done => return Ok(None),
                 // Producers that are held back wait to be told. A range that is quarantined ahead of
                 // time may lie beyond the head, and nobody believes progress that does.
-                Located::NotYet => {
+                Located::NotYet | Located::Ended { .. } => {
                     let head = log.manifest().next_step();
                     signs.progress(open, at.min(head)).await;
                 }
-                Located::Ended { .. } => return Ok(None),
                 Located::Reclaimed { watermark } => return self.reclaimed(at, watermark),
             }
             self.actor.sleep(LOOK).await;

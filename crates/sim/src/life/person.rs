@@ -18,14 +18,14 @@ use crate::draw::Draw;
 use crate::world::run::Shared;
 
 /// A person, or a program that acts for one.
-pub(super) struct Person {
-    pub(super) shared: Arc<Shared>,
-    pub(super) actor: Arc<Actor>,
+pub(crate) struct Person {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) actor: Arc<Actor>,
     pub(super) store: Arc<dyn Store>,
 }
 
 impl Person {
-    pub(super) fn new(shared: &Arc<Shared>, name: &str) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, name: &str) -> Self {
         Self::with(shared, name, Nature::default())
     }
 
@@ -42,7 +42,7 @@ impl Person {
         self.actor.sleep(time).await;
     }
 
-    pub(super) fn bytes(&self) -> [u8; 16] {
+    pub(crate) fn bytes(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&self.actor.draw(Draw::seed)[..16]);
         bytes
@@ -63,7 +63,7 @@ impl Person {
     }
 
     /// Commits what `make` builds; the state after it, or none when the rules refuse it.
-    pub(super) async fn commit(&self, make: impl Fn(&Manifest) -> Entry) -> Option<Manifest> {
+    pub(crate) async fn commit(&self, make: impl Fn(&Manifest) -> Entry) -> Option<Manifest> {
         loop {
             let done = async {
                 let mut log = self.log().await?;

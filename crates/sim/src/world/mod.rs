@@ -1,11 +1,14 @@
 //! A simulated world: producers, readers, a store, and what befalls them; run to the end of all
-//! input. `plan` says what, `run` does it, `producer` and `reader` are the programs.
+//! input. `plan` says what, `run` does it, `producer` and `reader` are the programs, `operator` is a
+//! person at work on the stream.
 
+pub(crate) mod operator;
 pub mod plan;
 pub(crate) mod producer;
 mod reader;
 pub(crate) mod run;
 mod supervisor;
 
+pub use operator::Act;
 pub use plan::Plan;
 pub use run::{Evidence, Read, run};

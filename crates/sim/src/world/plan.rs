@@ -6,6 +6,7 @@ use std::time::Duration;
 use batchweave_core::stream::Order;
 use serde::{Deserialize, Serialize};
 
+use super::operator::{self, Act};
 use crate::actor::Moment;
 use crate::clock::{Jump, Skew};
 use crate::draw::Draw;
@@ -105,8 +106,11 @@ pub struct Plan {
     pub freezes: Vec<Freeze>,
     /// Who reads.
     pub readers: Vec<ReaderPlan>,
-    /// A person seals the stream.
+    /// A person seals the stream for good.
     pub sealed_at: Option<Duration>,
+    /// What an operator does, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acts: Vec<(Duration, Act)>,
     /// Jobs, reclaimers, people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<LifePlan>,
@@ -126,7 +130,7 @@ impl Plan {
             draw.range(2..7)
         } as u32;
         let calm_at = draw.duration(5 * S, 120 * S);
-        Self {
+        let mut plan = Self {
             seed,
             order: if lanes { Order::Lanes } else { Order::Arrival },
             named: lanes || draw.chance(600),
@@ -146,8 +150,14 @@ impl Plan {
                 .map(|n| reader(draw, n))
                 .collect(),
             sealed_at: draw.chance(80).then(|| draw.duration(S, 30 * S)),
+            acts: Vec::new(),
             life: None,
+        };
+        plan.acts = operator::draw(&mut Draw::new(seed, "acts", 0), &plan.producers);
+        if plan.acts.iter().any(|(_, act)| *act == Act::Seal) {
+            plan.sealed_at = None;
         }
+        plan
     }
 
     /// The lifecycle world of a seed: that of [`Self::draw`] with jobs, reclaimers and people.

@@ -31,8 +31,10 @@ pub(crate) const DATA: [u8; 16] = *b"sixteen bytes...";
 /// How a process ended, other than by dying.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
-    /// All input is committed, or the stream is sealed.
+    /// All input is committed.
     Done(&'static str),
+    /// The stream is sealed.
+    Sealed,
     /// A newer process has the name.
     Fenced,
     /// The store failed for too long; another process will go on.
@@ -126,7 +128,7 @@ impl Process {
                 self.shared.found("exactly-once", self.actor.id, text);
                 Err(End::Done("finished before"))
             }
-            ProducerOpening::Sealed => Err(End::Done("sealed before")),
+            ProducerOpening::Sealed => Err(End::Sealed),
         })
     }
 
@@ -176,7 +178,7 @@ impl Process {
         drop(producer);
         Ok(match end {
             CommitEnd::Finished { .. } | CommitEnd::Drained { .. } => End::Done("finished"),
-            CommitEnd::Sealed => End::Done("sealed"),
+            CommitEnd::Sealed => End::Sealed,
             CommitEnd::Fenced { .. } => End::Fenced,
         })
     }

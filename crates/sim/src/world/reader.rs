@@ -55,9 +55,8 @@ impl Reader {
                         digest: step.tgb.digest,
                         head: log.manifest().next_version(),
                     }),
-                    Located::NotYet => break,
-                    // Lanes and a seal: a stream can end while producers still learn of it.
-                    Located::Ended { .. } => return Ok(()),
+                    // A stream that has ended may be unsealed.
+                    Located::NotYet | Located::Ended { .. } => break,
                     Located::Reclaimed { watermark } => {
                         let text = format!("watermark {watermark} although nobody reclaims");
                         self.shared.found("prefix", self.actor.id, text);

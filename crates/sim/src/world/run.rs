@@ -13,6 +13,7 @@ use batchweave_core::tgb::Digest;
 use batchweave_log::{Log, LogError, LogOptions};
 use bytes::Bytes;
 
+use super::operator::operate;
 use super::plan::Plan;
 use super::producer::SLICES;
 use super::reader::Reader;
@@ -267,8 +268,12 @@ async fn everybody(shared: Arc<Shared>) -> Vec<Vec<Read>> {
         .collect();
     let life = plan.life.as_ref();
     let life = life.map(|life| tokio::spawn(life::run(Arc::clone(&shared), life.clone())));
+    let operator = tokio::spawn(operate(Arc::clone(&shared)));
     if let Some(at) = plan.sealed_at {
         seal(&shared, at).await;
+    }
+    if let Err(e) = operator.await {
+        shared.found("panic", 0, e.to_string());
     }
     for producer in producers {
         if let Err(e) = producer.await {

@@ -2,6 +2,7 @@
 //! died or failed, and one beside a frozen one when the plan says so.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -12,6 +13,8 @@ use crate::actor::{Actor, Nature};
 
 /// Processes of one producer at most: more means that something never settles.
 const PROCESSES_MAX: u32 = 2000;
+/// Between two tries while the stream is sealed.
+const UNSEALED: Duration = Duration::from_millis(500);
 
 enum Report {
     Ended(Arc<Actor>, End),
@@ -128,6 +131,12 @@ impl Supervisor {
             Report::Ended(actor, End::Done(how)) => {
                 note(&actor, how);
                 *done = true;
+            }
+            // A seal that is not for good is undone.
+            Report::Ended(actor, End::Sealed) => {
+                note(&actor, "sealed");
+                *done = self.shared.plan.sealed_at.is_some();
+                self.shared.store.time.sleep(UNSEALED).await;
             }
             Report::Ended(actor, End::Fenced) => note(&actor, "was fenced"),
             Report::Ended(actor, End::Failed(why)) => note(&actor, &format!("failed: {why}")),

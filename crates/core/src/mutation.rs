@@ -36,11 +36,23 @@ pub enum Mutation {
     /// What is to go is chosen by the state before the watermark, what is named by the state after
     /// later records.
     MixedFolds,
+    /// A snapshot does not say that the stream is sealed.
+    SealForgotten,
+    /// An opening begins with no mixtures.
+    MixturesForgotten,
+    /// A fold that is far behind goes on from the newest snapshot, also when that is older.
+    JumpBack,
+    /// An opening that was announced in an epoch which somebody else has is not announced again.
+    OpeningNotAnnounced,
+    /// The watermark follows the job that holds least.
+    HighestFloor,
+    /// Marks of earlier attempts are not listed.
+    EarlierMarks,
 }
 
 impl Mutation {
     /// Those of the lifecycle: restart points, watermark, reclamation.
-    pub const LIFECYCLE: [Self; 9] = [
+    pub const LIFECYCLE: [Self; 11] = [
         Self::PoolMarks,
         Self::NewestMarks,
         Self::IncompleteMarks,
@@ -50,16 +62,22 @@ impl Mutation {
         Self::SharedObject,
         Self::UncommittedObject,
         Self::MixedFolds,
+        Self::HighestFloor,
+        Self::EarlierMarks,
     ];
 
     /// Those of the commit path.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::AnyEpoch,
         Self::AnySequence,
         Self::Trust412,
         Self::NextAfterUnknown,
         Self::Unfolded,
         Self::HalfObject,
+        Self::SealForgotten,
+        Self::MixturesForgotten,
+        Self::JumpBack,
+        Self::OpeningNotAnnounced,
     ];
 }
 

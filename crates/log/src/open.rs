@@ -10,6 +10,7 @@ use batchweave_core::keys;
 use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
 use batchweave_core::manifest::record::SnapshotHint;
 use batchweave_core::manifest::{Manifest, Record};
+use batchweave_core::mutation::{self, Mutation};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::{ErrorKind, Store, StoreError};
 use bytes::Bytes;
@@ -82,7 +83,8 @@ impl Log {
         let store = Arc::clone(&self.store);
         let least = self.manifest.next_version() + JUMP_MIN;
         let newest = list_snapshots(store.as_ref()).await?.into_iter().max();
-        let Some(newest) = newest.filter(|version| *version >= least) else {
+        let Some(newest) = newest.filter(|v| *v >= least || mutation::is(Mutation::JumpBack))
+        else {
             return Ok(false);
         };
         let stream = Arc::new(self.manifest.stream().clone());

@@ -71,7 +71,9 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         // A seal and its unseal stay together.
         let sealing = matches!(plan.acts[i].1, Act::Seal | Act::Unseal);
         if !sealing {
-            with(&|p| drop(p.acts.remove(i)));
+            with(&|p| {
+                p.acts.remove(i);
+            });
         }
     }
     for i in 0..plan.freezes.len() {

@@ -10,13 +10,16 @@ use std::collections::BTreeSet;
 use batchweave_core::mutation::{Mutation, set};
 use batchweave_sim::check::check;
 use batchweave_sim::command::faults::{explain, one};
+use batchweave_sim::link::LinkPlan;
 use batchweave_sim::world::{Plan, run};
 
 /// The first seed that finds the mistake, and by which checks.
 fn found_by(mutation: Mutation, worlds: fn(u64) -> Plan) -> Option<(u64, String, String)> {
     (0..300).find_map(|seed| {
         set(Some(mutation));
-        let evidence = run(&worlds(seed)).unwrap();
+        let mut plan = worlds(seed);
+        plan.link = LinkPlan::default();
+        let evidence = run(&plan).unwrap();
         // The checks fold, too: without the mistake.
         set(None);
         let found = check(&evidence);

@@ -7,6 +7,7 @@ use super::signs::JobSigns;
 use crate::ids::{JobName, RequestId, Step};
 use crate::manifest::Manifest;
 use crate::manifest::entry::Watermark;
+use crate::mutation::{self, Mutation};
 
 /// What follows for the watermark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,10 +116,12 @@ pub fn asked(
 fn lowest(m: &Manifest, signs: &BTreeMap<JobName, JobSigns>) -> Option<(JobName, Option<Step>)> {
     let none = JobSigns::new();
     let holding = m.jobs().iter().filter(|(_, job)| job.holds);
-    holding
-        .map(|(name, job)| {
-            let signs = signs.get(name).unwrap_or(&none);
-            (name.clone(), floor(job, signs))
-        })
-        .min_by_key(|(_, floor)| *floor)
+    let floors = holding.map(|(name, job)| {
+        let signs = signs.get(name).unwrap_or(&none);
+        (name.clone(), floor(job, signs))
+    });
+    if mutation::is(Mutation::HighestFloor) {
+        return floors.max_by_key(|(_, floor)| *floor);
+    }
+    floors.min_by_key(|(_, floor)| *floor)
 }

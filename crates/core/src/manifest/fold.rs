@@ -17,6 +17,7 @@ use crate::error::FormatError;
 use crate::ids::{Hash, RequestId, Version};
 use crate::keys;
 use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
+use crate::mutation::{self, Mutation};
 
 /// The log can't be folded further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -179,7 +180,10 @@ impl Manifest {
                         .unwrap_or_default(),
                     finished: false,
                     retired: false,
-                    mixtures: before.map(|p| p.mixtures.clone()).unwrap_or_default(),
+                    mixtures: before
+                        .filter(|_| !mutation::is(Mutation::MixturesForgotten))
+                        .map(|p| p.mixtures.clone())
+                        .unwrap_or_default(),
                 };
                 self.producers
                     .insert_mut(e.producer.clone(), Arc::new(state));

@@ -13,6 +13,7 @@ use super::state::{
 use crate::error::FormatError;
 use crate::ids::{Hash, JobName, ProducerName, RequestId, Seq, Step, StreamId, Version};
 use crate::limits::SNAPSHOT_BYTES_MAX;
+use crate::mutation::{self, Mutation};
 use crate::stream::StreamConfig;
 use crate::{json, keys};
 
@@ -59,7 +60,7 @@ impl Manifest {
             record: self.prev,
             next_step: self.next_step,
             watermark: self.watermark,
-            sealed: self.sealed,
+            sealed: self.sealed && !mutation::is(Mutation::SealForgotten),
             turn,
             turn_since,
             producers: pairs(self.producers.iter()),

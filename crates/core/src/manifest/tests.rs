@@ -14,6 +14,7 @@ mod bounds;
 mod golden;
 mod lanes;
 mod rejections;
+mod round_trip;
 
 #[test]
 fn arrival_numbers_steps_in_log_order() {

@@ -7,6 +7,7 @@ use batchweave_core::keys;
 use batchweave_core::lifecycle::JobSigns;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{AttemptState, JobState};
+use batchweave_core::mutation::{self, Mutation};
 use batchweave_store::{ObjectMeta, Store, StoreError};
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -93,7 +94,8 @@ fn folders(m: &Manifest) -> Vec<Folder> {
 fn that_matter(job: &JobState, watermark: Step) -> impl Iterator<Item = &AttemptState> {
     let mut lowest_later_start = Step::MAX;
     job.attempts.iter().rev().filter(move |attempt| {
-        let matters = lowest_later_start >= watermark.max(attempt.start);
+        let listed = lowest_later_start == Step::MAX || !mutation::is(Mutation::EarlierMarks);
+        let matters = listed && lowest_later_start >= watermark.max(attempt.start);
         lowest_later_start = lowest_later_start.min(attempt.start);
         matters
     })

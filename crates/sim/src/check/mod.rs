@@ -10,9 +10,11 @@
 //! - `readers`: every reader saw a prefix, and in the end everything;
 //! - `life`: no data that may still be needed is deleted, no watermark passes what a job keeps, and
 //!   nothing is left behind; `received`: trainers got their steps, in order, once;
+//! - `growth`: what each prefix holds at the end is bounded;
 //! - `requests`: nobody but a reclaimer deletes data, nobody lists the log.
 
 mod folds;
+pub(crate) mod growth;
 mod life;
 mod life_jobs;
 mod oracle;
@@ -69,6 +71,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     writers::check(evidence, &mut found);
     folds::check(evidence, &log, &mut found);
     readers::check(evidence, &log, &mut found);
+    growth::check(evidence, &log, &mut found);
     if evidence.plan.life.is_some() {
         received::check(evidence, &log, &mut found);
         life::check(evidence, &log, &mut found);

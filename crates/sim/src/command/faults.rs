@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use clap::Args;
 
-use crate::check::{Violation, check};
+use crate::check::{Violation, check, growth};
 use crate::link::LinkPlan;
 use crate::shrink::shrink;
 use crate::story;
@@ -114,6 +114,7 @@ fn json(evidence: &Evidence, violations: &[Violation]) -> serde_json::Value {
         "processes": evidence.actors.len(),
         "records": evidence.landed.iter().filter(|l| l.key.starts_with("log/")).count(),
         "requests": evidence.requests,
+        "objects": growth::counts(evidence),
         "virtual_seconds": evidence.lasted.as_secs_f64(),
         "broken": broken,
     })

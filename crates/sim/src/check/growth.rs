@@ -1,0 +1,52 @@
+//! What each prefix holds when all is over: bounded by what is alive and by what was committed, never
+//! by how often somebody died, tried again or asked.
+
+use std::collections::BTreeMap;
+
+use batchweave_core::keys;
+use batchweave_core::limits::{SEGMENT_STEPS, SNAPSHOTS_KEPT};
+use batchweave_store::Op;
+
+use super::Violation;
+use super::oracle::Log;
+use crate::throttle::class;
+use crate::trace::What;
+use crate::world::Evidence;
+
+/// Objects by class of keys.
+pub(crate) fn counts(evidence: &Evidence) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    for key in evidence.objects.keys() {
+        *counts.entry(class(key)).or_default() += 1;
+    }
+    counts
+}
+
+pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
+    let lives = evidence.actors.len() as u64;
+    let uploads = evidence.events.iter();
+    let uploads = uploads.filter(|e| e.op == Op::Upload && e.key.starts_with(keys::DATA));
+    let uploads = uploads.filter(|e| e.what == What::Landed { created: true });
+    let bounds = BTreeMap::from([
+        ("stream", 1),
+        ("log", log.records.len() as u64),
+        // Each life may end between its snapshot and the removal of an older one.
+        ("snapshots", SNAPSHOTS_KEPT as u64 + lives),
+        ("index", log.steps.len() as u64 / SEGMENT_STEPS),
+        ("data", uploads.count() as u64),
+        ("intents", intents_max(evidence)),
+    ]);
+    for (class, count) in counts(evidence) {
+        let most = bounds.get(class).copied();
+        if let Some(most) = most.filter(|most| count > *most) {
+            let text = format!("{count} objects below {class}, {most} at most");
+            found.push(Violation::new("growth", None, text));
+        }
+    }
+}
+
+/// A process leaves at most what it had announced and not yet asked to be deleted, and no reclaimer came.
+fn intents_max(evidence: &Evidence) -> u64 {
+    const LEFT_BY_ONE: u64 = 64;
+    LEFT_BY_ONE * evidence.plan.producers.len() as u64
+}

@@ -61,8 +61,8 @@ fn entry(b: &Bench, kind: u8, who: usize, n: u64) -> Entry {
             job,
             start: b.m.watermark(),
             keep: 1,
-            holds: n % 2 == 0,
-            paces: n % 3 == 0,
+            holds: n.is_multiple_of(2),
+            paces: n.is_multiple_of(3),
             lease_seconds: (n > 3).then_some(n),
         }),
         8 => Entry::Quarantined(Quarantined {

@@ -5,6 +5,7 @@
 //!   committed before it was uploaded, everything acknowledged is there, no gap;
 //! - `writers`: nobody put v + 1 without having read all up to v; only the same bytes went to the
 //!   same version;
+//! - `openings`: an announced opening that came to nothing is announced again;
 //! - `folds`: no correct writer wrote a void entry or record; snapshots and segments are byte for
 //!   byte what a fold from the beginning gives;
 //! - `readers`: every reader saw a prefix, and in the end everything;
@@ -17,6 +18,7 @@ mod folds;
 pub(crate) mod growth;
 mod life;
 mod life_jobs;
+mod openings;
 mod oracle;
 mod readers;
 mod received;
@@ -69,6 +71,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = evidence.found.clone();
     let log = oracle::check(evidence, &mut found);
     writers::check(evidence, &mut found);
+    openings::check(evidence, &log, &mut found);
     folds::check(evidence, &log, &mut found);
     readers::check(evidence, &log, &mut found);
     growth::check(evidence, &log, &mut found);

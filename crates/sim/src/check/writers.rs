@@ -37,7 +37,7 @@ impl Knowledge {
     }
 }
 
-fn version(key: &str) -> Option<Version> {
+pub(super) fn version(key: &str) -> Option<Version> {
     key.strip_prefix(keys::LOG)?
         .strip_suffix(".json")?
         .parse()

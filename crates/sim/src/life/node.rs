@@ -9,7 +9,7 @@ use batchweave_core::ids::{AttemptId, AttemptNo, JobName, Step, Version};
 use batchweave_core::manifest::entry::{AttemptOpened, Parent};
 use batchweave_core::manifest::state::{AttemptState, StepEntry};
 use batchweave_core::manifest::{Entry, Manifest, Void};
-use batchweave_log::{Located, Log, LogError, LogOptions};
+use batchweave_log::{Located, Log, LogError};
 use batchweave_store::{Store, StoreError};
 use futures::TryStreamExt;
 
@@ -18,7 +18,7 @@ use super::job::Job;
 use super::memory::Memory;
 use super::signs::Signs;
 use crate::actor::Actor;
-use crate::draw::Draw;
+use crate::world::forward::options;
 use crate::world::producer::DATA;
 use crate::world::run::Shared;
 
@@ -142,12 +142,7 @@ impl Node {
         next: &mut Option<Step>,
         signs: &mut Signs,
     ) -> Result<End, Stop> {
-        let options = LogOptions {
-            seed: self.actor.draw(Draw::seed),
-            write_snapshots: self.coordinate == 0,
-            clock: self.actor.clock(),
-            folder: None,
-        };
+        let options = options(&self.shared, &self.actor, self.coordinate == 0);
         let opened = Log::open(Arc::clone(&self.store), &options).await;
         let mut log = opened.map_err(|e| self.stop(e))?;
         if self.coordinate == 0 && next.is_none() {

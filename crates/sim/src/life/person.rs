@@ -8,13 +8,14 @@ use batchweave_core::ids::RequestId;
 use batchweave_core::manifest::entry::{JobClosed, QuarantineLifted, Quarantined};
 use batchweave_core::manifest::{Entry, Manifest};
 use batchweave_log::reclaim::ReclaimError;
-use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_log::{Log, LogError};
 use batchweave_store::Store;
 
 use super::plan::Deed;
 use super::{RECLAIMER, reclaimer};
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
+use crate::world::forward::options;
 use crate::world::run::Shared;
 
 /// A person, or a program that acts for one.
@@ -53,12 +54,7 @@ impl Person {
     }
 
     pub(super) async fn log(&self) -> Result<Log, LogError> {
-        let options = LogOptions {
-            seed: self.actor.draw(Draw::seed),
-            write_snapshots: false,
-            clock: self.actor.clock(),
-            folder: None,
-        };
+        let options = options(&self.shared, &self.actor, false);
         Log::open(Arc::clone(&self.store), &options).await
     }
 

@@ -1,7 +1,8 @@
 //! A simulated world: producers, readers, a store, and what befalls them; run to the end of all
 //! input. `plan` says what, `run` does it, `producer` and `reader` are the programs, `operator` is a
-//! person at work on the stream.
+//! person at work on the stream, `forward` a watch over each open log.
 
+pub(crate) mod forward;
 pub(crate) mod operator;
 pub mod plan;
 pub(crate) mod producer;

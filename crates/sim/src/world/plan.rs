@@ -117,6 +117,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether all that is read is as it was written.
+    pub(crate) fn is_honest(&self) -> bool {
+        self.link.lies == 0 && self.link.bad_connections == 0
+    }
+
     /// The world of a seed.
     pub fn draw(seed: u64) -> Self {
         let draw = &mut Draw::new(seed, "plan", 0);

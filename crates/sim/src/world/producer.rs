@@ -10,12 +10,13 @@ use batchweave_core::keys;
 use batchweave_core::lifecycle::pace::Limits;
 use batchweave_core::tgb::{Digest, Part, TgbRecord};
 use batchweave_log::{
-    CommitEnd, CommitItem, CommitQueue, DriverOptions, Log, LogError, LogOptions, Pacer, Producer,
+    CommitEnd, CommitItem, CommitQueue, DriverOptions, Log, LogError, Pacer, Producer,
     ProducerOpening,
 };
 use batchweave_store::Store;
 use bytes::Bytes;
 
+use super::forward::options;
 use super::plan::ProducerPlan;
 use super::run::Shared;
 use crate::actor::Actor;
@@ -105,12 +106,7 @@ impl Process {
     }
 
     async fn opened(&self) -> Result<Result<Box<Producer>, End>, LogError> {
-        let options = LogOptions {
-            seed: self.actor.draw(Draw::seed),
-            write_snapshots: true,
-            clock: self.actor.clock(),
-            folder: None,
-        };
+        let options = options(&self.shared, &self.actor, true);
         let log = Log::open(Arc::clone(&self.store), &options).await?;
         let opening =
             Producer::open_with(log, self.name.clone(), &self.actor.name, &mut self.policy())

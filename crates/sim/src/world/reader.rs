@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use batchweave_log::{Located, Log, LogError, LogOptions};
+use batchweave_log::{Located, Log, LogError};
 use batchweave_store::Store;
 
+use super::forward::options;
 use super::plan::ReaderPlan;
 use super::run::{Read, Shared};
 use crate::actor::Actor;
-use crate::draw::Draw;
 
 pub(super) struct Reader {
     pub(super) shared: Arc<Shared>,
@@ -35,12 +35,7 @@ impl Reader {
     }
 
     async fn follow(&self, reads: &mut Vec<Read>) -> Result<(), LogError> {
-        let options = LogOptions {
-            seed: self.actor.draw(Draw::seed),
-            write_snapshots: self.plan.writes,
-            clock: self.actor.clock(),
-            folder: None,
-        };
+        let options = options(&self.shared, &self.actor, self.plan.writes);
         let mut log = Log::open(Arc::clone(&self.store), &options).await?;
         loop {
             let done = self.shared.done();

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use batchweave_core::ids::{Epoch, Hash, ProducerName, Seq, StreamId, Version};
+use batchweave_core::ids::{Epoch, Hash, ProducerName, RequestId, Seq, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Sealed;
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
 use batchweave_core::tgb::Digest;
-use batchweave_log::{Log, LogError, LogOptions};
 use bytes::Bytes;
 
 use super::operator::operate;
@@ -20,6 +19,7 @@ use super::reader::Reader;
 use super::supervisor::supervise;
 use crate::actor::Nature;
 use crate::check::Violation;
+use crate::life::person::Person;
 use crate::life::{self, Received};
 use crate::profile::Profile;
 use crate::store::{KEY_BYTES_MAX, Keep, Landed, Settings, SimStore};
@@ -297,34 +297,14 @@ async fn everybody(shared: Arc<Shared>) -> Vec<Vec<Read>> {
     reads
 }
 
-/// A person seals the stream, trying again until it is done.
-async fn seal(shared: &Shared, at: Duration) {
-    let actor = shared.store.actor("person", Nature::default());
-    let store = shared.store.handle(&actor);
+/// A person seals the stream for good, trying again until it is done.
+async fn seal(shared: &Arc<Shared>, at: Duration) {
+    let person = Person::new(shared, "sealer");
     shared.store.time.sleep_until(at).await;
-    let seed = actor.draw(crate::draw::Draw::seed);
-    let options = LogOptions {
-        seed,
-        write_snapshots: false,
-        clock: actor.clock(),
-        folder: None,
+    let sealed = Sealed {
+        request: RequestId(person.bytes()),
+        reason: "enough".into(),
     };
-    let mut request = None;
-    loop {
-        let sealed: Result<_, LogError> = async {
-            let mut log = Log::open(Arc::clone(&store), &options).await?;
-            let request = *request.get_or_insert_with(|| log.new_request());
-            let entry = Entry::Sealed(Sealed {
-                request,
-                reason: "enough".into(),
-            });
-            log.commit_entry("person", |_| entry.clone()).await
-        }
-        .await;
-        match sealed {
-            Ok(_) => return shared.store.note(&actor, "sealed the stream"),
-            Err(LogError::Store(_)) => actor.sleep(Duration::from_secs(1)).await,
-            Err(e) => return shared.found("writer-error", actor.id, format!("seal: {e}")),
-        }
-    }
+    person.commit(|_| Entry::Sealed(sealed.clone())).await;
+    shared.store.note(&person.actor, "sealed the stream");
 }

@@ -11,7 +11,7 @@ const PROGRAM: Program = Program {
     about: "Serves the training ranks of this node: follows a stream's log, fetches their slices ahead of use \
 into shared memory, and hands them out over a Unix socket.",
     exit_codes: "Exit codes: 0 stopped on request, 1 failure, 64 configuration, socket or arena, \
-69 store unavailable, 73 store or stream refused, 76 stored objects break the protocol; \
+69 store unavailable, 70 a fault of the program, 73 store or stream refused, 76 stored objects break the protocol; \
 137 (killed) usually means that a memory limit was hit.",
 };
 

@@ -7,7 +7,6 @@ use batchweave_daemon::admin::Health;
 use batchweave_log::{Log, LogError, LogOptions};
 use batchweave_store::Store;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::config::FollowTable;
 use crate::error::RunError;
@@ -15,13 +14,12 @@ use crate::error::RunError;
 /// The stream that is waited for is named again after this.
 const TOLD_AGAIN: Duration = Duration::from_mins(1);
 
-/// Opens the log; waits for a stream that nobody has made yet. `None` when `stop` came first.
+/// Opens the log; waits for a stream that nobody has made yet.
 pub(crate) async fn open_log(
     store: Arc<dyn Store>,
     table: &FollowTable,
     health: &Health,
-    stop: &CancellationToken,
-) -> Result<Option<Log>, RunError> {
+) -> Result<Log, RunError> {
     health.not_ready("opening the log");
     let options = LogOptions {
         write_snapshots: false,
@@ -30,7 +28,7 @@ pub(crate) async fn open_log(
     let mut told: Option<Instant> = None;
     loop {
         let why = match Log::open(store.clone(), &options).await {
-            Ok(log) => return Ok(Some(log)),
+            Ok(log) => return Ok(log),
             Err(why @ LogError::NoStream { .. }) => why,
             Err(why) => return Err(why.into()),
         };
@@ -39,17 +37,15 @@ pub(crate) async fn open_log(
             tracing::warn!(%why, "waiting for the stream");
             told = Some(Instant::now());
         }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(None),
-            () = tokio::time::sleep(table.idle.0) => {}
-        }
+        tokio::time::sleep(table.idle.0).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use batchweave_daemon::shutdown::unless_stopped;
     use batchweave_store::memory::MemoryStore;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -58,7 +54,11 @@ mod tests {
         let (health, stop) = (Health::default(), CancellationToken::new());
         let waiting = tokio::spawn({
             let (health, stop) = (health.clone(), stop.clone());
-            async move { open_log(MemoryStore::new(), &FollowTable::default(), &health, &stop).await }
+            async move {
+                let table = FollowTable::default();
+                let open = open_log(MemoryStore::new(), &table, &health);
+                unless_stopped(&stop, || health.get().1, open).await
+            }
         });
         tokio::time::sleep(Duration::from_mins(3)).await;
         let (ready, reason) = health.get();
@@ -71,6 +71,6 @@ mod tests {
             assert!(reason.contains(part), "{part} in {reason}");
         }
         stop.cancel();
-        assert!(waiting.await.unwrap().unwrap().is_none());
+        assert!(waiting.await.unwrap().is_none());
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use batchweave_core::keys;
 use batchweave_core::tgb::plan::with_headers;
 use batchweave_daemon::admin::{self, Health};
-use batchweave_daemon::shutdown;
+use batchweave_daemon::shutdown::{self, unless_stopped};
 use batchweave_log::Log;
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
@@ -48,9 +48,16 @@ pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), 
         low_water: Some(batchweave_arena::receive_low_water),
         ..OpenOptions::default()
     };
-    let store = batchweave_store::open(&config.store.url, &options).await?;
-    batchweave_store::probe_read(store.as_ref(), rand::random()).await?;
-    run_on(store, config, stop).await
+    let open = async {
+        let store = batchweave_store::open(&config.store.url, &options).await?;
+        batchweave_store::probe_read(store.as_ref(), rand::random()).await?;
+        Ok::<_, RunError>(store)
+    };
+    let doing = || format!("an answer of the store {}", config.store.url);
+    match unless_stopped(&stop, doing, Box::pin(open)).await {
+        Some(store) => run_on(store?, config, stop).await,
+        None => Ok(()),
+    }
 }
 
 /// Runs the daemon on `store`: the entry for tests.
@@ -82,13 +89,14 @@ pub async fn run_on(
     let store: Arc<dyn Store> = Arc::new(counted);
     let instance = rand::random();
     let mut lobby = Lobby::default();
-    let open = open_all(store.clone(), &config, &instance, &health, &stop);
+    let open = open_all(store.clone(), &config, &instance, &health);
+    let open = unless_stopped(&stop, || health.get().1, open);
     let opened = tokio::select! {
         biased;
-        opened = open => opened?,
+        opened = open => opened,
         never = lobby.receive(&gate, &health) => match never {},
     };
-    let Some(log) = opened else {
+    let Some(log) = opened.transpose()? else {
         return Ok(());
     };
     if let Some(metrics) = reclaims {
@@ -123,22 +131,19 @@ pub async fn run_on(
     Ok(())
 }
 
-/// The log, with the daemon's own job open. `None` when `stop` came first.
+/// The log, with the daemon's own job open.
 async fn open_all(
     store: Arc<dyn Store>,
     config: &ConsumerConfig,
     instance: &[u8; 16],
     health: &Health,
-    stop: &CancellationToken,
-) -> Result<Option<Log>, RunError> {
-    let Some(mut log) = open_log(store, &config.follow, health, stop).await? else {
-        return Ok(None);
-    };
+) -> Result<Log, RunError> {
+    let mut log = open_log(store, &config.follow, health).await?;
     if config.job.open {
         health.not_ready(format!("opening job {}", config.job.name));
         open_job(&mut log, &config.job, &writer(instance)).await?;
     }
-    Ok(Some(log))
+    Ok(log)
 }
 
 /// Serves ranks until `stop`, then drains.

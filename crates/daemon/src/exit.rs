@@ -16,6 +16,8 @@ pub enum Exit {
     BadInput,
     /// The store does not answer or refuses us; starting again later may help.
     StoreUnavailable,
+    /// A fault of the program itself: a panic, or a thread that was lost.
+    Internal,
     /// Store or stream refused: a store whose puts are not exclusive, a root in use by something
     /// else, a stream with other parameters.
     StreamRefused,
@@ -27,12 +29,13 @@ pub enum Exit {
 
 impl Exit {
     /// Every code with its meaning, for help texts and docs.
-    pub const ALL: [Exit; 8] = [
+    pub const ALL: [Exit; 9] = [
         Self::Ok,
         Self::Failure,
         Self::Config,
         Self::BadInput,
         Self::StoreUnavailable,
+        Self::Internal,
         Self::StreamRefused,
         Self::Fenced,
         Self::Protocol,
@@ -46,6 +49,7 @@ impl Exit {
             Self::Config => 64,
             Self::BadInput => 65,
             Self::StoreUnavailable => 69,
+            Self::Internal => 70,
             Self::StreamRefused => 73,
             Self::Fenced => 75,
             Self::Protocol => 76,
@@ -60,6 +64,7 @@ impl Exit {
             Self::Config => "wrong command line or configuration",
             Self::BadInput => "input data that can't be used",
             Self::StoreUnavailable => "the store does not answer or denies access",
+            Self::Internal => "a fault of the program (a panic); please report it",
             Self::StreamRefused => "store or stream refused (not exclusive, or other parameters)",
             Self::Fenced => "fenced: a newer instance of this producer has taken over",
             Self::Protocol => "stored objects break the protocol",
@@ -87,6 +92,6 @@ mod tests {
     fn every_code_is_its_own() {
         let mut codes: Vec<u8> = Exit::ALL.iter().map(|e| e.code()).collect();
         codes.sort_unstable();
-        assert_eq!(codes, [0, 1, 64, 65, 69, 73, 75, 76]);
+        assert_eq!(codes, [0, 1, 64, 65, 69, 70, 73, 75, 76]);
     }
 }

@@ -12,6 +12,7 @@ pub mod health;
 pub mod metrics;
 pub mod notify;
 pub mod pages;
+pub mod panics;
 mod program;
 mod recent;
 mod reload;

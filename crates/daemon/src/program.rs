@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
-use crate::{Exit, config, pages, reload, shutdown, telemetry};
+use crate::{Exit, config, pages, panics, reload, shutdown, telemetry};
 
 /// How long threads of the runtime have to end after the daemon has: idle ones take microseconds.
 const THREADS_END: Duration = Duration::from_secs(1);
@@ -135,21 +135,41 @@ fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
     // Before all else: a service manager that can't be told is not served.
     Notifier::from_env().map_err(|why| Failure::new(why, Exit::Config))?;
     telemetry::init(log(&config));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|why| Failure::new(format!("no runtime: {why}"), Exit::Failure))?;
-    let ended = runtime.block_on(async {
+    panics::log_panics();
+    let runtime = runtime()?;
+    let work = async {
         let stop = shutdown::on_signals()
             .map_err(|why| Failure::new(format!("no signal handlers: {why}"), Exit::Failure))?;
         reload::on_hangup(args.config.clone(), &config, log)
             .map_err(|why| Failure::new(format!("no signal handlers: {why}"), Exit::Failure))?;
         serve(config, stop).await
+    };
+    let ended = panics::guard(|| runtime.block_on(work)).unwrap_or_else(|panic| {
+        let text = format!("the daemon failed by a fault of its own: {panic}; please report it");
+        Err(Failure::new(text, Exit::Internal))
     });
     // What still works on a thread has nowhere to put its results. The others are joined, since glibc's
     // pthread_detach reads memory of the thread, which is gone when it ends just then (seen: SIGSEGV).
     runtime.shutdown_timeout(THREADS_END);
     ended
+}
+
+/// The runtime panics where it can't start its threads.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let build = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.enable_all().build()
+    };
+    let why = match panics::guard(build) {
+        Ok(Ok(runtime)) => return Ok(runtime),
+        Ok(Err(why)) => why.to_string(),
+        Err(panic) => panic.to_string(),
+    };
+    let text = format!(
+        "cannot start the threads of the runtime: {why}; raise the limit on processes and threads (ulimit -u, \
+         TasksMax=, pids.max), or free memory"
+    );
+    Err(Failure::new(text, Exit::Failure))
 }
 
 #[cfg(test)]

@@ -40,6 +40,23 @@ pub fn on_signals() -> io::Result<CancellationToken> {
     Ok(token)
 }
 
+/// Runs `work` until it is done, or the first signal comes. The daemon is still starting, so nothing that a
+/// restart could not find is lost. `None`, with a line in the log on what it waited for: the words of `doing`.
+pub async fn unless_stopped<T>(
+    stop: &CancellationToken,
+    doing: impl Fn() -> String,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = stop.cancelled() => {
+            tracing::info!("stopped while starting; it waited for this: {}", doing());
+            None
+        }
+    }
+}
+
 /// How a drain ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -66,6 +83,16 @@ pub async fn drain<F: Future>(what: &str, deadline: Duration, work: F) -> Draine
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_start_that_hangs_ends_with_the_signal() {
+        let stop = CancellationToken::new();
+        let doing = || "a store".to_owned();
+        assert_eq!(unless_stopped(&stop, doing, async { 7 }).await, Some(7));
+        stop.cancel();
+        let never = std::future::pending::<()>();
+        assert_eq!(unless_stopped(&stop, doing, never).await, None);
+    }
 
     #[tokio::test]
     async fn drain_tells_late_from_clean() {

@@ -34,7 +34,7 @@ pub struct Chat {
 }
 
 /// What one document becomes; `Ok(None)` for a blank line.
-pub type Turns = Result<Result<Option<Content>, Reason>, TokenizerError>;
+pub type Turns = Result<Option<Content>, Reason>;
 
 fn wrong(detail: impl Into<String>) -> Reason {
     Reason::Chat {
@@ -67,12 +67,11 @@ impl Chat {
     /// The tokens of the conversation in the JSON object `raw`.
     pub fn turns(&self, raw: &[u8]) -> Turns {
         if raw.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Ok(None));
+            return Ok(None);
         }
-        match self.text(raw) {
-            Ok((text, learned)) => self.encode(&text, &learned).map(|turns| Ok(Some(turns))),
-            Err(reason) => Ok(Err(reason)),
-        }
+        let (text, learned) = self.text(raw)?;
+        let turns = self.encode(&text, &learned);
+        turns.map(Some).map_err(Reason::tokenizer)
     }
 
     /// The rendered text with its shields, and what of it is to be learned.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use batchweave_core::ids::Epoch;
+use batchweave_core::ids::{Epoch, IdError};
 use batchweave_core::tgb::{BuildError, LayoutError};
 use batchweave_daemon::Exit;
 use batchweave_log::LogError;
@@ -79,15 +79,41 @@ pub enum RunError {
     /// Metrics with the same name twice: a fault of the program.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
-    /// A thread could not be started, or died: a fault of the program or the machine.
-    #[error("a working thread failed: {0}")]
-    Task(String),
+    /// A name of the configuration that the check of the configuration let pass: a fault of the program.
+    #[error("{0}")]
+    Name(#[from] IdError),
+    /// The machine has no thread to spare.
+    #[error(
+        "cannot start the thread {name:?}: {why}; raise the limit on processes and threads (ulimit -u, TasksMax=, \
+         pids.max), or free memory"
+    )]
+    NoThread {
+        /// The thread.
+        name: &'static str,
+        /// The system's words.
+        why: io::Error,
+    },
+    /// A thread or task ended without its result: a fault of the program.
+    #[error(
+        "the thread {name:?} was lost by a fault of the program ({why}); what was committed is whole, and a restart goes \
+         on from there. Please report it"
+    )]
+    Lost {
+        /// The thread.
+        name: &'static str,
+        /// What is known of it.
+        why: String,
+    },
+    /// The tokenizer no longer gives the tokens that it gave at the start: a fault of the program.
+    #[error("the tokenizer is broken since a document made it panic, so this producer stops: {0}")]
+    TokenizerBroken(DocumentError),
 }
 
 impl RunError {
     /// A task that did not come back.
-    pub(crate) fn task(why: impl std::fmt::Display) -> Self {
-        Self::Task(why.to_string())
+    pub(crate) fn lost(name: &'static str, why: impl std::fmt::Display) -> Self {
+        let why = why.to_string();
+        Self::Lost { name, why }
     }
 
     /// The process's exit code.
@@ -103,9 +129,10 @@ impl RunError {
             ) => Exit::StreamRefused,
             Self::Log(_) => Exit::Protocol,
             Self::Fenced { .. } => Exit::Fenced,
-            Self::Tokenizer(TokenizerError::Encode { .. } | TokenizerError::Embedded { .. })
+            Self::Tokenizer(TokenizerError::Embedded { .. })
             | Self::Metrics(_)
-            | Self::Task(_) => Exit::Failure,
+            | Self::NoThread { .. } => Exit::Failure,
+            Self::Name(_) | Self::Lost { .. } | Self::TokenizerBroken(_) => Exit::Internal,
             Self::Source(SourceError::Pattern { .. })
             | Self::Tokenizer(_)
             | Self::PadToken { .. }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use batchweave_core::ids::Hash;
 use batchweave_core::stream::TokenizerId;
+use batchweave_daemon::panics;
 
 use crate::chat::{Chat, Template, TemplateError};
 use crate::config::{PackingMode, ProducerConfig};
@@ -14,7 +15,7 @@ use crate::packing::{
 };
 use crate::prepare::{load_tokenizer, pad_token};
 use crate::sources::{Format, Reason, Unit, decode, sample};
-use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::tokenizer::Tokenizer;
 
 /// See the file's header.
 pub struct Forming {
@@ -24,6 +25,8 @@ pub struct Forming {
     look_ahead: usize,
     extras: Vec<Extra>,
     object_bytes: u64,
+    /// What the tokenizer made of [`CANARY`] at the start.
+    canary: Vec<Option<Vec<u32>>>,
     /// Makes slices of what was packed.
     pub encoder: Arc<Encoder>,
 }
@@ -44,8 +47,8 @@ enum Kind {
 }
 
 impl Forming {
-    /// As configured; loads the tokenizer.
-    pub async fn new(config: &ProducerConfig) -> Result<Self, RunError> {
+    /// As configured. Reads files and loads the tokenizer: seconds, outside of async code.
+    pub fn new(config: &ProducerConfig) -> Result<Self, RunError> {
         let shape = Shape {
             slices: config.stream.slices,
             rows_per_slice: config.stream.rows_per_slice,
@@ -58,13 +61,15 @@ impl Forming {
         }
         extras.sort_unstable();
         extras.dedup();
+        let mut canary = Vec::new();
         let (kind, encoder) = if packing.mode == PackingMode::Opaque {
             let arrays = packing.arrays.clone();
             let encoder = Encoder::samples(shape, arrays.clone())?;
             (Kind::Arrays(arrays), encoder)
         } else {
-            let tokenizer = load_tokenizer(config).await?;
+            let tokenizer = load_tokenizer(config)?;
             let pad = pad_token(config, tokenizer.as_ref())?;
+            canary = tokens_of(tokenizer.as_ref());
             let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &extras)?;
             let field = config.source.field.clone();
             let kind = match packing.mode {
@@ -88,6 +93,7 @@ impl Forming {
             look_ahead: packing.look_ahead,
             extras,
             object_bytes: packing.object_bytes.bytes(),
+            canary,
             encoder: Arc::new(encoder),
         })
     }
@@ -167,16 +173,16 @@ impl Forming {
     }
 
     /// What `unit` becomes, and its bytes; `Ok(Ok(None))` for a blank line.
-    pub(crate) fn form(&self, format: Format, unit: Unit) -> Result<Formed, TokenizerError> {
+    pub(crate) fn form(&self, format: Format, unit: Unit) -> Formed {
         let bytes = unit.bytes() as u64;
-        Ok(match &self.kind {
+        match &self.kind {
             Kind::Arrays(specs) => {
                 sample(format, specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
             }
             Kind::Chat { chat, .. } => match (format, unit.raw) {
                 (Format::Jsonl, Ok(raw)) => {
                     let turns = chat.turns(&raw)?;
-                    turns.map(|turns| turns.map(|turns| (turns, bytes)))
+                    Ok(turns.map(|turns| (turns, bytes)))
                 }
                 (_, Ok(_)) => Err(Reason::NotConversations),
                 (_, Err(reason)) => Err(reason),
@@ -185,17 +191,32 @@ impl Forming {
                 tokenizer, field, ..
             } => {
                 let first = unit.place.unit == 0;
-                match unit.raw.and_then(|raw| decode(format, field, first, raw)) {
-                    Ok(Some(text)) => {
-                        let tokens = tokenizer.encode(&text)?;
-                        Ok(Some((Content::Tokens(tokens), text.len() as u64)))
-                    }
-                    Ok(None) => Ok(None),
-                    Err(reason) => Err(reason),
-                }
+                let Some(text) = decode(format, field, first, unit.raw?)? else {
+                    return Ok(None);
+                };
+                let tokens = tokenizer.encode(&text).map_err(Reason::tokenizer)?;
+                Ok(Some((Content::Tokens(tokens), text.len() as u64)))
             }
-        })
+        }
     }
+
+    /// Whether the tokenizer still gives the tokens of the start. A panic may leave it broken for every later
+    /// document, and those are not bad.
+    pub(crate) fn is_sound(&self) -> bool {
+        match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
+                panics::guard(|| tokens_of(tokenizer.as_ref())).is_ok_and(|now| now == self.canary)
+            }
+            Kind::Arrays(_) => true,
+        }
+    }
+}
+
+/// The second text takes o200k's other way.
+const CANARY: [&str; 2] = ["A good document, \n  no. 1234.", "It'\u{17f} another."];
+
+fn tokens_of(tokenizer: &dyn Tokenizer) -> Vec<Option<Vec<u32>>> {
+    CANARY.map(|text| tokenizer.encode(text).ok()).into()
 }
 
 fn chat(config: &ProducerConfig, tokenizer: Arc<dyn Tokenizer>) -> Result<Chat, TemplateError> {
@@ -205,6 +226,7 @@ fn chat(config: &ProducerConfig, tokenizer: Arc<dyn Tokenizer>) -> Result<Chat, 
     Ok(Chat::new(template, tokenizer, fields))
 }
 
+/// A document and its bytes; `Ok(None)` for a blank line.
 pub(crate) type Formed = Result<Option<(Content, u64)>, Reason>;
 
 /// A word of the configuration.

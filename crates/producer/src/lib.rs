@@ -4,7 +4,7 @@
 //! - `sources` finds files and reads documents; `tokenizer` makes tokens; `forming` says what a document
 //!   becomes by the configured mode, `chat` how a conversation becomes tokens; `packing` (pure) makes batches; `cursor` says where a restart goes on;
 //! - `reading`, `tokenizing`, `batching`, `upload` are the stages, joined in `pipeline`;
-//! - `run` starts and stops the daemon; `prepare` makes ready what the configuration asks for, `stream`
+//! - `run` starts and stops the daemon, `threads` carries its long work; `prepare` makes ready what the configuration asks for, `stream`
 //!   and `resume` check what it writes to and where it goes on, `assemble` joins it all; `following` lets the
 //!   input grow; `ahead`: how far
 //!   it may go, and who holds it back.
@@ -32,6 +32,7 @@ mod resume;
 mod run;
 pub mod sources;
 mod stream;
+mod threads;
 pub mod tokenizer;
 pub mod tokenizing;
 mod upload;

@@ -12,7 +12,7 @@ const PROGRAM: Program = Program {
     about: "Tokenizes documents, packs them into global batches and commits these to a stream in an object \
 store. A restart goes on at the last commit, exactly.",
     exit_codes: "Exit codes: 0 finished, or stopped on request, 1 failure, 64 configuration, 65 input, 69 store \
-unavailable, 73 store or stream refused, 75 fenced by a newer instance (do not restart), 76 stored objects break the protocol.",
+unavailable, 70 a fault of the program, 73 store or stream refused, 75 fenced by a newer instance (do not restart), 76 stored objects break the protocol.",
 };
 
 fn main() -> Exit {
@@ -25,7 +25,12 @@ async fn produce(config: ProducerConfig, stop: CancellationToken) -> Result<(), 
         Outcome::Finished { batches } => {
             tracing::info!(batches, "finished: all input is in the stream");
         }
-        Outcome::Stopped { batches } => {
+        Outcome::Stopped { batches: None } => {
+            tracing::info!("stopped before the producer was opened");
+        }
+        Outcome::Stopped {
+            batches: Some(batches),
+        } => {
             tracing::info!(batches, "stopped; a restart goes on from here");
         }
         Outcome::Sealed => tracing::info!("the stream has ended or is sealed; nothing to do"),

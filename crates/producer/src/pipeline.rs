@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::Hash;
+use batchweave_daemon::panics::guard;
 use batchweave_log::{CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
 use tokio::runtime::Handle;
@@ -19,7 +20,7 @@ use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::Point;
 use crate::reading::{Chunk, Read, ReadEnd, Reading};
-use crate::sources::SourceError;
+use crate::threads::Worker;
 use crate::tokenizing::{Pool, Results, Tokenizing};
 use crate::upload::{Joining, Uploader};
 
@@ -47,7 +48,7 @@ enum Ordered {
     Chunk(oneshot::Receiver<Results>, OwnedSemaphorePermit),
     Grown(Hash),
     PassEnd { whole: bool },
-    End(Result<ReadEnd, SourceError>),
+    End(Result<ReadEnd, RunError>),
 }
 
 impl Pipeline {
@@ -61,7 +62,7 @@ impl Pipeline {
         let end = stop.child_token();
         // Who waits for more input in a blocking thread must not outlive this.
         let _end = end.clone().drop_guard();
-        let pool = Pool::start(self.threads, self.tokenizing).map_err(RunError::task)?;
+        let pool = Pool::start(self.threads, self.tokenizing)?;
         let (to_batching, ordered) = mpsc::channel(2 * self.threads + 2);
         let (to_upload, groups) = mpsc::channel(1);
         let last = self.reading.end();
@@ -72,7 +73,7 @@ impl Pipeline {
             room: Budget::new(READ_AHEAD_BYTES.min(self.memory / 4)),
             runtime,
         };
-        tokio::task::spawn_blocking(move || to_tokens.read(&reading, &stop_reading));
+        let _reader = Worker::start("read", move || to_tokens.read(&reading, &stop_reading))?;
         let stage = BatchingStage {
             batching: Batching::new(self.batching),
             ordered,
@@ -82,7 +83,7 @@ impl Pipeline {
             metrics: self.metrics,
             runtime: Handle::current(),
         };
-        let batching = tokio::task::spawn_blocking(move || stage.run(last));
+        let batching = Worker::start("batch", move || stage.run(last))?;
 
         let uploads = Uploads {
             uploader: self.uploader,
@@ -91,7 +92,7 @@ impl Pipeline {
         };
         let uploaded = uploads.run(groups, &queue, &stop).await;
         end.cancel();
-        let batched = batching.await.map_err(RunError::task)?;
+        let batched = batching.join().await.and_then(|ended| ended);
         let finished = matches!((&uploaded, &batched), (Ok(true), Ok(ReadEnd::Complete)));
         if !finished {
             self.pacing.cancel();
@@ -117,14 +118,20 @@ struct ToTokens {
 impl ToTokens {
     /// Ends when the stage is gone (`send` fails), the pool is gone, or the input is over.
     fn read(&self, reading: &Reading, stop: &CancellationToken) {
-        let end = reading.run(stop, |read| {
-            let next = match read {
-                Read::Chunk(chunk) => self.submit(chunk),
-                Read::Grown(inputs) => Some(Ordered::Grown(inputs)),
-                Read::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
-            };
-            next.is_some_and(|next| self.stage.blocking_send(next).is_ok())
-        });
+        let read = || {
+            reading.run(stop, |read| {
+                let next = match read {
+                    Read::Chunk(chunk) => self.submit(chunk),
+                    Read::Grown(inputs) => Some(Ordered::Grown(inputs)),
+                    Read::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
+                };
+                next.is_some_and(|next| self.stage.blocking_send(next).is_ok())
+            })
+        };
+        let end = match guard(read) {
+            Ok(end) => end.map_err(RunError::from),
+            Err(panic) => Err(RunError::lost("read", panic)),
+        };
         // A stage that is gone has its own reason.
         let _ = self.stage.blocking_send(Ordered::End(end));
     }
@@ -153,7 +160,7 @@ enum Input {
     Results(Results),
     Grown(Hash),
     PassEnd { whole: bool },
-    End(Result<ReadEnd, SourceError>),
+    End(Result<ReadEnd, RunError>),
     LingerOver,
 }
 
@@ -171,7 +178,7 @@ impl BatchingStage {
                     Ok(None)
                 }
                 Input::PassEnd { whole } => self.batching.pass_end(whole).map(|()| None),
-                Input::End(end) => end.map(Some).map_err(RunError::from),
+                Input::End(end) => end.map(Some),
             };
             let is_last = !matches!(step, Ok(None));
             if is_last && !matches!(step, Ok(Some(ReadEnd::Complete)))
@@ -248,7 +255,7 @@ impl BatchingStage {
                 Some(Ordered::Grown(inputs)) => return Input::Grown(inputs),
                 Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
                 Some(Ordered::End(end)) => return Input::End(end),
-                None => return Input::End(Ok(ReadEnd::Stopped)),
+                None => return Input::End(Err(RunError::lost("read", "it gave no end"))),
             }
         }
         let Some((waiting, _)) = &mut self.waiting else {
@@ -256,8 +263,9 @@ impl BatchingStage {
         };
         let result = waiting.await;
         self.waiting = None;
-        // Without a result its thread is gone, and so is the pool.
-        result.map_or(Input::End(Ok(ReadEnd::Stopped)), Input::Results)
+        // Without a result its thread is gone.
+        let results = result.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
+        Input::Results(results)
     }
 }
 
@@ -297,7 +305,8 @@ impl Uploads {
         let mut uploads = std::pin::pin!(uploads.buffered(self.at_once));
         let mut joining = Joining::default();
         while let Some(upload) = uploads.next().await {
-            let Some(item) = joining.take(upload.map_err(RunError::task)??) else {
+            let Some(item) = joining.take(upload.map_err(|why| RunError::lost("upload", why))??)
+            else {
                 continue;
             };
             if !queue.submit(item).await {

@@ -16,23 +16,17 @@ use crate::run::given;
 use crate::sources::{InputList, Looking, Settled, look};
 use crate::tokenizer::{self, Choice, Tokenizer};
 
-pub(crate) async fn load_tokenizer(
-    config: &ProducerConfig,
-) -> Result<Arc<dyn Tokenizer>, RunError> {
-    let table = config.tokenizer.clone();
-    let load = move || {
-        tokenizer::load(&match table.kind {
-            TokenizerKind::Embedded => Choice::Embedded(table.name),
-            TokenizerKind::Bytes => Choice::Bytes,
-            TokenizerKind::File => Choice::File {
-                path: table.path.as_ref(),
-                end_token: &table.end_token,
-            },
-        })
+pub(crate) fn load_tokenizer(config: &ProducerConfig) -> Result<Arc<dyn Tokenizer>, RunError> {
+    let table = &config.tokenizer;
+    let choice = match table.kind {
+        TokenizerKind::Embedded => Choice::Embedded(table.name),
+        TokenizerKind::Bytes => Choice::Bytes,
+        TokenizerKind::File => Choice::File {
+            path: table.path.as_ref(),
+            end_token: &table.end_token,
+        },
     };
-    Ok(tokio::task::spawn_blocking(load)
-        .await
-        .map_err(RunError::task)??)
+    Ok(tokenizer::load(&choice)?)
 }
 
 pub(crate) fn pad_token(

@@ -8,6 +8,7 @@ use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_daemon::admin::{self, Health};
+use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::{CommitEnd, DriverOptions, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
@@ -25,6 +26,7 @@ use crate::metrics::{Metrics, register};
 use crate::packing::Point;
 use crate::prepare::{list_inputs, settings};
 use crate::sources::{InputList, Inputs};
+use crate::threads::Worker;
 use crate::{following, resume, stream};
 
 /// How the daemon ended, when nothing failed.
@@ -37,8 +39,8 @@ pub enum Outcome {
     },
     /// Stopped on request; a restart goes on here.
     Stopped {
-        /// Its batches in the stream, as far as known.
-        batches: Seq,
+        /// Its batches in the stream, as far as known: not when it was still starting.
+        batches: Option<Seq>,
     },
     /// The stream was sealed by a person, or has ended.
     Sealed,
@@ -54,8 +56,12 @@ pub async fn run(config: ProducerConfig, stop: CancellationToken) -> Result<Outc
         encryption: config.store.encryption().unwrap_or_default(),
         ..OpenOptions::default()
     };
-    let store = batchweave_store::open(&config.store.url, &options).await?;
-    run_on(store, config, stop).await
+    let open = Box::pin(batchweave_store::open(&config.store.url, &options));
+    let doing = || format!("opening the store {}", config.store.url);
+    match unless_stopped(&stop, doing, open).await {
+        Some(store) => run_on(store?, config, stop).await,
+        None => Ok(Outcome::Stopped { batches: None }),
+    }
 }
 
 pub(crate) fn given(text: &str) -> Option<String> {
@@ -90,7 +96,11 @@ pub async fn run_watched(
     admin::start(config.admin.listen, registry, &health, &end, BOARD)
         .await
         .map_err(RunError::Admin)?;
-    match open(Arc::new(counted), &config, &health).await? {
+    let opened = Box::pin(open(Arc::new(counted), &config, &health));
+    let Some(opened) = unless_stopped(&stop, || health.get().1, opened).await else {
+        return Ok(Outcome::Stopped { batches: None });
+    };
+    match opened? {
         Opening::Over(outcome) => Ok(outcome),
         Opening::Opened(opened) => {
             began();
@@ -118,12 +128,18 @@ async fn open(
     config: &ProducerConfig,
     health: &Health,
 ) -> Result<Opening, RunError> {
+    health.not_ready("probing the store");
     batchweave_store::probe(store.as_ref(), rand::random()).await?;
-    let forming = Arc::new(Forming::new(config).await?);
+    health.not_ready("loading the tokenizer");
+    let loaded = config.clone();
+    let forming = Worker::start("tokenizer", move || Forming::new(&loaded))?;
+    let forming = Arc::new(forming.join().await??);
+    health.not_ready("opening the stream");
     let settings = settings(config, &forming);
     stream::open(&store, config, &forming).await?;
+    health.not_ready("opening the log");
     let log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
-    let name: ProducerName = config.producer.name.parse().map_err(RunError::task)?;
+    let name: ProducerName = config.producer.name.parse()?;
     if let Some(batches) = finished(log.manifest(), &name) {
         tracing::info!(
             producer = %name,
@@ -147,6 +163,7 @@ async fn open(
         grown_from,
     };
     resume.check(&cursor).await?;
+    health.not_ready("opening the producer");
     let mut policy = policy(config);
     let opened = Producer::open_with(log, name.clone(), &instance(), &mut policy).await?;
     let producer = match opened {
@@ -224,7 +241,7 @@ async fn produce(
     match ended {
         Some(ended) => outcome(ended?, config),
         None => Ok(Outcome::Stopped {
-            batches: last.borrow().next_seq,
+            batches: Some(last.borrow().next_seq),
         }),
     }
 }
@@ -259,7 +276,9 @@ async fn with_deadline<T>(
 fn outcome(end: CommitEnd, config: &ProducerConfig) -> Result<Outcome, RunError> {
     match end {
         CommitEnd::Finished { tgbs } => Ok(Outcome::Finished { batches: tgbs }),
-        CommitEnd::Drained { next_seq } => Ok(Outcome::Stopped { batches: next_seq }),
+        CommitEnd::Drained { next_seq } => Ok(Outcome::Stopped {
+            batches: Some(next_seq),
+        }),
         CommitEnd::Sealed => Ok(Outcome::Sealed),
         CommitEnd::Fenced { by, instance } => Err(RunError::Fenced {
             producer: config.producer.name.clone(),

@@ -39,7 +39,7 @@ pub(crate) async fn open(
         stream_id: StreamId::from_random(rand::random()),
         slices: config.stream.slices,
         order: config.stream.order,
-        producers: producers.map_err(RunError::task)?,
+        producers: producers?,
         tokenizer: forming.identity(),
         seq_len: config.stream.seq_len,
         rows_per_slice: config.stream.rows_per_slice,

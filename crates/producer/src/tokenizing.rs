@@ -5,13 +5,14 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use batchweave_daemon::panics::guard;
 use tokio::sync::oneshot;
 
+use crate::error::RunError;
 use crate::forming::Forming;
 use crate::packing::Document;
 use crate::reading::Chunk;
-use crate::sources::{DocumentError, Format, Inputs, Unit};
-use crate::tokenizer::TokenizerError;
+use crate::sources::{DocumentError, Format, Inputs, Reason, Unit};
 
 /// What one unit became; blank lines become nothing.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub enum Tokenized {
 }
 
 /// The results of one chunk, in order.
-pub type Results = Result<Vec<Tokenized>, TokenizerError>;
+pub type Results = Result<Vec<Tokenized>, RunError>;
 
 struct Job {
     chunk: Chunk,
@@ -55,7 +56,7 @@ pub struct Pool(SyncSender<Job>);
 
 impl Pool {
     /// Starts `threads` threads.
-    pub fn start(threads: usize, work: Tokenizing) -> std::io::Result<Self> {
+    pub fn start(threads: usize, work: Tokenizing) -> Result<Self, RunError> {
         let (send, receive) = sync_channel(threads);
         let receive = Arc::new(Mutex::new(receive));
         let work = Arc::new(work);
@@ -63,7 +64,11 @@ impl Pool {
             let (receive, work) = (receive.clone(), work.clone());
             std::thread::Builder::new()
                 .name(format!("tokenize-{n}"))
-                .spawn(move || serve(&receive, &work))?;
+                .spawn(move || serve(&receive, &work))
+                .map_err(|why| RunError::NoThread {
+                    name: "tokenize",
+                    why,
+                })?;
         }
         Ok(Self(send))
     }
@@ -108,9 +113,21 @@ impl Tokenizing {
         pass: u64,
         unit: Unit,
         (file, format): (&str, Format),
-    ) -> Result<Option<Tokenized>, TokenizerError> {
+    ) -> Result<Option<Tokenized>, RunError> {
         let place = unit.place;
-        Ok(match self.forming.form(format, unit)? {
+        let at = |reason| DocumentError::new(file, format, place.unit, reason);
+        let formed = match guard(|| self.forming.form(format, unit)) {
+            Ok(formed) => formed,
+            Err(panic) => {
+                let panic = panic.to_string();
+                let bad = at(Reason::Panicked { panic });
+                if !self.forming.is_sound() {
+                    return Err(RunError::TokenizerBroken(bad));
+                }
+                return Ok(Some(Tokenized::Bad { pass, error: bad }));
+            }
+        };
+        Ok(match formed {
             Ok(None) => None,
             Ok(Some((content, bytes))) => {
                 let document = Document {
@@ -121,7 +138,7 @@ impl Tokenizing {
                 Some(Tokenized::Document { document, bytes })
             }
             Err(reason) => {
-                let error = DocumentError::new(file, format, place.unit, reason);
+                let error = at(reason);
                 Some(Tokenized::Bad { pass, error })
             }
         })

@@ -99,7 +99,7 @@ impl Uploader {
             last,
             whole,
             cursor,
-        } = built.await.map_err(RunError::task)??;
+        } = built.await.map_err(|why| RunError::lost("build", why))??;
         let provenance = sources.as_ref().map(|object| object.key.clone());
         let runs = std::mem::take(&mut object.runs);
         let beside = async {

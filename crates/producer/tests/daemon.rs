@@ -9,6 +9,10 @@ mod bad_input;
 mod follow;
 #[path = "daemon/modes.rs"]
 mod modes;
+#[path = "daemon/panics.rs"]
+mod panics;
+#[path = "daemon/starting.rs"]
+mod starting;
 mod support;
 
 use std::sync::Arc;

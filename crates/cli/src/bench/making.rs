@@ -64,7 +64,9 @@ fn tokenizer() -> Result<Arc<dyn Tokenizer>, CliError> {
 }
 
 async fn forming(config: &ProducerConfig) -> Result<Arc<Forming>, CliError> {
-    Ok(Arc::new(Forming::new(config).await.map_err(wrong)?))
+    let config = config.clone();
+    let forming = tokio::task::spawn_blocking(move || Forming::new(&config));
+    Ok(Arc::new(forming.await.map_err(wrong)?.map_err(wrong)?))
 }
 
 /// One measured stretch of work.

@@ -1,13 +1,16 @@
 //! What is refused, at start and in a hello, and with which words.
 
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_client::{Client, ClientError, ConnectOptions, ErrorName, Start};
 use batchweave_consumer::{RunError, run_on};
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::ByteSize;
+use batchweave_store::Op;
 use batchweave_store::memory::MemoryStore;
+use batchweave_store::testing::faults::{Fault, FaultStore};
 use tokio_util::sync::CancellationToken;
 
 use crate::serving::{TIMEOUT, options, read_all};
@@ -164,6 +167,25 @@ async fn starts_that_can_not_be() {
     folder.socket.path = dir.path().join("no/such/folder/s.sock");
     let error = end(folder).await.expect_err("no folder");
     assert!(error.to_string().contains("mkdir -p"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_is_heard_while_the_store_hangs_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let stream = Stream::new(1).await;
+    let silent = FaultStore::new(stream.store.clone(), 1, []);
+    silent.inject(Op::Get, "stream.json", Fault::Delay(Duration::MAX));
+    let stop = CancellationToken::new();
+    let run = run_on(Arc::new(silent.clone()), consumer(dir.path()), stop.clone());
+    let ask = async {
+        while silent.struck() == 0 {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+    };
+    let both = Box::pin(async { tokio::join!(run, ask).0 });
+    let ended = tokio::time::timeout(Duration::from_mins(1), both).await;
+    ended.expect("it does not hear").unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,7 +31,7 @@ fn chat(source: &str) -> Chat {
 
 /// The text that is learned, spans joined by `|`, and everything.
 fn learned(chat: &Chat, line: &str) -> (String, String) {
-    let turns = chat.turns(line.as_bytes()).unwrap().unwrap().unwrap();
+    let turns = chat.turns(line.as_bytes()).unwrap().unwrap();
     let Content::Turns(tokens, marks) = turns else {
         panic!("no turns")
     };
@@ -120,7 +120,7 @@ fn a_template_that_rewrites_earlier_turns_must_say_what_is_learned() {
     let unmarked = marked
         .replace("{% generation %}", "")
         .replace("{%- endgeneration %}", "");
-    let why = chat(&unmarked).turns(line.as_bytes()).unwrap().unwrap_err();
+    let why = chat(&unmarked).turns(line.as_bytes()).unwrap_err();
     let why = why.to_string();
     assert!(
         why.contains("writes message 4 differently when others follow"),
@@ -158,7 +158,7 @@ fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
         ),
         ("{% generation %}", "does not end"),
     ] {
-        let why = chat(source).turns(line).unwrap().unwrap_err().to_string();
+        let why = chat(source).turns(line).unwrap_err().to_string();
         assert!(why.contains(expected), "{source}: {why}");
     }
     for (line, expected) in [
@@ -169,10 +169,10 @@ fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
         ),
         ("{}", "field \"messages\" is no list"),
     ] {
-        let why = chat("x").turns(line.as_bytes()).unwrap().unwrap_err();
+        let why = chat("x").turns(line.as_bytes()).unwrap_err();
         assert!(why.to_string().contains(expected), "{line}: {why}");
     }
-    assert_eq!(chat("x").turns(b" ").unwrap().unwrap(), None);
+    assert_eq!(chat("x").turns(b" ").unwrap(), None);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as ParquetReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescPtr;
 
@@ -38,18 +39,18 @@ impl From<Reason> for ParquetFailure {
     }
 }
 
-impl From<parquet::errors::ParquetError> for ParquetFailure {
-    fn from(why: parquet::errors::ParquetError) -> Self {
-        // The store's failure travels through the parquet crate as an external error.
-        if let parquet::errors::ParquetError::External(inner) = why {
-            return match inner.downcast::<io::Error>() {
-                Ok(io) => Self::Io(*io),
-                Err(other) => Self::Io(io::Error::other(other)),
-            };
-        }
-        Self::Content(Reason::BrokenParquet {
-            detail: why.to_string(),
-        })
+impl From<ParquetError> for ParquetFailure {
+    fn from(why: ParquetError) -> Self {
+        // The store's failure travels through the parquet crate as an external error, and so does text in the
+        // footer that is no UTF-8.
+        let detail = match why {
+            ParquetError::External(inner) => match inner.downcast::<io::Error>() {
+                Ok(io) => return Self::Io(*io),
+                Err(other) => other.to_string(),
+            },
+            other => other.to_string(),
+        };
+        Self::Content(Reason::BrokenParquet { detail })
     }
 }
 

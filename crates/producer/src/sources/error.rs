@@ -7,6 +7,7 @@ use std::io;
 use batchweave_store::StoreError;
 
 use super::open::Format;
+use crate::tokenizer::TokenizerError;
 
 /// Why a unit is no document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,12 +117,33 @@ pub enum Reason {
     /// A null in the column.
     #[error("the value is null; leave such rows out")]
     Null,
+    /// The tokenizer refuses the text.
+    #[error("{detail}; leave the document out, or choose another tokenizer")]
+    Tokenizer {
+        /// Its words.
+        detail: String,
+    },
+    /// The code that reads, decodes, renders or tokenizes it panicked.
+    #[error("it makes this program fail ({panic}); leave the document out, and please report it")]
+    Panicked {
+        /// The panic's message.
+        panic: String,
+    },
     /// Not readable as Parquet.
     #[error("not readable as Parquet ({detail}); write the file again")]
     BrokenParquet {
         /// The reader's words.
         detail: String,
     },
+}
+
+impl Reason {
+    /// The tokenizer refuses the text.
+    pub(crate) fn tokenizer(why: TokenizerError) -> Self {
+        Self::Tokenizer {
+            detail: why.to_string(),
+        }
+    }
 }
 
 /// A bad document: place, reason, remedy.

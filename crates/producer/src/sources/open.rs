@@ -153,6 +153,10 @@ fn pin_local(path: PathBuf) -> Result<InputFile, SourceError> {
 }
 
 fn pin_file(path: &Path, name: &str) -> io::Result<PinnedFile> {
+    // Before it is opened: the opening of a FIFO waits for a writer.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     let mut end = |from: u64| {

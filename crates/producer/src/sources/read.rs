@@ -2,6 +2,8 @@
 
 use std::io::{self, BufReader, Read};
 
+use batchweave_daemon::panics::{Panic, guard};
+
 use super::cells::{Cell, CellRows};
 use super::columns::{ColumnRows, ParquetFailure};
 use super::decompress::Codec;
@@ -62,6 +64,12 @@ impl Rows {
     }
 }
 
+fn panicked<T>(panic: Panic) -> Result<T, ParquetFailure> {
+    Err(ParquetFailure::Content(Reason::Panicked {
+        panic: panic.to_string(),
+    }))
+}
+
 type NextRow = (u64, Result<(Vec<u8>, Vec<Cell>), Reason>);
 
 impl<'a> FileReader<'a> {
@@ -109,14 +117,16 @@ impl<'a> FileReader<'a> {
 
     fn open_parquet(&mut self) -> Result<(), SourceError> {
         let (options, row) = (self.options, self.at.unit);
-        let rows = if options.arrays.is_empty() {
-            ColumnRows::open(self.file, &options.column, row)
-                .map(|rows| Rows::Texts(Box::new(rows)))
-        } else {
-            CellRows::open(self.file, &options.arrays, row)
-                .map(|rows| Rows::Samples(Box::new(rows)))
+        let open = || {
+            if options.arrays.is_empty() {
+                ColumnRows::open(self.file, &options.column, row)
+                    .map(|rows| Rows::Texts(Box::new(rows)))
+            } else {
+                CellRows::open(self.file, &options.arrays, row)
+                    .map(|rows| Rows::Samples(Box::new(rows)))
+            }
         };
-        self.kind = match rows {
+        self.kind = match guard(open).unwrap_or_else(panicked) {
             Ok(rows) => Kind::Parquet(rows),
             Err(ParquetFailure::Content(reason)) => Kind::Failed(reason),
             Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
@@ -217,7 +227,8 @@ impl<'a> FileReader<'a> {
 
     fn row(&mut self, mut rows: Rows) -> Result<Option<Unit>, SourceError> {
         loop {
-            let (row, value) = match rows.next() {
+            // A damaged file may make the parquet library panic; its reader is dropped then.
+            let (row, value) = match guard(|| rows.next()).unwrap_or_else(panicked) {
                 Ok(None) => return Ok(None),
                 Ok(Some(row)) => row,
                 Err(ParquetFailure::Content(reason)) => return Ok(self.bad(reason)),

@@ -9,9 +9,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// Call before the first use of fastokens. Where binding is forbidden (a seccomp filter, say) the
 /// pool starts after all: slower, not wrong.
 pub(super) fn keep_fastokens_on_the_calling_thread() {
-    let bound =
-        std::thread::spawn(|| bind_to_one_cpu().is_ok_and(|()| fastokens::fanout::threads() == 1));
-    if !bound.join().unwrap_or(false) {
+    let bind = || bind_to_one_cpu().is_ok_and(|()| fastokens::fanout::threads() == 1);
+    let bound = std::thread::Builder::new().spawn(bind);
+    if !bound.is_ok_and(|bound| bound.join().unwrap_or(false)) {
         tracing::debug!("fastokens keeps its own thread pool");
     }
 }

@@ -106,6 +106,26 @@ impl World {
         }
     }
 
+    /// Runs until the store gives no answer to request `n`, and is asked to stop then.
+    pub async fn run_until_silent(
+        &self,
+        config: ProducerConfig,
+        n: u64,
+    ) -> Result<Outcome, RunError> {
+        let (silent, stop) = (Arc::new(Notify::new()), CancellationToken::new());
+        let store = Tripwire::new(
+            self.store.clone(),
+            Instant::request(n),
+            Trip::Die(silent.clone()),
+        );
+        let run = run_on(store, config, stop.clone());
+        let ask = async {
+            silent.notified().await;
+            stop.cancel();
+        };
+        tokio::join!(run, ask).0
+    }
+
     async fn log(&self) -> Option<Log> {
         let options = LogOptions {
             write_snapshots: false,

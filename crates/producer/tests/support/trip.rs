@@ -36,6 +36,14 @@ impl Instant {
         }
     }
 
+    /// The request number `n`, from 1.
+    pub(super) fn request(n: u64) -> Self {
+        Self {
+            writes: 0,
+            requests: n,
+        }
+    }
+
     /// Passes a request; true when it is the one.
     fn is_reached(&mut self, is_write: bool) -> bool {
         if self.writes > 0 {

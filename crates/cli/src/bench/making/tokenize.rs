@@ -98,7 +98,7 @@ fn pipeline(inputs: Arc<Inputs>, work: Tokenizing) -> Result<Measured, CliError>
     };
     let threads = cores();
     let watch = Watch::start()?;
-    let pool = Pool::start(threads, work)?;
+    let pool = Pool::start(threads, work).map_err(wrong)?;
     let (send, receive) = std::sync::mpsc::sync_channel(2 * threads + 2);
     let counting = std::thread::spawn(move || count(&receive));
     reading

@@ -9,7 +9,9 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use crate::sources::tests::{list, options, raw, read};
-use crate::sources::{DocumentError, Format, Place};
+use crate::sources::{
+    DocumentError, FileReader, Format, InputFile, Location, PinnedFile, Place, Reason,
+};
 
 pub(in super::super) fn parquet(path: &Path, schema: &str, groups: &[&[Option<&str>]]) {
     let schema = Arc::new(parse_message_type(schema).unwrap());
@@ -110,4 +112,39 @@ async fn parquet_that_can_not_be_used() {
         .to_string();
         assert!(why.starts_with(&format!("{name}: {expected}")), "{why}");
     }
+}
+
+/// The library panics on some of them.
+#[test]
+fn a_damaged_file_gives_rows_or_a_bad_document_and_never_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let rows: Vec<String> = (0..12).map(|n| format!("row {n}")).collect();
+    let rows: Vec<Option<&str>> = rows.iter().map(|row| Some(row.as_str())).collect();
+    parquet(&path, SCHEMA, &[&rows, &rows]);
+    let whole = std::fs::read(&path).unwrap();
+    let pin = PinnedFile::new("a.parquet".into(), whole.len() as u64, b"", b"");
+    let location = Location::Local(path.clone());
+    let file = InputFile { pin, location };
+    let (options, mut bad, mut panics) = (options(Format::Auto), 0, 0);
+    for at in 0..whole.len() {
+        for flip in [0x10, 0xff] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= flip;
+            std::fs::write(&path, damaged).unwrap();
+            let mut reader = FileReader::open(&file, &options, Place::default()).unwrap();
+            let mut units = 0;
+            while let Some(unit) = reader.next_unit().unwrap() {
+                units += 1;
+                bad += usize::from(unit.raw.is_err());
+                panics += usize::from(matches!(unit.raw, Err(Reason::Panicked { .. })));
+                assert!(units < 1000, "byte {at}: no end");
+            }
+        }
+    }
+    println!(
+        "{bad} bad documents, of which {panics} are panics, in {} files",
+        2 * whole.len()
+    );
+    assert!(bad > whole.len() / 2, "{bad}");
 }

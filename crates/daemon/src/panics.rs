@@ -1,0 +1,95 @@
+//! Panics: each is a line in the log like any other error, and a guard turns one into a value.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+
+/// Characters of a panic's message that are kept: it may quote a whole document.
+const MESSAGE_MAX: usize = 200;
+
+thread_local! {
+    /// Guards that are open on this thread.
+    static GUARDS: Cell<u32> = const { Cell::new(0) };
+    /// Where the newest guarded panic was.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A caught panic: one line with its message and, once [`log_panics`] was called, its place in the source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("panic: {0}")]
+pub struct Panic(String);
+
+/// Logs every panic that no guard catches, instead of the lines that Rust prints.
+pub fn log_panics() {
+    let printed = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if GUARDS.get() > 0 {
+            PLACE.set(place(panic));
+            return;
+        }
+        let thread = std::thread::current();
+        tracing::error!(
+            thread = thread.name().unwrap_or("unnamed"),
+            place = place(panic),
+            "panic: {}",
+            message(panic.payload())
+        );
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            printed(panic);
+        }
+    }));
+}
+
+/// Runs `work`. What it changes must not be used after a panic, unless it is known to be whole.
+pub fn guard<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
+    GUARDS.set(GUARDS.get() + 1);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDS.set(GUARDS.get() - 1);
+    done.map_err(|payload| {
+        let message = message(payload.as_ref());
+        Panic(match PLACE.take() {
+            Some(place) => format!("{message} ({place})"),
+            None => message,
+        })
+    })
+}
+
+/// The end of the source file's path, and the line.
+fn place(panic: &PanicHookInfo<'_>) -> Option<String> {
+    let at = panic.location()?;
+    let names: Vec<&str> = at.file().rsplit('/').take(4).collect();
+    let file: Vec<&str> = names.into_iter().rev().collect();
+    Some(format!("{}:{}", file.join("/"), at.line()))
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    let line = text
+        .unwrap_or("no message")
+        .lines()
+        .next()
+        .unwrap_or_default();
+    line.chars().take(MESSAGE_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guarded_panic_is_a_value_of_one_short_line() {
+        assert_eq!(guard(|| 7), Ok(7));
+        let why = guard(|| panic!("broken\nand more"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            why.starts_with("panic: broken") && !why.contains('\n'),
+            "{why}"
+        );
+        let long = guard(|| panic!("{}", "x".repeat(5000))).unwrap_err();
+        assert!(long.to_string().len() < 2 * MESSAGE_MAX, "{long}");
+        let inner = guard(|| guard(|| panic!("inner")).is_err());
+        assert_eq!((inner, GUARDS.get()), (Ok(true), 0));
+    }
+}

@@ -85,7 +85,7 @@ struct Report {
 pub(crate) async fn run(args: &InitArgs, context: &Context) -> Result<Exit, CliError> {
     let wanted = args.stream()?;
     let store = context.store(true).await?;
-    batchweave_store::probe(store.as_ref(), rand::random()).await?;
+    batchweave_store::probe(store.as_ref(), rand::random(), 0).await?;
     let (created, stream) = match batchweave_log::create(&store, &wanted).await? {
         Creation::Created(stream) => (true, stream),
         Creation::Existed(stream) => (false, stream),

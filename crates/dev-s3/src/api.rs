@@ -41,6 +41,8 @@ pub(crate) struct Api {
     pub storage: Arc<Storage>,
     pub order: Order,
     pub max_body_bytes: usize,
+    /// The condition of a put is decided before its body comes.
+    pub looks_first: bool,
 }
 
 /// A body that has arrived whole and passed its checks.

@@ -77,6 +77,7 @@ pub async fn run(args: DevS3Args) -> Result<(), Error> {
         secret_key: args.secret_key.clone(),
         buckets: args.buckets.clone(),
         policies: args.policies.clone(),
+        looks_first: false,
         max_body_bytes: args.max_object_mib.saturating_mul(1024 * 1024),
         journal: None,
     };

@@ -57,6 +57,9 @@ pub struct Options {
     pub policies: Vec<PolicyArg>,
     /// Largest body and largest object, in bytes; a body is in memory while it arrives.
     pub max_body_bytes: usize,
+    /// Against the contract: conditional puts look at the key when their head has come, and write when
+    /// their body has. Tests of the start-up probe need such a store.
+    pub looks_first: bool,
     /// Puts of keys that contain this text are noted; see [`Server::deeds`].
     pub journal: Option<String>,
 }
@@ -76,6 +79,7 @@ impl Default for Options {
             buckets: vec!["batchweave".to_owned()],
             policies: Vec::new(),
             max_body_bytes: 1024 * 1024 * 1024,
+            looks_first: false,
             journal: None,
         }
     }
@@ -183,6 +187,7 @@ fn build_front(options: &Options) -> Result<Front, Error> {
         storage,
         order,
         max_body_bytes: options.max_body_bytes,
+        looks_first: options.looks_first,
     });
     let policies = Policies::read(&options.policies)?;
     service.set_auth(Keys {

@@ -129,7 +129,9 @@ async fn open(
     health: &Health,
 ) -> Result<Opening, RunError> {
     health.not_ready("probing the store");
-    batchweave_store::probe(store.as_ref(), rand::random()).await?;
+    // As `assemble` fills an object: beyond its size by less than a batch.
+    let largest = 2 * config.packing.object_bytes.bytes();
+    batchweave_store::probe(store.as_ref(), rand::random(), largest).await?;
     health.not_ready("loading the tokenizer");
     let loaded = config.clone();
     let forming = Worker::start("tokenizer", move || Forming::new(&loaded))?;

@@ -6,7 +6,18 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use tokio::sync::oneshot;
+
 use crate::{Create, StoreError};
+
+/// When the halves of a body are sent.
+#[derive(Debug)]
+pub struct Halves {
+    /// Notified when the first half is on its way.
+    pub sent: oneshot::Sender<()>,
+    /// The second half follows this.
+    pub go_on: oneshot::Receiver<()>,
+}
 
 /// Questions that a kind of store can answer about itself.
 #[async_trait]
@@ -17,6 +28,18 @@ pub trait Inspect: Send + Sync {
     /// Removes what objects leave below `prefix` when they are deleted: empty folders, unfinished
     /// multipart uploads.
     async fn tidy(&self, prefix: &str) -> Result<(), StoreError>;
+
+    /// A conditional put whose body comes late: the head and the first half, then the rest. One try.
+    /// `None` where requests have no bodies.
+    async fn put_in_halves(
+        &self,
+        key: &str,
+        body: Bytes,
+        halves: Halves,
+    ) -> Option<Result<Create, StoreError>> {
+        let _ = (key, body, halves);
+        None
+    }
 
     /// The bucket, where there is one.
     fn bucket(&self) -> Option<&dyn Bucket> {
@@ -29,6 +52,9 @@ pub trait Inspect: Send + Sync {
 pub trait Bucket: Send + Sync {
     /// The endpoint, as a person would name it.
     fn endpoint(&self) -> &str;
+
+    /// Data objects above this many bytes are made by multipart uploads.
+    fn parts_above(&self) -> u64;
 
     /// Whether overwritten and deleted objects are kept.
     async fn versioning(&self) -> Result<Versioning, StoreError>;

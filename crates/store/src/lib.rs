@@ -25,6 +25,6 @@ mod trouble;
 pub use body::Body;
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};
-pub use inspect::{Bucket, Inspect, LifecycleRule, PendingUpload, Versioning};
+pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
 pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};

@@ -3,6 +3,7 @@
 
 mod completions;
 mod judge;
+mod late;
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -14,6 +15,9 @@ use judge::{bodies, judge};
 const RACERS: usize = 16;
 /// Of what a probe reads: it wrote no more.
 const PROBE_BYTES_MAX: u64 = 1 << 20;
+/// Races of bodies that do not come with their heads.
+const LARGE_RACES: usize = 5;
+const LARGE_BYTES: usize = 64 << 10;
 /// A race in which nobody got an answer says nothing and is run again.
 const RACE_TRIES: usize = 3;
 
@@ -33,15 +37,48 @@ pub struct ProbeReport {
     pub rounds: usize,
     /// Losers that were told 409 or got no answer instead of a clear "exists".
     pub unclear_answers: usize,
+    /// Bodies that came late and replaced nothing.
+    pub late_bodies: usize,
 }
 
-/// Checks that a missing key reads as missing and that one of 16 concurrent creates wins.
+/// Checks that a missing key reads as missing and that creates are exclusive: one of 16 at once wins,
+/// with small bodies and with larger ones, and a body that comes late replaces nothing. Where objects of
+/// `largest` bytes are made by multipart uploads, one of 8 completions wins.
 /// `random` makes the throw-away keys below `probe/` unique; all are deleted again.
-pub async fn probe(store: &dyn Store, random: u64) -> Result<(), StoreError> {
+pub async fn probe(store: &dyn Store, random: u64, largest: u64) -> Result<(), StoreError> {
     probe_read(store, random).await?;
-    race(store, &format!("probe/{random:016x}/race"))
-        .await
-        .map(drop)
+    let folder = format!("probe/{random:016x}");
+    race(store, &format!("{folder}/race"), 0).await?;
+    slow_bodies(store, &folder).await?;
+    let bucket = store.inspect().and_then(|inspect| inspect.bucket());
+    if let Some(bucket) = bucket.filter(|bucket| largest > bucket.parts_above()) {
+        probe_completions(store, bucket, random, 1).await?;
+    }
+    Ok(())
+}
+
+/// A store that looks first and writes later makes a key twice where a body takes its time. The
+/// connections are open from a race before, which is not counted here either.
+async fn slow_bodies(store: &dyn Store, folder: &str) -> Result<ProbeReport, StoreError> {
+    let mut report = ProbeReport::default();
+    let Some(inspect) = store.inspect() else {
+        return Ok(report);
+    };
+    if inspect.bucket().is_some() {
+        for round in 0..LARGE_RACES {
+            let key = format!("{folder}/large-{round}");
+            report.unclear_answers += race(store, &key, LARGE_BYTES).await?;
+        }
+    }
+    let key = format!("{folder}/late");
+    let late = until_conclusive(store, &key, async |key| {
+        late::put(store, inspect, key).await
+    });
+    if let Some(unclear) = late.await? {
+        report.unclear_answers += unclear;
+        report.late_bodies += 1;
+    }
+    Ok(report)
 }
 
 /// The part of the probe that needs read permissions only.
@@ -71,19 +108,33 @@ pub async fn probe_long(
         return Ok(report);
     }
     for round in 0..rounds {
-        report.unclear_answers += race(store, &format!("probe/{random:016x}/race-{round}")).await?;
+        let key = format!("probe/{random:016x}/race-{round}");
+        report.unclear_answers += race(store, &key, 0).await?;
         report.rounds += 1;
     }
+    let slow = slow_bodies(store, &format!("probe/{random:016x}")).await?;
+    report.unclear_answers += slow.unclear_answers;
+    report.late_bodies += slow.late_bodies;
     ranged(store, &format!("probe/{random:016x}/range")).await?;
     Ok(report)
 }
 
-/// Races creates on one absent key until a race is conclusive; returns how many answers were unclear.
-async fn race(store: &dyn Store, key: &str) -> Result<usize, StoreError> {
+/// Races creates of bodies of `size` bytes or more on one absent key; returns how many answers were
+/// unclear.
+async fn race(store: &dyn Store, key: &str, size: usize) -> Result<usize, StoreError> {
+    until_conclusive(store, key, async |key| race_once(store, key, size).await).await
+}
+
+/// Runs a race again, under another key, while nobody got an answer.
+async fn until_conclusive<T>(
+    store: &dyn Store,
+    key: &str,
+    race: impl AsyncFn(&str) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let mut tries = RACE_TRIES;
     loop {
         let key = format!("{key}-{tries}");
-        let outcome = race_once(store, &key).await;
+        let outcome = race(&key).await;
         clean(store, &key).await;
         tries -= 1;
         match outcome {
@@ -93,8 +144,8 @@ async fn race(store: &dyn Store, key: &str) -> Result<usize, StoreError> {
     }
 }
 
-async fn race_once(store: &dyn Store, key: &str) -> Result<usize, StoreError> {
-    let bodies = bodies(key, RACERS);
+async fn race_once(store: &dyn Store, key: &str, size: usize) -> Result<usize, StoreError> {
+    let bodies = bodies(key, RACERS, size);
     let answers = join_all(bodies.iter().map(|body| store.create(key, body.clone()))).await;
     judge(store, key, "creates", &bodies, answers).await
 }

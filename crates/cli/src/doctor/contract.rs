@@ -52,6 +52,9 @@ fn raced(name: &str, racers: u32, what: &str, seen: Result<ProbeReport, StoreErr
         Ok(seen) => {
             let races = count(seen.rounds as u64, "race");
             let mut detail = format!("one winner in each of {races} of {racers} {what}");
+            if seen.late_bodies > 0 {
+                detail.push_str("; a late body replaced nothing");
+            }
             if seen.unclear_answers > 0 {
                 let unclear = count(seen.unclear_answers as u64, "loser");
                 let _ = write!(detail, "; {unclear} got no clear answer and have to read");

@@ -113,7 +113,7 @@ fn a_bucket_serves_as_root() {
         )
         .prints(&[
             "ok    clock",
-            "ok    exclusive create  one winner in each of 2 races of 16 creates\n",
+            "ok    exclusive create  one winner in each of 2 races of 16 creates; a late body replaced nothing\n",
             "ok    exclusive upload  one winner in each of 1 race of 8 multipart uploads\n",
             "ok    checksums",
             "ok    log/         put, get\n",

@@ -114,6 +114,10 @@ impl Api {
     ) -> S3Result<PutObjectOutput> {
         let input = request.input;
         let bucket = self.storage.bucket(&input.bucket)?;
+        let mut condition = write_condition!(input);
+        if self.looks_first {
+            condition = bucket.look(&input.key, &condition)?;
+        }
         let received = self
             .receive(
                 input.body,
@@ -130,7 +134,7 @@ impl Api {
             ..kept_headers!(input)
         };
         let object = bucket
-            .put(&input.key, headers, received.body, write_condition!(input))
+            .put(&input.key, headers, received.body, condition)
             .await?;
         let sums = object.headers.checksums.clone();
         Ok(with_checksums!(PutObjectOutput, sums, {

@@ -28,7 +28,7 @@ pub async fn probe_completions(
 }
 
 async fn race(store: &dyn Store, bucket: &dyn Bucket, key: &str) -> Result<usize, StoreError> {
-    let bodies = bodies(key, RACERS);
+    let bodies = bodies(key, RACERS, 0);
     let begun = join_all(
         bodies
             .iter()

@@ -5,9 +5,12 @@ use bytes::Bytes;
 use super::{PROBE_BYTES_MAX, broken};
 use crate::{Create, Effect, Store, StoreError};
 
-/// What each of `racers` writes, told apart by its bytes.
-pub(super) fn bodies(key: &str, racers: usize) -> Vec<Bytes> {
-    let body = |racer| Bytes::from(format!("racer {racer} of {key}\n"));
+/// What each of `racers` writes, `size` bytes or more, told apart by its bytes.
+pub(super) fn bodies(key: &str, racers: usize, size: usize) -> Vec<Bytes> {
+    let body = |racer| {
+        let name = format!("racer {racer} of {key}\n");
+        Bytes::from(name.repeat(size.div_ceil(name.len()).max(1)))
+    };
     (0..racers).map(body).collect()
 }
 

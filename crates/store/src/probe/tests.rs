@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::memory::MemoryStore;
-use crate::{Chunks, ListPage, ObjectMeta};
+use crate::{Chunks, Halves, Inspect, ListPage, ObjectMeta};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
@@ -29,6 +29,10 @@ enum Flaw {
     ReadOnly,
     /// The first race is all 503.
     Busy,
+    /// Bodies may come late, and are refused then.
+    LateBodies,
+    /// Bodies may come late: the key was looked at before.
+    LooksFirst,
 }
 
 #[derive(Debug)]
@@ -117,13 +121,53 @@ impl Store for Flawed {
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.inner.delete(key).await
     }
+
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Inspect for Flawed {
+    async fn may_create(&self, _key: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn tidy(&self, _prefix: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn put_in_halves(
+        &self,
+        key: &str,
+        body: Bytes,
+        halves: Halves,
+    ) -> Option<Result<Create, StoreError>> {
+        let looked = self.inner.head(key).await;
+        halves.sent.send(()).unwrap();
+        halves.go_on.await.unwrap();
+        Some(match (self.flaw, looked) {
+            (Flaw::LooksFirst, Err(_)) => {
+                self.inner.overwrite(key, body);
+                Ok(Create::Created)
+            }
+            (Flaw::LateBodies, _) => self.inner.create(key, body).await,
+            _ => return None,
+        })
+    }
 }
 
 #[tokio::test]
 async fn stores_that_keep_the_contract_pass_and_stay_clean() {
-    for flaw in [Flaw::None, Flaw::Conflicts, Flaw::LostAnswer, Flaw::Busy] {
+    for flaw in [
+        Flaw::None,
+        Flaw::Conflicts,
+        Flaw::LostAnswer,
+        Flaw::Busy,
+        Flaw::LateBodies,
+    ] {
         let store = Flawed::new(flaw);
-        probe(&store, 1)
+        probe(&store, 1, 0)
             .await
             .unwrap_or_else(|error| panic!("{flaw:?}: {error}"));
         assert_eq!(store.inner.keys(), Vec::<String>::new(), "{flaw:?}");
@@ -136,8 +180,13 @@ async fn stores_that_break_it_are_refused() {
         (Flaw::Overwrites, "16 of 16 concurrent creates"),
         (Flaw::TwoWinners, "2 of 16 concurrent creates"),
         (Flaw::LosersBytes, "bytes of the writer that won"),
+        // Every race of whole bodies has one winner: only a late one tells.
+        (
+            Flaw::LooksFirst,
+            "2 of 2 concurrent creates, one of a late body,",
+        ),
     ] {
-        let error = probe(&Flawed::new(flaw), 1).await.unwrap_err();
+        let error = probe(&Flawed::new(flaw), 1, 0).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Contract, "{flaw:?}: {error}");
         assert!(error.to_string().contains(part), "{flaw:?}: {error}");
         assert!(
@@ -149,13 +198,13 @@ async fn stores_that_break_it_are_refused() {
 
 #[tokio::test]
 async fn missing_permissions_are_named_and_readers_may_lack_create() {
-    let error = probe(&Flawed::new(Flaw::NoListBucket), 1)
+    let error = probe(&Flawed::new(Flaw::NoListBucket), 1, 0)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("s3:ListBucket"), "{error}");
     let read_only = Flawed::new(Flaw::ReadOnly);
     assert_eq!(
-        probe(&read_only, 1).await.unwrap_err().kind,
+        probe(&read_only, 1, 0).await.unwrap_err().kind,
         ErrorKind::Denied
     );
     probe_read(&read_only, 1).await.unwrap();
@@ -171,7 +220,7 @@ async fn the_long_form_counts() {
         clean,
         ProbeReport {
             rounds: 5,
-            unclear_answers: 0
+            ..ProbeReport::default()
         }
     );
     let unclear = probe_long(&Flawed::new(Flaw::Conflicts), 1, 2, Access::Write)
@@ -181,7 +230,8 @@ async fn the_long_form_counts() {
         unclear,
         ProbeReport {
             rounds: 2,
-            unclear_answers: 30
+            unclear_answers: 30,
+            ..ProbeReport::default()
         }
     );
 }

@@ -9,10 +9,10 @@ use aws_sdk_s3::primitives::{ByteStream, DateTime, DateTimeFormat};
 use aws_sdk_s3::types::{BucketVersioningStatus, CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
 
-use super::{S3Store, clean, errors, upload};
+use super::{S3Store, clean, errors, late, upload};
 use crate::{
-    Bucket, Create, Effect, ErrorKind, Inspect, LifecycleRule, Op, PendingUpload, StoreError,
-    Versioning,
+    Bucket, Create, Effect, ErrorKind, Halves, Inspect, LifecycleRule, Op, PendingUpload,
+    StoreError, Versioning,
 };
 
 /// The CRC32C of four zero bytes is another.
@@ -41,6 +41,15 @@ impl Inspect for S3Store {
         Ok(())
     }
 
+    async fn put_in_halves(
+        &self,
+        key: &str,
+        body: Bytes,
+        halves: Halves,
+    ) -> Option<Result<Create, StoreError>> {
+        Some(late::put(self, key, body, halves).await)
+    }
+
     fn bucket(&self) -> Option<&dyn Bucket> {
         Some(self)
     }
@@ -66,6 +75,10 @@ impl S3Store {
 impl Bucket for S3Store {
     fn endpoint(&self) -> &str {
         &self.0.endpoint
+    }
+
+    fn parts_above(&self) -> u64 {
+        upload::MULTIPART_ABOVE_BYTES as u64
     }
 
     async fn versioning(&self) -> Result<Versioning, StoreError> {

@@ -11,6 +11,7 @@ mod clean;
 mod config;
 mod errors;
 mod inspect;
+mod late;
 mod lean;
 mod list;
 mod presign;

@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{S3Store, config, errors};
 use crate::{Create, Effect, ErrorKind, Op, Store, StoreError};
 
-const MULTIPART_ABOVE_BYTES: usize = 32 << 20;
+pub(super) const MULTIPART_ABOVE_BYTES: usize = 32 << 20;
 const PART_BYTES: usize = 16 << 20;
 const PARTS_AT_ONCE: usize = 4;
 /// Whole uploads that may follow a 409 or a vanished multipart upload.

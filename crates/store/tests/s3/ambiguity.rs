@@ -220,7 +220,7 @@ async fn the_probe_passes_when_losers_are_told_409() {
         ..once(Fault::Conflict, S3Op::Put)
     };
     server.faults().inject(conflicts);
-    probe(&*store, 3).await.unwrap();
+    probe(&*store, 3, 0).await.unwrap();
     assert!(
         store.list("", None).await.unwrap().objects.is_empty(),
         "the probe left objects behind"

@@ -57,6 +57,10 @@ struct Careless<'a>(&'a dyn Bucket);
 
 #[async_trait]
 impl Bucket for Careless<'_> {
+    fn parts_above(&self) -> u64 {
+        self.0.parts_above()
+    }
+
     fn endpoint(&self) -> &str {
         self.0.endpoint()
     }

@@ -8,6 +8,7 @@ mod bounds;
 mod bulk;
 mod inspect;
 mod lean;
+mod probe;
 mod script;
 mod strange;
 

@@ -120,7 +120,7 @@ impl ErrorKind {
             }
             Self::Full => "free space on the device or raise the quota",
             Self::Contract => {
-                "use a store that honours If-None-Match: * atomically; `batchweave doctor` shows details"
+                "use a store that honours If-None-Match: * atomically and answers reads exactly; `batchweave doctor` shows details"
             }
             _ => "",
         }

@@ -8,7 +8,7 @@ mod late;
 use bytes::Bytes;
 use futures::future::join_all;
 
-use crate::{Create, Effect, ErrorKind, Op, Store, StoreError};
+use crate::{Create, Effect, ErrorKind, Inspect, Op, Store, StoreError};
 pub use completions::probe_completions;
 use judge::{bodies, judge};
 
@@ -70,11 +70,8 @@ async fn slow_bodies(store: &dyn Store, folder: &str) -> Result<ProbeReport, Sto
             report.unclear_answers += race(store, &key, LARGE_BYTES).await?;
         }
     }
-    let key = format!("{folder}/late");
-    let late = until_conclusive(store, &key, async |key| {
-        late::put(store, inspect, key).await
-    });
-    if let Some(unclear) = late.await? {
+    let late = Race::Late(inspect);
+    if let Some(unclear) = until_conclusive(store, &format!("{folder}/late"), late).await? {
         report.unclear_answers += unclear;
         report.late_bodies += 1;
     }
@@ -119,22 +116,35 @@ pub async fn probe_long(
     Ok(report)
 }
 
-/// Races creates of bodies of `size` bytes or more on one absent key; returns how many answers were
-/// unclear.
-async fn race(store: &dyn Store, key: &str, size: usize) -> Result<usize, StoreError> {
-    until_conclusive(store, key, async |key| race_once(store, key, size).await).await
+/// What happens on an absent key.
+#[derive(Clone, Copy)]
+enum Race<'a> {
+    /// Creates at once, of bodies of so many bytes or more.
+    Creates(usize),
+    /// A create whose body comes late, and another one in between.
+    Late(&'a dyn Inspect),
 }
 
-/// Runs a race again, under another key, while nobody got an answer.
-async fn until_conclusive<T>(
+/// Races creates on one absent key; returns how many answers were unclear.
+async fn race(store: &dyn Store, key: &str, size: usize) -> Result<usize, StoreError> {
+    let unclear = until_conclusive(store, key, Race::Creates(size)).await?;
+    Ok(unclear.unwrap_or_default())
+}
+
+/// Runs a race again, under another key, while nobody got an answer. Returns how many answers were
+/// unclear; `None` where the store has no such race.
+async fn until_conclusive(
     store: &dyn Store,
     key: &str,
-    race: impl AsyncFn(&str) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
+    race: Race<'_>,
+) -> Result<Option<usize>, StoreError> {
     let mut tries = RACE_TRIES;
     loop {
         let key = format!("{key}-{tries}");
-        let outcome = race(&key).await;
+        let outcome = match race {
+            Race::Creates(size) => race_once(store, &key, size).await.map(Some),
+            Race::Late(inspect) => late::put(store, inspect, &key).await,
+        };
         clean(store, &key).await;
         tries -= 1;
         match outcome {

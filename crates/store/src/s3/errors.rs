@@ -10,6 +10,15 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use crate::{Effect, ErrorKind, Op};
 
+/// Where a signature or a token may follow, in an answer that echoes its request: the rest is not shown.
+const SECRETS: [&str; 6] = [
+    "aws4-hmac-sha256 ",
+    "signature=",
+    "x-amz-algorithm=",
+    "x-amz-credential=",
+    "x-amz-security-token",
+    "authorization:",
+];
 /// Of a message by the store.
 const SAID_CHARS: usize = 400;
 /// Of a body that is no S3 error.
@@ -275,10 +284,13 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
 
 /// What a store says, as one line of printable characters: it may be hostile, and a log is read by people.
 fn one_line(text: &str) -> String {
-    let shown = text.chars().take(SAID_CHARS + 1).filter(|c| !hides(*c));
+    let shown = text.chars().take(SAID_CHARS).filter(|c| !hides(*c));
     let shown: String = shown.collect();
-    let mut line = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    if text.chars().nth(SAID_CHARS).is_some() {
+    let lower = shown.to_ascii_lowercase();
+    let secret = SECRETS.iter().filter_map(|name| lower.find(name)).min();
+    let open = &shown[..secret.unwrap_or(shown.len())];
+    let mut line = open.split_whitespace().collect::<Vec<_>>().join(" ");
+    if secret.is_some() || text.chars().nth(SAID_CHARS).is_some() {
         line.push_str(" ...");
     }
     line
@@ -314,6 +326,26 @@ mod tests {
         ] {
             assert_eq!(of_read(Op::GetRange, status, document, |_| None).0, kind);
         }
+    }
+
+    #[test]
+    fn what_a_store_says_is_one_line_without_secrets() {
+        for (said, shown) in [
+            ("Reduce your\n rate", "Reduce your rate"),
+            ("\u{1b}[31mred\u{202e} text\u{0}", "[31mred text"),
+            (
+                "no: AWS4-HMAC-SHA256 Credential=A, Signature=b tok",
+                "no: ...",
+            ),
+            (
+                "GET /k?x=1&X-Amz-Algorithm=AWS4&X-Amz-Signature=b tok",
+                "GET /k?x=1& ...",
+            ),
+            ("Host: a\nX-Amz-Security-Token: tok", "Host: a ..."),
+        ] {
+            assert_eq!(one_line(said), shown);
+        }
+        assert_eq!(one_line(&"ab ".repeat(9000)).len(), SAID_CHARS - 1 + 4);
     }
 
     #[test]

@@ -345,7 +345,7 @@ mod tests {
         ] {
             assert_eq!(one_line(said), shown);
         }
-        assert_eq!(one_line(&"ab ".repeat(9000)).len(), SAID_CHARS - 1 + 4);
+        assert_eq!(one_line(&"ab ".repeat(9000)).len(), SAID_CHARS + 4);
     }
 
     #[test]

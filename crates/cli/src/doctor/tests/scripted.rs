@@ -120,6 +120,9 @@ impl Inspect for Scripted {
 
 #[async_trait]
 impl Bucket for Scripted {
+    fn parts_above(&self) -> u64 {
+        0
+    }
     fn endpoint(&self) -> &'static str {
         "http://scripted"
     }

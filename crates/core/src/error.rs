@@ -31,6 +31,15 @@ pub enum FormatError {
         /// What the parser said, with line and column.
         detail: String,
     },
+    /// Its digest is not that of its bytes.
+    #[error(
+        "{key}: damaged: it does not end in the digest of its own bytes (a byte is wrong, missing or \
+         added)"
+    )]
+    Damaged {
+        /// The object.
+        key: String,
+    },
     /// Well-formed, but a rule of the format is broken.
     #[error("{key}: {reason}")]
     Rule {

@@ -1,4 +1,7 @@
-//! JSON objects as they are stored: bounded, with a `format` number that is read first.
+//! JSON objects as they are stored: bounded, with a `format` number in front and a digest at the end.
+//!
+//! Invariant: every stored JSON object ends in the SHA-256 of all bytes before its digest, so one
+//! wrong, missing or added byte is found before anything in the object is believed.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -9,6 +12,43 @@ use crate::ids::Hash;
 #[derive(Deserialize)]
 struct Head {
     format: u64,
+}
+
+/// What stands between an object's last field and its digest, and after the digest.
+struct Ends {
+    before: &'static [u8],
+    after: &'static [u8],
+}
+
+/// Hexadecimal digits of a digest.
+const DIGITS: usize = 64;
+const COMPACT: Ends = Ends {
+    before: b",\"digest\":\"",
+    after: b"\"}\n",
+};
+const PRETTY: Ends = Ends {
+    before: b",\n  \"digest\": \"",
+    after: b"\"\n}\n",
+};
+
+impl Ends {
+    /// The bytes that the digest covers, if the object ends in this way, and whether they match.
+    fn split<'b>(&self, bytes: &'b [u8]) -> Option<(&'b [u8], bool)> {
+        let tail = self.before.len() + DIGITS + self.after.len();
+        let (body, tail) = bytes.split_at_checked(bytes.len().checked_sub(tail)?)?;
+        let digest = tail.strip_prefix(self.before)?.strip_suffix(self.after)?;
+        Some((body, Hash::of(body).to_string().as_bytes() == digest))
+    }
+}
+
+fn split(bytes: &[u8]) -> Option<(&[u8], bool)> {
+    COMPACT.split(bytes).or_else(|| PRETTY.split(bytes))
+}
+
+/// Whether an object ends in the digest of its own bytes. Bytes for which this is false were damaged
+/// in the store or on the way here; a second read tells which.
+pub fn is_intact(bytes: &[u8]) -> bool {
+    split(bytes).is_some_and(|(_, matches)| matches)
 }
 
 /// Parses an object of format 1. The format number is judged before anything else, so that a newer
@@ -25,12 +65,22 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Resu
         key: key.to_owned(),
         detail: e.to_string(),
     };
-    // What we write ourselves begins so; a second `format` behind it would be refused below.
-    if !bytes.starts_with(b"{\"format\":1,") {
+    let (body, matches) = split(bytes).unwrap_or((&[], false));
+    if !matches {
+        // A newer format may be digested otherwise.
         let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
         refuse_unknown(&head, key)?;
+        return Err(FormatError::Damaged {
+            key: key.to_owned(),
+        });
     }
-    serde_json::from_slice(bytes).map_err(malformed)
+    let object = [body, b"}"].concat();
+    // What we write ourselves begins so; a second `format` behind it is refused below.
+    if !object.starts_with(b"{\"format\":1,") {
+        let head: Head = serde_json::from_slice(&object).map_err(malformed)?;
+        refuse_unknown(&head, key)?;
+    }
+    serde_json::from_slice(&object).map_err(malformed)
 }
 
 fn refuse_unknown(head: &Head, key: &str) -> Result<(), FormatError> {
@@ -43,64 +93,81 @@ fn refuse_unknown(head: &Head, key: &str) -> Result<(), FormatError> {
     })
 }
 
-/// Indented JSON with a final newline, for small objects that people read.
+/// Indented JSON for small objects that people read.
 pub fn pretty<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
-    bytes.push(b'\n');
-    bytes
+    bytes.truncate(bytes.len().saturating_sub(b"\n}".len()));
+    close(bytes, &PRETTY)
 }
 
-/// Compact JSON with a final newline.
+/// Compact JSON of an object.
 pub fn compact<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(value).unwrap_or_default();
-    bytes.push(b'\n');
-    bytes
+    bytes.pop();
+    close(bytes, &COMPACT)
 }
 
-const DIGEST: &[u8] = b",\"digest\":\"";
-const DIGEST_END: &[u8] = b"\"}\n";
-
-/// Compact JSON of an object, with the SHA-256 of all bytes before it as its last field: for copies
-/// of what the log says, where a flipped digit would otherwise be believed.
-pub fn with_digest<T: Serialize>(value: &T) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(value).unwrap_or_default();
-    bytes.pop();
+fn close(mut bytes: Vec<u8>, ends: &Ends) -> Vec<u8> {
     let digest = Hash::of(&bytes).to_string();
-    for part in [DIGEST, digest.as_bytes(), DIGEST_END] {
+    for part in [ends.before, digest.as_bytes(), ends.after] {
         bytes.extend_from_slice(part);
     }
     bytes
 }
 
-/// Whether an object ends as `with_digest` ends one; only then did `parse_with_digest` compare.
-pub fn has_digest(bytes: &[u8]) -> bool {
-    let tail = bytes
-        .len()
-        .checked_sub(DIGEST.len() + 64 + DIGEST_END.len());
-    tail.is_some_and(|at| bytes[at..].starts_with(DIGEST) && bytes.ends_with(DIGEST_END))
+/// The same object with the digest that its bytes ask for; for tests that break one rule of a format
+/// at a time.
+pub fn sign_again(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (ends, body) = [COMPACT, PRETTY]
+        .into_iter()
+        .find_map(|ends| ends.split(bytes).map(|(body, _)| (ends, body.to_vec())))?;
+    Some(close(body, &ends))
 }
 
-/// Parses what `with_digest` wrote. Objects of older builds have no digest: they are read without.
-pub fn parse_with_digest<T: DeserializeOwned>(
-    bytes: &[u8],
-    key: &str,
-    limit: usize,
-) -> Result<T, FormatError> {
-    let split = bytes
-        .len()
-        .checked_sub(DIGEST.len() + 64 + DIGEST_END.len());
-    let (body, tail) = bytes.split_at(split.unwrap_or(0));
-    let digest = tail.strip_prefix(DIGEST);
-    let Some(digest) = digest.and_then(|rest| rest.strip_suffix(DIGEST_END)) else {
-        return parse(bytes, key, limit);
-    };
-    if Hash::of(body).to_string().as_bytes() != digest {
-        // A newer format may be digested otherwise.
-        if let Ok(head) = serde_json::from_slice(bytes) {
-            refuse_unknown(&head, key)?;
-        }
-        let reason = "its digest is not that of its bytes: the object was damaged";
-        return Err(FormatError::rule(key, reason));
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn both() -> [Vec<u8>; 2] {
+        let value = json!({"format": 1, "name": "x", "list": [1, 2]});
+        [compact(&value), pretty(&value)]
     }
-    parse(&[body, b"}"].concat(), key, limit)
+
+    #[test]
+    fn no_flip_no_cut_and_no_addition_is_believed() {
+        for bytes in both() {
+            assert!(is_intact(&bytes));
+            let refused = |bytes: &[u8]| {
+                assert!(!is_intact(bytes));
+                parse::<Value>(bytes, "k", 1000).unwrap_err()
+            };
+            for at in 0..bytes.len() {
+                for bit in 0..8 {
+                    let mut flipped = bytes.clone();
+                    flipped[at] ^= 1 << bit;
+                    refused(&flipped);
+                }
+                refused(&bytes[..at]);
+                refused(&[&bytes[..at], &bytes[at + 1..]].concat());
+                refused(&[&bytes[..at], b" ", &bytes[at..]].concat());
+            }
+            let found = refused(bytes.strip_suffix(b"\n").unwrap());
+            assert!(matches!(found, FormatError::Damaged { .. }), "{found}");
+        }
+    }
+
+    #[test]
+    fn what_is_signed_again_is_judged_by_its_content() {
+        for bytes in both() {
+            let text = String::from_utf8(bytes).unwrap();
+            let longer = text.replace("x", "longer");
+            assert!(parse::<Value>(longer.as_bytes(), "k", 1000).is_err());
+            let signed = sign_again(longer.as_bytes()).unwrap();
+            let read: Value = parse(&signed, "k", 1000).unwrap();
+            assert_eq!(read["name"], "longer");
+            assert_eq!(read.get("digest"), None);
+        }
+    }
 }

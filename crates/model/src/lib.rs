@@ -25,6 +25,7 @@ pub mod state;
 pub mod tables;
 pub mod trainers;
 pub mod turn;
+pub mod views;
 pub mod world;
 
 #[cfg(test)]

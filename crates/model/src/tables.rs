@@ -217,7 +217,8 @@ impl Tables {
         }
         let manifest = &self.node(draft.after).manifest;
         let version = manifest.next_version();
-        let bytes = self.bytes(&draft, version, manifest.prev());
+        let link = (manifest.prev(), manifest.view());
+        let bytes = self.bytes(&draft, version, link);
         self.add(draft, version as u8, bytes)
     }
 
@@ -227,13 +228,17 @@ impl Tables {
         if let Some(&number) = self.drafts.get(&draft) {
             return number;
         }
+        let mut believed = self.node(draft.after).manifest.as_ref().clone();
         let sent = self.record(sent);
         let version = sent.version + 1;
-        let bytes = self.bytes(&draft, version.into(), Hash::of(&sent.bytes));
+        // What it would have folded, had it been right.
+        let _ = believed.fold(&sent.bytes);
+        let link = (Hash::of(&sent.bytes), believed.view());
+        let bytes = self.bytes(&draft, version.into(), link);
         self.add(draft, version, bytes)
     }
 
-    fn bytes(&self, draft: &Draft, version: u64, prev: Hash) -> Vec<u8> {
+    fn bytes(&self, draft: &Draft, version: u64, (prev, view): (Hash, Hash)) -> Vec<u8> {
         let mut commit = [0; 16];
         commit[..3].copy_from_slice(&[draft.writer, version as u8, draft.salt]);
         let entries = draft.entries.iter();
@@ -242,6 +247,7 @@ impl Tables {
             stream: stream_id(),
             version,
             prev,
+            view,
             commit: CommitId(commit),
             writer: Writer {
                 name: format!("process-{}", draft.writer),

@@ -12,7 +12,7 @@ use super::state::{
     Waiting,
 };
 use super::void::{RecordVoid, Void};
-use super::{invariants, order};
+use super::{invariants, order, view};
 use crate::error::FormatError;
 use crate::ids::{Hash, RequestId, Version};
 use crate::keys;
@@ -35,6 +35,46 @@ pub enum FoldError {
         /// What is wrong with its bytes.
         reason: FormatError,
     },
+    /// A record of this stream that names another hash for the record before it. No correct writer
+    /// makes one, so nobody may guess which of the two is right.
+    #[error(
+        "the log stops at version {version} for readers and writers: {} (by {writer}) continues \
+         another object than {} (it names hash {named}, the object has {held}); one of the two was \
+         altered after it was written: restore it from a backup or bucket version, and see \
+         `batchweave repair`",
+        keys::log(*version),
+        before(*version)
+    )]
+    Unlinked {
+        /// The version of the record.
+        version: Version,
+        /// The hash that the record names.
+        named: Hash,
+        /// The hash of the object before it.
+        held: Hash,
+        /// The record's writer.
+        writer: String,
+    },
+    /// A record whose writer made something else of the records before it than this fold.
+    #[error(
+        "the log stops at version {version} for readers and writers: {}, by {writer}, was written \
+         by a program that understood the records before it otherwise than this one (its view of them \
+         is {:.12}, ours {:.12}); one of the two is faulty or of another version: compare their \
+         versions, and see `batchweave repair`",
+        keys::log(*version),
+        theirs.to_string(),
+        ours.to_string()
+    )]
+    OtherView {
+        /// The version of the record.
+        version: Version,
+        /// Its writer.
+        writer: String,
+        /// The record's view.
+        theirs: Hash,
+        /// The view of this fold.
+        ours: Hash,
+    },
     /// A bug: the state broke an invariant. Nothing may be read or written from it.
     #[error("after version {version} an invariant is broken (a bug; please report it): {broken}")]
     Invariant {
@@ -46,6 +86,12 @@ pub enum FoldError {
     /// The version numbers are used up.
     #[error("version {0} is near the numeric limit: this stream can take no more commits")]
     VersionsUsedUp(Version),
+}
+
+/// The key of the object that a record continues.
+fn before(version: Version) -> String {
+    let before = version.checked_sub(1);
+    before.map_or(keys::STREAM.to_owned(), keys::log)
 }
 
 /// What a record did.
@@ -70,11 +116,7 @@ impl Manifest {
         if version >= NUMBER_MAX {
             return Err(FoldError::VersionsUsedUp(version));
         }
-        let record = Record::from_json(bytes, version).map_err(|reason| FoldError::Unreadable {
-            version,
-            key: keys::log(version),
-            reason,
-        })?;
+        let record = self.read(bytes)?;
         let mut next = self.clone();
         let folded = next.fold_record(record, bytes);
         let mut checked = invariants::check_touched(&next, &folded, self.next_step);
@@ -86,32 +128,70 @@ impl Manifest {
         Ok(folded)
     }
 
-    /// Folds an unreadable record that was repaired: it is void, and the chain goes on from the
-    /// hash of its bytes.
+    /// The record of the next version, if this fold can take it.
+    fn read(&self, bytes: &[u8]) -> Result<Record, FoldError> {
+        let (version, key) = (self.next_version, keys::log(self.next_version));
+        let unreadable = |reason| FoldError::Unreadable {
+            version,
+            key: key.clone(),
+            reason,
+        };
+        let record = Record::from_json(bytes, version).map_err(unreadable)?;
+        if record.stream != self.stream.stream_id {
+            // A writer of a former root may have put it: void, whatever else it says.
+            return Ok(record);
+        }
+        if record.version != version {
+            let says = format!("says version {}: it belongs to another key", record.version);
+            return Err(unreadable(FormatError::rule(&key, says)));
+        }
+        let writer = record.writer.to_string();
+        if record.prev != self.prev {
+            return Err(FoldError::Unlinked {
+                version,
+                named: record.prev,
+                held: self.prev,
+                writer,
+            });
+        }
+        if record.view != self.view {
+            return Err(FoldError::OtherView {
+                version,
+                writer,
+                theirs: record.view,
+                ours: self.view,
+            });
+        }
+        Ok(record)
+    }
+
+    /// Folds a record that this fold can't take and that a repair made void: the chain goes on from
+    /// the hash of its bytes.
     pub fn fold_repaired(&mut self, bytes: &[u8]) -> Folded {
-        self.prev = Hash::of(bytes);
-        self.next_version += 1;
-        self.void_records += 1;
-        Folded {
+        let hash = Hash::of(bytes);
+        let folded = Folded {
             void: Some(RecordVoid::Repaired),
             ..Folded::default()
-        }
+        };
+        Arc::make_mut(&mut self.repaired).push(self.next_version);
+        self.void_records += 1;
+        self.link(hash, &folded);
+        folded
+    }
+
+    /// Moves version, chain and view past the record with this hash, whose entries are applied.
+    fn link(&mut self, hash: Hash, folded: &Folded) {
+        self.view = view::after(self, hash, folded);
+        self.prev = hash;
+        self.next_version += 1;
     }
 
     fn fold_record(&mut self, record: Record, bytes: &[u8]) -> Folded {
         let version = self.next_version;
-        let void = if record.stream != self.stream.stream_id {
-            Some(RecordVoid::OtherStream(record.stream))
-        } else if record.version != version {
-            Some(RecordVoid::OtherVersion(record.version))
-        } else if record.prev != self.prev {
-            Some(RecordVoid::BrokenChain)
-        } else {
-            None
-        };
-        self.prev = Hash::of(bytes);
+        let hash = Hash::of(bytes);
+        let foreign = record.stream != self.stream.stream_id;
         let mut folded = Folded {
-            void,
+            void: foreign.then_some(RecordVoid::OtherStream(record.stream)),
             ..Folded::default()
         };
         if folded.void.is_some() {
@@ -126,10 +206,13 @@ impl Manifest {
                 }
                 folded.entries.push(verdict);
             }
-            let record = self.prev;
-            folded.segments = self.keep_open(&folded.placed, Filled { version, record });
+            let filled = Filled {
+                version,
+                record: hash,
+            };
+            folded.segments = self.keep_open(&folded.placed, filled);
         }
-        self.next_version += 1;
+        self.link(hash, &folded);
         folded.record = Some(Arc::new(record));
         folded
     }

@@ -7,7 +7,8 @@
 //! - I5 open producers have an epoch of at least 1 and lie before the head of the log;
 //! - I6 attempts of a job are numbered 0, 1, 2, ... and opened in the order of the log;
 //! - I7 versions and steps, waiting ones included, stay below the numeric limit;
-//! - I8 what is kept about names and turns is what producers and waiting TGBs give.
+//! - I8 what is kept about names and turns is what producers and waiting TGBs give;
+//! - I9 repaired versions grow and lie before the head of the log.
 //!
 //! A fold checks them for what its record touched; all the rest is as it was after the fold before.
 //! Whatever comes from elsewhere (a snapshot) is checked as a whole; so are all folds of tests.
@@ -34,6 +35,9 @@ pub(super) fn check(m: &Manifest) -> Result<(), String> {
     }
     for (name, job) in m.jobs.iter() {
         check_job(name, job)?;
+    }
+    if !m.repaired.is_sorted() || m.repaired.last().is_some_and(|v| *v >= m.next_version) {
+        return Err("I9: repaired versions are out of order".to_owned());
     }
     check_lanes(m)
 }

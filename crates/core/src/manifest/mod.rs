@@ -3,8 +3,8 @@
 //! - `record`, `entry`: what is stored in the log;
 //! - `state`: what the fold keeps; `snapshot`: the same, stored;
 //! - `judge`: is an entry valid in a state? `fold`: the state after a record;
-//! - `order`, `lanes`: which step a TGB gets; `trial`: and would get; `invariants`: what must hold after
-//!   every fold.
+//! - `order`, `lanes`: which step a TGB gets; `trial`: and would get; `view`: a hash over all that
+//!   was decided; `invariants`: what must hold after every fold.
 
 pub mod entry;
 pub mod fold;
@@ -20,6 +20,7 @@ pub mod segment;
 pub mod snapshot;
 pub mod state;
 pub mod trial;
+mod view;
 pub mod void;
 
 #[cfg(test)]

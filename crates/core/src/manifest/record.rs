@@ -54,6 +54,8 @@ pub struct Record {
     pub version: Version,
     /// SHA-256 of the record before (of stream.json for version 0).
     pub prev: Hash,
+    /// The writer's view of all records before this one: see `Manifest::view`.
+    pub view: Hash,
     /// Drawn at random for each record; differs between any two writers.
     pub commit: CommitId,
     /// Who wrote it.
@@ -63,6 +65,15 @@ pub struct Record {
     pub hints: Hints,
     /// What it changes, in order.
     pub entries: Vec<Entry>,
+}
+
+impl std::fmt::Display for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.epoch {
+            0 => f.write_str(&self.name),
+            epoch => write!(f, "{} in epoch {epoch}", self.name),
+        }
+    }
 }
 
 impl Record {

@@ -41,13 +41,13 @@ pub struct Segment {
 impl Segment {
     /// The bytes to store.
     pub fn to_json(&self) -> Vec<u8> {
-        json::with_digest(self)
+        json::compact(self)
     }
 
     /// Reads and checks a segment.
     pub fn from_json(bytes: &[u8], stream: StreamId, segment: u64) -> Result<Self, FormatError> {
         let key = keys::segment(segment);
-        let read: Self = json::parse_with_digest(bytes, &key, SEGMENT_BYTES_MAX)?;
+        let read: Self = json::parse(bytes, &key, SEGMENT_BYTES_MAX)?;
         if read.stream != stream {
             return Err(FormatError::rule(
                 &key,

@@ -39,6 +39,10 @@ struct Stored {
     requests: VecDeque<RequestId>,
     void_entries: u64,
     void_records: u64,
+    genesis: Hash,
+    view: Hash,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    repaired: Vec<Version>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants a reference
@@ -72,8 +76,11 @@ impl Manifest {
             requests: VecDeque::clone(&self.requests),
             void_entries: self.void_entries,
             void_records: self.void_records,
+            genesis: self.genesis,
+            view: self.view,
+            repaired: Vec::clone(&self.repaired),
         };
-        Some((version, json::with_digest(&stored)))
+        Some((version, json::compact(&stored)))
     }
 
     /// The manifest from the bytes of `snapshots/<version>.json`.
@@ -83,7 +90,7 @@ impl Manifest {
         version: Version,
     ) -> Result<Self, FormatError> {
         let key = keys::snapshot(version);
-        let stored: Stored = json::parse_with_digest(bytes, &key, SNAPSHOT_BYTES_MAX)?;
+        let stored: Stored = json::parse(bytes, &key, SNAPSHOT_BYTES_MAX)?;
         if stored.stream != stream.stream_id {
             return Err(FormatError::rule(
                 &key,
@@ -122,6 +129,9 @@ impl Manifest {
             requests: Arc::new(stored.requests),
             void_entries: stored.void_entries,
             void_records: stored.void_records,
+            genesis: stored.genesis,
+            view: stored.view,
+            repaired: Arc::new(stored.repaired),
         };
         invariants::check(&manifest).map_err(|broken| FormatError::rule(&key, broken))?;
         Ok(manifest)

@@ -175,6 +175,11 @@ pub struct Manifest {
     pub(super) requests: Arc<VecDeque<RequestId>>,
     pub(super) void_entries: u64,
     pub(super) void_records: u64,
+    /// SHA-256 of stream.json.
+    pub(super) genesis: Hash,
+    pub(super) view: Hash,
+    /// Versions that a repair made void. Rare, so whole.
+    pub(super) repaired: Arc<Vec<Version>>,
 }
 
 impl Manifest {
@@ -196,6 +201,9 @@ impl Manifest {
             requests: Arc::default(),
             void_entries: 0,
             void_records: 0,
+            genesis: Hash::of(stream_json),
+            view: Hash::of(stream_json),
+            repaired: Arc::default(),
         }
     }
 
@@ -217,6 +225,22 @@ impl Manifest {
     /// What the next record's `prev` must be.
     pub fn prev(&self) -> Hash {
         self.prev
+    }
+
+    /// SHA-256 of stream.json, with which the chain begins.
+    pub fn genesis(&self) -> Hash {
+        self.genesis
+    }
+
+    /// A running hash over every record and what this fold made of it: what the next record's `view`
+    /// must be.
+    pub fn view(&self) -> Hash {
+        self.view
+    }
+
+    /// The versions that a repair made void, in order.
+    pub fn repaired(&self) -> &[Version] {
+        &self.repaired
     }
 
     /// The first step that nobody has yet: the contiguous head.

@@ -40,6 +40,7 @@ impl Bench {
             stream: self.m.stream_id(),
             version: self.m.next_version(),
             prev: self.m.prev(),
+            view: self.m.view(),
             commit: CommitId([1; 16]),
             writer: Writer {
                 name: "test".into(),

@@ -102,10 +102,6 @@ pub enum Void {
 pub enum RecordVoid {
     #[error("it belongs to stream {0}")]
     OtherStream(crate::ids::StreamId),
-    #[error("it says version {0}")]
-    OtherVersion(Version),
-    #[error("its prev is not the hash of the record before")]
-    BrokenChain,
-    #[error("it was unreadable and repaired")]
+    #[error("a repair says that it is void")]
     Repaired,
 }

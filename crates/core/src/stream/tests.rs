@@ -69,7 +69,8 @@ fn unknown_fields_are_refused() {
         "\"x\": 1, \"slices\"",
         1,
     );
-    let error = StreamConfig::from_json(text.as_bytes(), "stream.json")
+    let signed = crate::json::sign_again(text.as_bytes()).unwrap();
+    let error = StreamConfig::from_json(&signed, "stream.json")
         .unwrap_err()
         .to_string();
     assert!(error.contains("unknown field `x`"), "{error}");

@@ -169,9 +169,9 @@ fn every_rule_has_its_refusal() {
 fn changed_bytes_and_foreign_keys_are_refused() {
     let text = String::from_utf8(ledger().to_json()).unwrap();
     for (from, to, says) in [
-        ("\"to\":514", "\"to\":513", "was damaged"),
-        ("ffffffff", "fffffffe", "was damaged"),
-        ("\"resumed\":false", "\"resumed\":true", "was damaged"),
+        ("\"to\":514", "\"to\":513", "damaged"),
+        ("ffffffff", "fffffffe", "damaged"),
+        ("\"resumed\":false", "\"resumed\":true", "damaged"),
     ] {
         let error = read(text.replace(from, to).as_bytes(), KEY).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
@@ -180,7 +180,9 @@ fn changed_bytes_and_foreign_keys_are_refused() {
     let bare = format!("{body}}}\n");
     let error = read(bare.as_bytes(), KEY).unwrap_err();
     assert!(
-        error.to_string().contains("must end in a digest"),
+        error
+            .to_string()
+            .contains("damaged: it does not end in the digest"),
         "{error}"
     );
     let again = |body: &str| {

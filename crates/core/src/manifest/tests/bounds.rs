@@ -47,10 +47,9 @@ fn at(b: &Bench, version: u64, next_step: u64) -> Result<Bench, crate::error::Fo
             &format!("\"next_step\":{next_step},"),
             1,
         );
-    let end = text.rfind(",\"digest\"").unwrap();
-    let bare = format!("{}}}\n", &text[..end]);
+    let signed = crate::json::sign_again(text.as_bytes()).unwrap();
     let stream = Arc::new(b.m.stream().clone());
-    let m = Manifest::from_snapshot(stream, bare.as_bytes(), version)?;
+    let m = Manifest::from_snapshot(stream, &signed, version)?;
     Ok(Bench {
         m,
         records: Vec::new(),

@@ -1,0 +1,384 @@
+//! A small model of its own: what readers do when two folds of one log differ.
+//!
+//! A record carries its writer's view: a hash over what the writer made of every record before it.
+//! Here a view is the list of those verdicts itself. A process can be poisoned (memory gives wrong
+//! verdicts until it opens anew) or skewed (another program version: it judges one record otherwise,
+//! always). The rules under test:
+//! - a record of another view is never void by itself: its reader opens anew from older snapshots,
+//!   at the last from version 0, and stops when the record still does not fit;
+//! - a repair voids a record only for a fold that can't take it;
+//! - everybody looks for repairs below its head and opens anew;
+//! - a snapshot is published only when a fold by fresh reads gives the same state.
+
+use crate::checker::{Rest, System};
+use crate::property::{Broken, Property};
+
+/// Versions of a run.
+const VERSIONS: u8 = 3;
+/// Processes of a run.
+const PROCESSES: usize = 3;
+/// The record that a skewed process judges otherwise.
+const SKEWED_AT: u8 = 1;
+
+/// A rule that can be left out, to see that the model needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// A record of another view is void instead of a stop.
+    VoidOtherViews,
+    /// A reader of another view stops at once, without doubting itself.
+    NoDoubt,
+    /// A reader in doubt tries the newest snapshot only.
+    NewestOnly,
+    /// Nobody looks for repairs below its head.
+    NoLook,
+    /// Snapshots are published as they stand in memory.
+    NoConfirm,
+    /// A repair voids its record for those who can take it, too.
+    RepairAnything,
+}
+
+/// What the processes of a run are, and which rule is missing.
+#[derive(Debug, Clone, Copy)]
+pub struct Views {
+    /// How often a process may be poisoned.
+    pub poisonings: u8,
+    /// Whether the last process is skewed.
+    pub skewed: bool,
+    /// The rule that is left out.
+    pub mistake: Option<Mistake>,
+}
+
+/// Verdicts by version, two bits each; the hash of the product says the same.
+type View = u16;
+
+/// A verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Taken = 1,
+    Void = 2,
+    Wrong = 3,
+}
+
+fn with(view: View, version: u8, verdict: Verdict) -> View {
+    view | (verdict as View) << (2 * version)
+}
+
+/// The part of a view below `version`.
+fn below(view: View, version: u8) -> View {
+    view & ((1 << (2 * version)) - 1)
+}
+
+/// A fold and how far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Fold {
+    next: u8,
+    view: View,
+    poisoned: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Process {
+    fold: Fold,
+    /// The snapshot that the fold began with; 0 is the beginning.
+    base: u8,
+    stopped: bool,
+    /// Repairs that were there when it opened last, by version.
+    heeded: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Record {
+    writer: u8,
+    view: View,
+}
+
+/// A moment of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Moment {
+    log: [Option<Record>; VERSIONS as usize],
+    snapshots: [Option<Fold>; VERSIONS as usize + 1],
+    repairs: u8,
+    processes: [Process; PROCESSES],
+    poisonings: u8,
+}
+
+/// What may happen. The flag says whether a poisoned fold gives the wrong verdict this time.
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    /// A process commits at its next version.
+    Put(usize, bool),
+    /// A process reads its next version.
+    Read(usize, bool),
+    /// A process looks for repairs below its head.
+    Look(usize),
+    /// A process is poisoned.
+    Poison(usize),
+    /// A process stores a snapshot at its head.
+    Publish(usize),
+    /// A person repairs the record at which a process has stopped, be it right or wrong.
+    Repair(usize),
+}
+
+impl Views {
+    fn without(&self, mistake: Mistake) -> bool {
+        self.mistake == Some(mistake)
+    }
+
+    fn is_skewed(&self, process: usize) -> bool {
+        self.skewed && process == PROCESSES - 1
+    }
+
+    /// The verdict on the next record; none when the fold can't take it.
+    fn take(&self, fold: Fold, m: &Moment, skewed: bool, wrong: bool) -> Option<Verdict> {
+        let record = m.log[usize::from(fold.next)]?;
+        let repaired = m.repairs >> fold.next & 1 == 1;
+        if repaired && self.without(Mistake::RepairAnything) {
+            return Some(Verdict::Void);
+        }
+        if record.view == fold.view {
+            let errs = (fold.poisoned && wrong) || (skewed && fold.next == SKEWED_AT);
+            return Some(if errs { Verdict::Wrong } else { Verdict::Taken });
+        }
+        let void = repaired || self.without(Mistake::VoidOtherViews);
+        void.then_some(Verdict::Void)
+    }
+
+    fn fold(&self, fold: Fold, m: &Moment, skewed: bool, wrong: bool) -> Option<Fold> {
+        let verdict = self.take(fold, m, skewed, wrong)?;
+        let view = with(fold.view, fold.next, verdict);
+        let next = fold.next + 1;
+        Some(Fold { next, view, ..fold })
+    }
+
+    /// Folds by fresh reads from the snapshot at `base` up to `to`, or to where it stops.
+    fn fresh(&self, m: &Moment, base: u8, to: u8, skewed: bool) -> Option<Fold> {
+        let mut fold = match base {
+            0 => Fold::default(),
+            base => m.snapshots[usize::from(base)]?,
+        };
+        while fold.next < to {
+            match self.fold(fold, m, skewed, true) {
+                Some(further) => fold = further,
+                None => break,
+            }
+        }
+        Some(fold)
+    }
+
+    /// Opens anew from a snapshot older than `base`, further and further back, until the fold gets
+    /// to `to`.
+    fn reopen(&self, m: &Moment, process: usize, base: u8, to: u8) -> Option<(Fold, u8)> {
+        if self.without(Mistake::NoDoubt) {
+            return None;
+        }
+        let skewed = self.is_skewed(process);
+        let mut starts = (0..base.max(1)).rev();
+        if self.without(Mistake::NewestOnly) {
+            let newest = (0..=VERSIONS)
+                .rev()
+                .find(|v| *v == 0 || m.snapshots[usize::from(*v)].is_some());
+            return newest
+                .and_then(|base| Some((self.fresh(m, base, to, skewed)?, base)))
+                .filter(|(fold, _)| fold.next >= to);
+        }
+        starts.find_map(|base| {
+            let fold = self.fresh(m, base, to, skewed)?;
+            (fold.next >= to).then_some((fold, base))
+        })
+    }
+
+    /// What a sound fold from the beginning makes of the log, as far as it gets.
+    fn truth(&self, m: &Moment) -> Fold {
+        self.fresh(m, 0, VERSIONS, false).unwrap_or_default()
+    }
+
+    fn read(&self, m: &mut Moment, p: usize, wrong: bool) -> Option<()> {
+        let process = m.processes[p];
+        if process.stopped && process.heeded == m.repairs {
+            return None;
+        }
+        m.log.get(usize::from(process.fold.next))?.as_ref()?;
+        let further = self.fold(process.fold, m, self.is_skewed(p), wrong);
+        let (fold, base, stopped) = match further {
+            Some(fold) => (fold, process.base, false),
+            None => match self.reopen(m, p, process.base, process.fold.next + 1) {
+                Some((fold, base)) => (fold, base, false),
+                None => (process.fold, process.base, true),
+            },
+        };
+        m.processes[p] = Process {
+            fold,
+            base,
+            stopped,
+            heeded: if further.is_some() {
+                process.heeded
+            } else {
+                m.repairs
+            },
+        };
+        Some(())
+    }
+
+    fn put(&self, m: &mut Moment, p: usize, wrong: bool) -> Option<()> {
+        let Process { fold, stopped, .. } = m.processes[p];
+        let place = m.log.get_mut(usize::from(fold.next))?;
+        if stopped || place.is_some() {
+            return None;
+        }
+        let (writer, view) = (p as u8, fold.view);
+        *place = Some(Record { writer, view });
+        m.processes[p].fold = self.fold(fold, m, self.is_skewed(p), wrong)?;
+        Some(())
+    }
+
+    fn look(&self, m: &mut Moment, p: usize) -> Option<()> {
+        let process = m.processes[p];
+        let new = m.repairs & !process.heeded & ((1 << process.fold.next) - 1);
+        if new == 0 || self.without(Mistake::NoLook) {
+            return None;
+        }
+        let base = (new.trailing_zeros() as u8 + 1).min(VERSIONS);
+        let skewed = self.is_skewed(p);
+        // The furthest that a fold from before the repair gets.
+        let (fold, base) = (0..base)
+            .rev()
+            .filter_map(|base| Some((self.fresh(m, base, process.fold.next, skewed)?, base)))
+            .max_by_key(|(fold, _)| fold.next)?;
+        m.processes[p] = Process {
+            fold,
+            base,
+            stopped: false,
+            heeded: m.repairs,
+        };
+        Some(())
+    }
+
+    fn publish(&self, m: &mut Moment, p: usize) -> Option<()> {
+        let Process {
+            fold,
+            base,
+            stopped,
+            ..
+        } = m.processes[p];
+        let place = usize::from(fold.next);
+        if stopped || fold.next == 0 || m.snapshots[place].is_some() {
+            return None;
+        }
+        if !self.without(Mistake::NoConfirm) {
+            let skewed = self.is_skewed(p);
+            let older = (0..base.max(1))
+                .rev()
+                .find(|v| *v == 0 || m.snapshots[usize::from(*v)].is_some());
+            let other = self.fresh(m, older?, fold.next, skewed)?;
+            if other != fold {
+                // It can't go on with what it holds.
+                return self.restart(m, p);
+            }
+        }
+        m.snapshots[place] = Some(fold);
+        Some(())
+    }
+
+    fn restart(&self, m: &mut Moment, p: usize) -> Option<()> {
+        let newest = (1..=VERSIONS)
+            .rev()
+            .find(|v| m.snapshots[usize::from(*v)].is_some());
+        let base = newest.unwrap_or(0);
+        let fold = m.snapshots[usize::from(base)].unwrap_or_default();
+        let after = Process {
+            fold,
+            base,
+            stopped: false,
+            heeded: m.repairs,
+        };
+        (after != m.processes[p]).then(|| m.processes[p] = after)
+    }
+
+    fn repair(m: &mut Moment, p: usize) -> Option<()> {
+        let Process { fold, stopped, .. } = m.processes[p];
+        let new = m.repairs | 1 << fold.next;
+        (stopped && new != m.repairs).then(|| m.repairs = new)
+    }
+
+    /// What must hold after every step.
+    fn check(&self, before: &Moment, m: &Moment) -> Option<Broken> {
+        let truth = self.truth(m);
+        let kept = below(truth.view, self.truth(before).next) == self.truth(before).view;
+        if !kept {
+            let detail = "what sound folds have taken has another meaning now".to_owned();
+            return Some(Broken::new(Property::Acknowledged, detail));
+        }
+        let wrong = |v: &Fold| v.poisoned || (0..v.next).any(|at| v.view >> (2 * at) & 3 == 3);
+        let bad = m.snapshots.iter().flatten().find(|fold| wrong(fold));
+        (bad.is_some() && !self.skewed)
+            .then(|| Broken::new(Property::Fold, "a poisoned state was published".to_owned()))
+    }
+
+    /// Everybody sound has the whole log and agrees on all but the last record, which nobody has
+    /// vouched for yet.
+    fn is_settled(&self, m: &Moment) -> bool {
+        let truth = self.truth(m);
+        let sound = (0..PROCESSES).filter(|p| !self.is_skewed(*p));
+        let mut sound = sound.map(|p| m.processes[p]);
+        truth.next == VERSIONS
+            && sound.all(|p| {
+                p.fold.next == VERSIONS
+                    && !p.stopped
+                    && below(p.fold.view, VERSIONS - 1) == below(truth.view, VERSIONS - 1)
+            })
+    }
+}
+
+impl System for Views {
+    type State = Moment;
+    type Action = Step;
+
+    fn first(&mut self) -> Moment {
+        Moment {
+            poisonings: self.poisonings,
+            ..Moment::default()
+        }
+    }
+
+    fn actions(&self, m: &Moment, into: &mut Vec<Step>) {
+        for p in 0..PROCESSES {
+            into.extend([Step::Read(p, false), Step::Put(p, false), Step::Look(p)]);
+            if m.processes[p].fold.poisoned {
+                into.extend([Step::Read(p, true), Step::Put(p, true)]);
+            }
+            into.extend([Step::Publish(p), Step::Poison(p), Step::Repair(p)]);
+        }
+    }
+
+    fn next(&mut self, before: &Moment, step: Step) -> Option<(Moment, Option<Broken>)> {
+        let mut m = *before;
+        match step {
+            Step::Put(p, wrong) => self.put(&mut m, p, wrong)?,
+            Step::Read(p, wrong) => self.read(&mut m, p, wrong)?,
+            Step::Look(p) => self.look(&mut m, p)?,
+            Step::Poison(p) => {
+                m.poisonings = m.poisonings.checked_sub(1)?;
+                m.processes[p].fold.poisoned = true;
+            }
+            Step::Publish(p) => self.publish(&mut m, p)?,
+            Step::Repair(p) => Self::repair(&mut m, p)?,
+        }
+        let broken = self.check(before, &m);
+        Some((m, broken))
+    }
+
+    fn at_rest(&self, m: &Moment) -> Rest {
+        if self.is_settled(m) {
+            Rest::Complete
+        } else {
+            Rest::Wanting
+        }
+    }
+
+    fn describe(&self, _: &Moment, step: Step) -> String {
+        format!("{step:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

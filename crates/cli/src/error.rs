@@ -84,6 +84,8 @@ fn of_log(error: &LogError) -> Exit {
         | LogError::Gap { .. }
         | LogError::Altered { .. }
         | LogError::OtherRoot { .. }
+        | LogError::Unconfirmed { .. }
+        | LogError::Undone { .. }
         | LogError::NoSegment { .. } => Exit::Protocol,
         LogError::Void(_) | LogError::Stopped(_) => Exit::Failure,
     }

@@ -21,6 +21,8 @@ use jobs::plain as number;
 pub const STREAM: &str = "stream.json";
 /// All snapshots.
 pub const SNAPSHOTS: &str = "snapshots/";
+/// All repairs.
+pub const REPAIRS: &str = "repairs/";
 /// All data objects.
 pub const DATA: &str = "data/";
 /// All intents.
@@ -85,7 +87,16 @@ pub fn snapshot(v: Version) -> String {
 
 /// The version in a snapshot's key.
 pub fn snapshot_version(key: &str) -> Option<Version> {
-    let digits = key.strip_prefix(SNAPSHOTS)?.strip_suffix(".json")?;
+    version(key.strip_prefix(SNAPSHOTS)?)
+}
+
+/// The version in a repair's key.
+pub fn repair_version(key: &str) -> Option<Version> {
+    version(key.strip_prefix(REPAIRS)?)
+}
+
+fn version(name: &str) -> Option<Version> {
+    let digits = name.strip_suffix(".json")?;
     (digits.len() == 20 && digits.bytes().all(|c| c.is_ascii_digit()))
         .then(|| digits.parse().ok())?
 }

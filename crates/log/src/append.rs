@@ -63,6 +63,11 @@ impl Log {
         hints: Hints,
         entries: Vec<Entry>,
     ) -> Result<Append, LogError> {
+        if self.heed_repairs().await? {
+            let version = self.manifest.next_version().saturating_sub(1);
+            let folded = Folded::default();
+            return Ok(Append::Lost { version, folded });
+        }
         if let Some(folded) = self.resolve_open().await? {
             // What the caller has judged was judged before this one.
             let version = self.manifest.next_version() - 1;
@@ -74,13 +79,13 @@ impl Log {
         let bytes = self.record(version, writer, hints.clone(), entries);
         match self.put_open(version, bytes.clone(), false).await? {
             Resolved::Ours => {
-                let folded = self.fold_put(&bytes).await?;
+                let folded = self.fold_put(&bytes).await?.unwrap_or_default();
                 self.snapshot_if_due(true).await;
                 Ok(Append::Won { version, folded })
             }
             Resolved::Theirs(theirs) => {
                 debug!(version, "lost the race for a version");
-                let folded = self.fold_put(&theirs).await?;
+                let folded = self.fold_put(&theirs).await?.unwrap_or_default();
                 self.snapshot_if_due(false).await;
                 if let Some(entries) = again
                     && (theirs == bytes) == mutation::is(Mutation::Trust412)
@@ -104,6 +109,7 @@ impl Log {
             stream: self.manifest.stream_id(),
             version,
             prev: self.manifest.prev(),
+            view: self.manifest.view(),
             commit: self.new_commit(),
             writer: writer.clone(),
             hints: Hints {
@@ -138,7 +144,7 @@ impl Log {
     }
 
     /// Folds what is at the version of the open put, which is closed by that.
-    async fn fold_put(&mut self, bytes: &Bytes) -> Result<Folded, LogError> {
+    async fn fold_put(&mut self, bytes: &Bytes) -> Result<Option<Folded>, LogError> {
         let folded = self.fold(bytes).await?;
         self.open_put = None;
         Ok(folded)
@@ -158,6 +164,7 @@ impl Log {
             Resolved::Ours => open.bytes,
             Resolved::Theirs(theirs) => theirs,
         };
-        self.fold_put(&found).await.map(Some)
+        let folded = self.fold_put(&found).await?;
+        Ok(Some(folded.unwrap_or_default()))
     }
 }

@@ -1,11 +1,10 @@
-//! Why a record does not continue the log. The fold makes such a record void for everybody; a correct
-//! writer never puts one, so something has happened to the root, and it gets a name here.
+//! Why a record does not continue the log. No correct writer puts such a record, so something has
+//! happened to the root, and it gets a name here.
 
 use batchweave_core::ids::{Hash, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
-use tracing::warn;
 
 use crate::LogError;
 use crate::window::get_record;
@@ -44,11 +43,5 @@ pub(crate) async fn explain(
             held,
         });
     }
-    warn!(
-        key = keys::log(version),
-        before = keys::log(before),
-        "the record does not continue the one before it: the one before was altered after this was \
-         written, or this is by a faulty or foreign writer; compare both with a backup"
-    );
     Ok(())
 }

@@ -60,6 +60,8 @@ pub(crate) struct Committer {
     pub(crate) done: Done,
     intents: Intents,
     announced: usize,
+    /// What was taken for committed: the next sequence number never goes back.
+    taken: Seq,
     /// The epoch in the announced opening.
     opening: Epoch,
     /// Our last record said that we go on combining, and nobody took over.
@@ -93,6 +95,7 @@ impl Committer {
             done: Done::default(),
             intents,
             announced: 0,
+            taken: next_seq,
             opening: 0,
             leading: false,
             looked,
@@ -114,6 +117,17 @@ impl Committer {
         self.intents.refused()
     }
 
+    /// A log that was folded anew may lack what the first fold had; those items are gone.
+    fn check_taken(&mut self) -> Result<(), LogError> {
+        let (was, now) = (self.taken, self.next_seq());
+        if now < was {
+            let producer = self.name.clone();
+            return Err(LogError::Undone { producer, was, now });
+        }
+        self.taken = now;
+        Ok(())
+    }
+
     /// Before the first item: what the producer's own last try has done, if nobody waited for it.
     /// Items made by an older state are refused by their keys, never committed twice.
     pub(crate) async fn recover(&mut self) -> Result<(), LogError> {
@@ -130,6 +144,7 @@ impl Committer {
         event: Event,
     ) -> Result<Result<Next, Stop>, LogError> {
         self.admit().await?;
+        self.check_taken()?;
         let now = self.log.clock.now();
         let ready = self.wants.allowed();
         let oldest = self.wants.oldest().filter(|_| ready > 0);
@@ -326,9 +341,14 @@ impl Committer {
         }
     }
 
-    /// Leaves nothing running.
-    pub(crate) async fn end(&mut self) {
+    /// Leaves nothing running. What has finished is read again before anybody is told.
+    pub(crate) async fn end(&mut self, finished: bool) -> Result<(), LogError> {
         self.intents.settle().await;
         self.log.settle_snapshots().await;
+        self.check_taken()?;
+        if finished {
+            self.log.confirm().await?;
+        }
+        Ok(())
     }
 }

@@ -216,14 +216,14 @@ impl<P: Policy> Driver<P> {
         loop {
             if self.is_over() {
                 self.committer.step_down().await;
-                return Ok(self.end(None).await);
+                return self.end(None).await;
             }
             let event = match next {
                 Next::Wait(time) => match self.wait(&mut receive, time).await {
                     Wake::Event(event) => event,
                     Wake::Look => match self.look().await? {
                         Ok(()) => Event::Ready,
-                        Err(stop) => return Ok(self.end(Some(stop)).await),
+                        Err(stop) => return self.end(Some(stop)).await,
                     },
                 },
                 Next::Event(event) => event,
@@ -236,7 +236,7 @@ impl<P: Policy> Driver<P> {
             }
             next = match self.committer.advance(&mut self.policy, event).await? {
                 Ok(next) => next,
-                Err(stop) => return Ok(self.end(Some(stop)).await),
+                Err(stop) => return self.end(Some(stop)).await,
             };
             self.report();
         }
@@ -357,19 +357,19 @@ impl<P: Policy> Driver<P> {
         });
     }
 
-    async fn end(mut self, stop: Option<Stop>) -> (CommitEnd, Producer) {
-        self.committer.end().await;
+    async fn end(mut self, stop: Option<Stop>) -> Result<(CommitEnd, Producer), LogError> {
+        let drained = stop.is_none() && self.finish && self.committer.wants.is_empty();
+        let finished = drained || matches!(stop, Some(Stop::Finished { .. }));
+        self.committer.end(finished).await?;
         self.report();
         let next_seq = self.committer.next_seq();
         let end = match stop {
             Some(Stop::Fenced { by, instance }) => CommitEnd::Fenced { by, instance },
             Some(Stop::Sealed) => CommitEnd::Sealed,
             Some(Stop::Finished { tgbs }) => CommitEnd::Finished { tgbs },
-            None if self.finish && self.committer.wants.is_empty() => {
-                CommitEnd::Finished { tgbs: next_seq }
-            }
+            None if drained => CommitEnd::Finished { tgbs: next_seq },
             None => CommitEnd::Drained { next_seq },
         };
-        (end, Producer::from_committer(self.committer))
+        Ok((end, Producer::from_committer(self.committer)))
     }
 }

@@ -1,7 +1,7 @@
 //! What can go wrong with a log. A lost race and a fence are not errors but outcomes.
 
 use batchweave_core::error::FormatError;
-use batchweave_core::ids::{Hash, StreamId, Version};
+use batchweave_core::ids::{Hash, ProducerName, Seq, StreamId, Version};
 use batchweave_core::manifest::{FoldError, Void};
 use batchweave_store::StoreError;
 
@@ -68,6 +68,29 @@ pub enum LogError {
         key: String,
         /// The hash of the bytes that were folded.
         held: Hash,
+    },
+    /// A second fold, by reads of its own, gave another state.
+    #[error(
+        "this process folded the log wrongly: up to version {version} a second fold by new reads gives \
+         another state (damaged memory, or a bug); nothing was published or deleted by it; start the \
+         program again, and look at this machine's memory if it happens again"
+    )]
+    Unconfirmed {
+        /// The last version that was folded.
+        version: Version,
+    },
+    /// What this producer took for committed is not in the log.
+    #[error(
+        "producer {producer} took sequence numbers below {was} for committed, but the log has only those \
+         below {now}; start it again: it goes on from what the log has"
+    )]
+    Undone {
+        /// The producer.
+        producer: ProducerName,
+        /// Its next sequence number, as it was told.
+        was: Seq,
+        /// Its next sequence number by the log.
+        now: Seq,
     },
     /// Another stream, or none, is where ours was.
     #[error(

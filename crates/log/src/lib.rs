@@ -3,6 +3,8 @@
 //! The one crate that joins the pure rules of `batchweave-core` with a store. Invariants:
 //! - a record is put at v only by someone who has folded all records before v;
 //! - after an unknown outcome only the same bytes go to the same version;
+//! - bytes that do not end in their own digest are read again before they are believed;
+//! - nothing is published or deleted by a fold that a second one does not confirm;
 //! - nothing under `log/` is ever listed or deleted.
 #![forbid(unsafe_code)]
 
@@ -14,6 +16,7 @@ mod chain;
 mod clock;
 mod committer;
 mod create;
+mod doubt;
 mod driver;
 mod error;
 mod folder;
@@ -25,6 +28,7 @@ mod pacer;
 mod patient;
 mod producer;
 pub mod reclaim;
+mod refold;
 pub mod repair;
 mod resolve;
 mod snapshot_job;

@@ -1,8 +1,10 @@
 //! An open log: the folded state and how far it reaches.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use batchweave_core::ids::{CommitId, Nonce, RequestId};
+use batchweave_core::ids::{CommitId, Nonce, RequestId, Version};
 use batchweave_core::manifest::Manifest;
 use batchweave_store::Store;
 use rand::rngs::StdRng;
@@ -10,6 +12,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::append::OpenPut;
 use crate::clock::{Clock, TokioClock};
+use crate::doubt::Stopped;
 use crate::folder::Folder;
 use crate::snapshots::Snapshots;
 
@@ -56,11 +59,21 @@ pub struct Log {
     pub(crate) idle_looks: u32,
     /// Our last put, while its outcome is open.
     pub(crate) open_put: Option<OpenPut>,
+    /// The snapshot with which this fold began; none when it began at version 0.
+    pub(crate) base: Option<Version>,
+    /// Whether it folds again when it may be wrong; a second fold does not.
+    pub(crate) doubts: bool,
+    /// The record at which a second fold stopped, too.
+    pub(crate) stopped: Option<Stopped>,
+    pub(crate) reopened: u64,
+    pub(crate) repairs_due: Duration,
+    /// Repairs that were there when the log was folded again for one of them.
+    pub(crate) heeded: BTreeSet<Version>,
 }
 
 impl Log {
     pub(crate) fn new(store: Arc<dyn Store>, manifest: Manifest, options: &LogOptions) -> Self {
-        Self {
+        let mut log = Self {
             raw: Arc::clone(&store),
             store,
             manifest,
@@ -71,7 +84,15 @@ impl Log {
             folder: options.folder.clone(),
             idle_looks: 0,
             open_put: None,
-        }
+            base: None,
+            doubts: true,
+            stopped: None,
+            reopened: 0,
+            repairs_due: Duration::ZERO,
+            heeded: BTreeSet::new(),
+        };
+        log.draw_repairs_due();
+        log
     }
 
     /// The folded state.

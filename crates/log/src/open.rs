@@ -53,6 +53,7 @@ impl Log {
         let search = Search {
             store: store.as_ref(),
             stream: &stream,
+            genesis: Hash::of(&stream_json),
             unusable: Vec::new(),
         };
         let (start, unusable) = search.run(listed?).await?;
@@ -62,6 +63,7 @@ impl Log {
         };
         let mut log = Self::new(store, start.manifest, options);
         if let Some((hint, bytes)) = start.snapshot {
+            log.base = Some(hint.version);
             log.snapshots.note_read(hint, bytes);
         }
         log.snapshots.unusable = unusable;
@@ -91,6 +93,7 @@ impl Log {
         let mut search = Search {
             store: store.as_ref(),
             stream: &stream,
+            genesis: self.manifest.genesis(),
             unusable: Vec::new(),
         };
         let Found::Good(start) = search.try_start(newest, JUMP_WINDOW).await? else {
@@ -98,6 +101,7 @@ impl Log {
         };
         self.manifest = start.manifest;
         if let Some((hint, bytes)) = start.snapshot {
+            self.base = Some(hint.version);
             self.snapshots.jumped(hint, bytes);
         }
         self.fold_window(start.tail, start.window).await?;
@@ -106,8 +110,8 @@ impl Log {
 }
 
 /// Where the fold begins.
-struct Start {
-    manifest: Manifest,
+pub(crate) struct Start {
+    pub(crate) manifest: Manifest,
     snapshot: Option<(SnapshotHint, u64)>,
     /// Records that were read with it, of so many versions that were asked for.
     tail: Vec<Bytes>,
@@ -134,14 +138,16 @@ impl Start {
 }
 
 /// The search for the newest snapshot that can be used.
-struct Search<'s> {
-    store: &'s dyn Store,
-    stream: &'s Arc<StreamConfig>,
-    unusable: Vec<Version>,
+pub(crate) struct Search<'s> {
+    pub(crate) store: &'s dyn Store,
+    pub(crate) stream: &'s Arc<StreamConfig>,
+    /// SHA-256 of stream.json.
+    pub(crate) genesis: Hash,
+    pub(crate) unusable: Vec<Version>,
 }
 
 /// What one snapshot was found to be.
-enum Found {
+pub(crate) enum Found {
     Good(Box<Start>),
     /// Removed since it was listed: there are newer ones.
     Gone,
@@ -193,6 +199,11 @@ impl Search<'_> {
     async fn try_start(&mut self, version: Version, more: u64) -> Result<Found, LogError> {
         let looked = self.look(version, more).await?;
         self.judge(version, looked)
+    }
+
+    /// The snapshot with its own record alone.
+    pub(crate) async fn try_own(&mut self, version: Version) -> Result<Found, LogError> {
+        self.try_start(version, 0).await
     }
 
     /// The snapshot, and from its own record on `more` + 1 records.
@@ -249,6 +260,13 @@ impl Search<'_> {
                 return Ok(Found::Unusable);
             }
         };
+        if manifest.genesis() != self.genesis {
+            // Log and snapshots go on from what it was.
+            return Err(LogError::Altered {
+                key: keys::STREAM.to_owned(),
+                held: manifest.genesis(),
+            });
+        }
         let hint = SnapshotHint {
             version,
             hash: Hash::of(&bytes),

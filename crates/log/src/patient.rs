@@ -1,10 +1,11 @@
-//! A store whose reads are tried again after failures that pass: a throttled or lost read says
-//! nothing about the log. Writes go through as they are: what became of them is for `resolve`.
+//! A store whose reads are tried again after failures that pass, and of objects that came damaged: a
+//! throttled, lost or wrong read says nothing about the log. Writes go through as they are: what became of them is for `resolve`.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use batchweave_core::json;
 use batchweave_store::{
     Chunks, Create, Inspect, ListPage, ObjectMeta, PendingUpload, Store, StoreError,
 };
@@ -15,6 +16,9 @@ use crate::clock::{Clock, Pause};
 
 /// Failures in a row of one read before its caller is told: about a minute and a half.
 const TRIES_MAX: u32 = 20;
+/// Further reads, each over a connection of its own, of a JSON object that does not end in its digest:
+/// it may have been damaged on the way here. The last answer counts.
+const LOOKS_MAX: u32 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Patient {
@@ -66,7 +70,18 @@ impl Store for Patient {
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.retry(|| self.store.get(key, at_most)).await
+        let mut bytes = self.retry(|| self.store.get(key, at_most)).await?;
+        for look in 1..=LOOKS_MAX {
+            if !key.ends_with(".json") || json::is_intact(&bytes) {
+                break;
+            }
+            warn!(
+                key,
+                look, "the object does not end in its own digest: reading it again"
+            );
+            bytes = self.get_fresh(key, at_most).await?;
+        }
+        Ok(bytes)
     }
 
     async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {

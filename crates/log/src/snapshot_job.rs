@@ -1,5 +1,6 @@
 //! Writing one snapshot and the segments before it, on a task of its own.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use batchweave_core::ids::{Hash, Version};
@@ -11,7 +12,9 @@ use batchweave_store::{Create, Store, StoreError};
 use bytes::Bytes;
 use tracing::{debug, warn};
 
+use crate::doubt::confirmed;
 use crate::open::list_snapshots;
+use crate::refold::Refold;
 use crate::{LogError, chain};
 
 /// What a job has done.
@@ -32,7 +35,10 @@ pub(crate) struct Written {
 pub(crate) struct WriteJob {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) manifest: Manifest,
-    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Folds again what is to be published.
+    pub(crate) again: Refold,
+    /// The segments that it must store first.
+    pub(crate) segments: BTreeSet<u64>,
     /// Objects under `snapshots/` that are none of this log.
     pub(crate) unusable: Vec<Version>,
     /// It was for others to write, and one of them may just have done it: nothing is to be done when
@@ -52,12 +58,12 @@ impl WriteJob {
             });
         }
         let outcome = match self.others(version).await {
-            Ok(None) => self.write(version).await,
+            Ok(None) => self.publish(version).await,
             Ok(Some(known)) => Ok(Written {
                 known,
                 ..Written::default()
             }),
-            Err(e) => Err(e),
+            Err(e) => Err(e.into()),
         };
         if let Err(e) = &outcome {
             warn!(version, error = %e, "a snapshot was not written; the log goes on without");
@@ -75,7 +81,19 @@ impl WriteJob {
         Ok(versions.into_iter().filter(good).max())
     }
 
-    async fn write(&self, version: Version) -> Result<Written, StoreError> {
+    /// Folds again and writes what both folds have.
+    async fn publish(&self, version: Version) -> Result<Written, LogError> {
+        let again = self.again.run(Version::MAX, version + 1).await?;
+        match confirmed(&self.manifest, again) {
+            Ok(again) => Ok(self.write(version, &again.segments).await?),
+            Err(lost) => Ok(Written {
+                lost: Some(lost),
+                ..Written::default()
+            }),
+        }
+    }
+
+    async fn write(&self, version: Version, filled: &[Segment]) -> Result<Written, StoreError> {
         let store = self.store.as_ref();
         let key = keys::snapshot(version);
         let bytes: Bytes = self.manifest.snapshot().unwrap_or_default().1.into();
@@ -90,7 +108,9 @@ impl WriteJob {
             removed: self.unusable.clone(),
             lost: None,
         };
-        for segment in &self.segments {
+        // Those from before the second fold's start are stored: the snapshot that it began with says so.
+        let segments = filled.iter().filter(|s| self.segments.contains(&s.segment));
+        for segment in segments {
             let key = keys::segment(segment.segment);
             put_copy(store, &key, segment.to_json().into()).await?;
         }

@@ -15,6 +15,7 @@ use batchweave_core::manifest::record::SnapshotHint;
 use batchweave_core::manifest::{Folded, Segment};
 use rand::RngExt;
 
+use crate::refold::Refold;
 use crate::snapshot_job::{WriteJob, Written};
 use crate::{Log, LogError};
 
@@ -81,6 +82,13 @@ impl Snapshots {
     pub(crate) fn jumped(&mut self, hint: SnapshotHint, bytes: u64) {
         self.note_read(hint, bytes);
         self.unstored.clear();
+    }
+
+    /// The fold begins anew elsewhere; what it is to store is found again on the way.
+    pub(crate) fn reopened(&mut self) {
+        (self.newest, self.newest_bytes) = (None, 0);
+        self.unstored.clear();
+        self.cache.clear();
     }
 
     fn note_record(&mut self, version: Version, bytes: u64) {
@@ -191,8 +199,9 @@ impl Log {
         }
         let job = WriteJob {
             store: Arc::clone(&self.store),
+            again: Refold::of(self),
             manifest: self.manifest.clone(),
-            segments: s.unstored.iter().cloned().collect(),
+            segments: s.unstored.iter().map(|s| s.segment).collect(),
             unusable: s.unusable.clone(),
             beyond: (!ours).then_some(s.known),
         };

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::CATCH_UP_WINDOW;
+use batchweave_core::manifest::Folded;
 use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::void::RecordVoid;
-use batchweave_core::manifest::{FoldError, Folded, Manifest};
 use bytes::Bytes;
 use tracing::{debug, warn};
 
@@ -56,6 +56,7 @@ impl Log {
     /// Folds one window of records; the flag says whether the head was reached. For those who must
     /// do something between windows.
     pub async fn catch_up_window(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
+        self.heed_repairs().await?;
         let first = self.manifest.next_version();
         let window = self.window.clamp(1, CATCH_UP_WINDOW);
         let found = window::read(self.store.as_ref(), first, window).await?;
@@ -105,7 +106,11 @@ impl Log {
         self.look(found.is_empty()).await?;
         let mut folded = Vec::with_capacity(found.len());
         for bytes in found {
-            folded.push(self.fold(&bytes).await?);
+            let Some(record) = self.fold(&bytes).await? else {
+                // Opened anew, past some of what was read.
+                return Ok((folded, false));
+            };
+            folded.push(record);
         }
         self.snapshot_behind(full).await;
         Ok((folded, !full))
@@ -120,8 +125,9 @@ impl Log {
         Ok(())
     }
 
-    /// Folds the bytes of the next version, with a look at `repairs/` when they can't be read.
-    pub(crate) async fn fold(&mut self, bytes: &Bytes) -> Result<Folded, LogError> {
+    /// Folds the bytes of the next version, with a look at `repairs/` when this fold can't take them.
+    /// `None`: the log was folded anew instead, past this record.
+    pub(crate) async fn fold(&mut self, bytes: &Bytes) -> Result<Option<Folded>, LogError> {
         let version = self.manifest.next_version();
         if let Some(lost) = &self.snapshots.lost {
             return Err(lost.clone());
@@ -134,38 +140,22 @@ impl Log {
         };
         let folded = match result {
             Ok(folded) => folded,
-            Err(unreadable @ FoldError::Unreadable { .. }) => {
+            Err(misfit) if misfit.may_be_repaired() => {
                 if !self.repaired(version, bytes).await? {
-                    return Err(unreadable.into());
+                    return self.doubt(misfit, bytes).await.map(|()| None);
                 }
-                debug!(version, "an unreadable record was repaired: it is void");
+                debug!(version, "a repair says that the record is void");
                 manifest.fold_repaired(bytes)
             }
             Err(e) => return Err(e.into()),
         };
         report(version, &folded);
-        self.explain(version, &self.manifest, &folded).await?;
+        if let Some(RecordVoid::OtherStream(_)) = folded.void {
+            chain::check_root(self.store.as_ref(), self.manifest.stream_id()).await?;
+        }
         self.manifest = manifest;
         self.note_folded(version, bytes.len() as u64, &folded);
-        Ok(folded)
-    }
-
-    /// Looks closer when a record can't be by a correct writer of this log.
-    async fn explain(
-        &self,
-        version: Version,
-        before: &Manifest,
-        folded: &Folded,
-    ) -> Result<(), LogError> {
-        let (store, stream) = (self.store.as_ref(), before.stream_id());
-        match folded.void {
-            Some(RecordVoid::BrokenChain) => {
-                chain::check_root(store, stream).await?;
-                chain::explain(store, version, before.prev()).await
-            }
-            Some(RecordVoid::OtherStream(_)) => chain::check_root(store, stream).await,
-            _ => Ok(()),
-        }
+        Ok(Some(folded))
     }
 
     async fn repaired(&self, version: Version, bytes: &[u8]) -> Result<bool, LogError> {

@@ -22,6 +22,7 @@ mod copies;
 mod distant;
 mod dropped;
 mod intents;
+mod lies;
 mod opening;
 mod outrun;
 mod repairs;

@@ -139,6 +139,7 @@ impl World {
             stream: m.stream_id(),
             version: m.next_version(),
             prev: m.prev(),
+            view: m.view(),
             commit: batchweave_core::ids::CommitId([0xab; 16]),
             writer: Writer {
                 name: "faulty".into(),

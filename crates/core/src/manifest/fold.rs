@@ -88,6 +88,16 @@ pub enum FoldError {
     VersionsUsedUp(Version),
 }
 
+impl FoldError {
+    /// Whether it is the record that does not fit, so that a person's repair may make it void.
+    pub fn may_be_repaired(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreadable { .. } | Self::Unlinked { .. } | Self::OtherView { .. }
+        )
+    }
+}
+
 /// The key of the object that a record continues.
 fn before(version: Version) -> String {
     let before = version.checked_sub(1);

@@ -99,6 +99,9 @@ impl Reclaimer {
         let keep = Keep::upto(limits.max_delete);
         let found = scan::scan(log, &Reclaim::by(&fold), &signs, &mut self.segments, keep).await?;
         report.take_scan(&found);
+        if !found.is_empty() {
+            log.confirm().await?;
+        }
         sweep::sweep(log, found, limits.max_delete, &mut report).await;
         Ok(report)
     }

@@ -63,6 +63,13 @@ pub(super) struct Found {
     pub(super) complete: bool,
 }
 
+impl Found {
+    /// Whether there is nothing to delete.
+    pub(super) fn is_empty(&self) -> bool {
+        self.dead.is_empty() && self.uploads.is_empty()
+    }
+}
+
 /// Looks at all that may be deleted. `log` is folded to where `rule` is by, and no further.
 pub(super) async fn scan(
     log: &mut Log,

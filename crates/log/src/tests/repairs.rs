@@ -28,6 +28,7 @@ fn follows(producer: &Producer, before: &[u8]) -> Bytes {
         stream: producer.log().manifest().stream_id(),
         version: 3,
         prev: Hash::of(before),
+        view: Hash::of(b"a view"),
         commit: batchweave_core::ids::CommitId([3; 16]),
         writer: batchweave_core::manifest::Writer {
             name: "other".into(),

@@ -1,0 +1,177 @@
+//! What a log does when its own fold may be wrong.
+//!
+//! Invariants (tried in the model `views`):
+//! - a record that does not fit is void only by a repair, and a repair counts only for a fold that
+//!   can't take the record;
+//! - a fold that can't take a record is made again from an older start before it stops;
+//! - a repair below the head is found within about a minute, and the log is folded again;
+//! - nothing is published or deleted by a fold that a second one does not confirm.
+
+use std::time::Duration;
+
+use batchweave_core::ids::{Hash, Version};
+use batchweave_core::keys;
+use batchweave_core::manifest::FoldError;
+use bytes::Bytes;
+use rand::RngExt;
+use tracing::warn;
+
+use crate::refold::{Refold, Refolded};
+use crate::{Log, LogError, chain};
+
+/// How often repairs are looked for; each log draws its own moment.
+const REPAIRS_EVERY: Duration = Duration::from_secs(60);
+/// A fold that stopped at a record is made again no sooner than this.
+const AGAIN_AFTER: Duration = Duration::from_secs(600);
+
+/// A record at which this fold stopped though it was made again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopped {
+    version: Version,
+    hash: Hash,
+    until: Duration,
+}
+
+impl Log {
+    /// When repairs are looked for next.
+    pub(crate) fn draw_repairs_due(&mut self) {
+        let millis = REPAIRS_EVERY.as_millis() as u64;
+        let pause = self.rng.random_range(millis * 3 / 4..=millis * 5 / 4);
+        self.repairs_due = self.clock.now() + Duration::from_millis(pause);
+    }
+
+    /// This fold can't take the record of the next version, and no repair speaks of it. `Ok` when a
+    /// second fold could: it stands in place of this one, past that record.
+    pub(crate) async fn doubt(&mut self, error: FoldError, bytes: &Bytes) -> Result<(), LogError> {
+        let version = self.manifest.next_version();
+        if !self.doubts || matches!(error, FoldError::Unreadable { .. }) {
+            return Err(error.into());
+        }
+        chain::check_root(self.store.as_ref(), self.manifest.stream_id()).await?;
+        let (hash, now) = (Hash::of(bytes), self.clock.now());
+        let known = self
+            .stopped
+            .filter(|s| (s.version, s.hash) == (version, hash));
+        if known.is_none_or(|s| now >= s.until) {
+            let until = now + AGAIN_AFTER;
+            self.stopped = Some(Stopped {
+                version,
+                hash,
+                until,
+            });
+            warn!(version, %error, "the record does not fit this fold: folding the log again");
+            let again = Refold::of(self).run(Version::MAX, version + 1).await?;
+            if again.stopped.is_none() {
+                self.adopt(again);
+                return Ok(());
+            }
+        }
+        if matches!(error, FoldError::Unlinked { .. }) {
+            chain::explain(self.store.as_ref(), version, self.manifest.prev()).await?;
+        }
+        Err(error.into())
+    }
+
+    fn adopt(&mut self, again: Refolded) {
+        warn!(
+            from = self.manifest.next_version(),
+            to = again.manifest.next_version(),
+            "this process had folded the log wrongly, or without a repair: it goes on from a second \
+             fold"
+        );
+        if let Some(base) = self
+            .base
+            .filter(|b| again.base.is_none_or(|again| again < *b))
+            && self.manifest.next_version() == base + 1
+        {
+            self.snapshots.unusable.push(base);
+        }
+        self.manifest = again.manifest;
+        self.base = again.base;
+        self.stopped = None;
+        self.snapshots.reopened();
+        self.reopened += 1;
+    }
+
+    /// How often this log was folded anew because the first fold was wrong. Readers that remember
+    /// steps compare them again when it changes.
+    pub fn reopened(&self) -> u64 {
+        self.reopened
+    }
+
+    /// Looks for repairs from time to time, and folds anew when there is one below the head that this
+    /// fold does not know. True when it did.
+    pub(crate) async fn heed_repairs(&mut self) -> Result<bool, LogError> {
+        if !self.doubts || self.clock.now() < self.repairs_due {
+            return Ok(false);
+        }
+        self.draw_repairs_due();
+        let listed = match self.list_repairs().await {
+            Ok(listed) => listed,
+            Err(e) => {
+                warn!(error = %e, "cannot look for repairs; retrying in a minute");
+                return Ok(false);
+            }
+        };
+        let next = self.manifest.next_version();
+        let known = self.manifest.repaired();
+        let new =
+            |v: &Version| *v < next && known.binary_search(v).is_err() && !self.heeded.contains(v);
+        let Some(first) = listed.iter().copied().filter(new).min() else {
+            return Ok(false);
+        };
+        warn!(
+            key = keys::repair(first),
+            "a repair was made below the head: folding the log again"
+        );
+        let again = Refold::of(self).run(first, next).await?;
+        self.heeded = listed.into_iter().collect();
+        if again.stopped.is_none() && again.manifest == self.manifest {
+            return Ok(false);
+        }
+        self.adopt(again);
+        Ok(true)
+    }
+
+    async fn list_repairs(&self) -> Result<Vec<Version>, LogError> {
+        let (mut versions, mut page) = (Vec::new(), None);
+        loop {
+            let listed = self.store.list(keys::REPAIRS, page).await?;
+            versions.extend(
+                listed
+                    .objects
+                    .iter()
+                    .filter_map(|o| keys::repair_version(&o.key)),
+            );
+            page = listed.next;
+            if page.is_none() {
+                return Ok(versions);
+            }
+        }
+    }
+
+    /// Folds the log again by reads of its own, from another start, and compares: before anything is
+    /// deleted, and before a producer says that it has finished. An error when the two differ; this
+    /// log is not to be used any more then.
+    pub async fn confirm(&self) -> Result<(), LogError> {
+        let again = Refold::of(self);
+        let to = self.manifest.next_version();
+        confirmed(&self.manifest, again.run(Version::MAX, to).await?).map(|_| ())
+    }
+}
+
+/// What a second fold gave, when it is what the first one has.
+pub(crate) fn confirmed(
+    manifest: &batchweave_core::manifest::Manifest,
+    again: Refolded,
+) -> Result<Refolded, LogError> {
+    if let Some(stopped) = again.stopped {
+        return Err(stopped);
+    }
+    if again.manifest == *manifest {
+        return Ok(again);
+    }
+    Err(LogError::Unconfirmed {
+        version: manifest.next_version().saturating_sub(1),
+    })
+}

@@ -3,6 +3,7 @@
 use batchweave_core::ids::{Hash, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::REASON_BYTES_MAX;
+use batchweave_core::manifest::FoldError;
 use batchweave_daemon::Exit;
 use batchweave_log::repair::{self, Damage, Remedy, Repaired};
 use batchweave_log::{Log, LogOptions};
@@ -17,9 +18,11 @@ Examples:
   batchweave repair --store s3://bucket/stream       look, and say what can be done
   batchweave repair --apply --reason \"truncated by a proxy\"
 
-A record that can't be read stops the stream for everybody. Restoring the object is always better:
-what it committed is lost otherwise, and its writers commit it again. Only while it is the newest
-may it be made void, by an object repairs/VERSION.json that names the hash of the bad bytes.";
+A record that can't be read, or that does not continue the records before it, stops the stream for
+everybody. Restoring the object is always better: what it committed is lost otherwise, and its writers
+commit it again. It is made void by an object repairs/VERSION.json that names the hash of its bytes: one
+that can't be read only while it is the newest, one of a faulty writer together with all that the same
+writer has put after it.";
 
 /// Arguments of `batchweave repair`.
 #[derive(Debug, clap::Args)]
@@ -43,6 +46,8 @@ struct Report {
     damage: Option<Found>,
     /// `none`, `possible`, `done`, `done before` or `refused`.
     repair: &'static str,
+    /// Versions that this call has made void.
+    voided: Vec<Version>,
     /// What to do.
     advice: Option<String>,
 }
@@ -76,16 +81,41 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
         ..LogOptions::new(rand::random())
     };
     let root = store.root().to_owned();
-    let damage = repair::damage(&store, &options).await?;
-    let (repair, remedy) = match &damage {
-        None => ("none", None),
-        Some(damage) if damage.remedy != Remedy::Repair => ("refused", Some(damage.remedy.clone())),
-        Some(_) if !args.apply => ("possible", Some(Remedy::Repair)),
-        Some(damage) => match repair::repair(&store, damage, reason, &options).await? {
-            Repaired::Now => ("done", None),
-            Repaired::Before { .. } => ("done before", None),
-            Repaired::Refused(remedy) => ("refused", Some(remedy)),
-        },
+    let mut damage = repair::damage(&store, &options).await?;
+    let mut voided = Vec::new();
+    let (repair, remedy) = loop {
+        let (done, remedy) = match &damage {
+            None => ("none", None),
+            Some(damage) if damage.remedy != Remedy::Repair => {
+                ("refused", Some(damage.remedy.clone()))
+            }
+            Some(_) if !args.apply => ("possible", Some(Remedy::Repair)),
+            Some(damage) => match repair::repair(&store, damage, reason, &options).await? {
+                Repaired::Now => ("done", None),
+                Repaired::Before { .. } => ("done before", None),
+                Repaired::Refused(remedy) => ("refused", Some(remedy)),
+            },
+        };
+        let Some(found) = damage.as_ref().filter(|_| done.starts_with("done")) else {
+            break (done, remedy);
+        };
+        voided.push(found.version);
+        // What the same faulty writer has put after it.
+        match repair::damage(&store, &options).await? {
+            Some(next)
+                if next
+                    .reason
+                    .writer()
+                    .is_some_and(|w| found.reason.writer() == Some(w)) =>
+            {
+                damage = Some(next);
+            }
+            Some(next) => {
+                damage = Some(next);
+                break ("possible", damage.as_ref().map(|d| d.remedy.clone()));
+            }
+            None => break (done, None),
+        }
     };
     let log = match remedy {
         None => Some(context::open_log(store).await?),
@@ -101,6 +131,7 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
             .map(|(remedy, damage)| advice(remedy, damage)),
         damage: damage.map(Found::of),
         repair,
+        voided,
     };
     context.out.report(&report, render)?;
     Ok(if report.readable {
@@ -124,10 +155,29 @@ impl Found {
         Self {
             version: damage.version,
             key: damage.key,
-            reason: damage.reason.to_string(),
+            reason: fault(&damage.reason),
             bytes: damage.bytes,
             hash: damage.bad,
         }
+    }
+}
+
+/// What is wrong with a record, without the advice that `batchweave repair` gives itself.
+fn fault(reason: &FoldError) -> String {
+    match reason {
+        FoldError::Unreadable { reason, .. } => reason.to_string(),
+        FoldError::Unlinked {
+            named,
+            held,
+            writer,
+            ..
+        } => format!(
+            "written by {writer}, it continues an object with hash {named}; the one before it has {held}"
+        ),
+        FoldError::OtherView { writer, .. } => format!(
+            "written by {writer}, which understood the records before it otherwise than this program"
+        ),
+        other => other.to_string(),
     }
 }
 
@@ -135,6 +185,16 @@ fn advice(remedy: &Remedy, damage: &Damage) -> String {
     let key = &damage.key;
     let restore = format!("restore {key} from a backup or bucket version");
     match remedy {
+        Remedy::Repair if matches!(damage.reason, FoldError::OtherView { .. }) => format!(
+            "find out which program is right: start this one and the writer again, on the same version of \
+             BatchWeave; if the writer was wrong, `batchweave repair --apply --reason ...` makes version \
+             {} void, and what the same writer has put after it: its producers commit it again",
+            damage.version
+        ),
+        Remedy::RestoreBefore { before, named } => format!(
+            "no repair: other writers have gone on from {key}, so {before} was altered after it was \
+             written; restore the bytes with the hash {named} from a backup or bucket version"
+        ),
         Remedy::Repair => format!(
             "{restore}; if there is none, `batchweave repair --apply --reason ...` makes version {} \
              void: what it committed is lost with it, and its writers commit it again",

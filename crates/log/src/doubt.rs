@@ -60,8 +60,7 @@ impl Log {
                 until,
             });
             warn!(version, %error, "the record does not fit this fold: folding the log again");
-            let again = Refold::of(self).run(Version::MAX, version + 1).await?;
-            if again.stopped.is_none() {
+            if let Some(again) = self.second(&error, version).await? {
                 self.adopt(again);
                 return Ok(());
             }
@@ -70,6 +69,22 @@ impl Log {
             chain::explain(self.store.as_ref(), version, self.manifest.prev()).await?;
         }
         Err(error.into())
+    }
+
+    /// A second fold, if it shows that the first one was wrong about the same records. Where the
+    /// chain is broken it gets to the record only: a fold of other bytes than the first one read would
+    /// give steps that were delivered another content.
+    async fn second(
+        &self,
+        error: &FoldError,
+        version: Version,
+    ) -> Result<Option<Refolded>, LogError> {
+        let linked = !matches!(error, FoldError::Unlinked { .. });
+        let to = if linked { version + 1 } else { version };
+        let again = Refold::of(self).run(Version::MAX, to).await?;
+        let same = linked || again.manifest.view() == self.manifest.view();
+        let better = again.manifest != self.manifest;
+        Ok(Some(again).filter(|again| again.stopped.is_none() && same && better))
     }
 
     fn adopt(&mut self, again: Refolded) {

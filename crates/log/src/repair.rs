@@ -1,5 +1,7 @@
-//! A record that nobody can read stops the stream. Only while it is the newest may a person make it
-//! void: whoever wrote a later record has read other bytes there, and those must come back.
+//! A record that does not fit stops the stream, and a person may make it void. One that can't be read,
+//! only while it is the newest: the writer of a later record has read other bytes there, and those must
+//! come back. One that can be read and continues another history, whatever follows: a repair counts
+//! only for folds that can't take the record.
 
 use std::sync::Arc;
 
@@ -24,8 +26,8 @@ pub struct Damage {
     pub version: Version,
     /// Its key.
     pub key: String,
-    /// What is wrong with its bytes.
-    pub reason: FormatError,
+    /// Why the fold stops there.
+    pub reason: FoldError,
     /// How many there are.
     pub bytes: u64,
     /// Their hash.
@@ -55,6 +57,13 @@ pub enum Remedy {
     UpgradeToo {
         /// The record that follows.
         later: String,
+    },
+    /// Others have gone on from this record: it is the object before it that was altered.
+    RestoreBefore {
+        /// The object that was altered.
+        before: String,
+        /// The hash of the bytes that it had.
+        named: Hash,
     },
     /// The bytes differ from one reading to the next: what is wrong lies on the way here.
     Unsteady,
@@ -91,14 +100,11 @@ pub async fn damage(
     let Err(error) = Log::open(Arc::clone(store), options).await else {
         return Ok(None);
     };
-    let LogError::Fold(FoldError::Unreadable {
-        version,
-        key,
-        reason,
-    }) = error
-    else {
-        return Err(error);
+    let reason = match error {
+        LogError::Fold(reason) if reason.may_be_repaired() => reason,
+        error => return Err(error),
     };
+    let (version, key) = (reason.version(), keys::log(reason.version()));
     let patient = Patient::around(Arc::clone(store), Arc::clone(&options.clock));
     let stream = patient.get(keys::STREAM, keys::bytes_max(keys::STREAM));
     let stream = StreamConfig::from_json(&stream.await?, keys::STREAM)?;
@@ -113,18 +119,34 @@ pub async fn damage(
         remedy: Remedy::Unsteady,
         stream: stream.stream_id,
     };
-    if found == again && Record::from_json(&found, version).is_err() {
+    let readable = Record::from_json(&found, version).is_ok();
+    if found == again && readable == damage.reason.writer().is_some() {
         damage.remedy = remedy(patient.as_ref(), &damage).await?;
     }
     Ok(Some(damage))
 }
 
 async fn remedy(store: &dyn Store, damage: &Damage) -> Result<Remedy, LogError> {
-    if let Some(bytes) = get_record(store, damage.version + 1).await? {
-        return Ok(by_later(damage, &bytes));
-    }
-    if matches!(damage.reason, FormatError::UnknownFormat { .. }) {
-        return Ok(Remedy::Upgrade);
+    let later = get_record(store, damage.version + 1).await?;
+    match (&damage.reason, later) {
+        (FoldError::Unlinked { named, writer, .. }, Some(later)) => {
+            let record = Record::from_json(&later, damage.version + 1);
+            let goes_on = |r: Record| r.prev == damage.bad && r.writer.to_string() != *writer;
+            if record.is_ok_and(goes_on) {
+                let before = damage.version.checked_sub(1);
+                return Ok(Remedy::RestoreBefore {
+                    before: before.map_or(keys::STREAM.to_owned(), keys::log),
+                    named: *named,
+                });
+            }
+        }
+        (FoldError::Unreadable { .. }, Some(later)) => return Ok(by_later(damage, &later)),
+        (FoldError::Unreadable { reason, .. }, None)
+            if matches!(reason, FormatError::UnknownFormat { .. }) =>
+        {
+            return Ok(Remedy::Upgrade);
+        }
+        _ => {}
     }
     Ok(match repair_of(store, damage).await? {
         Some(repair) if repair.bad != damage.bad => Remedy::RepairedOther {
@@ -135,7 +157,7 @@ async fn remedy(store: &dyn Store, damage: &Damage) -> Result<Remedy, LogError> 
     })
 }
 
-/// What the record behind the damaged one says of it.
+/// What the record behind an unreadable one says of it.
 fn by_later(damage: &Damage, bytes: &[u8]) -> Remedy {
     let version = damage.version + 1;
     let later = keys::log(version);

@@ -89,6 +89,25 @@ pub enum FoldError {
 }
 
 impl FoldError {
+    /// The version at which the fold stops.
+    pub fn version(&self) -> Version {
+        match self {
+            Self::Unreadable { version, .. }
+            | Self::Unlinked { version, .. }
+            | Self::OtherView { version, .. }
+            | Self::Invariant { version, .. }
+            | Self::VersionsUsedUp(version) => *version,
+        }
+    }
+
+    /// The record's writer, where the record can be read.
+    pub fn writer(&self) -> Option<&str> {
+        match self {
+            Self::Unlinked { writer, .. } | Self::OtherView { writer, .. } => Some(writer),
+            _ => None,
+        }
+    }
+
     /// Whether it is the record that does not fit, so that a person's repair may make it void.
     pub fn may_be_repaired(&self) -> bool {
         matches!(

@@ -20,9 +20,7 @@ async fn history() -> (Arc<MemoryStore>, Arc<dyn Store>, Producer) {
 }
 
 fn with_digest(text: &str) -> Vec<u8> {
-    let end = text.rfind(",\"digest\"").unwrap();
-    let digest = Hash::of(&text.as_bytes()[..end]);
-    format!("{},\"digest\":\"{digest}\"}}\n", &text[..end]).into_bytes()
+    batchweave_core::json::sign_again(text.as_bytes()).unwrap()
 }
 
 type Damage = fn(&str) -> Vec<u8>;

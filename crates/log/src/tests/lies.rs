@@ -366,7 +366,7 @@ async fn what_a_second_fold_does_not_confirm_is_neither_published_nor_deleted() 
     while producer.log().manifest().next_version() < 200 {
         let _ = commit(&mut producer, 1).await;
     }
-    let mut wrong = Log::open(Arc::clone(&store), &mistaken(6, 150, 1))
+    let mut wrong = Log::open(Arc::clone(&store), &mistaken(6, 199, 1))
         .await
         .unwrap();
     let unconfirmed = wrong.confirm().await.unwrap_err();
@@ -374,13 +374,12 @@ async fn what_a_second_fold_does_not_confirm_is_neither_published_nor_deleted() 
         matches!(unconfirmed, LogError::Unconfirmed { version: 199 }),
         "{unconfirmed}"
     );
-    let pass = Reclaimer::new();
+    let mut pass = Reclaimer::new();
     let orphan = "data/p9/1-0000000000000000/000000000000-000000000000.0000000000000000.0.tgb";
     let _ = store
         .upload(orphan, Bytes::from_static(b"x"))
         .await
         .unwrap();
-    let mut pass = pass;
     let _ = pass.pass(&mut wrong, Limits::default()).await;
     assert!(store.head(orphan).await.is_ok());
 }

@@ -1,5 +1,6 @@
 //! Opening: how many rounds it takes, and what it does with snapshots that are of no use.
 
+use batchweave_core::json;
 use batchweave_core::limits::{NUMBER_MAX, SNAPSHOTS_KEPT};
 use batchweave_core::manifest::Manifest;
 
@@ -123,9 +124,7 @@ fn forged(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
     let text = String::from_utf8(bytes.to_vec()).unwrap();
     assert!(text.contains(from), "{from} in {text:.500}");
     let text = text.replace(from, to);
-    let end = text.rfind(",\"digest\"").unwrap();
-    let digest = Hash::of(&text.as_bytes()[..end]);
-    format!("{},\"digest\":\"{digest}\"}}\n", &text[..end]).into_bytes()
+    json::sign_again(text.as_bytes()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +154,13 @@ async fn damaged_and_foreign_snapshots_are_ignored_and_replaced() {
         let good = store.get(&key, u64::MAX).await.unwrap();
         memory.overwrite(&key, damage(&good).into());
         let (rounds, _) = open(&store, producer.log().manifest()).await;
-        assert!(rounds <= 6, "{case}: {rounds} rounds");
+        // Those that do not end in their digest are read again, four times, one after the other.
+        let most = if json::is_intact(&damage(&good)) {
+            6
+        } else {
+            10
+        };
+        assert!(rounds <= most, "{case}: {rounds} rounds");
         // Whoever opens and writes the next snapshot removes it.
         let mut writer = opened(&store, "p1", 9).await;
         assert!(

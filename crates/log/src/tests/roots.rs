@@ -24,7 +24,9 @@ async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Producer) 
 async fn alter(memory: &MemoryStore, version: u64) {
     let key = keys::log(version);
     let text = String::from_utf8(memory.get(&key, u64::MAX).await.unwrap().to_vec()).unwrap();
-    memory.overwrite(&key, text.replace("\"rows\":4", "\"rows\":8").into());
+    let other = text.replace("\"rows\":4", "\"rows\":8");
+    let signed = batchweave_core::json::sign_again(other.as_bytes()).unwrap();
+    memory.overwrite(&key, signed.into());
 }
 
 #[tokio::test]
@@ -193,10 +195,9 @@ async fn far(store: &Arc<dyn Store>, memory: &MemoryStore, version: u64) {
         &format!("\"version\":{version},"),
         1,
     );
-    let end = text.rfind(",\"digest\"").unwrap();
-    let bare = format!("{}}}\n", &text[..end]);
+    let signed = batchweave_core::json::sign_again(text.as_bytes()).unwrap();
     let _ = store
-        .create(&keys::snapshot(version), bare.into())
+        .create(&keys::snapshot(version), signed.into())
         .await
         .unwrap();
 }

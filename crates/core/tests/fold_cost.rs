@@ -31,6 +31,7 @@ fn record(m: &Manifest, entries: Vec<Entry>) -> Vec<u8> {
         stream: m.stream_id(),
         version: m.next_version(),
         prev: m.prev(),
+        view: m.view(),
         commit: CommitId([1; 16]),
         writer,
         hints: Hints::default(),

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::LogError;
 use crate::clock::TokioClock;
+use crate::patient::get_intact;
 use crate::resolve::{self, Resolved};
 
 /// What `create` found.
@@ -25,7 +26,7 @@ pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Cre
     wanted
         .check()
         .map_err(|r| batchweave_core::error::FormatError::rule(keys::STREAM, r))?;
-    match store.get(keys::STREAM, keys::bytes_max(keys::STREAM)).await {
+    match get_intact(store.as_ref(), keys::STREAM).await {
         Ok(bytes) => return compare(store.as_ref(), &bytes, wanted),
         Err(e) if e.is_not_found() => {}
         Err(e) => return Err(e.into()),
@@ -33,7 +34,7 @@ pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Cre
     let strangers = store.list("", None).await?.objects;
     if let Some(stranger) = strangers.iter().find(|o| !o.key.starts_with("probe/")) {
         // A race with another creator is no stranger: its stream.json decides.
-        match store.get(keys::STREAM, keys::bytes_max(keys::STREAM)).await {
+        match get_intact(store.as_ref(), keys::STREAM).await {
             Ok(bytes) => return compare(store.as_ref(), &bytes, wanted),
             Err(e) if e.is_not_found() => {}
             Err(e) => return Err(e.into()),

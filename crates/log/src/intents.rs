@@ -8,7 +8,6 @@ use std::time::Duration;
 use batchweave_core::error::FormatError;
 use batchweave_core::ids::{ProducerName, StreamId};
 use batchweave_core::intent::{self, Selection, Worth};
-use batchweave_core::json;
 use batchweave_core::keys;
 use batchweave_core::limits::INTENTS_PER_ROUND;
 use batchweave_core::manifest::{Entry, Manifest};
@@ -18,6 +17,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use self::useless::Useless;
+use crate::patient::get_intact;
 
 mod useless;
 
@@ -244,13 +244,8 @@ async fn read(
     if let Some(carried) = intent::carried(key) {
         return Some(carried.and_then(|bytes| intent::decode(key, &bytes, stream)));
     }
-    match store.get(key, keys::bytes_max(key)).await {
-        Ok(bytes) if json::is_intact(&bytes) => Some(intent::decode(key, &bytes, stream)),
-        // It may have been damaged on the way here.
-        Ok(_) => match store.get_fresh(key, keys::bytes_max(key)).await {
-            Ok(bytes) => Some(intent::decode(key, &bytes, stream)),
-            Err(_) => None,
-        },
+    match get_intact(store, key).await {
+        Ok(bytes) => Some(intent::decode(key, &bytes, stream)),
         Err(e) => {
             // Not found: it has been deleted, so it is committed.
             if !e.is_not_found() {

@@ -53,5 +53,6 @@ pub use folder::Folder;
 pub use locate::Located;
 pub use log::{Log, LogOptions};
 pub use pacer::{Pacer, positions};
+pub use patient::get_intact;
 pub use producer::{Commit, Producer, ProducerOpening};
 pub use wants::CommitItem;

@@ -7,6 +7,7 @@ use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_core::manifest::{Manifest, Segment};
+use batchweave_log::get_intact;
 use batchweave_store::Store;
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
@@ -70,7 +71,7 @@ async fn snapshot(
     problems: &mut Vec<Problem>,
 ) -> Result<(), CliError> {
     let key = keys::snapshot(version);
-    let bytes = match store.get(&key, keys::bytes_max(&key)).await {
+    let bytes = match get_intact(store.as_ref(), &key).await {
         Ok(bytes) => bytes,
         // Removed since it was listed: there are newer ones.
         Err(e) if e.is_not_found() => return Ok(()),
@@ -108,7 +109,7 @@ async fn compare(
     let stream = folding.manifest().stream_id();
     let reads = segments.into_iter().map(|folded| async move {
         let key = keys::segment(folded.segment);
-        match store.get(&key, keys::bytes_max(&key)).await {
+        match get_intact(store.as_ref(), &key).await {
             Ok(bytes) => Ok((folded, Some(bytes))),
             Err(e) if e.is_not_found() => Ok((folded, None)),
             Err(e) => Err(CliError::from(e)),

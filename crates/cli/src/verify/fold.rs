@@ -39,6 +39,16 @@ pub(super) struct Facts {
     pub(super) objects: Objects,
     pub(super) voids: Vec<VoidAt>,
     pub(super) void_count: u64,
+    /// Records in a row with void entries: up to now, and the first such row of two or more.
+    row: Row,
+    pub(super) void_row: Option<Row>,
+}
+
+/// Records in a row that have something void in them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) first: Version,
+    pub(super) records: u64,
 }
 
 /// A log that is folded from the beginning.
@@ -125,6 +135,22 @@ impl Facts {
         self.named.extend(digests);
         if let Some(reason) = &folded.void {
             self.void(version, None, reason.to_string());
+        }
+        let void = folded.entries.iter().any(Result::is_err);
+        self.row = match (void, self.row.records) {
+            (false, _) => Row::default(),
+            (true, 0) => Row {
+                first: version,
+                records: 1,
+            },
+            (true, records) => Row {
+                records: records + 1,
+                ..self.row
+            },
+        };
+        let same = |row: &Row| row.first == self.row.first;
+        if self.row.records > 1 && self.void_row.as_ref().is_none_or(same) {
+            self.void_row = Some(self.row);
         }
         for (index, verdict) in folded.entries.iter().enumerate() {
             if let Err(reason) = verdict {

@@ -153,7 +153,7 @@ impl Proof<'_> {
         let nexts = keys.iter().skip(1).map(|(first, _)| Some(*first));
         let reads = keys.iter().zip(nexts.chain([None]));
         let reads = reads.map(|((_, key), next)| async move {
-            let bytes = self.store.get(key, keys::bytes_max(key)).await;
+            let bytes = batchweave_log::get_intact(self.store.as_ref(), key).await;
             bytes.map(|bytes| (key, next, bytes))
         });
         let mut reads = futures::stream::iter(reads).buffered(READS);

@@ -29,7 +29,7 @@ pub(super) struct Report {
     records: Version,
     steps: Step,
     watermark: Step,
-    /// How many entries and records are void for everybody; no harm is done by them.
+    /// How many entries and records are void for everybody: what they would have changed is skipped.
     void_count: u64,
     /// The first of them.
     voids: Vec<VoidAt>,
@@ -77,6 +77,14 @@ pub(super) async fn check(
     } else {
         None
     };
+    if let Some(row) = folding.facts.void_row {
+        let why = format!(
+            "begins {} in a row with void entries: their writers go on from another history than this \
+             log has, and what they took for committed is not there",
+            count(row.records, "record")
+        );
+        problems.push(Problem::at("record", keys::log(row.first), why));
+    }
     let problem_count = problems.len();
     problems.truncate(LISTED);
     Ok(Report {
@@ -195,7 +203,7 @@ impl Report {
         let mut text = fields(&rows);
         if self.void_count > 0 {
             let line = format!(
-                "void       {} harm nothing; a writer is faulty\n",
+                "void       {}: skipped by everybody\n",
                 count(self.void_count, "entry")
             );
             text.push_str(&style.yellow(&line));
@@ -208,7 +216,8 @@ impl Report {
             text.push_str(&style.red(&format!("FAIL  {}\n", problem.text())));
         }
         match self.problem_count {
-            0 => text.push_str(&style.green("the stream is sound")),
+            0 if self.void_count == 0 => text.push_str(&style.green("the stream is sound")),
+            0 => text.push_str(&style.yellow("the stream is sound but for what was skipped")),
             n if n > self.problems.len() => {
                 let _ = write!(text, "and {} more", n - self.problems.len());
             }

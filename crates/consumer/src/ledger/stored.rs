@@ -94,7 +94,7 @@ async fn newest(
     };
     let mut read = Vec::new();
     for (_, key) in keys.into_iter().take(READS_MAX) {
-        let bytes = store.get(&key, keys::bytes_max(&key)).await?;
+        let bytes = batchweave_log::get_intact(store, &key).await?;
         match Ledger::from_json(&bytes, &key, &place) {
             Ok(ledger) => {
                 let whole = !ledger.told.is_empty();

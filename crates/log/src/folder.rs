@@ -2,6 +2,7 @@
 //! is enough to know what comes of it.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use batchweave_core::manifest::{FoldError, Folded, Manifest};
 use bytes::Bytes;
@@ -10,4 +11,9 @@ use bytes::Bytes;
 pub trait Folder: Send + Sync + Debug {
     /// Folds the record of the next version.
     fn fold(&self, manifest: &mut Manifest, bytes: &Bytes) -> Result<Folded, FoldError>;
+
+    /// The folder of a second fold of the same log; `None`: the manifest itself.
+    fn second(self: Arc<Self>) -> Option<Arc<dyn Folder>> {
+        None
+    }
 }

@@ -69,11 +69,13 @@ async fn look_again(
         if !key.ends_with(".json") || json::is_intact(&bytes) {
             break;
         }
-        warn!(
-            key,
-            look, "the object does not end in its own digest: reading it again"
-        );
         bytes = store.get_fresh(key, at_most).await?;
+        if json::is_intact(&bytes) {
+            warn!(
+                key,
+                look, "a read brought damaged bytes of a whole object; it was read again"
+            );
+        }
     }
     Ok(bytes)
 }

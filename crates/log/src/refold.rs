@@ -45,7 +45,7 @@ impl Refold {
         Self {
             store: Arc::clone(&log.store),
             clock: Arc::clone(&log.clock),
-            folder: log.folder.clone(),
+            folder: log.folder.clone().and_then(Folder::second),
             stream: Arc::new(log.manifest.stream().clone()),
             genesis: log.manifest.genesis(),
             base: log.base,

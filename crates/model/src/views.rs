@@ -315,16 +315,16 @@ impl Views {
     }
 
     /// Everybody sound has the whole log and agrees on all but the last record, which nobody has
-    /// vouched for yet.
+    /// vouched for yet; nor for a snapshot behind it.
     fn is_settled(&self, m: &Moment) -> bool {
         let truth = self.truth(m);
         let sound = (0..PROCESSES).filter(|p| !self.is_skewed(*p));
         let mut sound = sound.map(|p| m.processes[p]);
         truth.next == VERSIONS
             && sound.all(|p| {
-                p.fold.next == VERSIONS
-                    && !p.stopped
-                    && below(p.fold.view, VERSIONS - 1) == below(truth.view, VERSIONS - 1)
+                let behind_all = p.base == VERSIONS;
+                let same = below(p.fold.view, VERSIONS - 1) == below(truth.view, VERSIONS - 1);
+                p.fold.next == VERSIONS && !p.stopped && (same || behind_all)
             })
     }
 }

@@ -7,7 +7,7 @@ use crate::{assert_none, root};
 /// Enums whose variants the page names as `Enum::Variant`, and the file of each.
 const ENUMS: [(&str, &str); 5] = [
     ("FormatError", "crates/core/src/error.rs"),
-    ("FoldError", "crates/core/src/manifest/fold.rs"),
+    ("FoldError", "crates/core/src/manifest/fold_error.rs"),
     ("Void", "crates/core/src/manifest/void.rs"),
     ("RecordVoid", "crates/core/src/manifest/void.rs"),
     ("PartError", "crates/core/src/tgb/part.rs"),

@@ -168,7 +168,7 @@ async fn an_unreadable_record_is_repaired_and_all_go_on() {
     world.commit(&mut p0, 1).await;
     world
         .run(&["log"])
-        .prints(&["VOID record: it was unreadable and repaired"]);
+        .prints(&["VOID record: a repair says that it is void"]);
     assert_eq!(
         world.json(&["status"])["head"],
         json!({"version": 3, "steps": 3})

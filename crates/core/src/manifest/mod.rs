@@ -8,6 +8,7 @@
 
 pub mod entry;
 pub mod fold;
+mod fold_error;
 mod invariants;
 pub mod judge;
 mod judge_admin;
@@ -29,7 +30,8 @@ pub(crate) mod testing;
 mod tests;
 
 pub use entry::Entry;
-pub use fold::{FoldError, Folded};
+pub use fold::Folded;
+pub use fold_error::FoldError;
 pub use record::{Hints, Record, Writer};
 pub use segment::{Filled, Segment};
 pub use state::{Awaited, Manifest, StepEntry};

@@ -99,6 +99,10 @@ impl Folder for Mistaken {
         }
         manifest.fold(bytes)
     }
+
+    fn second(self: Arc<Self>) -> Option<Arc<dyn Folder>> {
+        Some(self)
+    }
 }
 
 fn mistaken(seed: u8, version: u64, times: u32) -> LogOptions {

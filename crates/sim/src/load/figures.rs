@@ -131,7 +131,7 @@ impl Measured<'_> {
         let mut visible: Vec<Vec<Duration>> = vec![Vec::new(); self.ready.len()];
         let mut records = Vec::new();
         for landed in &self.landed {
-            let Ok(record) = serde_json::from_slice::<Record>(&landed.body) else {
+            let Ok(record) = Record::from_json(&landed.body, 0) else {
                 continue;
             };
             records.push(landed.at);

@@ -140,7 +140,7 @@ impl Shared {
     /// The process whose record said last that it leads.
     fn leader(&self) -> Option<Arc<Actor>> {
         let writer = self.store.newest_landed(|landed| {
-            let record: Record = serde_json::from_slice(&landed.body).ok()?;
+            let record = Record::from_json(&landed.body, 0).ok()?;
             record.hints.leads.then_some(record.writer.name)
         })?;
         let state = self.state();

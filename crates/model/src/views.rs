@@ -82,7 +82,9 @@ struct Process {
     /// The snapshot that the fold began with; 0 is the beginning.
     base: u8,
     stopped: bool,
-    /// Repairs that were there when it opened last, by version.
+    /// Repairs that were there when it stopped, by version.
+    seen: u8,
+    /// Repairs for which it has folded again.
     heeded: u8,
 }
 
@@ -100,6 +102,8 @@ pub struct Moment {
     repairs: u8,
     processes: [Process; PROCESSES],
     poisonings: u8,
+    /// A person beside a skewed process has repaired a record that sound folds take.
+    misled: bool,
 }
 
 /// What may happen. The flag says whether a poisoned fold gives the wrong verdict this time.
@@ -194,7 +198,7 @@ impl Views {
 
     fn read(&self, m: &mut Moment, p: usize, wrong: bool) -> Option<()> {
         let process = m.processes[p];
-        if process.stopped && process.heeded == m.repairs {
+        if process.stopped && process.seen == m.repairs {
             return None;
         }
         m.log.get(usize::from(process.fold.next))?.as_ref()?;
@@ -210,11 +214,8 @@ impl Views {
             fold,
             base,
             stopped,
-            heeded: if further.is_some() {
-                process.heeded
-            } else {
-                m.repairs
-            },
+            seen: if stopped { m.repairs } else { 0 },
+            heeded: process.heeded,
         };
         Some(())
     }
@@ -233,22 +234,31 @@ impl Views {
 
     fn look(&self, m: &mut Moment, p: usize) -> Option<()> {
         let process = m.processes[p];
-        let new = m.repairs & !process.heeded & ((1 << process.fold.next) - 1);
+        let knows = |at: u8| process.fold.view >> (2 * at) & 3 == Verdict::Void as View;
+        let new = (0..process.fold.next)
+            .filter(|&at| m.repairs >> at & 1 == 1 && !knows(at))
+            .fold(0, |new, at| new | 1 << at)
+            & !process.heeded;
         if new == 0 || self.without(Mistake::NoLook) {
             return None;
         }
-        let base = (new.trailing_zeros() as u8 + 1).min(VERSIONS);
+        let first = new.trailing_zeros() as u8;
         let skewed = self.is_skewed(p);
-        // The furthest that a fold from before the repair gets.
-        let (fold, base) = (0..base)
+        // The newest start before the repair whose fold heeds it, or the furthest, at the last from 0.
+        let heeds = |fold: &Fold| {
+            fold.next >= process.fold.next && fold.view >> (2 * first) & 3 == Verdict::Void as View
+        };
+        let folds: Vec<_> = (0..=first)
             .rev()
             .filter_map(|base| Some((self.fresh(m, base, process.fold.next, skewed)?, base)))
-            .max_by_key(|(fold, _)| fold.next)?;
+            .collect();
+        let heeding = folds.iter().find(|(fold, _)| heeds(fold));
+        let &(fold, base) = heeding.or(folds.iter().max_by_key(|(fold, _)| fold.next))?;
         m.processes[p] = Process {
             fold,
             base,
-            stopped: false,
             heeded: m.repairs,
+            ..Process::default()
         };
         Some(())
     }
@@ -288,16 +298,20 @@ impl Views {
         let after = Process {
             fold,
             base,
-            stopped: false,
-            heeded: m.repairs,
+            ..Process::default()
         };
         (after != m.processes[p]).then(|| m.processes[p] = after)
     }
 
-    fn repair(m: &mut Moment, p: usize) -> Option<()> {
+    fn repair(&self, m: &mut Moment, p: usize) -> Option<()> {
         let Process { fold, stopped, .. } = m.processes[p];
         let new = m.repairs | 1 << fold.next;
-        (stopped && new != m.repairs).then(|| m.repairs = new)
+        if !stopped || new == m.repairs {
+            return None;
+        }
+        m.misled |= self.is_skewed(p) && self.truth(m).next > fold.next;
+        m.repairs = new;
+        Some(())
     }
 
     /// What must hold after every step.
@@ -315,9 +329,14 @@ impl Views {
     }
 
     /// Everybody sound has the whole log and agrees on all but the last record, which nobody has
-    /// vouched for yet; nor for a snapshot behind it.
+    /// vouched for yet; nor for a snapshot behind it. A repair of a record that sound folds take can
+    /// mislead a reader that began with a skewed snapshot up to the next record, so a run with such a
+    /// repair need not settle.
     fn is_settled(&self, m: &Moment) -> bool {
         let truth = self.truth(m);
+        if m.misled {
+            return true;
+        }
         let sound = (0..PROCESSES).filter(|p| !self.is_skewed(*p));
         let mut sound = sound.map(|p| m.processes[p]);
         truth.next == VERSIONS
@@ -361,7 +380,7 @@ impl System for Views {
                 m.processes[p].fold.poisoned = true;
             }
             Step::Publish(p) => self.publish(&mut m, p)?,
-            Step::Repair(p) => Self::repair(&mut m, p)?,
+            Step::Repair(p) => self.repair(&mut m, p)?,
         }
         let broken = self.check(before, &m);
         Some((m, broken))

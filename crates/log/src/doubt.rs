@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
-use batchweave_core::manifest::FoldError;
+use batchweave_core::manifest::{FoldError, Manifest};
 use bytes::Bytes;
 use rand::RngExt;
 use tracing::warn;
@@ -81,7 +81,7 @@ impl Log {
     ) -> Result<Option<Refolded>, LogError> {
         let linked = !matches!(error, FoldError::Unlinked { .. });
         let to = if linked { version + 1 } else { version };
-        let again = Refold::of(self).run(Version::MAX, to).await?;
+        let again = Refold::of(self).run(to).await?;
         let same = linked || again.manifest.view() == self.manifest.view();
         let better = again.manifest != self.manifest;
         Ok(Some(again).filter(|again| again.stopped.is_none() && same && better))
@@ -139,7 +139,9 @@ impl Log {
             key = keys::repair(first),
             "a repair was made below the head: folding the log again"
         );
-        let again = Refold::of(self).run(first, next).await?;
+        // A snapshot by a process that takes the record would only lead back to where this fold is.
+        let heeds = |m: &Manifest| m.repaired().binary_search(&first).is_ok();
+        let again = Refold::of(self).search(first, next, heeds).await?;
         self.heeded = listed.into_iter().collect();
         if again.stopped.is_none() && again.manifest == self.manifest {
             return Ok(false);
@@ -171,15 +173,12 @@ impl Log {
     pub async fn confirm(&self) -> Result<(), LogError> {
         let again = Refold::of(self);
         let to = self.manifest.next_version();
-        confirmed(&self.manifest, again.run(Version::MAX, to).await?).map(|_| ())
+        confirmed(&self.manifest, again.run(to).await?).map(|_| ())
     }
 }
 
 /// What a second fold gave, when it is what the first one has.
-pub(crate) fn confirmed(
-    manifest: &batchweave_core::manifest::Manifest,
-    again: Refolded,
-) -> Result<Refolded, LogError> {
+pub(crate) fn confirmed(manifest: &Manifest, again: Refolded) -> Result<Refolded, LogError> {
     if let Some(stopped) = again.stopped {
         return Err(stopped);
     }

@@ -53,22 +53,32 @@ impl Refold {
     }
 
     /// Folds all records below `to` from another start than the first fold, further and further back
-    /// until one of them gets there; otherwise the one that came furthest. Snapshots from `below` on
-    /// are not used.
-    pub(crate) async fn run(&self, below: Version, to: Version) -> Result<Refolded, LogError> {
+    /// until one of them gets there.
+    pub(crate) async fn run(&self, to: Version) -> Result<Refolded, LogError> {
+        self.search(Version::MAX, to, |_| true).await
+    }
+
+    /// The same until one of them is `good`; otherwise the one that came furthest, of several the one
+    /// from the oldest start. Snapshots from `below` on are not used.
+    pub(crate) async fn search(
+        &self,
+        below: Version,
+        to: Version,
+        good: impl Fn(&Manifest) -> bool,
+    ) -> Result<Refolded, LogError> {
         let mut furthest: Option<Refolded> = None;
         let starts = self.starts(below.min(to)).await?;
         for base in starts.into_iter().map(Some).chain([None]) {
             let Some(found) = self.from(base, to).await? else {
                 continue;
             };
-            if found.stopped.is_none() {
+            if found.stopped.is_none() && good(&found.manifest) {
                 return Ok(found);
             }
             let reached = |r: &Refolded| r.manifest.next_version();
             if furthest
                 .as_ref()
-                .is_none_or(|f| reached(&found) > reached(f))
+                .is_none_or(|f| reached(&found) >= reached(f))
             {
                 furthest = Some(found);
             }

@@ -83,7 +83,7 @@ impl WriteJob {
 
     /// Folds again and writes what both folds have.
     async fn publish(&self, version: Version) -> Result<Written, LogError> {
-        let again = self.again.run(Version::MAX, version + 1).await?;
+        let again = self.again.run(version + 1).await?;
         match confirmed(&self.manifest, again) {
             Ok(again) => Ok(self.write(version, &again.segments).await?),
             Err(lost) => Ok(Written {

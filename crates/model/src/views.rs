@@ -51,7 +51,6 @@ pub struct Views {
 /// Verdicts by version, two bits each; the hash of the product says the same.
 type View = u16;
 
-/// A verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Taken = 1,
@@ -63,12 +62,10 @@ fn with(view: View, version: u8, verdict: Verdict) -> View {
     view | (verdict as View) << (2 * version)
 }
 
-/// The part of a view below `version`.
 fn below(view: View, version: u8) -> View {
     view & ((1 << (2 * version)) - 1)
 }
 
-/// A fold and how far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Fold {
     next: u8,
@@ -314,7 +311,6 @@ impl Views {
         Some(())
     }
 
-    /// What must hold after every step.
     fn check(&self, before: &Moment, m: &Moment) -> Option<Broken> {
         let truth = self.truth(m);
         let kept = below(truth.view, self.truth(before).next) == self.truth(before).view;

@@ -24,6 +24,9 @@ pub(crate) enum CliError {
     /// What is stored is not whole, or a run can't be proved.
     #[error("{0}")]
     Unsound(String),
+    /// Nothing speaks against a run, but its ledgers end before it does.
+    #[error("{0}")]
+    NotProved(String),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -49,6 +52,7 @@ impl CliError {
             Self::Store(e) => of_store(e),
             Self::Log(e) => of_log(e),
             Self::Tgb(_) | Self::Unsound(_) => Exit::Protocol,
+            Self::NotProved(_) => Exit::NotProved,
             Self::Absent(_)
             | Self::Refused(_)
             | Self::Demo(_)

@@ -155,13 +155,11 @@ async fn prove(
         write.map_err(|e| CliError::Input(format!("--svg {}: {e}", file.display())))?;
     }
     context.out.report(&report, report::Report::text)?;
-    match &report.contradiction {
-        None => Ok(Exit::Ok),
-        Some(why) => Err(CliError::Unsound(format!(
-            "job {} of {}: {why}",
-            report.name(),
-            report.root
-        ))),
+    let named = |why: &String| format!("job {} of {}: {why}", report.name(), report.root);
+    match (&report.contradiction, &report.not_proved) {
+        (None, None) => Ok(Exit::Ok),
+        (Some(why), _) => Err(CliError::Unsound(named(why))),
+        (None, Some(why)) => Err(CliError::NotProved(format!("not proved: {}", named(why)))),
     }
 }
 

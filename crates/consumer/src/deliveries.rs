@@ -17,13 +17,13 @@ const QUEUE_MAX: usize = 1 << 16;
 /// Something that a rank of an attempt reported. Readers without a job report nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// A session began and reads from `next_step` on. A resumed rank has received all steps below, be it
-    /// from this daemon or from one before.
+    /// A session began: the rank has received every step below `next_step`, from this daemon or from an
+    /// earlier one, and what it receives next is reported from there on. A second one in the same
+    /// session says that steps between were not sent by this daemon.
     Began {
         session: SessionId,
         member: Arc<Member>,
         next_step: Step,
-        resumed: bool,
     },
     /// The rank has received all its slices of `step`; CRC32C of each one's payload.
     Step {
@@ -114,6 +114,12 @@ impl Unreported {
     pub(crate) fn take_below(&mut self, next_step: Step) -> Vec<(Step, Vec<u32>)> {
         let count = self.steps.partition_point(|(step, _)| *step < next_step);
         self.steps.drain(..count).collect()
+    }
+
+    /// The first of the steps below `next_step`.
+    pub(crate) fn first_below(&self, next_step: Step) -> Option<Step> {
+        let (step, _) = self.steps.front()?;
+        (*step < next_step).then_some(*step)
     }
 
     /// The rank comes again: what it has not received is sent again.

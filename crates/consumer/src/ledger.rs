@@ -2,22 +2,25 @@
 //! before each mark, when a rank is gone, and at the end.
 //!
 //! Before a mark: the mark is answered only when all that the rank received is in the store, so that a
-//! proof has no hole below a restart point. After a daemon's death its successor tells from the
-//! store's indexes what lies between the last ledger and where each rank stands, and says so.
+//! proof has no hole below a restart point. After a daemon's death its successor reads from the
+//! store's indexes what lies between the last ledger and where each rank stands, beside all else, and
+//! says so. Only marks of ranks with such a hole wait for it.
 
+mod attempt;
 mod book;
+mod holes;
 mod recall;
 mod stored;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry, Told};
+use batchweave_core::lifecycle::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, Told};
 use bytes::Bytes;
+use rand::RngExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -25,30 +28,31 @@ use crate::deliveries::{Delivery, Kept};
 use crate::hub::{Hub, hex};
 use crate::marks::put;
 use crate::member::Member;
-use book::{Book, Hole, reader};
-use recall::Recall;
+use attempt::Attempt;
+use book::{Hole, reader};
+use holes::Reader;
+use recall::{Filled, Recall, Window};
 use stored::Stored;
 
 /// Reports taken at a time: those of one step of all ranks make one object.
 const BATCH: usize = 4096;
-/// What was told is stored at least so often.
+/// Longest time until a report is stored.
 const PERIOD: Duration = Duration::from_mins(5);
 /// Objects kept while the store refuses them; older ones are given up.
 const UNSAVED_MAX: usize = 64;
-/// A longer hole is not told from indexes: something else is wrong.
+/// A longer hole is not read from indexes: something else is wrong.
 const HOLE_MAX: u64 = 1 << 16;
-const LOOK_TRIES: u32 = 5;
+/// Longest pause before the stored ledgers are read again after a failure.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Job, incarnation, attempt.
 type BookKey = (JobName, Version, AttemptNo);
 
-struct Attempt {
-    book: Book,
-    member: Arc<Member>,
-    /// What other daemons' objects tell; read when a rank comes that is new here.
-    stored: Option<Stored>,
-    /// How far this daemon's own objects tell, also of ranks that are gone.
-    told: BTreeMap<(u32, Option<u32>), Step>,
+/// A mark that waits until all that its rank received is stored.
+struct Waiting {
+    key: BookKey,
+    reader: Reader,
+    kept: Kept,
 }
 
 /// Keeps the ledgers of all attempts on this node.
@@ -56,6 +60,8 @@ struct Keeper {
     hub: Arc<Hub>,
     attempts: BTreeMap<BookKey, Attempt>,
     recall: Recall,
+    /// Marks of ranks with a hole.
+    waiting: Vec<Waiting>,
     /// Of the next object.
     number: u64,
     unsaved: VecDeque<(String, Bytes)>,
@@ -65,23 +71,24 @@ struct Keeper {
 #[derive(Default)]
 struct Asked {
     flush: Vec<BookKey>,
-    kept: Vec<(BookKey, Kept)>,
+    marks: Vec<Waiting>,
 }
 
 fn key(member: &Member) -> BookKey {
     (member.job.clone(), member.opened, member.attempt)
 }
 
-/// Keeps ledgers until `finish`, then stores what is left.
+/// Keeps ledgers until `finish`, then stores what is left and fills the holes that are known.
 pub(crate) async fn keep(
     hub: Arc<Hub>,
     mut deliveries: mpsc::Receiver<Delivery>,
     finish: CancellationToken,
 ) {
     let mut keeper = Keeper {
-        recall: Recall::new(hub.store.clone()),
+        recall: Recall::start(hub.store.clone(), hub.stop.clone()),
         hub,
         attempts: BTreeMap::new(),
+        waiting: Vec::new(),
         number: 0,
         unsaved: VecDeque::new(),
     };
@@ -91,6 +98,10 @@ pub(crate) async fn keep(
         let received = tokio::select! {
             biased;
             received = deliveries.recv_many(&mut batch, BATCH) => received,
+            filled = keeper.recall.filled() => {
+                keeper.note_filled(filled).await;
+                continue;
+            }
             () = finish.cancelled() => break,
             _ = tick.tick() => {
                 keeper.flush_all().await;
@@ -103,18 +114,9 @@ pub(crate) async fn keep(
         keeper.take(batch).await;
     }
     keeper.flush_all().await;
-}
-
-impl Attempt {
-    /// Notes entries that are going to be stored; how far all objects with these tell, by reader.
-    fn tell(&mut self, entries: &[LedgerEntry]) -> Vec<Told> {
-        for entry in entries {
-            let to = self.told.entry(entry.reader()).or_default();
-            *to = entry.to.max(*to);
-        }
-        let told = self.told.iter();
-        told.map(|(&(dp_rank, rank), &to)| Told { dp_rank, rank, to })
-            .collect()
+    while keeper.recall.busy {
+        let filled = keeper.recall.filled().await;
+        keeper.note_filled(filled).await;
     }
 }
 
@@ -131,41 +133,47 @@ impl Keeper {
         for key in &asked.flush {
             self.flush(key).await;
         }
-        for (_, kept) in asked.kept {
-            kept.tell(self.unsaved.is_empty());
-        }
+        self.ask();
+        self.waiting.append(&mut asked.marks);
+        self.answer();
     }
 
     async fn note(&mut self, delivery: Delivery, asked: &mut Asked) {
         match delivery {
             Delivery::Began {
                 member, next_step, ..
-            } => {
-                if asked.flush.contains(&key(&member)) {
-                    // It may be back from just now.
-                    self.flush(&key(&member)).await;
-                }
-                let told = self.told(&member).await.unwrap_or(next_step);
-                let book = &mut self.attempt(&member).book;
-                let hole = book.begin(&member, next_step, told);
-                self.fill(hole).await;
-            }
+            } => self.begin(&member, next_step, asked).await,
             Delivery::Step {
                 member, step, crcs, ..
             } => {
+                if !self.attempt(&member).book.knows(&member) {
+                    // The report of its beginning was lost.
+                    self.begin(&member, step, asked).await;
+                }
                 let hole = self.attempt(&member).book.step(&member, step, &crcs);
-                self.fill(hole).await;
+                self.lacks(hole);
             }
             Delivery::Marked { member, kept, .. } => {
-                let key = key(&member);
+                let (key, reader) = (key(&member), reader(&member));
                 asked.flush.push(key.clone());
-                asked.kept.push((key, kept));
+                asked.marks.push(Waiting { key, reader, kept });
             }
             Delivery::Ended { member, .. } => {
-                self.attempt(&member).book.end(&member);
+                self.attempt(&member).end(&member);
                 asked.flush.push(key(&member));
             }
         }
+    }
+
+    async fn begin(&mut self, member: &Arc<Member>, next_step: Step, asked: &Asked) {
+        if asked.flush.contains(&key(member)) {
+            // It may be back from just now.
+            self.flush(&key(member)).await;
+        }
+        let told = self.told(member).await.unwrap_or(next_step);
+        let book = &mut self.attempt(member).book;
+        let hole = book.begin(member, next_step, told);
+        self.lacks(hole);
     }
 
     fn attempt(&mut self, member: &Arc<Member>) -> &mut Attempt {
@@ -174,99 +182,110 @@ impl Keeper {
             // Nobody comes back to an attempt that another one has followed.
             let followed = |old: &BookKey| (&old.0, old.1) == (&key.0, key.1) && old.2 < key.2;
             self.attempts
-                .retain(|old, attempt| !followed(old) || !attempt.book.is_over());
+                .retain(|old, attempt| !followed(old) || !attempt.is_over());
         }
-        self.attempts.entry(key).or_insert_with(|| Attempt {
-            book: Book::default(),
-            member: Arc::clone(member),
-            stored: None,
-            told: BTreeMap::new(),
-        })
+        let new = || Attempt::new(Arc::clone(member));
+        self.attempts.entry(key).or_insert_with(new)
     }
 
-    /// How far stored ledgers tell of a rank that is new here. `None` when they can't be read: then
-    /// nothing is told a second time, and a proof will find the hole.
+    /// How far ledgers tell of a rank that is new here; waits while the store fails. `None` when they
+    /// can't be read: then nothing is told a second time, and a proof will find the hole.
     async fn told(&mut self, member: &Arc<Member>) -> Option<Step> {
         if self.attempt(member).book.knows(member) {
             return Some(member.start);
         }
         let (store, stream) = (self.hub.store.clone(), self.hub.stream.stream_id);
         let mut pause = Duration::from_millis(200);
-        for _ in 0..LOOK_TRIES {
-            let attempt = self.attempt(member);
-            if let Some(stored) = &attempt.stored {
-                let own = attempt.told.get(&reader(member)).copied();
-                return Some(stored.end(member).max(own.unwrap_or_default()));
+        loop {
+            if let Some(told) = self.attempt(member).told(member) {
+                return Some(told);
             }
             match Stored::list(store.as_ref(), stream, member).await {
-                Ok(stored) => {
-                    attempt.stored = Some(stored);
-                    continue;
+                Ok(stored) => self.attempt(member).stored = Some(stored),
+                Err(why) if why.kind.is_transient() => {
+                    tracing::warn!(%why, "cannot read the stored ledgers of a rank; retrying");
+                    let jitter = rand::rng().random_range(0.5..1.5);
+                    tokio::time::sleep(pause.mul_f64(jitter)).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
                 }
-                Err(why) => tracing::debug!(%why, "ledgers can't be read; trying again"),
+                Err(why) => {
+                    tracing::warn!(
+                        job = %member.job, attempt = member.attempt, dp_rank = member.dp_rank, %why,
+                        "cannot read ledgers: deliveries that an earlier daemon did not record will be \
+                         missing from the proof"
+                    );
+                    return None;
+                }
             }
-            tokio::time::sleep(pause).await;
-            pause *= 2;
         }
-        tracing::warn!(
-            job = %member.job, attempt = member.attempt, dp_rank = member.dp_rank,
-            "ledgers can't be read: what an earlier daemon delivered and did not store stays untold"
-        );
-        None
     }
 
-    /// Tells the steps of a hole from the store's indexes, an object's worth at a time. What can't be
-    /// told, since it was reclaimed, does not keep back what can.
-    async fn fill(&mut self, hole: Option<Hole>) {
-        let Some(Hole { member, steps }) = hole else {
-            return;
-        };
-        if steps.end - steps.start > HOLE_MAX {
+    /// Notes steps that are to be read from the store's indexes.
+    fn lacks(&mut self, hole: Option<Hole>) {
+        let Some(hole) = hole else { return };
+        if hole.steps.end - hole.steps.start > HOLE_MAX {
             let why = format!("more than {HOLE_MAX} steps");
-            return self.leave(&member, &steps, &why);
+            return self.leave(&hole, &why);
         }
-        let mut from = steps.start;
-        let watermark = self.recall.watermark().await.unwrap_or(from);
-        if from < watermark {
-            let gone = from..watermark.min(steps.end);
-            self.leave(&member, &gone, "they are below the watermark");
-            from = gone.end;
+        let member = Arc::clone(&hole.member);
+        self.attempt(&member).lacks(hole);
+    }
+
+    /// Has the next steps of some attempt read, unless a read is under way.
+    fn ask(&mut self) {
+        if self.recall.busy {
+            return;
         }
-        while from < steps.end {
-            let piece = from..steps.end.min(from + LEDGER_STEPS);
-            from = piece.end;
-            if let Err(why) = self.fill_piece(&member, piece.clone()).await {
-                self.leave(&member, &piece, &why);
-            }
+        let lacking = self.attempts.iter().find(|(_, a)| !a.holes.is_empty());
+        if let Some((key, attempt)) = lacking {
+            let (key, holes) = (key.clone(), attempt.holes.window());
+            self.recall.ask(Window { key, holes });
         }
     }
 
-    /// A hole stays: said aloud, and found by whoever proves the run.
-    fn leave(&self, member: &Member, steps: &Range<Step>, why: &str) {
+    async fn note_filled(&mut self, filled: Filled) {
+        let Filled {
+            window: Window { key, holes },
+            entries,
+            left,
+        } = filled;
+        if let Some(attempt) = self.attempts.get_mut(&key) {
+            attempt.holes.done(&holes);
+            for entry in entries {
+                self.hub.metrics.ledger_recalled.inc_by(entry.received());
+                attempt.book.recalled(entry);
+            }
+        }
+        for (hole, why) in left {
+            self.leave(&hole, &why);
+        }
+        self.ask();
+        self.flush(&key).await;
+        self.answer();
+    }
+
+    /// Answers marks of ranks without a hole.
+    fn answer(&mut self) {
+        let (attempts, stored) = (&self.attempts, self.unsaved.is_empty());
+        self.waiting.retain(|mark| {
+            let attempt = attempts.get(&mark.key);
+            let waits = attempt.is_some_and(|a| a.holes.first(mark.reader).is_some());
+            if !waits {
+                mark.kept.tell(stored);
+            }
+            waits
+        });
+    }
+
+    /// A hole stays: logged, counted, and found by whoever proves the run.
+    fn leave(&self, hole: &Hole, why: &str) {
         self.hub.metrics.ledger_holes.inc();
+        let Hole { member, steps } = hole;
         tracing::warn!(
             job = %member.job, attempt = member.attempt, dp_rank = member.dp_rank,
             from = steps.start, to = steps.end, why,
             "the ledger has a hole: the run can't be proved over these steps"
         );
-    }
-
-    async fn fill_piece(&mut self, member: &Arc<Member>, steps: Range<Step>) -> Result<(), String> {
-        let Some(entry) = self
-            .recall
-            .tell(member, steps)
-            .await
-            .map_err(|why| why.to_string())?
-        else {
-            return Ok(());
-        };
-        self.hub.metrics.ledger_recalled.inc_by(entry.received());
-        let book = &mut self.attempt(member).book;
-        book.recalled(entry);
-        if book.is_due() {
-            self.flush(&key(member)).await;
-        }
-        Ok(())
     }
 
     async fn flush_all(&mut self) {
@@ -282,12 +301,8 @@ impl Keeper {
         let Some(attempt) = self.attempts.get_mut(key) else {
             return;
         };
-        let entries = attempt.book.take();
-        if attempt.book.is_over() {
-            // Who comes back may have been elsewhere meanwhile.
-            attempt.stored = None;
-        }
         let member = Arc::clone(&attempt.member);
+        let entries = attempt.book.take();
         for some in entries.chunks(LEDGER_ENTRIES_MAX) {
             let told = self.attempt(&member).tell(some);
             self.add(&member, some.to_vec(), told);

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use rand::RngExt;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::below_watermark;
@@ -24,7 +25,10 @@ use crate::engine::SessionId;
 use crate::hub::{Head, Hub};
 use crate::member::Member;
 
-const TRIES: u32 = 8;
+/// How long an object is sent again while the store fails: as long as reads of the log are tried.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Longest pause between tries: a mark is no later than this after the store answers again.
+const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// Marks of one session that may wait for the store: 4 MiB of states at most. A good rank has a few.
 const WAITING_MAX: usize = 256;
 /// Refusals of one session that the log tells of; the metrics count all.
@@ -222,7 +226,8 @@ impl Marks {
             return self.refuse("lost", fault.at_key(key));
         }
         if let Err(why) = put(hub, &key, mark.to_json().into()).await {
-            let message = format!("the mark could not be stored in {TRIES} tries: {why}");
+            let seconds = PATIENCE.as_secs();
+            let message = format!("the mark could not be stored for {seconds} s: {why}");
             let fault = Fault::new(ErrorName::MarkNotStored, message).at_step(mark.step);
             return self.refuse("lost", fault.at_key(key));
         }
@@ -280,22 +285,20 @@ async fn list(hub: &Hub, mark: &Mark) -> Result<AttemptSigns, StoreError> {
     }
 }
 
-/// Stores an object that is the same whoever stores it.
+/// Stores an object that is the same whoever stores it; retries failures that pass for `PATIENCE`.
 pub(crate) async fn put(hub: &Hub, key: &str, body: Bytes) -> Result<(), StoreError> {
-    let mut pause = Duration::from_millis(100);
-    let mut tries = 1;
+    let (began, mut pause) = (Instant::now(), Duration::from_millis(100));
     loop {
         match hub.store.create(key, body.clone()).await {
             Ok(_) => return Ok(()),
-            Err(why) if tries < TRIES && why.kind.is_transient() => {
+            Err(why) if began.elapsed() < PATIENCE && why.kind.is_transient() => {
                 tracing::debug!(%why, "trying again");
             }
             Err(why) => return Err(why),
         }
-        tries += 1;
         let jitter = rand::rng().random_range(0.5..1.5);
         tokio::time::sleep(pause.mul_f64(jitter)).await;
-        pause = (pause * 2).min(Duration::from_secs(5));
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 

@@ -14,6 +14,8 @@ pub enum Exit {
     Config,
     /// Input data that can't be used: a bad document, a vanished file.
     BadInput,
+    /// `verify --job` found nothing wrong, but ledgers are missing: the run is not proved to its end.
+    NotProved,
     /// The store does not answer or refuses us; starting again later may help.
     StoreUnavailable,
     /// A fault of the program itself: a panic, or a thread that was lost.
@@ -29,11 +31,12 @@ pub enum Exit {
 
 impl Exit {
     /// Every code with its meaning, for help texts and docs.
-    pub const ALL: [Exit; 9] = [
+    pub const ALL: [Exit; 10] = [
         Self::Ok,
         Self::Failure,
         Self::Config,
         Self::BadInput,
+        Self::NotProved,
         Self::StoreUnavailable,
         Self::Internal,
         Self::StreamRefused,
@@ -48,6 +51,7 @@ impl Exit {
             Self::Failure => 1,
             Self::Config => 64,
             Self::BadInput => 65,
+            Self::NotProved => 66,
             Self::StoreUnavailable => 69,
             Self::Internal => 70,
             Self::StreamRefused => 73,
@@ -63,6 +67,7 @@ impl Exit {
             Self::Failure => "failure; the message says what",
             Self::Config => "wrong command line or configuration",
             Self::BadInput => "input data that can't be used",
+            Self::NotProved => "a run is not proved to its end: ledgers are missing",
             Self::StoreUnavailable => "the store does not answer or denies access",
             Self::Internal => "a fault of the program (a panic); please report it",
             Self::StreamRefused => "store or stream refused (not exclusive, or other parameters)",
@@ -92,6 +97,6 @@ mod tests {
     fn every_code_is_its_own() {
         let mut codes: Vec<u8> = Exit::ALL.iter().map(|e| e.code()).collect();
         codes.sort_unstable();
-        assert_eq!(codes, [0, 1, 64, 65, 69, 70, 73, 75, 76]);
+        assert_eq!(codes, [0, 1, 64, 65, 66, 69, 70, 73, 75, 76]);
     }
 }

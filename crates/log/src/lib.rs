@@ -13,6 +13,7 @@ mod ahead;
 mod append;
 mod candidates;
 mod chain;
+mod checksums;
 mod clock;
 mod committer;
 mod create;
@@ -45,6 +46,7 @@ mod wants;
 mod window;
 
 pub use append::Append;
+pub use checksums::{Checksums, StepCrcs};
 pub use clock::{Clock, TokioClock};
 pub use create::{Creation, create};
 pub use driver::{CommitEnd, CommitQueue, Committed, DriverOptions, Standing};

@@ -28,6 +28,8 @@ pub(super) struct Listed {
     pub(super) ledgers: BTreeMap<AttemptNo, Vec<(Step, String)>>,
     /// Single coordinates' marks and what all coordinates have marked, by attempt.
     marks: BTreeMap<AttemptNo, BTreeMap<Step, Vec<Option<u32>>>>,
+    /// First and last coordinate, and the step below which they have received all, by attempt.
+    progress: BTreeMap<AttemptNo, Vec<(u32, u32, Step)>>,
     pub(super) reached: BTreeMap<AttemptNo, Step>,
 }
 
@@ -133,6 +135,7 @@ impl Proof<'_> {
             bar.end();
             report.note(n, proven?);
         }
+        report.conclude(self.listed);
         Ok(())
     }
 
@@ -172,19 +175,27 @@ impl Proof<'_> {
             }
         }
         if leg.to.is_none() {
-            self.note_marks(leg.attempt, &mut proof);
+            self.note_shown(attempt, &mut proof);
         }
         let closed = self.record.closed.map(|_| 0);
         Ok(proof.finish(closed.or(manifest.end()), &log)?)
     }
 
-    /// Ledgers are stored before the marks of their steps.
-    fn note_marks(&self, attempt: AttemptNo, proof: &mut LegProof<'_>) {
+    /// How far the coordinates of the newest attempt came by its marks and progress.
+    fn note_shown(&self, attempt: &AttemptRecord, proof: &mut LegProof<'_>) {
+        let (number, dp_size) = (attempt.state.number, attempt.state.dp_size);
         let head = self.folding.manifest().next_step();
-        let marks = self.listed.marks.get(&attempt).into_iter().flatten();
-        for (step, by) in marks.filter(|(step, _)| **step <= head) {
-            for coordinate in by.iter().flatten() {
-                proof.marked(*coordinate, *step);
+        let marks = self.listed.marks.get(&number).into_iter().flatten();
+        let marks = marks.flat_map(|(step, by)| by.iter().map(move |of| (*of, *step)));
+        let marks = marks.map(|(of, step)| match of {
+            Some(one) => (one, one, step),
+            None => (0, dp_size.saturating_sub(1), step),
+        });
+        let progress = self.listed.progress.get(&number).into_iter().flatten();
+        for (first, last, step) in marks.chain(progress.copied()) {
+            // Names that say more than can be are nobody's.
+            if step <= head && last < dp_size {
+                (first..=last).for_each(|coordinate| proof.shown(coordinate, step));
             }
         }
     }
@@ -210,12 +221,21 @@ impl Listed {
                 all.entry(mark.step).or_default().push(mark.coordinate);
             } else if let Some(progress) = keys::parse_progress(&key) {
                 listed.reach(progress.owner.attempt, progress.step);
+                let all = listed.progress.entry(progress.owner.attempt).or_default();
+                all.push((progress.first, progress.last, progress.step));
             }
         }
         for all in listed.ledgers.values_mut() {
             all.sort();
         }
         Ok(listed)
+    }
+
+    /// The highest steps of an attempt's progress and marks.
+    pub(super) fn shown(&self, attempt: AttemptNo) -> (Option<Step>, Option<Step>) {
+        let progress = self.progress.get(&attempt).into_iter().flatten();
+        let marks = self.marks.get(&attempt).and_then(|m| m.last_key_value());
+        (progress.map(|p| p.2).max(), marks.map(|(step, _)| *step))
     }
 
     fn reach(&mut self, attempt: AttemptNo, step: Step) {

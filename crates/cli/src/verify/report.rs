@@ -17,15 +17,20 @@ pub(crate) struct Report {
     pub(crate) opened: Version,
     pub(crate) closed: Option<Version>,
     pub(crate) watermark: Step,
-    /// `proved` or `contradiction`.
+    /// `proved`, `not proved` or `contradiction`.
     pub(crate) verdict: &'static str,
     pub(crate) contradiction: Option<String>,
+    /// Why a run without a contradiction is not proved to its end.
+    pub(crate) not_proved: Option<String>,
     /// First step of the run, and the one after the last proved.
     pub(crate) from: Step,
     pub(crate) to: Step,
     /// Steps that went to all data coordinates.
     pub(crate) steps: u64,
     pub(crate) ledgers: u64,
+    /// The furthest progress and mark of the newest attempt of the lineage.
+    pub(crate) progress: Option<Step>,
+    pub(crate) mark: Option<Step>,
     /// The attempts that the final model comes from, the oldest first.
     pub(crate) lineage: Vec<LegReport>,
     /// All attempts, for the picture.
@@ -52,6 +57,8 @@ pub(crate) struct LegReport {
     pub(crate) thrown_away: u64,
     /// Coordinates that are further than what is proved, and where they stand.
     pub(crate) tail: Vec<(u32, Step)>,
+    /// Coordinates whose ledgers end before their progress or marks: coordinate, end, progress or mark.
+    pub(crate) unproved: Vec<(u32, Step, Step)>,
 }
 
 /// Any attempt, by what its keys say.
@@ -85,6 +92,7 @@ impl LegReport {
             retold: 0,
             thrown_away: 0,
             tail: Vec::new(),
+            unproved: Vec::new(),
         }
     }
 }
@@ -111,10 +119,13 @@ impl Report {
             watermark,
             verdict: "proved",
             contradiction: None,
+            not_proved: None,
             from: record.start,
             to: record.start,
             steps: 0,
             ledgers: listed.ledgers.values().map(|all| all.len() as u64).sum(),
+            progress: None,
+            mark: None,
             lineage: Vec::new(),
             attempts: record.attempts.iter().map(attempt).collect(),
         }
@@ -141,6 +152,37 @@ impl Report {
             leg.retold = proven.retold;
             leg.thrown_away = proven.thrown_away;
             leg.tail = proven.tail;
+            let unproved = proven.unproved.iter();
+            leg.unproved = unproved
+                .map(|u| (u.dp_rank, u.ledgers, u.reached))
+                .collect();
+        }
+    }
+
+    /// What the whole comes to, once no leg speaks against it.
+    pub(super) fn conclude(&mut self, listed: &Listed) {
+        let Some(last) = self.lineage.last_mut() else {
+            return;
+        };
+        (self.progress, self.mark) = listed.shown(last.attempt);
+        if let Some(&(dp_rank, end, reached)) = last.unproved.first() {
+            last.proved = false;
+            let others = match last.unproved.len() - 1 {
+                0 => String::new(),
+                n => format!(" (and {} more)", count(n as u64, "coordinate")),
+            };
+            self.not_proved = Some(format!(
+                "coordinate {dp_rank} of attempt {} came to step {reached} by its progress or marks, but its \
+                 ledgers end at step {end}{others}: some are missing or not stored yet; while the data is there \
+                 --mend stores what its indexes say, and --to {} proves what is before",
+                last.attempt, self.to
+            ));
+        } else if self.steps == 0 {
+            let why = "no ledger tells of any step, and there is no progress and no mark either";
+            self.not_proved = Some(why.to_owned());
+        }
+        if self.not_proved.is_some() {
+            self.verdict = "not proved";
         }
     }
 
@@ -188,17 +230,36 @@ impl Report {
             );
             text.push_str(&style.yellow(&line));
         }
-        let verdict = match &self.contradiction {
-            None => style.green(&format!(
+        let verdict = match (&self.contradiction, &self.not_proved) {
+            (None, None) => style.green(&format!(
                 "proved: steps {}, {} in all, each to every data coordinate exactly once, in order, \
-                 with the bytes that the log names",
+                 with the bytes that the log names; {}",
                 range(self.from, self.to),
-                self.steps
+                self.steps,
+                self.compared(),
             )),
-            Some(why) => style.red(&format!("NOT PROVED: {why}")),
+            (Some(why), _) => style.red(&format!("NOT PROVED: {why}")),
+            (None, Some(why)) => style.red(&format!(
+                "NOT PROVED behind step {}: {why}; before it {} steps agree; {}",
+                self.to,
+                self.steps,
+                self.compared(),
+            )),
         };
         text.push_str(&verdict);
         text
+    }
+}
+
+impl Report {
+    fn compared(&self) -> String {
+        let shown = |step: Option<Step>| step.map_or("none".to_owned(), |s| format!("to step {s}"));
+        format!(
+            "compared: {} with the digests in the log, progress {}, marks {}",
+            count(self.ledgers, "ledger"),
+            shown(self.progress),
+            shown(self.mark),
+        )
     }
 }
 

@@ -69,8 +69,8 @@ impl Ranks {
         }
     }
 
-    /// A session of a rank begins. What an earlier one was sent counts as far as the rank says that it
-    /// has received it; the rest is sent again.
+    /// A session of a rank begins. Steps that an earlier session was sent count as received below the
+    /// step where the rank resumes; the others are sent again.
     pub(super) fn begin(&mut self, session: SessionId, member: &Arc<Member>, hello: &Hello) {
         let resumed = hello.mode == Mode::Resume;
         let rank = self.all.entry(key(member)).or_insert_with(|| Rank {
@@ -81,16 +81,25 @@ impl Ranks {
             stored: member.start,
         });
         (rank.session, rank.member) = (session, Arc::clone(member));
+        let next_step = member.skips.pass(hello.next_step);
+        let began = |next_step| {
+            self.deliveries.tell(Delivery::Began {
+                session,
+                member: Arc::clone(member),
+                next_step,
+            });
+        };
+        // The beginning is reported first: a step without one would read as a rank that is new here.
+        let first = rank.unreported.first_below(hello.next_step);
+        let first = first.filter(|_| resumed).unwrap_or(next_step);
+        began(first);
         if resumed {
-            rank.receive(hello.next_step, &self.deliveries);
+            let reported = rank.receive(hello.next_step, &self.deliveries);
+            if first < next_step && reported != Some(next_step) {
+                began(next_step);
+            }
         }
         rank.unreported.forget();
-        self.deliveries.tell(Delivery::Began {
-            session,
-            member: Arc::clone(member),
-            next_step: member.skips.pass(hello.next_step),
-            resumed,
-        });
     }
 
     pub(super) fn end(&mut self, session: SessionId, member: &Arc<Member>) {
@@ -124,8 +133,15 @@ impl Ranks {
 }
 
 impl Rank {
-    fn receive(&mut self, next_step: Step, deliveries: &Deliveries) {
+    /// Reports the steps below `next_step` that the rank was sent; the step after the last of them.
+    fn receive(&mut self, next_step: Step, deliveries: &Deliveries) -> Option<Step> {
+        let mut after = None;
         for (step, crcs) in self.unreported.take_below(next_step) {
+            // Its session ended in the middle of this step: it has it from elsewhere.
+            if crcs.len() != self.member.slices.len() {
+                break;
+            }
+            after = Some(self.member.skips.pass(step + 1));
             deliveries.tell(Delivery::Step {
                 session: self.session,
                 member: Arc::clone(&self.member),
@@ -134,6 +150,7 @@ impl Rank {
             });
         }
         self.received = self.received.max(next_step);
+        after
     }
 }
 

@@ -177,13 +177,13 @@ fn hole(member: &Arc<Member>, steps: Range<Step>) -> Option<Hole> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use batchweave_core::ids::AttemptId;
 
     use super::*;
     use crate::skips::Skips;
 
-    fn member(dp_rank: u32, skips: &[(Step, Step)]) -> Arc<Member> {
+    pub(crate) fn member(dp_rank: u32, skips: &[(Step, Step)]) -> Arc<Member> {
         Arc::new(Member {
             job: "llm".parse().unwrap(),
             opened: 3,

@@ -1,201 +1,201 @@
-//! What a rank received, told from the store: the checksums in the indexes of data objects. For the
-//! steps between what a dead daemon had stored in ledgers and where its ranks stand.
+//! Fills holes of ledgers from the store's indexes, beside the keeper: a window of steps of all ranks at
+//! a time. While the store fails it tries again without end; only the marks of these ranks wait.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{Seq, Step};
+use batchweave_core::ids::Step;
 use batchweave_core::lifecycle::LedgerEntry;
-use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::{ENTRY_BYTES, Identity, IndexEntry, TRAILER_BYTES, TgbError, Trailer};
-use batchweave_log::{Located, Log, LogError, LogOptions};
-use batchweave_store::{Store, StoreError};
-use bytes::BytesMut;
-use futures::TryStreamExt;
-use rand::RngExt;
+use batchweave_log::{Checksums, LogError, StepCrcs};
+use batchweave_store::Store;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
+use super::BookKey;
+use super::book::Hole;
 use crate::member::Member;
 
-/// Indexes kept: the ranks of a node come back together and ask for the same.
-const CACHE_MAX: usize = 64;
-const TRIES: u32 = 6;
+/// Pauses after the store has failed for as long as the log retries its reads: doubling, within these.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 
-/// Why steps can't be told.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RecallError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Log(#[from] LogError),
-    #[error(transparent)]
-    Tgb(#[from] TgbError),
-    #[error("{0}")]
-    Gone(String),
+/// Holes of ranks of one attempt, in one window of steps.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) key: BookKey,
+    pub(super) holes: Vec<Hole>,
 }
 
-/// The index of one object, or a part of it.
-struct Index {
-    key: String,
-    entries: Vec<IndexEntry>,
+/// What became of a window.
+#[derive(Debug)]
+pub(super) struct Filled {
+    pub(super) window: Window,
+    pub(super) entries: Vec<LedgerEntry>,
+    /// Steps that can't be told, and why.
+    pub(super) left: Vec<(Hole, String)>,
 }
 
-/// Reads logs and indexes, and keeps what it has read.
+/// The keeper's end: one window at a time.
 pub(super) struct Recall {
-    store: Arc<dyn Store>,
-    log: Option<Log>,
-    cache: VecDeque<Index>,
+    windows: mpsc::Sender<Window>,
+    filled: mpsc::Receiver<Filled>,
+    pub(super) busy: bool,
 }
 
 impl Recall {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self {
-            store,
-            log: None,
-            cache: VecDeque::new(),
-        }
-    }
-
-    /// An entry for the steps of a rank; none where it passes over all of them.
-    pub(super) async fn tell(
-        &mut self,
-        member: &Member,
-        steps: Range<Step>,
-    ) -> Result<Option<LedgerEntry>, RecallError> {
-        let mut step = member.skips.pass(steps.start);
-        let mut entry = LedgerEntry {
-            dp_rank: member.dp_rank,
-            rank: member.rank,
-            first_slice: member.slices.start,
-            slices: member.slices.len() as u32,
-            from: step,
-            to: step,
-            resumed: true,
-            crcs: Vec::new(),
-            skipped: Vec::new(),
-        };
-        while step < steps.end {
-            if entry.to < step {
-                entry.skipped.push((entry.to, step));
-            }
-            entry.to = step + 1;
-            let found = self.locate(step).await?;
-            for slice in member.slices.clone() {
-                entry.crcs.push(self.crc(&found, slice).await?);
-            }
-            step = member.skips.pass(step + 1);
-        }
-        Ok((entry.from < entry.to).then_some(entry))
-    }
-
-    /// The oldest step whose data is there.
-    pub(super) async fn watermark(&mut self) -> Result<Step, RecallError> {
-        let log = self.log().await?;
-        log.catch_up().await?;
-        Ok(log.manifest().watermark())
-    }
-
-    async fn log(&mut self) -> Result<&mut Log, LogError> {
-        let log = if let Some(log) = self.log.take() {
-            log
-        } else {
-            let options = LogOptions {
-                write_snapshots: false,
-                ..LogOptions::new(rand::random())
-            };
-            Log::open(Arc::clone(&self.store), &options).await?
-        };
-        Ok(self.log.insert(log))
-    }
-
-    async fn locate(&mut self, step: Step) -> Result<Arc<StepEntry>, RecallError> {
-        let gone = |why: String| RecallError::Gone(format!("step {step} {why}"));
-        let log = self.log().await?;
-        if step >= log.manifest().next_step() {
-            log.catch_up().await?;
-        }
-        match log.locate(step).await? {
-            Located::At(entry) => Ok(entry),
-            Located::Reclaimed { watermark } => {
-                Err(gone(format!("is below the watermark {watermark}")))
-            }
-            Located::NotYet | Located::Ended { .. } => Err(gone("is not in the log".into())),
-        }
-    }
-
-    async fn crc(&mut self, step: &StepEntry, slice: u32) -> Result<u32, RecallError> {
-        let holds =
-            |p: &&batchweave_core::tgb::Part| (p.first_slice..p.end_slice()).contains(&slice);
-        let part = step.tgb.parts.iter().find(holds);
-        let gone = || {
-            let step = step.step;
-            RecallError::Gone(format!("no index has slice {slice} of step {step}"))
-        };
-        let key = &part.ok_or_else(gone)?.key;
-        let known = self.cache.iter().position(|index| index.key == *key);
-        let at = if let Some(at) = known {
-            at
-        } else {
-            let entries = self.patiently(key, step).await?;
-            let key = key.clone();
-            self.cache.push_back(Index { key, entries });
-            if self.cache.len() > CACHE_MAX {
-                self.cache.pop_front();
-            }
-            self.cache.len() - 1
-        };
-        let wanted: (Seq, u32) = (step.seq, slice);
-        let entries = self.cache.get(at).map_or(&[][..], |index| &index.entries);
-        let found = entries.iter().find(|e| (e.seq, e.slice) == wanted);
-        found.map(|entry| entry.payload_crc).ok_or_else(gone)
-    }
-
-    async fn patiently(&self, key: &str, step: &StepEntry) -> Result<Vec<IndexEntry>, RecallError> {
-        let mut pause = Duration::from_millis(100);
-        for _ in 1..TRIES {
-            match self.index(key, step).await {
-                Err(RecallError::Store(why)) if why.kind.is_transient() => {
-                    tracing::debug!(%why, "trying again");
+    /// Starts the task; it ends with the keeper, or at `stop`.
+    pub(super) fn start(store: Arc<dyn Store>, stop: CancellationToken) -> Self {
+        let (windows, mut asked) = mpsc::channel::<Window>(1);
+        let (answers, filled) = mpsc::channel(1);
+        let work = async move {
+            let mut sums = None;
+            while let Some(window) = asked.recv().await {
+                let told = tell(&store, &mut sums, window).await;
+                if answers.send(told).await.is_err() {
+                    return;
                 }
-                outcome => return outcome,
             }
-            let jitter = rand::rng().random_range(0.5..1.5);
-            tokio::time::sleep(pause.mul_f64(jitter)).await;
-            pause *= 2;
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        });
+        Self {
+            windows,
+            filled,
+            busy: false,
         }
-        self.index(key, step).await
     }
 
-    /// Size, trailer, index: three small reads.
-    async fn index(&self, key: &str, step: &StepEntry) -> Result<Vec<IndexEntry>, RecallError> {
-        let gone = |why: &str| RecallError::Gone(format!("{key}: {why}"));
-        let size = self.store.head(key).await?.size;
-        let trailer_at = size.checked_sub(TRAILER_BYTES);
-        let trailer_at = trailer_at.ok_or_else(|| gone("is too short for an object"))?;
-        let trailer = self.read(key, trailer_at, size).await?;
-        let trailer = Trailer::decode(&trailer).map_err(|fault| gone(&fault.to_string()))?;
-        let stream = trailer.identity.stream;
-        if trailer.identity != Identity::new(stream, &step.producer, step.epoch) {
-            return Err(gone("is another producer's"));
-        }
-        if trailer.index_offset > trailer_at {
-            return Err(gone("its trailer does not fit its size"));
-        }
-        let index = self.read(key, trailer.index_offset, trailer_at).await?;
-        let entries = index.chunks(ENTRY_BYTES as usize).map(IndexEntry::decode);
-        let entries: Result<Vec<_>, _> = entries.collect();
-        entries.map_err(|fault| gone(&fault.to_string()))
+    pub(super) fn ask(&mut self, window: Window) {
+        // There is room: one window at a time.
+        self.busy = self.windows.try_send(window).is_ok();
     }
 
-    async fn read(&self, key: &str, from: u64, to: u64) -> Result<BytesMut, StoreError> {
-        let mut bytes = BytesMut::with_capacity((to - from) as usize);
-        if from < to {
-            let mut chunks = self.store.get_range(key, from..to).await?;
-            while let Some(chunk) = chunks.try_next().await? {
-                bytes.extend_from_slice(&chunk);
+    /// The answer to the last window; never, when none is under way or the task has ended.
+    pub(super) async fn filled(&mut self) -> Filled {
+        if self.busy
+            && let Some(filled) = self.filled.recv().await
+        {
+            self.busy = false;
+            return filled;
+        }
+        std::future::pending().await
+    }
+}
+
+async fn tell(store: &Arc<dyn Store>, sums: &mut Option<Checksums>, window: Window) -> Filled {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut slices: Vec<Range<u32>> = Vec::new();
+    for Hole { member, steps: own } in &window.holes {
+        steps.extend(own.clone().filter(|step| !member.skips.skips(*step)));
+        slices.push(member.slices.clone());
+    }
+    steps.sort_unstable();
+    steps.dedup();
+    let mut pause = PAUSES.0;
+    loop {
+        match read(store, sums, &steps, &slices).await {
+            Ok(read) => return told(window, &read),
+            Err(why) => {
+                tracing::warn!(%why, "cannot read what an earlier daemon delivered; retrying");
             }
         }
-        Ok(bytes)
+        // Opened anew: what is wrong with the log may be mended meanwhile.
+        *sums = None;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+async fn read(
+    store: &Arc<dyn Store>,
+    sums: &mut Option<Checksums>,
+    steps: &[Step],
+    slices: &[Range<u32>],
+) -> Result<BTreeMap<Step, StepCrcs>, LogError> {
+    let open = match sums {
+        Some(open) => open,
+        none => none.insert(Checksums::open(Arc::clone(store)).await?),
+    };
+    open.of(steps, slices).await
+}
+
+fn told(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {
+    let (mut entries, mut left) = (Vec::new(), Vec::new());
+    for hole in &window.holes {
+        fill(hole, read, &mut entries, &mut left);
+    }
+    Filled {
+        window,
+        entries,
+        left,
+    }
+}
+
+/// Entries for the steps of one rank that could be read; the others are left, neighbours together.
+fn fill(
+    hole: &Hole,
+    read: &BTreeMap<Step, StepCrcs>,
+    entries: &mut Vec<LedgerEntry>,
+    left: &mut Vec<(Hole, String)>,
+) {
+    let Hole { member, steps } = hole;
+    let mut open: Option<LedgerEntry> = None;
+    let mut lost: Option<(Range<Step>, String)> = None;
+    let mut step = member.skips.pass(steps.start);
+    while step < steps.end {
+        let next = member.skips.pass(step + 1);
+        match own(member, read.get(&step)) {
+            Ok(crcs) => {
+                let entry = open.get_or_insert_with(|| begin(member, step));
+                if entry.to < step {
+                    entry.skipped.push((entry.to, step));
+                }
+                entry.to = step + 1;
+                entry.crcs.extend(crcs);
+                left.extend(lost.take().map(|lost| leave(member, lost)));
+            }
+            Err(why) => {
+                entries.extend(open.take());
+                lost.get_or_insert((step..step, why)).0.end = step + 1;
+            }
+        }
+        step = next;
+    }
+    entries.extend(open);
+    left.extend(lost.map(|lost| leave(member, lost)));
+}
+
+fn leave(member: &Arc<Member>, (steps, why): (Range<Step>, String)) -> (Hole, String) {
+    let member = Arc::clone(member);
+    (Hole { member, steps }, why)
+}
+
+/// The checksums of the member's slices, in order.
+fn own(member: &Member, read: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
+    let Some(read) = read else {
+        return Err("not read".into());
+    };
+    let crcs = read.as_ref().map_err(Clone::clone)?;
+    let found: Option<Vec<u32>> = member.slices.clone().map(|s| crcs.get(&s).copied()).collect();
+    found.ok_or_else(|| "its index does not have all slices".into())
+}
+
+fn begin(member: &Member, from: Step) -> LedgerEntry {
+    LedgerEntry {
+        dp_rank: member.dp_rank,
+        rank: member.rank,
+        first_slice: member.slices.start,
+        slices: member.slices.len() as u32,
+        from,
+        to: from,
+        resumed: true,
+        crcs: Vec::new(),
+        skipped: Vec::new(),
     }
 }

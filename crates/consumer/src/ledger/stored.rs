@@ -69,9 +69,12 @@ impl Stored {
         end.unwrap_or(member.start)
     }
 
+    /// An object behind a hole has entries beyond what it tells without one.
     fn note(&mut self, ledger: &Ledger) {
         let told = ledger.told.iter().map(|told| (told.reader(), told.to));
-        let entries = ledger.entries.iter().map(|e| (e.reader(), e.to));
+        let old = ledger.told.is_empty();
+        let entries = ledger.entries.iter().filter(|_| old);
+        let entries = entries.map(|e| (e.reader(), e.to));
         for (reader, to) in told.chain(entries) {
             let end = self.ends.entry(reader).or_default();
             *end = to.max(*end);
@@ -94,7 +97,10 @@ async fn newest(
     };
     let mut read = Vec::new();
     for (_, key) in keys.into_iter().take(READS_MAX) {
-        let bytes = batchweave_log::get_intact(store, &key).await?;
+        let bytes = match batchweave_log::get_intact(store, &key).await {
+            Err(why) if why.is_not_found() => continue,
+            read => read?,
+        };
         match Ledger::from_json(&bytes, &key, &place) {
             Ok(ledger) => {
                 let whole = !ledger.told.is_empty();

@@ -170,21 +170,6 @@ pub enum Contradiction {
         /// A step that it lacks.
         needed: Step,
     },
-    /// A mark above what the ledgers have, though ledgers are stored before marks.
-    #[error(
-        "missing steps: coordinate {dp_rank} of attempt {attempt} has a checkpoint mark at step {marked}, but its \
-         ledgers end at step {reached}: some were deleted"
-    )]
-    Marked {
-        /// The attempt.
-        attempt: AttemptNo,
-        /// The coordinate.
-        dp_rank: u32,
-        /// Its highest mark.
-        marked: Step,
-        /// Where its ledgers end.
-        reached: Step,
-    },
     /// An attempt goes on from where its parent never was.
     #[error(
         "lineage: the run goes on from step {to} of attempt {attempt}, but no ledger says that anybody in that \

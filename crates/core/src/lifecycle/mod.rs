@@ -27,6 +27,6 @@ pub use ledger::{
 pub use lineage::{AttemptRecord, History, JobRecord, Leg, LineageError};
 pub use marks::Mark;
 pub use progress::Progress;
-pub use proof::{LegProof, Lookup, Named, ProvenLeg};
+pub use proof::{LegProof, Lookup, Named, ProvenLeg, Unproved};
 pub use restart::{floor, restart_points};
 pub use signs::{AttemptSigns, JobSigns};

@@ -58,6 +58,19 @@ pub struct ProvenLeg {
     pub thrown_away: u64,
     /// Where coordinates stand that received more than was proved; only in a newest attempt.
     pub tail: Vec<(u32, Step)>,
+    /// Coordinates whose ledgers end before their progress or marks; only in a newest attempt.
+    pub unproved: Vec<Unproved>,
+}
+
+/// A coordinate that received more than its ledgers have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unproved {
+    /// The coordinate.
+    pub dp_rank: u32,
+    /// Where its ledgers end: the leg's start where there are none.
+    pub ledgers: Step,
+    /// How far it came by progress or marks.
+    pub reached: Step,
 }
 
 struct Claim {
@@ -78,8 +91,8 @@ pub struct LegProof<'a> {
     /// Checksums by slice, of steps that are not settled.
     open: BTreeMap<Step, Vec<Option<u32>>>,
     settled: Step,
-    /// The highest mark of each coordinate: its ledgers were stored before it.
-    marked: BTreeMap<u32, Step>,
+    /// How far each coordinate came by its progress and marks.
+    shown: BTreeMap<u32, Step>,
     proven: ProvenLeg,
 }
 
@@ -95,7 +108,7 @@ impl<'a> LegProof<'a> {
             readers: BTreeMap::new(),
             open: BTreeMap::new(),
             settled: leg.from,
-            marked: BTreeMap::new(),
+            shown: BTreeMap::new(),
             proven: ProvenLeg {
                 leg,
                 end: leg.from,
@@ -106,6 +119,7 @@ impl<'a> LegProof<'a> {
                 retold: 0,
                 thrown_away: 0,
                 tail: Vec::new(),
+                unproved: Vec::new(),
             },
         }
     }
@@ -165,9 +179,9 @@ impl<'a> LegProof<'a> {
         Ok(())
     }
 
-    /// Notes a mark of a coordinate of a newest attempt: it has received all steps below.
-    pub fn marked(&mut self, dp_rank: u32, step: Step) {
-        let highest = self.marked.entry(dp_rank).or_default();
+    /// Notes progress or a mark of a coordinate of a newest attempt: it has received all steps below.
+    pub fn shown(&mut self, dp_rank: u32, step: Step) {
+        let highest = self.shown.entry(dp_rank).or_default();
         *highest = step.max(*highest);
     }
 
@@ -292,15 +306,19 @@ impl<'a> LegProof<'a> {
         let all = 0..self.attempt.state.dp_size;
         let reached: Vec<_> = all.map(|c| (c, self.reached(c))).collect();
         for &(dp_rank, step) in &reached {
-            let reached = step.unwrap_or(self.leg.from);
-            if let Some(&marked) = self.marked.get(&dp_rank).filter(|m| **m > reached) {
-                return Err(Contradiction::Marked {
-                    attempt: self.attempt.state.number,
+            let ledgers = step.unwrap_or(self.attempt.next_kept(self.leg.from));
+            let shown = self.shown.get(&dp_rank).copied().unwrap_or_default();
+            let shown = self.attempt.next_kept(shown);
+            if shown > ledgers {
+                self.proven.unproved.push(Unproved {
                     dp_rank,
-                    marked,
-                    reached,
+                    ledgers,
+                    reached: shown,
                 });
             }
+        }
+        if !self.proven.unproved.is_empty() {
+            return Ok(());
         }
         let Some(most) = reached.iter().filter_map(|(_, step)| *step).max() else {
             return Ok(());

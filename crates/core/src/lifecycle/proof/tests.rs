@@ -141,7 +141,7 @@ impl Run {
                 proof.settle(next.first(), &named)?;
             }
         }
-        proof.marked(0, leg.from);
+        proof.shown(0, leg.from);
         proof.finish(whole.then_some(0), &named)
     }
 
@@ -329,25 +329,43 @@ fn edited_ledgers_are_found() {
 }
 
 #[test]
-fn a_mark_above_the_ledgers_tells_that_some_are_gone() {
+fn what_is_behind_the_last_ledger_is_not_proved() {
     let run = honest();
     let leg = *run.job.lineage().unwrap().last().unwrap();
-    let mut proof = LegProof::new(run.job.attempt(5).unwrap(), leg, SLICES);
+    let begin = || LegProof::new(run.job.attempt(5).unwrap(), leg, SLICES);
+    let mut proof = begin();
     for ledger in run.ledgers[&5].iter().filter(|l| l.first() == 1700) {
         proof.add("ledger", ledger.clone()).unwrap();
     }
     for mark in [1800, 2000, 1900] {
-        proof.marked(1, mark);
+        proof.shown(1, mark);
     }
-    let error = proof.finish(None, &named).unwrap_err().to_string();
-    for part in [
-        "missing steps",
-        "coordinate 1",
-        "mark at step 2000",
-        "end at step 1956",
-    ] {
-        assert!(error.contains(part), "{error}");
+    proof.shown(2, 1956);
+    let proven = proof.finish(None, &named).unwrap();
+    let unproved = Unproved {
+        dp_rank: 1,
+        ledgers: 1956,
+        reached: 2000,
+    };
+    assert_eq!((proven.end, proven.unproved), (1956, vec![unproved]));
+    // Without any ledger nothing is proved of a run that was somewhere.
+    let mut proof = begin();
+    proof.shown(3, 1701);
+    let proven = proof.finish(None, &named).unwrap();
+    assert_eq!((proven.end, proven.unproved.len()), (1700, 1));
+    // A quarantined range ahead of the ledgers is no step that is lacking.
+    let mut proof = begin();
+    for rank in 0..4 {
+        let entry = run.entry(5, rank, 1700, 1750);
+        let ledger = Ledger {
+            entries: vec![entry],
+            ..run.ledgers[&5][0].clone()
+        };
+        proof.add("ledger", ledger).unwrap();
+        proof.shown(rank, 1760);
     }
+    let proven = proof.finish(None, &named).unwrap();
+    assert_eq!((proven.end, proven.unproved.len()), (1750, 0));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod copies;
 mod data;
 mod fold;
 pub(crate) mod job;
+mod mend;
 mod objects;
 mod picture;
 mod report;
@@ -30,9 +31,11 @@ Examples:
   batchweave verify --data --resume verify.json         also read all data and check every checksum
   batchweave verify --job llm --svg lineage.svg         prove what a run was fed, also after reclamation
   batchweave verify --job llm@812 --to 20000 --json     an earlier incarnation, up to a step
+  batchweave verify --job llm --mend                    store what dead daemons did not, while the data is there
 
 The proof compares the ledgers of the job's attempts with the digests in the log; it needs no data. The
-exit code is 76 when something is wrong, with the first contradiction as the error.";
+exit code is 76 when something is wrong, with the first contradiction as the error, and 66 when nothing is
+wrong but the ledgers end before progress and marks do: then the run is not proved to its end.";
 
 /// Arguments of `batchweave verify`.
 #[derive(Debug, clap::Args)]
@@ -53,6 +56,9 @@ pub(crate) struct VerifyArgs {
     /// With --job: prove only what comes before this step
     #[arg(long, value_name = "STEP", requires = "job")]
     to: Option<Step>,
+    /// With --job: first store ledgers of what ranks received and no ledger has, from the indexes of data objects
+    #[arg(long, requires = "job", conflicts_with = "to")]
+    mend: bool,
     /// With --job: draw the lineage into this file
     #[arg(long, value_name = "FILE", requires = "job")]
     svg: Option<PathBuf>,
@@ -149,7 +155,7 @@ async fn prove(
     args: &VerifyArgs,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let report = job::prove(store, job, args.to).await?;
+    let report = job::prove(store, job, args.to, args.mend).await?;
     if let Some(file) = &args.svg {
         let write = std::fs::write(file, picture::svg(&report));
         write.map_err(|e| CliError::Input(format!("--svg {}: {e}", file.display())))?;

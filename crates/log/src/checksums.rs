@@ -5,7 +5,7 @@
 //! where it can't, since an object's other batches are reclaimed or wait for their turn, the store is
 //! asked for the size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,14 +25,27 @@ use crate::{Located, Log, LogError, LogOptions};
 const READS: usize = 24;
 /// Reads of one index that is damaged, or whose answer breaks off, before it counts as such.
 const TRIES: u32 = 4;
+/// Entries of indexes that are kept: ranks of a node come back one by one and ask for the same.
+const KEPT: usize = 1 << 17;
 
 /// CRC32C of payloads by slice, of one step; or why they are not to be had.
 pub type StepCrcs = Result<BTreeMap<u32, u32>, String>;
+
+/// The checksums of `slices`, in order.
+pub fn crcs_of(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
+    let step = step.ok_or("it was not read")?;
+    let crcs = step.as_ref().map_err(Clone::clone)?;
+    let found: Option<Vec<u32>> = slices.map(|slice| crcs.get(&slice).copied()).collect();
+    found.ok_or_else(|| "its index does not have all slices".into())
+}
 
 /// Reads indexes beside a log that it opens for itself.
 #[derive(Debug)]
 pub struct Checksums {
     log: Log,
+    /// Whole indexes by object, and the objects as they were read.
+    kept: BTreeMap<String, Arc<Index>>,
+    order: VecDeque<String>,
 }
 
 /// An object and where its index lies.
@@ -43,8 +56,14 @@ struct Object {
     index: Option<(u64, u64)>,
 }
 
-/// Of one object: checksums by sequence number and slice.
-type Index = BTreeMap<(Seq, u32), u32>;
+/// Of one object.
+#[derive(Debug)]
+struct Index {
+    /// By sequence number and slice.
+    crcs: BTreeMap<(Seq, u32), u32>,
+    /// Of all slices, not of those alone that were asked for.
+    whole: bool,
+}
 
 enum Failure {
     /// Another read says the same.
@@ -71,7 +90,11 @@ impl Checksums {
             ..LogOptions::new(rand::random())
         };
         let log = Log::open(store, &options).await?;
-        Ok(Self { log })
+        Ok(Self {
+            log,
+            kept: BTreeMap::new(),
+            order: VecDeque::new(),
+        })
     }
 
     /// The checksums of those slices that lie in one of `slices`, for each of `steps`. Fails only for
@@ -100,16 +123,42 @@ impl Checksums {
             }
         }
         let reads = objects.into_values().map(|object| async {
-            let index = self.index(&object, slices).await;
-            index.map(|index| (object.key, index))
+            let index = match self.kept.get(&object.key) {
+                Some(index) => Ok(Arc::clone(index)),
+                None => self.index(&object, slices).await?,
+            };
+            Ok::<_, LogError>((object.key, index))
         });
         let reads = stream::iter(reads).buffer_unordered(READS);
-        let read: BTreeMap<String, Result<Index, String>> = reads.try_collect().await?;
+        let read: BTreeMap<String, Result<Arc<Index>, String>> = reads.try_collect().await?;
+        self.keep(&read);
         for entry in entries {
             let crcs = pick(&entry, slices, &read);
             found.insert(entry.step, crcs);
         }
         Ok(found)
+    }
+
+    /// Keeps the indexes that are whole, and forgets the oldest for them.
+    fn keep(&mut self, read: &BTreeMap<String, Result<Arc<Index>, String>>) {
+        for (key, index) in read {
+            let Ok(index) = index else { continue };
+            if index.whole && !self.kept.contains_key(key) {
+                self.kept.insert(key.clone(), Arc::clone(index));
+                self.order.push_back(key.clone());
+            }
+        }
+        let mut all: usize = self.kept.values().map(|index| index.crcs.len()).sum();
+        while all > KEPT {
+            let Some(index) = self
+                .order
+                .pop_front()
+                .and_then(|key| self.kept.remove(&key))
+            else {
+                break;
+            };
+            all -= index.crcs.len();
+        }
     }
 
     async fn entry(&mut self, step: Step) -> Result<Result<Arc<StepEntry>, String>, LogError> {
@@ -118,7 +167,9 @@ impl Checksums {
             Located::Reclaimed { watermark } => Err(format!(
                 "step {step} is below the watermark {watermark}: its data may be gone"
             )),
-            Located::NotYet | Located::Ended { .. } => Err(format!("step {step} is not in the log")),
+            Located::NotYet | Located::Ended { .. } => {
+                Err(format!("step {step} is not in the log"))
+            }
         })
     }
 
@@ -154,7 +205,11 @@ impl Checksums {
             let end = if up { last } else { first };
             let mut looks = seq.abs_diff(end).saturating_mul(apart);
             while seq != end {
-                let next = if up { step.checked_add(1) } else { step.checked_sub(1) };
+                let next = if up {
+                    step.checked_add(1)
+                } else {
+                    step.checked_sub(1)
+                };
                 let Some(next) = next.filter(|_| looks > 0) else {
                     return Ok(None);
                 };
@@ -176,11 +231,11 @@ impl Checksums {
         &self,
         object: &Object,
         slices: &[Range<u32>],
-    ) -> Result<Result<Index, String>, LogError> {
+    ) -> Result<Result<Arc<Index>, String>, LogError> {
         let (mut pause, mut tries) = (Pause::new(), 1);
         loop {
             match self.index_once(object, slices).await {
-                Ok(index) => return Ok(Ok(index)),
+                Ok(index) => return Ok(Ok(Arc::new(index))),
                 Err(Failure::Gone(why)) => return Ok(Err(why)),
                 Err(Failure::Damaged(why)) if tries == TRIES => {
                     return Ok(Err(format!("{}: {why}, also when read again", object.key)));
@@ -193,11 +248,7 @@ impl Checksums {
         }
     }
 
-    async fn index_once(
-        &self,
-        object: &Object,
-        slices: &[Range<u32>],
-    ) -> Result<Index, Failure> {
+    async fn index_once(&self, object: &Object, slices: &[Range<u32>]) -> Result<Index, Failure> {
         let (key, store) = (&object.key, self.log.store.as_ref());
         let (from, frames) = match object.index {
             Some(known) => known,
@@ -205,15 +256,16 @@ impl Checksums {
         };
         let end = from + frames * ENTRY_BYTES + TRAILER_BYTES;
         let mut chunks = store.get_range(key, from..end).await?;
-        let (mut index, mut rest, mut left) = (Index::new(), BytesMut::new(), frames);
+        let whole = frames <= KEPT as u64 / 8;
+        let (mut crcs, mut rest, mut left) = (BTreeMap::new(), BytesMut::new(), frames);
         while let Some(chunk) = chunks.try_next().await? {
             rest.extend_from_slice(&chunk);
             while left > 0 && rest.len() >= ENTRY_BYTES as usize {
                 let entry = IndexEntry::decode(&rest).map_err(damaged)?;
                 rest.advance(ENTRY_BYTES as usize);
                 left -= 1;
-                if slices.iter().any(|range| range.contains(&entry.slice)) {
-                    index.insert((entry.seq, entry.slice), entry.payload_crc);
+                if whole || slices.iter().any(|range| range.contains(&entry.slice)) {
+                    crcs.insert((entry.seq, entry.slice), entry.payload_crc);
                 }
             }
         }
@@ -224,7 +276,7 @@ impl Checksums {
         if (trailer.index_offset, u64::from(trailer.frames)) != (from, frames) {
             return Err(Failure::Damaged("its trailer does not fit the log".into()));
         }
-        Ok(index)
+        Ok(Index { crcs, whole })
     }
 
     /// Where the index lies by the object itself.
@@ -266,7 +318,7 @@ fn wanted<'e>(entry: &'e StepEntry, slices: &'e [Range<u32>]) -> impl Iterator<I
 fn pick(
     entry: &StepEntry,
     slices: &[Range<u32>],
-    read: &BTreeMap<String, Result<Index, String>>,
+    read: &BTreeMap<String, Result<Arc<Index>, String>>,
 ) -> StepCrcs {
     let mut crcs = BTreeMap::new();
     for part in &entry.tgb.parts {
@@ -277,10 +329,12 @@ fn pick(
                 Some(Err(why)) => return Err(why.clone()),
                 None => continue,
             };
-            let Some(crc) = index.get(&(entry.seq, slice)) else {
+            let Some(crc) = index.crcs.get(&(entry.seq, slice)) else {
                 let key = &part.key;
                 let step = entry.step;
-                return Err(format!("{key}: its index has no slice {slice} of step {step}"));
+                return Err(format!(
+                    "{key}: its index has no slice {slice} of step {step}"
+                ));
             };
             crcs.insert(slice, *crc);
         }

@@ -46,7 +46,7 @@ mod wants;
 mod window;
 
 pub use append::Append;
-pub use checksums::{Checksums, StepCrcs};
+pub use checksums::{Checksums, StepCrcs, crcs_of};
 pub use clock::{Clock, TokioClock};
 pub use create::{Creation, create};
 pub use driver::{CommitEnd, CommitQueue, Committed, DriverOptions, Standing};

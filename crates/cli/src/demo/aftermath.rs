@@ -25,7 +25,7 @@ pub(crate) struct Aftermath {
     pub(crate) proved_to: Step,
     /// Steps that went to all data coordinates, once and in order.
     pub(crate) proved_steps: u64,
-    /// What speaks against the run.
+    /// What speaks against the run, or is not proved of it.
     pub(crate) contradiction: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub(super) async fn look(log: &mut Log) -> Result<Aftermath, DemoError> {
     let name: JobName = JOB.parse().map_err(|e| failed(&e))?;
     let job = JobArg { name, opened: None };
     let store = Arc::clone(log.store());
-    let report = prove(&store, &job, None).await.map_err(|e| failed(&e))?;
+    let report = prove(&store, &job, None, false).await.map_err(|e| failed(&e))?;
     let data = pass.totals.get(&Class::Data).copied().unwrap_or_default();
     Ok(Aftermath {
         reclaimed: pass.watermark,
@@ -46,6 +46,6 @@ pub(super) async fn look(log: &mut Log) -> Result<Aftermath, DemoError> {
         kept_bytes: data.needed.bytes + data.uncommitted.bytes,
         proved_to: report.to,
         proved_steps: report.steps,
-        contradiction: report.contradiction,
+        contradiction: report.contradiction.or(report.not_proved),
     })
 }

@@ -14,6 +14,7 @@ use futures::{StreamExt, TryStreamExt};
 use super::JobArg;
 use super::bar::Bar;
 use super::fold::Folding;
+use super::mend::Mender;
 use super::report::{LegReport, Report};
 use crate::context;
 use crate::error::CliError;
@@ -38,6 +39,7 @@ pub(crate) async fn prove(
     store: &Arc<dyn Store>,
     job: &JobArg,
     to: Option<Step>,
+    mend: bool,
 ) -> Result<Report, CliError> {
     let mut folding = Folding::begin(Arc::clone(store)).await?;
     let mut bar = super::log_bar(store).await?;
@@ -55,8 +57,25 @@ pub(crate) async fn prove(
             record.name, record.opened
         )));
     }
-    let listed = Listed::list(store, record).await?;
+    let mut listed = Listed::list(store, record).await?;
+    let mut mended = None;
+    if mend {
+        let legs = record
+            .lineage()
+            .map_err(|why| CliError::Unsound(why.to_string()))?;
+        let mender = Mender {
+            store,
+            stream: folding.manifest().stream(),
+            record,
+            listed: &listed,
+            head: folding.manifest().next_step(),
+            node: format!("mend-{:08x}", rand::random::<u32>()),
+        };
+        mended = Some(mender.mend(&legs).await?);
+        listed = Listed::list(store, record).await?;
+    }
     let mut report = Report::new(root, record, &listed, folding.manifest().watermark());
+    report.mended = mended;
     let proof = Proof {
         store,
         folding: &folding,
@@ -183,20 +202,9 @@ impl Proof<'_> {
 
     /// How far the coordinates of the newest attempt came by its marks and progress.
     fn note_shown(&self, attempt: &AttemptRecord, proof: &mut LegProof<'_>) {
-        let (number, dp_size) = (attempt.state.number, attempt.state.dp_size);
         let head = self.folding.manifest().next_step();
-        let marks = self.listed.marks.get(&number).into_iter().flatten();
-        let marks = marks.flat_map(|(step, by)| by.iter().map(move |of| (*of, *step)));
-        let marks = marks.map(|(of, step)| match of {
-            Some(one) => (one, one, step),
-            None => (0, dp_size.saturating_sub(1), step),
-        });
-        let progress = self.listed.progress.get(&number).into_iter().flatten();
-        for (first, last, step) in marks.chain(progress.copied()) {
-            // Names that say more than can be are nobody's.
-            if step <= head && last < dp_size {
-                (first..=last).for_each(|coordinate| proof.shown(coordinate, step));
-            }
+        for (first, last, step) in self.listed.claims(attempt, head) {
+            (first..=last).for_each(|coordinate| proof.shown(coordinate, step));
         }
     }
 }
@@ -236,6 +244,32 @@ impl Listed {
         let progress = self.progress.get(&attempt).into_iter().flatten();
         let marks = self.marks.get(&attempt).and_then(|m| m.last_key_value());
         (progress.map(|p| p.2).max(), marks.map(|(step, _)| *step))
+    }
+
+    /// First and last coordinate of each mark and progress of an attempt, and its step. Names that say
+    /// more than can be are nobody's.
+    fn claims(
+        &self,
+        attempt: &AttemptRecord,
+        head: Step,
+    ) -> impl Iterator<Item = (u32, u32, Step)> {
+        let (number, dp_size) = (attempt.state.number, attempt.state.dp_size);
+        let marks = self.marks.get(&number).into_iter().flatten();
+        let marks = marks.flat_map(|(step, by)| by.iter().map(move |of| (*of, *step)));
+        let marks = marks.map(move |(of, step)| match of {
+            Some(one) => (one, one, step),
+            None => (0, dp_size.saturating_sub(1), step),
+        });
+        let progress = self.progress.get(&number).into_iter().flatten();
+        let all = marks.chain(progress.copied());
+        all.filter(move |(_, last, step)| *step <= head && *last < dp_size)
+    }
+
+    /// How far a coordinate came by marks and progress; 0 where there are none.
+    pub(super) fn shown_of(&self, attempt: &AttemptRecord, dp_rank: u32, head: Step) -> Step {
+        let own = self.claims(attempt, head);
+        let own = own.filter(|(first, last, _)| (*first..=*last).contains(&dp_rank));
+        own.map(|(_, _, step)| step).max().unwrap_or_default()
     }
 
     fn reach(&mut self, attempt: AttemptNo, step: Step) {

@@ -6,6 +6,7 @@ use batchweave_core::manifest::entry::Parent;
 use serde::Serialize;
 
 use super::job::Listed;
+use super::mend::Mended;
 use crate::output::{Style, count, fields, range, table};
 
 /// What was proved, or what speaks against it.
@@ -22,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) contradiction: Option<String>,
     /// Why a run without a contradiction is not proved to its end.
     pub(crate) not_proved: Option<String>,
+    /// With --mend: what was stored.
+    pub(crate) mended: Option<Mended>,
     /// First step of the run, and the one after the last proved.
     pub(crate) from: Step,
     pub(crate) to: Step,
@@ -120,6 +123,7 @@ impl Report {
             verdict: "proved",
             contradiction: None,
             not_proved: None,
+            mended: None,
             from: record.start,
             to: record.start,
             steps: 0,
@@ -229,6 +233,9 @@ impl Report {
                 tail.join(", ")
             );
             text.push_str(&style.yellow(&line));
+        }
+        if let Some(mended) = &self.mended {
+            text.push_str(&mended.text());
         }
         let verdict = match (&self.contradiction, &self.not_proved) {
             (None, None) => style.green(&format!(

@@ -111,9 +111,16 @@ mod tests {
         assert_eq!(short(&window), [(0, 100..356), (1, 120..300)]);
         assert_eq!(holes.first((1, None)), Some(120));
         holes.done(&window);
-        assert_eq!(holes.first((1, None)), Some(300), "the second hole of rank 1");
+        assert_eq!(
+            holes.first((1, None)),
+            Some(300),
+            "the second hole of rank 1"
+        );
         let window = holes.window();
-        assert_eq!(short(&window), [(0, 356..500), (1, 300..310), (2, 400..410)]);
+        assert_eq!(
+            short(&window),
+            [(0, 356..500), (1, 300..310), (2, 400..410)]
+        );
         holes.done(&window);
         assert!(holes.is_empty());
     }

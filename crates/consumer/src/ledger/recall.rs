@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::Step;
-use batchweave_core::lifecycle::LedgerEntry;
-use batchweave_log::{Checksums, LogError, StepCrcs};
+use batchweave_core::lifecycle::{LedgerEntry, Retold, retell};
+use batchweave_log::{Checksums, LogError, StepCrcs, crcs_of};
 use batchweave_store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::BookKey;
 use super::book::Hole;
-use crate::member::Member;
 
 /// Pauses after the store has failed for as long as the log retries its reads: doubling, within these.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
@@ -127,75 +126,23 @@ async fn read(
 
 fn told(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {
     let (mut entries, mut left) = (Vec::new(), Vec::new());
-    for hole in &window.holes {
-        fill(hole, read, &mut entries, &mut left);
+    for Hole { member, steps } in &window.holes {
+        let of = Retold {
+            dp_rank: member.dp_rank,
+            rank: member.rank,
+            slices: member.slices.clone(),
+        };
+        let crcs = |step: Step| crcs_of(member.slices.clone(), read.get(&step));
+        let (told, lost) = retell(&of, steps.clone(), |step| member.skips.pass(step), crcs);
+        entries.extend(told);
+        left.extend(lost.into_iter().map(|(steps, why)| {
+            let member = Arc::clone(member);
+            (Hole { member, steps }, why)
+        }));
     }
     Filled {
         window,
         entries,
         left,
-    }
-}
-
-/// Entries for the steps of one rank that could be read; the others are left, neighbours together.
-fn fill(
-    hole: &Hole,
-    read: &BTreeMap<Step, StepCrcs>,
-    entries: &mut Vec<LedgerEntry>,
-    left: &mut Vec<(Hole, String)>,
-) {
-    let Hole { member, steps } = hole;
-    let mut open: Option<LedgerEntry> = None;
-    let mut lost: Option<(Range<Step>, String)> = None;
-    let mut step = member.skips.pass(steps.start);
-    while step < steps.end {
-        let next = member.skips.pass(step + 1);
-        match own(member, read.get(&step)) {
-            Ok(crcs) => {
-                let entry = open.get_or_insert_with(|| begin(member, step));
-                if entry.to < step {
-                    entry.skipped.push((entry.to, step));
-                }
-                entry.to = step + 1;
-                entry.crcs.extend(crcs);
-                left.extend(lost.take().map(|lost| leave(member, lost)));
-            }
-            Err(why) => {
-                entries.extend(open.take());
-                lost.get_or_insert((step..step, why)).0.end = step + 1;
-            }
-        }
-        step = next;
-    }
-    entries.extend(open);
-    left.extend(lost.map(|lost| leave(member, lost)));
-}
-
-fn leave(member: &Arc<Member>, (steps, why): (Range<Step>, String)) -> (Hole, String) {
-    let member = Arc::clone(member);
-    (Hole { member, steps }, why)
-}
-
-/// The checksums of the member's slices, in order.
-fn own(member: &Member, read: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
-    let Some(read) = read else {
-        return Err("not read".into());
-    };
-    let crcs = read.as_ref().map_err(Clone::clone)?;
-    let found: Option<Vec<u32>> = member.slices.clone().map(|s| crcs.get(&s).copied()).collect();
-    found.ok_or_else(|| "its index does not have all slices".into())
-}
-
-fn begin(member: &Member, from: Step) -> LedgerEntry {
-    LedgerEntry {
-        dp_rank: member.dp_rank,
-        rank: member.rank,
-        first_slice: member.slices.start,
-        slices: member.slices.len() as u32,
-        from,
-        to: from,
-        resumed: true,
-        crcs: Vec::new(),
-        skipped: Vec::new(),
     }
 }

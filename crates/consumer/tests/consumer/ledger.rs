@@ -79,14 +79,14 @@ async fn last_state(ranks: Vec<JoinHandle<String>>) -> String {
 }
 
 /// The log folded from its first record, and all ledgers.
-struct Seen {
+pub(crate) struct Seen {
     job: JobRecord,
     named: Vec<Named>,
     ledgers: BTreeMap<AttemptNo, Vec<(String, Ledger)>>,
 }
 
 impl Seen {
-    async fn read(store: &Arc<MemoryStore>, stream: &Stream) -> Self {
+    pub(crate) async fn read(store: &Arc<MemoryStore>, stream: &Stream) -> Self {
         let json = store.get(keys::STREAM, u64::MAX).await.unwrap();
         let mut manifest = Manifest::new(stream.config.clone(), &json);
         let (mut history, mut named) = (History::default(), Vec::new());
@@ -131,7 +131,7 @@ impl Seen {
         }
     }
 
-    fn prove(&self) -> Result<Vec<ProvenLeg>, Contradiction> {
+    pub(crate) fn prove(&self) -> Result<Vec<ProvenLeg>, Contradiction> {
         let legs = self.job.lineage().unwrap();
         legs.into_iter().map(|leg| self.prove_leg(leg)).collect()
     }

@@ -13,6 +13,7 @@ mod floods;
 mod growth;
 mod ledger;
 mod marks;
+mod recall;
 mod refusals;
 mod rude;
 mod serving;

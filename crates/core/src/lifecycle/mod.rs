@@ -4,7 +4,7 @@
 //! - `marks`, `progress`: objects of an attempt; `signs`: what a LIST of them says;
 //! - `restart`: restart points and the floor of a job; `due`: what a watermark may say now;
 //! - `lineage`: the attempts of a job one after another; `ledger`: what was delivered, and `proof`:
-//!   that both fit the log, or the first `contradiction`;
+//!   that both fit the log, or the first `contradiction`; `retell`: entries from checksums;
 //! - `reclaim`: which objects may be deleted, by one fold.
 
 mod contradiction;
@@ -17,6 +17,7 @@ mod progress;
 mod proof;
 pub mod reclaim;
 mod restart;
+mod retell;
 mod signs;
 
 pub use contradiction::{Contradiction, Mismatch};
@@ -29,4 +30,5 @@ pub use marks::Mark;
 pub use progress::Progress;
 pub use proof::{LegProof, Lookup, Named, ProvenLeg, Unproved};
 pub use restart::{floor, restart_points};
+pub use retell::{Retold, retell};
 pub use signs::{AttemptSigns, JobSigns};

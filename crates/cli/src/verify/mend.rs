@@ -1,0 +1,276 @@
+//! `verify --job --mend`: ledgers for steps that ranks received and that no ledger has, from the indexes of
+//! data objects, while these are there. What ranks received is known by later ledgers, progress, marks
+//! and where the next attempt went on.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use batchweave_core::ids::{AttemptNo, Step};
+use batchweave_core::keys;
+use batchweave_core::lifecycle::{
+    AttemptRecord, JobRecord, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, Leg, Retold, Told,
+    retell,
+};
+use batchweave_core::mesh;
+use batchweave_core::stream::StreamConfig;
+use batchweave_log::{Checksums, crcs_of};
+use batchweave_store::Store;
+use serde::Serialize;
+
+use super::job::Listed;
+use crate::error::CliError;
+use crate::output::{count, range};
+
+/// A coordinate, and the rank in the whole job where known.
+type Reader = (u32, Option<u32>);
+
+/// Steps that stay untold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Left {
+    attempt: AttemptNo,
+    dp_rank: u32,
+    from: Step,
+    /// The step after the last one.
+    to: Step,
+    why: String,
+}
+
+/// What was mended.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Mended {
+    /// Ledgers that were stored.
+    pub(crate) ledgers: u64,
+    /// Steps that they tell of, by rank.
+    pub(crate) steps: u64,
+    /// What could not be told.
+    pub(crate) left: Vec<Left>,
+}
+
+impl Mended {
+    /// One line, and one for each run of steps that stays untold.
+    pub(super) fn text(&self) -> String {
+        let (steps, ledgers) = (self.steps, count(self.ledgers, "ledger"));
+        let mut text =
+            format!("mended: {steps} steps by rank from the objects' indexes, in {ledgers}\n");
+        for left in &self.left {
+            let Left {
+                attempt,
+                dp_rank,
+                from,
+                to,
+                why,
+            } = left;
+            let steps = range(*from, *to);
+            text.push_str(&format!(
+                "not mended: steps {steps} of coordinate {dp_rank}, attempt {attempt}: {why}\n"
+            ));
+        }
+        text
+    }
+}
+
+pub(super) struct Mender<'m> {
+    pub(super) store: &'m Arc<dyn Store>,
+    pub(super) stream: &'m StreamConfig,
+    pub(super) record: &'m JobRecord,
+    pub(super) listed: &'m Listed,
+    pub(super) head: Step,
+    /// Of this run, in the names of its objects.
+    pub(super) node: String,
+}
+
+/// What is told of the readers of one leg.
+type Covered = BTreeMap<Reader, Vec<Range<Step>>>;
+
+impl Mender<'_> {
+    /// Mends the legs of the lineage.
+    pub(super) async fn mend(&self, legs: &[Leg]) -> Result<Mended, CliError> {
+        let mut mended = Mended::default();
+        let mut sums = Checksums::open(Arc::clone(self.store)).await?;
+        for leg in legs {
+            if let Some(attempt) = self.record.attempt(leg.attempt) {
+                self.leg(*leg, attempt, &mut sums, &mut mended).await?;
+            }
+        }
+        Ok(mended)
+    }
+
+    async fn leg(
+        &self,
+        leg: Leg,
+        attempt: &AttemptRecord,
+        sums: &mut Checksums,
+        mended: &mut Mended,
+    ) -> Result<(), CliError> {
+        let mut covered = self.covered(leg).await?;
+        let mut holes = self.holes(leg, attempt, &covered);
+        while let Some(from) = holes.values().flatten().map(|hole| hole.start).min() {
+            let window = from..from + LEDGER_STEPS;
+            let (mut entries, mut steps) = (Vec::new(), Vec::new());
+            let mut slices = Vec::new();
+            let mut now: Vec<(Retold, Range<Step>)> = Vec::new();
+            for (&(dp_rank, rank), own) in &mut holes {
+                for hole in own.iter_mut().filter(|hole| hole.start < window.end) {
+                    let part = hole.start..hole.end.min(window.end);
+                    hole.start = part.end;
+                    let of = self.retold(attempt, dp_rank, rank)?;
+                    steps.extend(part.clone().filter(|step| !attempt.skips(*step)));
+                    slices.push(of.slices.clone());
+                    now.push((of, part));
+                }
+                own.retain(|hole| hole.start < hole.end);
+            }
+            steps.sort_unstable();
+            steps.dedup();
+            let read = sums.of(&steps, &slices).await?;
+            for (of, part) in now {
+                let crcs = |step| crcs_of(of.slices.clone(), read.get(&step));
+                let kept = |step| attempt.next_kept(step);
+                let (told, lost) = retell(&of, part.clone(), kept, crcs);
+                // What was read, and what can't be: told from here on.
+                covered.entry((of.dp_rank, of.rank)).or_default().push(part);
+                entries.extend(told);
+                mended
+                    .left
+                    .extend(lost.into_iter().map(|(steps, why)| Left {
+                        attempt: leg.attempt,
+                        dp_rank: of.dp_rank,
+                        from: steps.start,
+                        to: steps.end,
+                        why,
+                    }));
+            }
+            self.put(leg, attempt, entries, &covered, mended).await?;
+        }
+        Ok(())
+    }
+
+    fn retold(
+        &self,
+        attempt: &AttemptRecord,
+        dp_rank: u32,
+        rank: Option<u32>,
+    ) -> Result<Retold, CliError> {
+        let slices = mesh::slices_of(self.stream.slices, attempt.state.dp_size, dp_rank);
+        let slices = slices.map_err(|why| CliError::Unsound(why.to_string()))?;
+        Ok(Retold {
+            dp_rank,
+            rank,
+            slices,
+        })
+    }
+
+    /// What the ledgers of an attempt have, by reader.
+    async fn covered(&self, leg: Leg) -> Result<Covered, CliError> {
+        let mut covered = Covered::new();
+        let keys = self.listed.ledgers.get(&leg.attempt);
+        for (_, key) in keys.into_iter().flatten() {
+            let place = LedgerPlace {
+                stream: self.stream.stream_id,
+                job: &self.record.name,
+                opened: self.record.opened,
+                attempt: leg.attempt,
+            };
+            let ledger = Ledger::from_json(&self.store.get(key).await?, key, &place);
+            let ledger = ledger.map_err(|why| CliError::Unsound(why.to_string()))?;
+            for entry in ledger.entries {
+                let own = covered.entry(entry.reader()).or_default();
+                own.push(entry.from..entry.to);
+            }
+        }
+        Ok(covered)
+    }
+
+    /// What is not told of steps that each reader has received.
+    fn holes(&self, leg: Leg, attempt: &AttemptRecord, covered: &Covered) -> Covered {
+        let mut holes = Covered::new();
+        for dp_rank in 0..attempt.state.dp_size {
+            let end = |own: &Vec<Range<Step>>| own.iter().map(|r| r.end).max().unwrap_or(leg.from);
+            let readers: Vec<(Reader, Step)> = covered
+                .range((dp_rank, None)..=(dp_rank, Some(u32::MAX)))
+                .map(|(reader, own)| (*reader, end(own)))
+                .collect();
+            let shown = self.listed.shown_of(attempt, dp_rank, self.head);
+            let furthest = readers.iter().max_by_key(|(_, end)| *end).copied();
+            let (furthest, most) = furthest.unwrap_or(((dp_rank, None), leg.from));
+            let most = leg.to.unwrap_or(most.max(shown));
+            let all = readers
+                .into_iter()
+                .filter(|(reader, _)| *reader != furthest);
+            for (reader, to) in all.chain([(furthest, most)]) {
+                let own = covered.get(&reader).map_or(&[][..], Vec::as_slice);
+                let to = leg.to.map_or(to, |end| end.min(to));
+                let lacking = gaps(own, attempt.next_kept(leg.from)..to);
+                if !lacking.is_empty() {
+                    holes.insert(reader, lacking);
+                }
+            }
+        }
+        holes
+    }
+
+    async fn put(
+        &self,
+        leg: Leg,
+        attempt: &AttemptRecord,
+        entries: Vec<LedgerEntry>,
+        covered: &Covered,
+        mended: &mut Mended,
+    ) -> Result<(), CliError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let from = attempt.next_kept(leg.from);
+        let mut readers: Vec<Reader> = entries.iter().map(LedgerEntry::reader).collect();
+        readers.sort_unstable();
+        readers.dedup();
+        let told = readers.into_iter().map(|reader| {
+            let own = covered.get(&reader).map_or(&[][..], Vec::as_slice);
+            let first = gaps(own, from..Step::MAX)
+                .first()
+                .map_or(from, |gap| gap.start);
+            let (dp_rank, rank) = reader;
+            Told {
+                dp_rank,
+                rank,
+                to: first,
+            }
+        });
+        mended.steps += entries.iter().map(LedgerEntry::received).sum::<u64>();
+        let (job, opened) = (&self.record.name, self.record.opened);
+        let ledger = Ledger {
+            format: 1,
+            stream: self.stream.stream_id,
+            job: job.clone(),
+            opened,
+            attempt: leg.attempt,
+            id: attempt.state.id,
+            node: self.node.clone(),
+            told: told.collect(),
+            entries,
+        };
+        let (first, number) = (ledger.first(), mended.ledgers);
+        let key = keys::ledger(job, opened, leg.attempt, first, &self.node, number);
+        let _ = self.store.create(&key, ledger.to_json().into()).await?;
+        mended.ledgers += 1;
+        Ok(())
+    }
+}
+
+/// What `own` does not cover of `steps`.
+fn gaps(own: &[Range<Step>], steps: Range<Step>) -> Vec<Range<Step>> {
+    let mut sorted = own.to_vec();
+    sorted.sort_by_key(|range| (range.start, range.end));
+    let (mut at, mut gaps) = (steps.start, Vec::new());
+    for range in sorted {
+        if at < range.start.min(steps.end) {
+            gaps.push(at..range.start.min(steps.end));
+        }
+        at = at.max(range.end);
+    }
+    if at < steps.end {
+        gaps.push(at..steps.end);
+    }
+    gaps
+}

@@ -1,0 +1,228 @@
+//! What a daemon that died did not record is read from the store's indexes: no more than that, side by
+//! side, whatever the store does meanwhile, and beside all other marks.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_client::{Batch, Client, ConnectOptions};
+use batchweave_core::ids::Step;
+use batchweave_core::keys;
+use batchweave_store::counting::Counted;
+use batchweave_store::memory::MemoryStore;
+use batchweave_store::testing::faults::{Fault, FaultStore};
+use batchweave_store::{Op, Store};
+use tokio::task::spawn_blocking;
+
+use crate::ledger::Seen;
+use crate::serving::{TIMEOUT, options};
+use crate::support::{Daemon, Stream, consumer};
+
+fn resumed(daemon: &Daemon, rank: u32, dp: u32, from: Step) -> ConnectOptions {
+    ConnectOptions {
+        resume: from > 0,
+        ..options(&daemon.socket, rank, dp, from)
+    }
+}
+
+/// Reads up to `end`; marks after each step of `marks`; then closes, or holds the last `held` batches
+/// until its socket is gone, as a rank that is killed.
+async fn read(options: ConnectOptions, end: Step, marks: &[Step], held: Option<usize>) {
+    let marks = marks.to_vec();
+    let read = spawn_blocking(move || {
+        let mut reader = Client::connect(options).unwrap();
+        let mut last: Vec<Batch> = Vec::new();
+        while reader.next_step() < end {
+            let batch = reader.next(TIMEOUT).unwrap().unwrap();
+            if marks.contains(&(batch.step() + 1)) {
+                reader.checkpoint(&batch.state_dict()).unwrap();
+            }
+            last.push(batch);
+            if last.len() > held.unwrap_or_default() {
+                last.remove(0);
+            }
+        }
+        match held {
+            None => reader.close(TIMEOUT).unwrap(),
+            Some(_) => drop(reader),
+        }
+    });
+    read.await.unwrap();
+}
+
+async fn read_all(daemon: &Daemon, dp: u32, from: Step, end: Step, held: Option<usize>) {
+    let ranks = (0..dp).map(|rank| read(resumed(daemon, rank, dp, from), end, &[], held));
+    futures::future::join_all(ranks).await;
+}
+
+fn marks(store: &MemoryStore) -> Vec<(Step, Option<u32>)> {
+    let all = store.keys();
+    let marks = all.iter().filter_map(|key| keys::parse_mark(key));
+    marks.map(|mark| (mark.step, mark.coordinate)).collect()
+}
+
+async fn eventually(what: &str, done: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < TIMEOUT, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A rank that is killed has received steps that it has not reported; it says so when it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_is_killed_late_in_an_attempt_is_not_told_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(4).await;
+    stream.commit(700, 10).await;
+    stream.finish().await;
+    let counted = Counted::with_classes(stream.store.clone(), &keys::CLASSES);
+    let daemon = Daemon::start(Arc::new(counted.clone()), consumer(dir.path()));
+    // The other rank stays, so that the attempt is known all the time.
+    let other = Client::connect(options(&daemon.socket, 0, 2, 0));
+    let mut other = other.unwrap();
+    for (from, end) in [(0, 600), (600, 650), (650, 690)] {
+        let killed = read(resumed(&daemon, 1, 2, from), end, &[], Some(3));
+        let reads = spawn_blocking(move || {
+            while other.next_step() < end {
+                drop(other.next(TIMEOUT).unwrap().unwrap());
+            }
+            other
+        });
+        killed.await;
+        other = reads.await.unwrap();
+    }
+    read(resumed(&daemon, 1, 2, 690), 700, &[], None).await;
+    spawn_blocking(move || {
+        while other.next(TIMEOUT).unwrap().is_some() {}
+        other.close(TIMEOUT).unwrap();
+    })
+    .await
+    .unwrap();
+    daemon.stop().await.unwrap();
+
+    let seen = Seen::read(&stream.store, &stream).await;
+    let proven = seen.prove().unwrap();
+    assert_eq!((proven[0].end, proven[0].again), (700, 0), "{proven:?}");
+    // Two ranks and 70 objects, some in several reads; none to read an index.
+    assert_eq!(counted.counts().of(Op::Head).requests, 0);
+}
+
+/// Each object once for all ranks, by one request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_dead_daemon_delivered_is_read_once_for_all_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(4).await;
+    stream.commit(180, 9).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    read_all(&daemon, 4, 0, 180, Some(0)).await;
+    daemon.kill().await;
+    forget(&stream.store, 0, 0..4).await;
+    let counted = Counted::with_classes(stream.store.clone(), &keys::CLASSES);
+    let daemon = Daemon::start(Arc::new(counted.clone()), consumer(dir.path()));
+    read_all(&daemon, 4, 180, 180, None).await;
+    daemon.stop().await.unwrap();
+    let seen = Seen::read(&stream.store, &stream).await;
+    let proven = seen.prove().unwrap();
+    assert_eq!((proven[0].end, proven[0].again), (180, 0));
+    let counts = counted.counts();
+    assert_eq!(counts.of(Op::GetRange).requests, 20, "one per object");
+    assert_eq!(counts.of(Op::Head).requests, 0);
+}
+
+/// A store that answers nothing for some seconds, at each of the reads of a recall.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_down_for_seconds_makes_no_hole() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(4).await;
+    stream.commit(60, 60).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    read_all(&daemon, 2, 0, 60, Some(0)).await;
+    daemon.kill().await;
+    forget(&stream.store, 0, 0..2).await;
+    let down = FaultStore::new(stream.store.clone(), 7, []);
+    // More often than a read was tried once: 5 and 6 times.
+    for _ in 0..6 {
+        down.inject(Op::List, "jobs/", Fault::Before);
+    }
+    for _ in 0..7 {
+        down.inject(Op::GetRange, "data/", Fault::Before);
+    }
+    let daemon = Daemon::start(Arc::new(down.clone()), consumer(dir.path()));
+    read_all(&daemon, 2, 60, 60, None).await;
+    let ledgers = || {
+        stream
+            .store
+            .keys()
+            .iter()
+            .any(|key| keys::parse_ledger(key).is_some())
+    };
+    eventually("a ledger", ledgers).await;
+    daemon.stop().await.unwrap();
+    assert_eq!(down.struck(), 13);
+    let seen = Seen::read(&stream.store, &stream).await;
+    let proven = seen.prove().unwrap();
+    assert_eq!((proven[0].end, proven[0].again), (60, 0));
+}
+
+/// While one rank's hole can't be read, other ranks' marks are stored, its own is not; and a further kill
+/// loses nothing, though steps behind the hole are stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marks_of_ranks_without_a_hole_do_not_wait_and_a_further_kill_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(4).await;
+    stream.commit(200, 50).await;
+    stream.finish().await;
+    let store = stream.store.clone();
+    let daemon = Daemon::start(store.clone(), consumer(dir.path()));
+    read_all(&daemon, 2, 0, 100, None).await;
+    read(resumed(&daemon, 0, 2, 100), 200, &[200], None).await;
+    read(resumed(&daemon, 1, 2, 100), 150, &[], Some(0)).await;
+    daemon.kill().await;
+    forget(&store, 100, 1..2).await;
+
+    let stuck = FaultStore::new(store.clone(), 8, []);
+    let object = stream.data_keys()[2].clone();
+    for _ in 0..64 {
+        stuck.inject(Op::GetRange, &object, Fault::Delay(Duration::from_hours(1)));
+    }
+    let daemon = Daemon::start(Arc::new(stuck), consumer(dir.path()));
+    // Rank 1 goes on behind its hole, and rank 0 marks once more.
+    let behind = resumed(&daemon, 1, 2, 150);
+    let behind = tokio::spawn(async move { read(behind, 200, &[180], Some(0)).await });
+    behind.await.unwrap();
+    let mut again = resumed(&daemon, 0, 2, 199);
+    again.credits = 2;
+    read(again, 200, &[200], None).await;
+    let behind = |store: &MemoryStore| {
+        let all = store.keys();
+        let ledgers = all.iter().filter_map(|key| keys::parse_ledger(key));
+        ledgers.filter(|l| l.first >= 150).count() > 0
+    };
+    eventually("steps behind the hole", || behind(&store)).await;
+    assert_eq!(marks(&store), [(200, Some(0))], "the other one waits");
+    daemon.kill().await;
+
+    let daemon = Daemon::start(store.clone(), consumer(dir.path()));
+    read(resumed(&daemon, 1, 2, 200), 200, &[], None).await;
+    daemon.stop().await.unwrap();
+    let seen = Seen::read(&store, &stream).await;
+    let proven = seen.prove().unwrap();
+    assert_eq!(proven[0].end, 200);
+}
+
+/// A kill that came before these were stored: takes away ledgers that begin at `first` or later and tell
+/// of these ranks.
+async fn forget(store: &MemoryStore, first: Step, ranks: Range<u32>) {
+    for key in store.keys() {
+        if keys::parse_ledger(&key).is_some_and(|ledger| ledger.first >= first) {
+            let text = String::from_utf8(store.get(&key).await.unwrap().to_vec()).unwrap();
+            let of = |rank| format!("\"dp_rank\":{rank},\"rank\":{rank},\"first_slice\"");
+            if ranks.clone().any(|rank| text.contains(&of(rank))) {
+                store.delete(&key).await.unwrap();
+            }
+        }
+    }
+}

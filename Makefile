@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo install test test-frameworks test-long lint build model clean mutations \
+.PHONY: help demo install test test-frameworks test-long lint build model whole-jobs clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
 	image image-check docs
 .NOTPARALLEL:
@@ -25,6 +25,7 @@ help:
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make image      the container image, with docker, podman or buildah'
+	@echo 'make whole-jobs RUNS=20  whole jobs in which everything is killed, each proved at the end'
 	@echo 'make model      explore the protocol in all orders of events: minutes'
 	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
@@ -40,6 +41,12 @@ test-long: system-all build $(VENV)/ready
 	$(call step,tests that take long)
 	BATCHWEAVE_LONG=1 cargo test $(CARGO_FLAGS) -- --include-ignored
 	BATCHWEAVE_LONG=1 $(MAKE) py-tests
+
+# BATCHWEAVE_SEED=N repeats a run, RUNS=20 makes so many with seeds that count on from it.
+RUNS := 1
+whole-jobs: build
+	$(call step,whole jobs: kills of everything the store down and late)
+	BATCHWEAVE_RUNS=$(RUNS) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture whole_jobs
 
 model: build
 	target/release/batchweave-model --all

@@ -1,4 +1,5 @@
-//! Many real producers at once over `dev-s3`: killed at random, and compared with the simulator.
+//! Many real producers at once over `dev-s3`: killed at random, and compared with the simulator; and whole
+//! jobs with all that is killed in them.
 //! Build the programs first (`cargo build --release --workspace`).
 #![forbid(unsafe_code)]
 // A test that can't go on says so by panicking.
@@ -7,8 +8,10 @@
 mod agreement;
 mod corpus;
 mod kills;
+mod late;
 mod proof;
 mod real;
+mod whole;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -124,14 +124,14 @@ impl Standing {
     /// What the newest attempt does with the steps of `quarantine`; none before there is one.
     pub(crate) fn reader(&self, quarantine: &QuarantineState) -> Option<Reader> {
         let newest = self.state.attempts.last()?;
-        Some(self.reads(newest, quarantine.last, passes_over(quarantine, newest)))
+        Some(self.reads(newest, quarantine.last, quarantine.in_force_at(newest.opened)))
     }
 
     /// What the newest attempt does with one step.
     pub(crate) fn reader_of(&self, step: Step, all: &[QuarantineState]) -> Option<Reader> {
         let newest = self.state.attempts.last()?;
         let mut around = all.iter().filter(|q| (q.first..=q.last).contains(&step));
-        let over = around.any(|q| passes_over(q, newest));
+        let over = around.any(|q| q.in_force_at(newest.opened));
         Some(self.reads(newest, step, over))
     }
 
@@ -150,12 +150,6 @@ impl Standing {
             does,
         }
     }
-}
-
-/// An attempt's quarantine is the state at its opening.
-fn passes_over(quarantine: &QuarantineState, attempt: &AttemptState) -> bool {
-    let lifted = |at| at < attempt.opened;
-    quarantine.added < attempt.opened && !quarantine.lifted.is_some_and(lifted)
 }
 
 impl Reader {

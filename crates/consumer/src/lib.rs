@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod alive;
 mod attempts;
 mod board;
 pub mod config;

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::alive;
 use crate::attempts::{Order, open_job};
 use crate::board::BOARD;
 use crate::config::ConsumerConfig;
@@ -169,6 +170,7 @@ async fn serve(
     let table = config.follow.clone();
     tokio::spawn(follow(log, hub.clone(), orders, table, ahead));
     tasks.spawn(progress::report(hub.clone(), stop.clone()));
+    tasks.spawn(alive::report(hub.clone(), stop.clone()));
     let finish = CancellationToken::new();
     let ledger = tokio::spawn(ledger::keep(hub.clone(), delivered, finish.clone()));
     tokio::spawn(report(hub.clone(), health.clone()));

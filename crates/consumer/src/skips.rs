@@ -13,9 +13,7 @@ pub(crate) struct Skips(Vec<(Step, Step)>);
 impl Skips {
     /// Those in force at the record `opened` of an attempt.
     pub(crate) fn at(all: &[QuarantineState], opened: Version) -> Self {
-        let in_force = |q: &&QuarantineState| {
-            q.added < opened && q.lifted.is_none_or(|lifted| opened < lifted)
-        };
+        let in_force = |q: &&QuarantineState| q.in_force_at(opened);
         Self::merged(all.iter().filter(in_force))
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use batchweave_arena::wire::{Checkpoint, ErrorName, Fault, Hello, Mode};
 use batchweave_core::ids::{AttemptNo, JobName, Step, StreamId, Version};
@@ -203,6 +204,23 @@ impl State {
             }
         }
         runs
+    }
+
+    /// Of each attempt with connected ranks whose job has a lease: one of them, and the lease.
+    pub(crate) fn leased(&self) -> Vec<(Arc<Member>, Duration)> {
+        let mut leased: Vec<(Arc<Member>, Duration)> = Vec::new();
+        for line in self.lines.values().filter(|line| !line.over) {
+            let Some(member) = &line.member else { continue };
+            let job = self.head.jobs.get(&member.job);
+            let lease = job.filter(|job| job.opened == member.opened);
+            let Some(seconds) = lease.and_then(|job| job.lease_seconds) else {
+                continue;
+            };
+            if leased.iter().all(|(known, _)| known.id != member.id) {
+                leased.push((Arc::clone(member), Duration::from_secs(seconds)));
+            }
+        }
+        leased
     }
 
     /// A run's progress is stored.

@@ -61,6 +61,18 @@ pub fn progress(
     format!("{folder}{step:012}-{first}_{last}-{node}.json")
 }
 
+/// "Ranks of this node are connected": for jobs with a lease. Each beat of a node replaces the last one.
+pub fn alive(
+    job: &JobName,
+    opened: Version,
+    attempt: AttemptNo,
+    beat: u64,
+    node: &str,
+) -> String {
+    let folder = progress_of(job, opened, attempt);
+    format!("{folder}alive-{beat:012}-{node}.json")
+}
+
 /// What a node delivered from `first` on; `number` counts its ledger objects.
 pub fn ledger(
     job: &JobName,
@@ -111,6 +123,17 @@ pub struct ProgressKey {
     pub node: String,
 }
 
+/// What a heartbeat's key says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AliveKey {
+    /// Whose.
+    pub owner: Owner,
+    /// Counts the heartbeats of this daemon.
+    pub beat: u64,
+    /// By which daemon.
+    pub node: String,
+}
+
 /// What a ledger object's key says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerKey {
@@ -154,6 +177,18 @@ pub fn parse_progress(key: &str) -> Option<ProgressKey> {
         step: padded(step)?,
         first,
         last,
+        node: node.to_owned(),
+    })
+}
+
+/// Reads a heartbeat's key.
+pub fn parse_alive(key: &str) -> Option<AliveKey> {
+    let (owner, name) = within(key, "progress")?;
+    let (beat, node) = name.strip_prefix("alive-")?.split_once('-')?;
+    is_node(node).then_some(())?;
+    Some(AliveKey {
+        owner,
+        beat: padded(beat)?,
         node: node.to_owned(),
     })
 }
@@ -227,6 +262,12 @@ mod tests {
         let o = owner();
         let one = mark(&o.job, 4, 3, 12, Some(7));
         assert_eq!(one, "jobs/llm-7b.v2_x@4/3/marks/000000000012-7.json");
+        let beat = alive(&o.job, 4, 3, 7, "a1");
+        assert_eq!(beat, "jobs/llm-7b.v2_x@4/3/progress/alive-000000000007-a1.json");
+        let parsed = parse_alive(&beat).unwrap();
+        assert_eq!((parsed.owner, parsed.beat, &*parsed.node), (owner(), 7, "a1"));
+        assert_eq!(parse_progress(&beat), None);
+        assert_eq!(parse_alive(&one), None);
         let parsed = parse_mark(&one).unwrap();
         assert_eq!((parsed.owner, parsed.step), (owner(), 12));
         assert_eq!(parsed.coordinate, Some(7));

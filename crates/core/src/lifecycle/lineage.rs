@@ -38,7 +38,8 @@ pub struct JobRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     jobs: BTreeMap<(JobName, Version), JobRecord>,
-    in_force: BTreeMap<RequestId, Range<Step>>,
+    /// Quarantined steps, and the version that added each range.
+    in_force: BTreeMap<RequestId, (Range<Step>, Version)>,
 }
 
 /// The part of a lineage that one attempt trained.
@@ -204,6 +205,21 @@ impl History {
                 self.apply(version, entry);
             }
         }
+        let opens = |entry: &Entry| matches!(entry, Entry::AttemptOpened(_));
+        if record.entries.iter().any(opens) {
+            self.set_skips(version);
+        }
+    }
+
+    /// Gives the attempts of a record the ranges that were in force before it and still are behind it: as
+    /// daemons, which know versions and no order within a record.
+    fn set_skips(&mut self, version: Version) {
+        let before = self.in_force.values().filter(|(_, added)| *added < version);
+        let skips = joined(before.map(|(range, _)| range));
+        let attempts = self.jobs.values_mut().flat_map(|job| &mut job.attempts);
+        for attempt in attempts.filter(|attempt| attempt.state.opened == version) {
+            attempt.skips.clone_from(&skips);
+        }
     }
 
     fn apply(&mut self, version: Version, entry: &Entry) {
@@ -224,7 +240,6 @@ impl History {
                 }
             }
             Entry::AttemptOpened(e) => {
-                let skips = joined(self.in_force.values());
                 if let Some(job) = self.jobs.get_mut(&(e.job.clone(), e.opened)) {
                     let state = AttemptState {
                         number: job.attempts.len() as u64,
@@ -235,12 +250,13 @@ impl History {
                         dp_size: e.dp_size,
                         mesh: e.mesh.clone(),
                     };
+                    let skips = Vec::new();
                     job.attempts.push(AttemptRecord { state, skips });
                 }
             }
             Entry::Quarantined(e) => {
-                self.in_force
-                    .insert(e.request, e.first..e.last.saturating_add(1));
+                let range = e.first..e.last.saturating_add(1);
+                self.in_force.insert(e.request, (range, version));
             }
             Entry::QuarantineLifted(e) => _ = self.in_force.remove(&e.quarantine),
             _ => {}

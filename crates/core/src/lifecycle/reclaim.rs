@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::signs::JobSigns;
 use crate::ids::{Nonce, ProducerName, Seq, Step, Version};
 use crate::intent;
-use crate::keys::{self, MarkKey, Owner, ProgressKey};
+use crate::keys::{self, AliveKey, MarkKey, Owner, ProgressKey};
 use crate::limits::{SEGMENT_STEPS, SNAPSHOTS_KEPT};
 use crate::manifest::state::JobState;
 use crate::manifest::{Manifest, StepEntry};
@@ -186,16 +186,19 @@ impl<'m> Reclaim<'m> {
             return Fate::Needed;
         }
         let (mark, progress) = (keys::parse_mark(key), keys::parse_progress(key));
+        let alive = keys::parse_alive(key);
         let owner = mark.as_ref().map(|m| &m.owner);
-        let Some(owner) = owner.or_else(|| progress.as_ref().map(|p| &p.owner)) else {
+        let owner = owner.or_else(|| progress.as_ref().map(|p| &p.owner));
+        let Some(owner) = owner.or_else(|| alive.as_ref().map(|a| &a.owner)) else {
             return Fate::Foreign;
         };
         let dead = match self.job_of(owner) {
             Whose::Unknown => false,
             Whose::Closed => true,
-            Whose::Open(job) => match (&mark, &progress) {
-                (Some(mark), _) => self.mark_dead(mark, job),
-                (_, Some(progress)) => progress_dead(progress, job, signs),
+            Whose::Open(job) => match (&mark, &progress, &alive) {
+                (Some(mark), ..) => self.mark_dead(mark, job),
+                (_, Some(progress), _) => progress_dead(progress, job, signs),
+                (.., Some(alive)) => alive_dead(alive, job, signs),
                 _ => false,
             },
         };
@@ -238,6 +241,17 @@ fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobSigns
     // No more coordinates are asked for than there are, whatever the name says.
     signs.progress.len() as u64 > u64::from(progress.last - progress.first)
         && (progress.first..=progress.last).all(newer)
+}
+
+/// A heartbeat of a superseded attempt, or one that its node has replaced.
+fn alive_dead(alive: &AliveKey, job: &JobState, signs: Option<&JobSigns>) -> bool {
+    let attempt = alive.owner.attempt;
+    if attempt + 1 < job.attempts.len() as u64 {
+        return true;
+    }
+    let signs = signs.and_then(|signs| signs.get(&attempt));
+    let newest = signs.and_then(|signs| signs.alive.get(&alive.node));
+    newest.is_some_and(|newest| *newest > alive.beat)
 }
 
 enum Whose<'m> {

@@ -17,6 +17,8 @@ pub struct AttemptSigns {
     pub for_all: BTreeSet<Step>,
     /// The newest progress of each coordinate that has any.
     pub progress: BTreeMap<u32, Step>,
+    /// The newest heartbeat of each node that has ranks connected; only of jobs with a lease.
+    pub alive: BTreeMap<String, u64>,
     /// Names that say nothing.
     pub ignored: u64,
 }
@@ -27,9 +29,19 @@ pub type JobSigns = BTreeMap<AttemptNo, AttemptSigns>;
 impl AttemptSigns {
     /// Takes one key of the attempt's folder.
     pub fn note(&mut self, key: &str, dp_size: u32, head: Step) {
-        if !self.note_mark(key, dp_size, head) && !self.note_progress(key, dp_size, head) {
-            self.ignored += 1;
-        }
+        let known = self.note_mark(key, dp_size, head)
+            || self.note_progress(key, dp_size, head)
+            || self.note_alive(key);
+        self.ignored += u64::from(!known);
+    }
+
+    fn note_alive(&mut self, key: &str) -> bool {
+        let Some(alive) = keys::parse_alive(key) else {
+            return false;
+        };
+        let newest = self.alive.entry(alive.node).or_default();
+        *newest = alive.beat.max(*newest);
+        true
     }
 
     fn note_mark(&mut self, key: &str, dp_size: u32, head: Step) -> bool {

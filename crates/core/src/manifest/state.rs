@@ -137,6 +137,14 @@ pub struct QuarantineState {
     pub lifted: Option<Version>,
 }
 
+impl QuarantineState {
+    /// Whether an attempt that the record of `version` opened passes over it: by versions alone, so one
+    /// added or lifted by the same record does not count.
+    pub fn in_force_at(&self, version: Version) -> bool {
+        self.added < version && self.lifted.is_none_or(|lifted| version < lifted)
+    }
+}
+
 /// The last mixture that was set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

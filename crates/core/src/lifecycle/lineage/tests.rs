@@ -32,15 +32,24 @@ impl Log {
     }
 
     fn one(&mut self, entry: Entry) {
+        self.record(vec![entry]);
+    }
+
+    fn record(&mut self, entries: Vec<Entry>) {
         let version = self.bench.m.next_version();
-        let folded = self.bench.fold(vec![entry]);
+        let folded = self.bench.fold(entries);
         self.history.note(version, &folded);
     }
 
     fn attempt(&mut self, start: Step, parent: Option<(AttemptNo, Step)>) {
+        let opened = self.opened(start, parent);
+        self.one(opened);
+    }
+
+    fn opened(&self, start: Step, parent: Option<(AttemptNo, Step)>) -> Entry {
         let attempts = self.job().attempts.clone();
         let parent = parent.map(|(attempt, step)| Parent { attempt, step });
-        self.one(Entry::AttemptOpened(AttemptOpened {
+        Entry::AttemptOpened(AttemptOpened {
             job: "llm".parse().unwrap(),
             opened: 0,
             attempt: AttemptId([attempts.len() as u8; 16]),
@@ -49,7 +58,7 @@ impl Log {
             start,
             dp_size: 4,
             mesh: Vec::new(),
-        }));
+        })
     }
 
     fn job(&self) -> &JobRecord {
@@ -137,4 +146,40 @@ fn quarantines_count_as_they_stood_when_the_attempt_was_opened() {
         reason: "done".into(),
     }));
     assert_eq!(log.job().closed, Some(8), "closed ones stay known");
+}
+
+/// A daemon knows the versions of a quarantine and of an attempt, and no order within a record.
+#[test]
+fn a_quarantine_in_the_record_of_an_attempt_counts_as_daemons_count_it() {
+    let quarantine = |n| {
+        Entry::Quarantined(Quarantined {
+            request: request(n),
+            first: 20 * u64::from(n),
+            last: 20 * u64::from(n) + 5,
+            reason: "bad".into(),
+        })
+    };
+    let lift = |n, of| {
+        Entry::QuarantineLifted(QuarantineLifted {
+            request: request(n),
+            quarantine: request(of),
+        })
+    };
+    let as_daemons = |log: &Log| {
+        let attempt = log.job().attempts.last().unwrap();
+        let all = log.bench.m.quarantines().iter();
+        let daemons = all.filter(|q| q.in_force_at(attempt.state.opened));
+        let daemons: Vec<_> = daemons.map(|q| q.first..q.last + 1).collect();
+        assert_eq!(attempt.skips, daemons);
+    };
+    let mut log = Log::new();
+    log.record(vec![quarantine(2), quarantine(3)]);
+    let opened = log.opened(10, None);
+    log.record(vec![lift(10, 2), quarantine(4), opened]);
+    as_daemons(&log);
+    let opened = log.opened(10, None);
+    log.record(vec![quarantine(5), opened, lift(11, 3), lift(12, 5)]);
+    as_daemons(&log);
+    let skips: Vec<_> = log.job().attempts.iter().map(|a| a.skips.clone()).collect();
+    assert_eq!(skips, [vec![60..66], vec![80..86]]);
 }

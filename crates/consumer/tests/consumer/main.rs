@@ -12,6 +12,7 @@ mod faults;
 mod floods;
 mod growth;
 mod ledger;
+mod leases;
 mod marks;
 mod recall;
 mod refusals;

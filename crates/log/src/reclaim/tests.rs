@@ -355,6 +355,13 @@ async fn a_lease_runs_out_on_the_reclaimers_own_clock() {
     assert!(closed_after(9).await.is_empty());
     scene.progress(0, 1).await;
     assert!(closed_after(9).await.is_empty(), "progress");
+    for beat in 1..4 {
+        scene.alive(0, beat).await;
+        assert!(closed_after(9).await.is_empty(), "connected ranks");
+        let beats = scene.memory.keys();
+        let beats = beats.iter().filter(|key| keys::parse_alive(key).is_some());
+        assert_eq!(beats.count(), 1, "older ones are reclaimed");
+    }
     assert!(closed_after(9).await.is_empty());
     scene.open_attempt(0).await;
     assert!(closed_after(9).await.is_empty(), "another attempt");

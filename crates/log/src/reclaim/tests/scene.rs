@@ -145,6 +145,12 @@ impl Scene {
         .await;
     }
 
+    /// Ranks of the attempt are connected.
+    pub(super) async fn alive(&self, attempt: u64, beat: u64) {
+        self.put(&keys::alive(&job(), self.opened, attempt, beat, "n"))
+            .await;
+    }
+
     /// A complete mark, and progress that goes with it.
     pub(super) async fn mark(&self, attempt: u64, step: Step) {
         self.progress(attempt, step).await;

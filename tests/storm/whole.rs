@@ -124,7 +124,14 @@ impl Job {
                 let mut args = vec!["demo-rank", "--socket", &socket, "--job", "llm"];
                 args.extend(["--attempt", &attempt, "--rank", rank, "--world", &world]);
                 args.extend(["--steps", &steps, "--step-ms", "60", "--mark-every", &every]);
-                args.extend(["--state-file", &files[0], "--out", &files[1], "--waits", &files[2]]);
+                args.extend([
+                    "--state-file",
+                    &files[0],
+                    "--out",
+                    &files[1],
+                    "--waits",
+                    &files[2],
+                ]);
                 ("batchweave", args)
             }
         };
@@ -137,7 +144,8 @@ impl Job {
     fn position(&self, rank: u32) -> Step {
         let read = || -> Option<Step> {
             let saved: Value =
-                serde_json::from_slice(&fs::read(self.path(&format!("r{rank}.state"))).ok()?).ok()?;
+                serde_json::from_slice(&fs::read(self.path(&format!("r{rank}.state"))).ok()?)
+                    .ok()?;
             let state: Value = serde_json::from_str(saved["state"].as_str()?).ok()?;
             state["next_step"].as_u64()
         };
@@ -181,7 +189,9 @@ impl Job {
         }
         let slowest = positions.iter().copied().min().unwrap_or_default();
         for name in PROGRAMS {
-            let rank = name.strip_prefix('r').and_then(|rank| rank.parse::<usize>().ok());
+            let rank = name
+                .strip_prefix('r')
+                .and_then(|rank| rank.parse::<usize>().ok());
             let at = rank.map_or(slowest, |rank| positions[rank]);
             let Some(due) = self.kills.get_mut(name) else {
                 continue;
@@ -197,12 +207,28 @@ impl Job {
     }
 
     fn ranks_done(&self) -> bool {
-        self.done.iter().filter(|name| name.starts_with('r')).count() == RANKS as usize
+        self.done
+            .iter()
+            .filter(|name| name.starts_with('r'))
+            .count()
+            == RANKS as usize
     }
 
     fn verify(&self) -> Value {
-        let args = ["--store", URL, "--endpoint", &self.endpoint, "--json", "verify", "--job", "llm"];
-        let run = Command::new(program("batchweave")).args(args).envs(Self::env()).output();
+        let args = [
+            "--store",
+            URL,
+            "--endpoint",
+            &self.endpoint,
+            "--json",
+            "verify",
+            "--job",
+            "llm",
+        ];
+        let run = Command::new(program("batchweave"))
+            .args(args)
+            .envs(Self::env())
+            .output();
         let run = run.unwrap();
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("verify said {said}"))
@@ -236,7 +262,11 @@ impl Job {
 
 /// Steps to be killed at, the first one last; all before the program ends.
 fn drawn(rng: &mut StdRng, name: &str) -> Vec<Step> {
-    let end = if name.starts_with('p') { STEPS - AHEAD - 60 } else { STEPS - 30 };
+    let end = if name.starts_with('p') {
+        STEPS - AHEAD - 60
+    } else {
+        STEPS - 30
+    };
     let mut steps: Vec<Step> = (0..KILLS).map(|_| rng.random_range(20..end)).collect();
     steps.sort_unstable_by(|a, b| b.cmp(a));
     steps
@@ -251,7 +281,11 @@ fn run(seed: u64) -> Outcome {
         ..Options::default()
     }));
     let server = server.unwrap();
-    let address = server.endpoint().trim_start_matches("http://").parse().unwrap();
+    let address = server
+        .endpoint()
+        .trim_start_matches("http://")
+        .parse()
+        .unwrap();
     let proxy = runtime.block_on(late::start(address, seed));
     let mut rng = StdRng::seed_from_u64(seed);
     let down_at = rng.random_range(60..STEPS - 120);
@@ -266,7 +300,9 @@ fn run(seed: u64) -> Outcome {
         starts: 0,
     };
     job.configure(seed);
-    PROGRAMS.into_iter().for_each(|name| job.start(name));
+    for name in PROGRAMS {
+        job.start(name);
+    }
     let began = Instant::now();
     let mut down: Option<Instant> = None;
     while !job.ranks_done() {
@@ -298,7 +334,12 @@ fn run(seed: u64) -> Outcome {
     let (latest_mark, lacking) = job.marks(&server);
     let proved = report["verdict"] == "proved" && report["steps"] == STEPS && lacking == 0;
     let kills: BTreeMap<_, _> = PROGRAMS
-        .map(|name| (name, job.killed.iter().filter(|(who, _)| *who == name).count()))
+        .map(|name| {
+            (
+                name,
+                job.killed.iter().filter(|(who, _)| *who == name).count(),
+            )
+        })
         .into();
     let said = serde_json::json!({
         "seed": seed, "seconds": seconds, "proved": proved, "verdict": report["verdict"],
@@ -310,7 +351,9 @@ fn run(seed: u64) -> Outcome {
     });
     println!("{said}");
     if !proved && let Ok(folder) = std::env::var("BATCHWEAVE_KEEP") {
-        let _ = Command::new("cp").args(["-r", &job.text(""), &folder]).status();
+        let _ = Command::new("cp")
+            .args(["-r", &job.text(""), &folder])
+            .status();
     }
     drop(job);
     runtime.block_on(server.shutdown());

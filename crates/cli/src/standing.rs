@@ -124,7 +124,11 @@ impl Standing {
     /// What the newest attempt does with the steps of `quarantine`; none before there is one.
     pub(crate) fn reader(&self, quarantine: &QuarantineState) -> Option<Reader> {
         let newest = self.state.attempts.last()?;
-        Some(self.reads(newest, quarantine.last, quarantine.in_force_at(newest.opened)))
+        Some(self.reads(
+            newest,
+            quarantine.last,
+            quarantine.in_force_at(newest.opened),
+        ))
     }
 
     /// What the newest attempt does with one step.

@@ -5,7 +5,8 @@ mod jobs;
 
 pub use jobs::{
     AliveKey, LedgerKey, MarkKey, Owner, ProgressKey, alive, attempt_folder, job_folder, ledger,
-    ledgers, mark, marks, parse_alive, parse_ledger, parse_mark, parse_owner, parse_progress, progress, progress_of,
+    ledgers, mark, marks, parse_alive, parse_ledger, parse_mark, parse_owner, parse_progress,
+    progress, progress_of,
 };
 
 use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};

@@ -19,7 +19,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::clock::Pause;
-use crate::{Located, Log, LogError, LogOptions};
+use crate::{Located, Log, LogError};
 
 /// Indexes read side by side.
 const READS: usize = 24;
@@ -39,7 +39,7 @@ pub fn crcs_of(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32>, 
     found.ok_or_else(|| "its index does not have all slices".into())
 }
 
-/// Reads indexes beside a log that it opens for itself.
+/// Reads indexes beside a log of its own.
 #[derive(Debug)]
 pub struct Checksums {
     log: Log,
@@ -83,18 +83,13 @@ impl From<StoreError> for Failure {
 }
 
 impl Checksums {
-    /// Opens the log.
-    pub async fn open(store: Arc<dyn Store>) -> Result<Self, LogError> {
-        let options = LogOptions {
-            write_snapshots: false,
-            ..LogOptions::new(rand::random())
-        };
-        let log = Log::open(store, &options).await?;
-        Ok(Self {
+    /// Beside `log`, which nothing else needs.
+    pub fn new(log: Log) -> Self {
+        Self {
             log,
             kept: BTreeMap::new(),
             order: VecDeque::new(),
-        })
+        }
     }
 
     /// The checksums of those slices that lie in one of `slices`, for each of `steps`. Fails only for

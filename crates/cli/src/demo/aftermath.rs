@@ -38,7 +38,9 @@ pub(super) async fn look(log: &mut Log) -> Result<Aftermath, DemoError> {
     let name: JobName = JOB.parse().map_err(|e| failed(&e))?;
     let job = JobArg { name, opened: None };
     let store = Arc::clone(log.store());
-    let report = prove(&store, &job, None, false).await.map_err(|e| failed(&e))?;
+    let report = prove(&store, &job, None, false)
+        .await
+        .map_err(|e| failed(&e))?;
     let data = pass.totals.get(&Class::Data).copied().unwrap_or_default();
     Ok(Aftermath {
         reclaimed: pass.watermark,

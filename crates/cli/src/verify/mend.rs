@@ -3,6 +3,7 @@
 //! and where the next attempt went on.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use batchweave_store::Store;
 use serde::Serialize;
 
 use super::job::Listed;
+use crate::context;
 use crate::error::CliError;
 use crate::output::{count, range};
 
@@ -62,9 +64,10 @@ impl Mended {
                 why,
             } = left;
             let steps = range(*from, *to);
-            text.push_str(&format!(
-                "not mended: steps {steps} of coordinate {dp_rank}, attempt {attempt}: {why}\n"
-            ));
+            let _ = writeln!(
+                text,
+                "not mended: steps {steps} of coordinate {dp_rank}, attempt {attempt}: {why}"
+            );
         }
         text
     }
@@ -87,7 +90,7 @@ impl Mender<'_> {
     /// Mends the legs of the lineage.
     pub(super) async fn mend(&self, legs: &[Leg]) -> Result<Mended, CliError> {
         let mut mended = Mended::default();
-        let mut sums = Checksums::open(Arc::clone(self.store)).await?;
+        let mut sums = Checksums::new(context::open_log(Arc::clone(self.store)).await?);
         for leg in legs {
             if let Some(attempt) = self.record.attempt(leg.attempt) {
                 self.leg(*leg, attempt, &mut sums, &mut mended).await?;
@@ -172,7 +175,11 @@ impl Mender<'_> {
                 opened: self.record.opened,
                 attempt: leg.attempt,
             };
-            let ledger = Ledger::from_json(&self.store.get(key).await?, key, &place);
+            let ledger = Ledger::from_json(
+                &self.store.get(key, keys::bytes_max(key)).await?,
+                key,
+                &place,
+            );
             let ledger = ledger.map_err(|why| CliError::Unsound(why.to_string()))?;
             for entry in ledger.entries {
                 let own = covered.entry(entry.reader()).or_default();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::Step;
 use batchweave_core::lifecycle::{LedgerEntry, Retold, retell};
-use batchweave_log::{Checksums, LogError, StepCrcs, crcs_of};
+use batchweave_log::{Checksums, Log, LogError, LogOptions, StepCrcs, crcs_of};
 use batchweave_store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -119,7 +119,14 @@ async fn read(
 ) -> Result<BTreeMap<Step, StepCrcs>, LogError> {
     let open = match sums {
         Some(open) => open,
-        none => none.insert(Checksums::open(Arc::clone(store)).await?),
+        none => {
+            let options = LogOptions {
+                write_snapshots: false,
+                ..LogOptions::new(rand::random())
+            };
+            let log = Log::open(Arc::clone(store), &options).await?;
+            none.insert(Checksums::new(log))
+        }
     };
     open.of(steps, slices).await
 }

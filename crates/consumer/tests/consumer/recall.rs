@@ -218,7 +218,8 @@ async fn marks_of_ranks_without_a_hole_do_not_wait_and_a_further_kill_loses_noth
 async fn forget(store: &MemoryStore, first: Step, ranks: Range<u32>) {
     for key in store.keys() {
         if keys::parse_ledger(&key).is_some_and(|ledger| ledger.first >= first) {
-            let text = String::from_utf8(store.get(&key).await.unwrap().to_vec()).unwrap();
+            let text =
+                String::from_utf8(store.get(&key, u64::MAX).await.unwrap().to_vec()).unwrap();
             let of = |rank| format!("\"dp_rank\":{rank},\"rank\":{rank},\"first_slice\"");
             if ranks.clone().any(|rank| text.contains(&of(rank))) {
                 store.delete(&key).await.unwrap();

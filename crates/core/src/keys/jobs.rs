@@ -62,13 +62,7 @@ pub fn progress(
 }
 
 /// "Ranks of this node are connected": for jobs with a lease. Each beat of a node replaces the last one.
-pub fn alive(
-    job: &JobName,
-    opened: Version,
-    attempt: AttemptNo,
-    beat: u64,
-    node: &str,
-) -> String {
+pub fn alive(job: &JobName, opened: Version, attempt: AttemptNo, beat: u64, node: &str) -> String {
     let folder = progress_of(job, opened, attempt);
     format!("{folder}alive-{beat:012}-{node}.json")
 }
@@ -263,9 +257,15 @@ mod tests {
         let one = mark(&o.job, 4, 3, 12, Some(7));
         assert_eq!(one, "jobs/llm-7b.v2_x@4/3/marks/000000000012-7.json");
         let beat = alive(&o.job, 4, 3, 7, "a1");
-        assert_eq!(beat, "jobs/llm-7b.v2_x@4/3/progress/alive-000000000007-a1.json");
+        assert_eq!(
+            beat,
+            "jobs/llm-7b.v2_x@4/3/progress/alive-000000000007-a1.json"
+        );
         let parsed = parse_alive(&beat).unwrap();
-        assert_eq!((parsed.owner, parsed.beat, &*parsed.node), (owner(), 7, "a1"));
+        assert_eq!(
+            (parsed.owner, parsed.beat, &*parsed.node),
+            (owner(), 7, "a1")
+        );
         assert_eq!(parse_progress(&beat), None);
         assert_eq!(parse_alive(&one), None);
         let parsed = parse_mark(&one).unwrap();

@@ -67,7 +67,8 @@ impl Leases {
 
 /// The record that closes such a job, for all to see.
 pub(super) fn close(request: RequestId, (job, opened, lease): (JobName, Version, u64)) -> Entry {
-    let reason = format!("its lease of {lease} s ran out without progress, mark, heartbeat or new attempt");
+    let reason =
+        format!("its lease of {lease} s ran out without progress, mark, heartbeat or new attempt");
     Entry::JobClosed(JobClosed {
         request,
         job,

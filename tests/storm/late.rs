@@ -57,6 +57,7 @@ async fn carry(client: TcpStream, server: SocketAddr, mut rng: StdRng) {
         }
     };
     tokio::select! {
+        biased;
         () = up => {}
         () = down => {}
     }

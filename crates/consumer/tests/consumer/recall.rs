@@ -1,17 +1,16 @@
 //! What a daemon that died did not record is read from the store's indexes: no more than that, side by
 //! side, whatever the store does meanwhile, and beside all other marks.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_client::{Batch, Client, ConnectOptions};
 use batchweave_core::ids::Step;
 use batchweave_core::keys;
+use batchweave_store::Op;
 use batchweave_store::counting::Counted;
 use batchweave_store::memory::MemoryStore;
 use batchweave_store::testing::faults::{Fault, FaultStore};
-use batchweave_store::{Op, Store};
 use tokio::task::spawn_blocking;
 
 use crate::ledger::Seen;
@@ -115,10 +114,11 @@ async fn what_a_dead_daemon_delivered_is_read_once_for_all_ranks() {
     let mut stream = Stream::new(4).await;
     stream.commit(180, 9).await;
     stream.finish().await;
-    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let deaf = FaultStore::new(stream.store.clone(), 5, []);
+    store_nothing_of_jobs(&deaf);
+    let daemon = Daemon::start(Arc::new(deaf), consumer(dir.path()));
     read_all(&daemon, 4, 0, 180, Some(0)).await;
     daemon.kill().await;
-    forget(&stream.store, 0, 0..4).await;
     let counted = Counted::with_classes(stream.store.clone(), &keys::CLASSES);
     let daemon = Daemon::start(Arc::new(counted.clone()), consumer(dir.path()));
     read_all(&daemon, 4, 180, 180, None).await;
@@ -138,10 +138,11 @@ async fn a_store_that_is_down_for_seconds_makes_no_hole() {
     let mut stream = Stream::new(4).await;
     stream.commit(60, 60).await;
     stream.finish().await;
-    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let deaf = FaultStore::new(stream.store.clone(), 6, []);
+    store_nothing_of_jobs(&deaf);
+    let daemon = Daemon::start(Arc::new(deaf), consumer(dir.path()));
     read_all(&daemon, 2, 0, 60, Some(0)).await;
     daemon.kill().await;
-    forget(&stream.store, 0, 0..2).await;
     let down = FaultStore::new(stream.store.clone(), 7, []);
     // More often than a read was tried once: 5 and 6 times.
     for _ in 0..6 {
@@ -179,9 +180,10 @@ async fn marks_of_ranks_without_a_hole_do_not_wait_and_a_further_kill_loses_noth
     let daemon = Daemon::start(store.clone(), consumer(dir.path()));
     read_all(&daemon, 2, 0, 100, None).await;
     read(resumed(&daemon, 0, 2, 100), 200, &[200], None).await;
+    eventually("the first mark", || marks(&store).len() == 1).await;
+    store_nothing_of_jobs(&deaf);
     read(resumed(&daemon, 1, 2, 100), 150, &[], Some(0)).await;
     daemon.kill().await;
-    forget(&store, 100, 1..2).await;
 
     let stuck = FaultStore::new(store.clone(), 8, []);
     let object = stream.data_keys()[2].clone();
@@ -213,17 +215,10 @@ async fn marks_of_ranks_without_a_hole_do_not_wait_and_a_further_kill_loses_noth
     assert_eq!(proven[0].end, 200);
 }
 
-/// A kill that came before these were stored: takes away ledgers that begin at `first` or later and tell
-/// of these ranks.
-async fn forget(store: &MemoryStore, first: Step, ranks: Range<u32>) {
-    for key in store.keys() {
-        if keys::parse_ledger(&key).is_some_and(|ledger| ledger.first >= first) {
-            let text =
-                String::from_utf8(store.get(&key, u64::MAX).await.unwrap().to_vec()).unwrap();
-            let of = |rank| format!("\"dp_rank\":{rank},\"rank\":{rank},\"first_slice\"");
-            if ranks.clone().any(|rank| text.contains(&of(rank))) {
-                store.delete(&key).await.unwrap();
-            }
-        }
+/// From now on a daemon on this store dies before it has stored a ledger.
+fn store_nothing_of_jobs(store: &FaultStore) {
+    for _ in 0..64 {
+        let never = Fault::Delay(Duration::from_hours(1));
+        store.inject(Op::Create, "jobs/", never);
     }
 }

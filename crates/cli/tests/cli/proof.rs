@@ -278,7 +278,6 @@ async fn what_is_behind_the_last_ledger_is_not_proved() {
         "mended: 2 steps by rank from the objects' indexes, in 1 ledger",
         "proved: steps 0..37, 36 in all",
     ]);
-    // Without any ledger of an attempt that got somewhere.
     let run = Run::honest().await;
     let job = format!("{JOB}@{}", run.opened);
     run.world.mark(&job, 5, 40, None).await;

@@ -177,7 +177,8 @@ async fn marks_of_ranks_without_a_hole_do_not_wait_and_a_further_kill_loses_noth
     stream.commit(200, 50).await;
     stream.finish().await;
     let store = stream.store.clone();
-    let daemon = Daemon::start(store.clone(), consumer(dir.path()));
+    let deaf = FaultStore::new(store.clone(), 7, []);
+    let daemon = Daemon::start(Arc::new(deaf.clone()), consumer(dir.path()));
     read_all(&daemon, 2, 0, 100, None).await;
     read(resumed(&daemon, 0, 2, 100), 200, &[200], None).await;
     eventually("the first mark", || marks(&store).len() == 1).await;

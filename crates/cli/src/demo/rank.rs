@@ -133,11 +133,18 @@ fn open_out(path: &Path, bytes: u64) -> std::io::Result<File> {
 fn records(batch: &Batch) -> Result<Vec<u8>, ClientError> {
     let mut record = Vec::new();
     for slice in batch.slices() {
-        let tokens: &[u32] = slice.array("tokens")?;
+        // Of a small vocabulary, tokens are half as wide.
+        let tokens: Vec<u8> = match slice.array::<u16>("tokens") {
+            Ok(tokens) => tokens.iter().flat_map(|t| t.to_le_bytes()).collect(),
+            Err(_) => {
+                let tokens = slice.array::<u32>("tokens")?;
+                tokens.iter().flat_map(|t| t.to_le_bytes()).collect()
+            }
+        };
         record.extend(batch.step().to_le_bytes());
         record.extend(slice.index().to_le_bytes());
-        record.extend((tokens.len() as u32 * 4).to_le_bytes());
-        record.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
+        record.extend((tokens.len() as u32).to_le_bytes());
+        record.extend(tokens);
     }
     Ok(record)
 }

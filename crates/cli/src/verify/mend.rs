@@ -176,7 +176,7 @@ impl Mender<'_> {
                 attempt: leg.attempt,
             };
             let ledger = Ledger::from_json(
-                &self.store.get(key, keys::bytes_max(key)).await?,
+                &batchweave_log::get_intact(self.store.as_ref(), key).await?,
                 key,
                 &place,
             );

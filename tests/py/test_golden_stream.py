@@ -155,7 +155,7 @@ def test_today_s_programs_read_prove_and_go_on(site: Small) -> None:
 NEWER = [
     ("stream.json", ["status"]),
     ("log/00000000000000000002.json", ["status"]),
-    ("jobs/training@4/1/ledger", ["verify", "--job", "training"]),
+    ("jobs/training@6/1/ledger", ["verify", "--job", "training"]),
 ]
 
 

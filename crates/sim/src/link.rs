@@ -25,7 +25,7 @@ pub struct LinkPlan {
 }
 
 /// Whether worlds lie by default.
-const LYING: bool = false;
+const LYING: bool = true;
 
 /// Reads over a bad connection until it breaks, at most.
 const BAD_READS_MAX: u64 = 64;

@@ -66,6 +66,13 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.freezes.clear());
     with(&|p| p.crashes.clear());
     with(&|p| p.sealed_at = None);
+    with(&|p| p.twins.clear());
+    with(&|p| p.mischief.clear());
+    for i in 0..plan.mischief.len() {
+        with(&|p| {
+            p.mischief.remove(i);
+        });
+    }
     with(&|p| p.acts.clear());
     for i in 0..plan.acts.len() {
         // A seal and its unseal stay together.

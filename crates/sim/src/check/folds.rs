@@ -11,11 +11,13 @@ use super::Violation;
 use super::oracle::Log;
 use crate::store::Landed;
 use crate::world::Evidence;
+use crate::world::faulty::FAULTY;
 
 pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
     let mut snapshots: BTreeMap<Version, Vec<&Landed>> = BTreeMap::new();
     let mut segments: BTreeMap<&str, Vec<&Landed>> = BTreeMap::new();
-    for landed in &evidence.landed {
+    let good = |l: &&Landed| evidence.actor(l.actor) != FAULTY;
+    for landed in evidence.landed.iter().filter(good) {
         if let Some(version) = keys::snapshot_version(&landed.key) {
             snapshots.entry(version).or_default().push(landed);
         } else if landed.key.starts_with("index/") {
@@ -24,14 +26,20 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
     }
     let mut manifest = Manifest::new(evidence.stream.clone(), &evidence.stream_json);
     for (version, body) in (0..).zip(&log.records) {
+        let repaired = evidence
+            .objects
+            .contains_key(keys::repair(version).as_str());
         let folded = match manifest.fold(body) {
             Ok(folded) => folded,
+            Err(e) if repaired && e.may_be_repaired() => manifest.fold_repaired(body),
             Err(e) => {
                 found.push(Violation::new("void", Some(version), e.to_string()));
                 return;
             }
         };
-        nothing_void(version, &folded, found);
+        if !log.void.contains(&version) {
+            nothing_void(version, &folded, found);
+        }
         for segment in &folded.segments {
             let key = keys::segment(segment.segment);
             let stored = segments.remove(key.as_str()).unwrap_or_default();

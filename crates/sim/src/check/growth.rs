@@ -11,7 +11,7 @@ use super::Violation;
 use super::oracle::Log;
 use crate::throttle::class;
 use crate::trace::What;
-use crate::world::Evidence;
+use crate::world::{Evidence, Mischief};
 
 /// Objects by class of keys.
 pub(crate) fn counts(evidence: &Evidence) -> BTreeMap<&'static str, u64> {
@@ -27,12 +27,15 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
     let uploads = evidence.events.iter();
     let uploads = uploads.filter(|e| e.op == Op::Upload && e.key.starts_with(keys::DATA));
     let uploads = uploads.filter(|e| e.what == What::Landed { created: true });
+    // Half a segment stays until the whole one is due.
+    let debris = evidence.plan.mischief.iter();
+    let debris = debris.filter(|(_, m)| *m == Mischief::Debris).count() as u64;
     let bounds = BTreeMap::from([
         ("stream", 1),
         ("log", log.records.len() as u64),
         // Each life may end between its snapshot and the removal of an older one.
         ("snapshots", SNAPSHOTS_KEPT as u64 + lives),
-        ("index", log.steps.len() as u64 / SEGMENT_STEPS),
+        ("index", log.steps.len() as u64 / SEGMENT_STEPS + debris),
         ("data", uploads.count() as u64),
         ("intents", intents_max(evidence)),
     ]);

@@ -125,7 +125,8 @@ impl<'a> Replay<'a> {
     fn record(&mut self) {
         let version = self.head;
         self.head += 1;
-        let Some(body) = self.log.records.get(version as usize) else {
+        let body = self.log.records.get(version as usize);
+        let Some(body) = body.filter(|_| !self.log.void.contains(&version)) else {
             return;
         };
         let Ok(record) = Record::from_json(body, version) else {

@@ -1,6 +1,6 @@
 //! The log read by rules written a second time, from docs/protocol.md and not from the fold.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
@@ -13,6 +13,7 @@ use bytes::Bytes;
 use super::Violation;
 use crate::store::Landed;
 use crate::world::Evidence;
+use crate::world::faulty::FAULTY;
 use crate::world::producer::{cursor, digest};
 use crate::world::run::name;
 
@@ -34,6 +35,8 @@ pub(super) struct Tgb {
 pub(super) struct Log {
     /// The bytes of its records.
     pub(super) records: Vec<Bytes>,
+    /// Those by the faulty program: nothing in them may count.
+    pub(super) void: BTreeSet<Version>,
     /// The TGBs in the order of their steps.
     pub(super) steps: Vec<Tgb>,
     /// Who has written, and what waits for its turn.
@@ -96,7 +99,9 @@ impl Oracle<'_> {
             if let Some(landed) = self.landed.get(keys::log(self.version).as_str()) {
                 (self.at, self.actor) = (landed.at, landed.actor);
             }
+            let faulty = self.evidence.actor(self.actor) == FAULTY;
             match Record::from_json(body, self.version) {
+                _ if faulty => drop(self.log.void.insert(self.version)),
                 Ok(record) => {
                     let same = record.stream == self.evidence.stream.stream_id;
                     if record.version != self.version || !same || record.prev != prev {

@@ -33,6 +33,7 @@ impl History {
         let mut history = Self::default();
         for (version, body) in (0..).zip(&log.records) {
             let record = Record::from_json(body, version);
+            let record = record.ok().filter(|_| !log.void.contains(&version));
             for entry in record.iter().flat_map(|r| &r.entries) {
                 history.entry(version, entry);
             }

@@ -122,7 +122,7 @@ impl Node {
     /// Store failures are part of the world; anything else is a finding.
     fn stop(&self, error: LogError) -> Stop {
         match error {
-            LogError::Store(_) => Stop::Again,
+            passes if self.shared.may_pass(&passes) => Stop::Again,
             LogError::Void(Void::BelowWatermark { watermark, .. }) => {
                 Stop::End(End::Refused(watermark))
             }

@@ -22,7 +22,7 @@ use crate::world::run::Shared;
 pub(crate) struct Person {
     pub(crate) shared: Arc<Shared>,
     pub(crate) actor: Arc<Actor>,
-    pub(super) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
 }
 
 impl Person {
@@ -39,7 +39,7 @@ impl Person {
         }
     }
 
-    pub(super) async fn sleep(&self, time: Duration) {
+    pub(crate) async fn sleep(&self, time: Duration) {
         self.actor.sleep(time).await;
     }
 
@@ -53,7 +53,7 @@ impl Person {
         self.actor.draw(|draw| draw.chance(per_mille))
     }
 
-    pub(super) async fn log(&self) -> Result<Log, LogError> {
+    pub(crate) async fn log(&self) -> Result<Log, LogError> {
         let options = options(&self.shared, &self.actor, false);
         Log::open(Arc::clone(&self.store), &options).await
     }
@@ -68,7 +68,9 @@ impl Person {
             };
             match done.await {
                 Ok(manifest) => return Some(manifest),
-                Err(LogError::Store(_)) => self.sleep(Duration::from_millis(500)).await,
+                Err(e) if self.shared.may_pass(&e) => {
+                    self.sleep(Duration::from_millis(500)).await;
+                }
                 Err(LogError::Void(void)) => {
                     let text = format!("is refused: {void}");
                     self.shared.store.note(&self.actor, text);
@@ -136,7 +138,7 @@ impl Person {
         let hand = Self::with(&self.shared, &by_hand, Nature::default());
         loop {
             match reclaimer::once(&hand, |head| Some(head * share / 1000)).await {
-                Err(ReclaimError::Log(LogError::Store(_))) => {
+                Err(ReclaimError::Log(e)) if self.shared.may_pass(&e) => {
                     self.sleep(Duration::from_millis(500)).await;
                 }
                 Err(ReclaimError::Asked(asked)) => {

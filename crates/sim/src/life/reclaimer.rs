@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::Step;
-use batchweave_log::LogError;
 use batchweave_log::reclaim::{Limits, ReclaimError, Reclaimer};
 
 use super::RECLAIMER;
@@ -44,7 +43,9 @@ async fn passes(person: &Person, plan: &ReclaimerPlan) {
     while !person.shared.trained() {
         match several(person, plan).await {
             Ok(()) => {}
-            Err(ReclaimError::Log(LogError::Store(_))) => person.sleep(RESTART).await,
+            Err(ReclaimError::Log(e)) if person.shared.may_pass(&e) => {
+                person.sleep(RESTART).await;
+            }
             Err(e) => return found(person, &e),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use batchweave_core::stream::Order;
 use serde::{Deserialize, Serialize};
 
+use super::faulty::{self, Mischief};
 use super::operator::{self, Act};
 use crate::actor::Moment;
 use crate::clock::{Jump, Skew};
@@ -111,6 +112,12 @@ pub struct Plan {
     /// What an operator does, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acts: Vec<(Duration, Act)>,
+    /// What a faulty program does, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mischief: Vec<(Duration, Mischief)>,
+    /// Producers of which a second process begins this time after the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub twins: Vec<(u32, Duration)>,
     /// Jobs, reclaimers, people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<LifePlan>,
@@ -119,7 +126,12 @@ pub struct Plan {
 impl Plan {
     /// Whether all that is read is as it was written.
     pub(crate) fn is_honest(&self) -> bool {
-        self.link.lies == 0 && self.link.bad_connections == 0
+        self.link.lies == 0 && self.link.bad_connections == 0 && !self.stops()
+    }
+
+    /// Whether everybody stops at some record until it is repaired.
+    pub(crate) fn stops(&self) -> bool {
+        self.mischief.iter().any(|(_, mischief)| mischief.stops())
     }
 
     /// The world of a seed.
@@ -156,6 +168,8 @@ impl Plan {
                 .collect(),
             sealed_at: draw.chance(80).then(|| draw.duration(S, 30 * S)),
             acts: Vec::new(),
+            mischief: faulty::draw(&mut Draw::new(seed, "mischief", 0)),
+            twins: twins(&mut Draw::new(seed, "twins", 0), count),
             life: None,
         };
         plan.acts = operator::draw(&mut Draw::new(seed, "acts", 0), &plan.producers);
@@ -262,6 +276,15 @@ fn freezes(draw: &mut Draw, producers: u32, calm_at: Duration) -> Vec<Freeze> {
         }
     };
     (0..count).map(freeze).collect()
+}
+
+/// Two machines are told to run the same producers, now and then.
+fn twins(draw: &mut Draw, producers: u32) -> Vec<(u32, Duration)> {
+    if draw.chance(750) {
+        return Vec::new();
+    }
+    let mut twin = |number| (number, draw.duration(Duration::ZERO, 200 * MS));
+    (0..producers).map(&mut twin).collect()
 }
 
 fn reader(draw: &mut Draw, number: u32) -> ReaderPlan {

@@ -98,7 +98,7 @@ impl Process {
 
     /// Store failures are part of the world; anything else is a finding.
     fn failed(&self, error: LogError) -> End {
-        if !matches!(error, LogError::Store(_)) {
+        if !self.shared.may_pass(&error) {
             let text = format!("{} stopped: {error}", self.actor.name);
             self.shared.found("writer-error", self.actor.id, text);
         }

@@ -24,7 +24,7 @@ impl Reader {
         self.actor.sleep(self.plan.starts).await;
         let mut reads = Vec::new();
         while let Err(error) = self.follow(&mut reads).await {
-            if !matches!(error, LogError::Store(_)) {
+            if !self.shared.may_pass(&error) {
                 let text = format!("{} stopped: {error}", self.actor.name);
                 self.shared.found("reader-error", self.actor.id, text);
                 break;

@@ -10,8 +10,10 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Sealed;
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
 use batchweave_core::tgb::Digest;
+use batchweave_log::LogError;
 use bytes::Bytes;
 
+use super::faulty::spoil;
 use super::operator::operate;
 use super::plan::Plan;
 use super::producer::SLICES;
@@ -124,6 +126,15 @@ impl Shared {
         let mut state = self.state();
         let known = state.acknowledged.entry(producer).or_default();
         *known = next.max(*known);
+    }
+
+    /// Whether this is what the world's store or its faulty program did: the same may work later.
+    pub(crate) fn may_pass(&self, error: &LogError) -> bool {
+        match error {
+            LogError::Store(_) => true,
+            LogError::Fold(error) => self.plan.stops() && error.may_be_repaired(),
+            _ => false,
+        }
     }
 
     /// The stream's id.
@@ -269,14 +280,12 @@ async fn everybody(shared: Arc<Shared>) -> Vec<Vec<Read>> {
     let life = plan.life.as_ref();
     let life = life.map(|life| tokio::spawn(life::run(Arc::clone(&shared), life.clone())));
     let operator = tokio::spawn(operate(Arc::clone(&shared)));
+    let faulty = tokio::spawn(spoil(Arc::clone(&shared)));
     if let Some(at) = plan.sealed_at {
         seal(&shared, at).await;
     }
-    if let Err(e) = operator.await {
-        shared.found("panic", 0, e.to_string());
-    }
-    for producer in producers {
-        if let Err(e) = producer.await {
+    for task in producers.into_iter().chain([operator, faulty]) {
+        if let Err(e) = task.await {
             shared.found("panic", 0, e.to_string());
         }
     }

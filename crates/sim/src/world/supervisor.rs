@@ -52,6 +52,13 @@ pub(super) async fn supervise(shared: Arc<Shared>, plan: ProducerPlan) {
         send,
     };
     supervisor.start();
+    let twins = &supervisor.shared.plan.twins;
+    let twin = twins
+        .iter()
+        .find(|(number, _)| *number == supervisor.plan.number);
+    if let Some((_, after)) = twin {
+        supervisor.take_over(*after);
+    }
     let mut done = false;
     while supervisor.live > 0 {
         let next_freeze = freezes.last().map(|f| f.at);
@@ -158,11 +165,17 @@ impl Supervisor {
         let text = format!("freezes for {:.1} s", freeze.lasts.as_secs_f64());
         self.shared.store.note(actor, text);
         if let Some(after) = freeze.taken_over {
-            let send = self.send.clone();
-            tokio::spawn(async move {
-                time.sleep(after).await;
-                let _ = send.send(Report::TakeOver);
-            });
+            self.take_over(after);
         }
+    }
+
+    /// Starts another process beside this one after a time.
+    fn take_over(&self, after: Duration) {
+        let (send, time) = (self.send.clone(), self.shared.store.time);
+        tokio::spawn(async move {
+            time.sleep(after).await;
+            // The supervisor is gone only when the world has ended.
+            let _ = send.send(Report::TakeOver);
+        });
     }
 }

@@ -103,6 +103,60 @@ fn the_worlds_hold_what_they_should() {
     assert!(seen.iter().all(|&n| n > 0), "{seen:?}");
 }
 
+/// People, faulty programs and lying links do what they are there for, and snapshots fall into it.
+#[test]
+fn the_worlds_are_hostile_enough() {
+    let counted = [
+        "flipped, short and long reads of records",
+        "of snapshots",
+        "of intents",
+        "of stream.json",
+        "of index segments or repairs",
+        "seals",
+        "seals undone",
+        "snapshots under a seal",
+        "retirements",
+        "mixtures",
+        "repairs",
+        "twins that were fenced",
+    ];
+    let mut seen = [0_usize; 12];
+    for seed in 0..150 {
+        let (evidence, _) = one(seed).unwrap();
+        let twins = evidence.plan.twins.len();
+        for event in &evidence.events {
+            use batchweave_sim::trace::{Answer, What};
+            let class = event.key.split(['/', '.']).next().unwrap();
+            match &event.what {
+                What::Answered(Answer::Lied) => match class {
+                    "log" => seen[0] += 1,
+                    "snapshots" => seen[1] += 1,
+                    "intents" => seen[2] += 1,
+                    "stream" => seen[3] += 1,
+                    _ => seen[4] += 1,
+                },
+                What::Note(text) => seen[11] += usize::from(text == "was fenced" && twins > 0),
+                _ => {}
+            }
+        }
+        for landed in &evidence.landed {
+            let text = String::from_utf8_lossy(&landed.body);
+            let log = landed.key.starts_with("log/");
+            let has =
+                |kind: &str| usize::from(log && text.contains(&format!("\"kind\":\"{kind}\"")));
+            seen[5] += has("sealed");
+            seen[6] += has("unsealed");
+            let snapshot = landed.key.starts_with("snapshots/");
+            seen[7] += usize::from(snapshot && text.contains("\"sealed\":true"));
+            seen[8] += has("retired");
+            seen[9] += has("mixture");
+            seen[10] += usize::from(landed.key.starts_with("repairs/"));
+        }
+    }
+    println!("{counted:?}: {seen:?}");
+    assert!(seen.iter().all(|&n| n > 0), "{counted:?}: {seen:?}");
+}
+
 /// Puts that took effect after their answer, or after their sender was gone.
 fn late_landings(events: &[batchweave_sim::trace::Event]) -> usize {
     use batchweave_sim::trace::What;

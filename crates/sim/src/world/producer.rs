@@ -36,6 +36,8 @@ pub(super) enum End {
     Done(&'static str),
     /// The stream is sealed.
     Sealed,
+    /// Everybody stops at a record until a person repairs it.
+    Stopped,
     /// A newer process has the name.
     Fenced,
     /// The store failed for too long; another process will go on.
@@ -98,6 +100,9 @@ impl Process {
 
     /// Store failures are part of the world; anything else is a finding.
     fn failed(&self, error: LogError) -> End {
+        if self.shared.may_pass(&error) && matches!(error, LogError::Fold(_)) {
+            return End::Stopped;
+        }
         if !self.shared.may_pass(&error) {
             let text = format!("{} stopped: {error}", self.actor.name);
             self.shared.found("writer-error", self.actor.id, text);

@@ -13,8 +13,8 @@ use crate::actor::{Actor, Nature};
 
 /// Processes of one producer at most: more means that something never settles.
 const PROCESSES_MAX: u32 = 2000;
-/// Between two tries while the stream is sealed.
-const UNSEALED: Duration = Duration::from_millis(500);
+/// Between two tries while the stream is sealed, or stopped.
+const PAUSE: Duration = Duration::from_secs(1);
 
 enum Report {
     Ended(Arc<Actor>, End),
@@ -143,7 +143,11 @@ impl Supervisor {
             Report::Ended(actor, End::Sealed) => {
                 note(&actor, "sealed");
                 *done = self.shared.plan.sealed_at.is_some();
-                self.shared.store.time.sleep(UNSEALED).await;
+                self.shared.store.time.sleep(PAUSE).await;
+            }
+            Report::Ended(actor, End::Stopped) => {
+                note(&actor, "stopped");
+                self.shared.store.time.sleep(PAUSE).await;
             }
             Report::Ended(actor, End::Fenced) => note(&actor, "was fenced"),
             Report::Ended(actor, End::Failed(why)) => note(&actor, &format!("failed: {why}")),

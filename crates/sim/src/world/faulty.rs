@@ -137,12 +137,12 @@ async fn put(faulty: &Person, key: &str, bytes: Bytes) {
 
 fn record(faulty: &Person, m: &Manifest, mischief: Mischief) -> Vec<u8> {
     let plans = &faulty.shared.plan.producers;
-    let victims = plans.iter().filter_map(|p| {
+    let mut victims = plans.iter().filter_map(|p| {
         let name = name(p.number);
         let state = m.producer(&name).filter(|state| !state.finished)?;
         Some((name, state))
     });
-    let victim = victims.last();
+    let victim = victims.next_back();
     let entries = victim.map(|(name, state)| entry(mischief, name, state));
     let mut record = Record {
         format: 1,
@@ -242,10 +242,12 @@ async fn mend(shared: &Arc<Shared>, person: &Person) {
             }
             Err(e) => Err(e),
         };
+        // A lie or a failure passes; a repair that is done shows at the next look.
         let text = match done {
-            Ok(Repaired::Refused(Remedy::Unsteady)) | Err(_) => None,
-            Ok(Repaired::Refused(remedy)) => Some(format!("a repair was refused: {remedy:?}")),
-            Ok(Repaired::Now | Repaired::Before { .. }) => None,
+            Ok(Repaired::Refused(remedy)) if remedy != Remedy::Unsteady => {
+                Some(format!("a repair was refused: {remedy:?}"))
+            }
+            _ => None,
         };
         if let Some(text) = text {
             return shared.found("repair", person.actor.id, text);

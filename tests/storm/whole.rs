@@ -147,6 +147,7 @@ impl Job {
                 serde_json::from_slice(&fs::read(self.path(&format!("r{rank}.state"))).ok()?)
                     .ok()?;
             let state: Value = serde_json::from_str(saved["state"].as_str()?).ok()?;
+            let state: Value = serde_json::from_str(state["batchweave"].as_str()?).ok()?;
             state["next_step"].as_u64()
         };
         read().unwrap_or_default()

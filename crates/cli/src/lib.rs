@@ -58,7 +58,7 @@ pub async fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
         level: cli.verb.log_level().into(),
         ..LogConfig::default()
     });
-    match dispatch(cli).await {
+    match Box::pin(dispatch(cli)).await {
         Ok(exit) => exit,
         // Whoever reads our output has seen enough: `batchweave log | head`.
         Err(e) if e.is_closed_pipe() => Exit::Ok,

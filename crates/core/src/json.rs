@@ -162,7 +162,7 @@ mod tests {
     fn what_is_signed_again_is_judged_by_its_content() {
         for bytes in both() {
             let text = String::from_utf8(bytes).unwrap();
-            let longer = text.replace("x", "longer");
+            let longer = text.replace('x', "longer");
             assert!(parse::<Value>(longer.as_bytes(), "k", 1000).is_err());
             let signed = sign_again(longer.as_bytes()).unwrap();
             let read: Value = parse(&signed, "k", 1000).unwrap();

@@ -63,7 +63,7 @@ impl Log {
         hints: Hints,
         entries: Vec<Entry>,
     ) -> Result<Append, LogError> {
-        if self.heed_repairs().await? {
+        if Box::pin(self.heed_repairs()).await? {
             let version = self.manifest.next_version().saturating_sub(1);
             let folded = Folded::default();
             return Ok(Append::Lost { version, folded });

@@ -20,9 +20,9 @@ use crate::refold::{Refold, Refolded};
 use crate::{Log, LogError, chain};
 
 /// How often repairs are looked for; each log draws its own moment.
-const REPAIRS_EVERY: Duration = Duration::from_secs(60);
+const REPAIRS_EVERY: Duration = Duration::from_mins(1);
 /// A fold that stopped at a record is made again no sooner than this.
-const AGAIN_AFTER: Duration = Duration::from_secs(600);
+const AGAIN_AFTER: Duration = Duration::from_mins(10);
 
 /// A record at which this fold stopped though it was made again.
 #[derive(Debug, Clone, Copy)]
@@ -141,7 +141,7 @@ impl Log {
         );
         // A snapshot by a process that takes the record would only lead back to where this fold is.
         let heeds = |m: &Manifest| m.repaired().binary_search(&first).is_ok();
-        let again = Refold::of(self).search(first, next, heeds).await?;
+        let again = Box::pin(Refold::of(self).search(first, next, heeds)).await?;
         self.heeded = listed.into_iter().collect();
         if again.stopped.is_none() && again.manifest == self.manifest {
             return Ok(false);
@@ -173,7 +173,7 @@ impl Log {
     pub async fn confirm(&self) -> Result<(), LogError> {
         let again = Refold::of(self);
         let to = self.manifest.next_version();
-        confirmed(&self.manifest, again.run(to).await?).map(|_| ())
+        confirmed(&self.manifest, Box::pin(again.run(to)).await?).map(|_| ())
     }
 }
 

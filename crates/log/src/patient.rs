@@ -66,7 +66,7 @@ async fn look_again(
     mut bytes: Bytes,
 ) -> Result<Bytes, StoreError> {
     for _ in 0..LOOKS_MAX {
-        if !key.ends_with(".json") || json::is_intact(&bytes) {
+        if key.strip_suffix(".json").is_none() || json::is_intact(&bytes) {
             break;
         }
         bytes = store.get_fresh(key, at_most).await?;

@@ -141,11 +141,13 @@ async fn remedy(store: &dyn Store, damage: &Damage) -> Result<Remedy, LogError> 
             }
         }
         (FoldError::Unreadable { .. }, Some(later)) => return Ok(by_later(damage, &later)),
-        (FoldError::Unreadable { reason, .. }, None)
-            if matches!(reason, FormatError::UnknownFormat { .. }) =>
-        {
-            return Ok(Remedy::Upgrade);
-        }
+        (
+            FoldError::Unreadable {
+                reason: FormatError::UnknownFormat { .. },
+                ..
+            },
+            None,
+        ) => return Ok(Remedy::Upgrade),
         _ => {}
     }
     Ok(match repair_of(store, damage).await? {

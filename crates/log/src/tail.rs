@@ -56,7 +56,7 @@ impl Log {
     /// Folds one window of records; the flag says whether the head was reached. For those who must
     /// do something between windows.
     pub async fn catch_up_window(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
-        self.heed_repairs().await?;
+        Box::pin(self.heed_repairs()).await?;
         let first = self.manifest.next_version();
         let window = self.window.clamp(1, CATCH_UP_WINDOW);
         let found = window::read(self.store.as_ref(), first, window).await?;
@@ -142,7 +142,7 @@ impl Log {
             Ok(folded) => folded,
             Err(misfit) if misfit.may_be_repaired() => {
                 if !self.repaired(version, bytes).await? {
-                    return self.doubt(misfit, bytes).await.map(|()| None);
+                    return Box::pin(self.doubt(misfit, bytes)).await.map(|()| None);
                 }
                 debug!(version, "a repair says that the record is void");
                 manifest.fold_repaired(bytes)

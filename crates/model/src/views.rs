@@ -121,16 +121,16 @@ pub enum Step {
 }
 
 impl Views {
-    fn without(&self, mistake: Mistake) -> bool {
+    fn without(self, mistake: Mistake) -> bool {
         self.mistake == Some(mistake)
     }
 
-    fn is_skewed(&self, process: usize) -> bool {
+    fn is_skewed(self, process: usize) -> bool {
         self.skewed && process == PROCESSES - 1
     }
 
     /// The verdict on the next record; none when the fold can't take it.
-    fn take(&self, fold: Fold, m: &Moment, skewed: bool, wrong: bool) -> Option<Verdict> {
+    fn take(self, fold: Fold, m: &Moment, skewed: bool, wrong: bool) -> Option<Verdict> {
         let record = m.log[usize::from(fold.next)]?;
         let repaired = m.repairs >> fold.next & 1 == 1;
         if repaired && self.without(Mistake::RepairAnything) {
@@ -144,7 +144,7 @@ impl Views {
         void.then_some(Verdict::Void)
     }
 
-    fn fold(&self, fold: Fold, m: &Moment, skewed: bool, wrong: bool) -> Option<Fold> {
+    fn fold(self, fold: Fold, m: &Moment, skewed: bool, wrong: bool) -> Option<Fold> {
         let verdict = self.take(fold, m, skewed, wrong)?;
         let view = with(fold.view, fold.next, verdict);
         let next = fold.next + 1;
@@ -152,7 +152,7 @@ impl Views {
     }
 
     /// Folds by fresh reads from the snapshot at `base` up to `to`, or to where it stops.
-    fn fresh(&self, m: &Moment, base: u8, to: u8, skewed: bool) -> Option<Fold> {
+    fn fresh(self, m: &Moment, base: u8, to: u8, skewed: bool) -> Option<Fold> {
         let mut fold = match base {
             0 => Fold::default(),
             base => m.snapshots[usize::from(base)]?,
@@ -168,7 +168,7 @@ impl Views {
 
     /// Opens anew from a snapshot older than `base`, further and further back, until the fold gets
     /// to `to`.
-    fn reopen(&self, m: &Moment, process: usize, base: u8, to: u8) -> Option<(Fold, u8)> {
+    fn reopen(self, m: &Moment, process: usize, base: u8, to: u8) -> Option<(Fold, u8)> {
         if self.without(Mistake::NoDoubt) {
             return None;
         }
@@ -189,11 +189,11 @@ impl Views {
     }
 
     /// What a sound fold from the beginning makes of the log, as far as it gets.
-    fn truth(&self, m: &Moment) -> Fold {
+    fn truth(self, m: &Moment) -> Fold {
         self.fresh(m, 0, VERSIONS, false).unwrap_or_default()
     }
 
-    fn read(&self, m: &mut Moment, p: usize, wrong: bool) -> Option<()> {
+    fn read(self, m: &mut Moment, p: usize, wrong: bool) -> Option<()> {
         let process = m.processes[p];
         if process.stopped && process.seen == m.repairs {
             return None;
@@ -217,7 +217,7 @@ impl Views {
         Some(())
     }
 
-    fn put(&self, m: &mut Moment, p: usize, wrong: bool) -> Option<()> {
+    fn put(self, m: &mut Moment, p: usize, wrong: bool) -> Option<()> {
         let Process { fold, stopped, .. } = m.processes[p];
         let place = m.log.get_mut(usize::from(fold.next))?;
         if stopped || place.is_some() {
@@ -229,7 +229,7 @@ impl Views {
         Some(())
     }
 
-    fn look(&self, m: &mut Moment, p: usize) -> Option<()> {
+    fn look(self, m: &mut Moment, p: usize) -> Option<()> {
         let process = m.processes[p];
         let knows = |at: u8| process.fold.view >> (2 * at) & 3 == Verdict::Void as View;
         let new = (0..process.fold.next)
@@ -260,7 +260,7 @@ impl Views {
         Some(())
     }
 
-    fn publish(&self, m: &mut Moment, p: usize) -> Option<()> {
+    fn publish(self, m: &mut Moment, p: usize) -> Option<()> {
         let Process {
             fold,
             base,
@@ -279,14 +279,14 @@ impl Views {
             let other = self.fresh(m, older?, fold.next, skewed)?;
             if other != fold {
                 // It can't go on with what it holds.
-                return self.restart(m, p);
+                return Self::restart(m, p);
             }
         }
         m.snapshots[place] = Some(fold);
         Some(())
     }
 
-    fn restart(&self, m: &mut Moment, p: usize) -> Option<()> {
+    fn restart(m: &mut Moment, p: usize) -> Option<()> {
         let newest = (1..=VERSIONS)
             .rev()
             .find(|v| m.snapshots[usize::from(*v)].is_some());
@@ -300,7 +300,7 @@ impl Views {
         (after != m.processes[p]).then(|| m.processes[p] = after)
     }
 
-    fn repair(&self, m: &mut Moment, p: usize) -> Option<()> {
+    fn repair(self, m: &mut Moment, p: usize) -> Option<()> {
         let Process { fold, stopped, .. } = m.processes[p];
         let new = m.repairs | 1 << fold.next;
         if !stopped || new == m.repairs {
@@ -311,7 +311,7 @@ impl Views {
         Some(())
     }
 
-    fn check(&self, before: &Moment, m: &Moment) -> Option<Broken> {
+    fn check(self, before: &Moment, m: &Moment) -> Option<Broken> {
         let truth = self.truth(m);
         let kept = below(truth.view, self.truth(before).next) == self.truth(before).view;
         if !kept {
@@ -328,7 +328,7 @@ impl Views {
     /// vouched for yet; nor for a snapshot behind it. A repair of a record that sound folds take can
     /// mislead a reader that began with a skewed snapshot up to the next record, so a run with such a
     /// repair need not settle.
-    fn is_settled(&self, m: &Moment) -> bool {
+    fn is_settled(self, m: &Moment) -> bool {
         let truth = self.truth(m);
         if m.misled {
             return true;

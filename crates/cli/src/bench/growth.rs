@@ -268,7 +268,7 @@ mod tests {
             openings: 4,
             seed: 7,
         };
-        let report = measure(&args).await.unwrap();
+        let report = Box::pin(measure(&args)).await.unwrap();
         let json = serde_json::to_string(&report).unwrap();
         assert!((0.99..=1.01).contains(&report.requests_ratio), "{json}");
         assert!((0.99..=1.01).contains(&report.bytes_ratio), "{json}");

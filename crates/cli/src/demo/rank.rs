@@ -134,12 +134,11 @@ fn records(batch: &Batch) -> Result<Vec<u8>, ClientError> {
     let mut record = Vec::new();
     for slice in batch.slices() {
         // Of a small vocabulary, tokens are half as wide.
-        let tokens: Vec<u8> = match slice.array::<u16>("tokens") {
-            Ok(tokens) => tokens.iter().flat_map(|t| t.to_le_bytes()).collect(),
-            Err(_) => {
-                let tokens = slice.array::<u32>("tokens")?;
-                tokens.iter().flat_map(|t| t.to_le_bytes()).collect()
-            }
+        let tokens: Vec<u8> = if let Ok(tokens) = slice.array::<u16>("tokens") {
+            tokens.iter().flat_map(|t| t.to_le_bytes()).collect()
+        } else {
+            let tokens = slice.array::<u32>("tokens")?;
+            tokens.iter().flat_map(|t| t.to_le_bytes()).collect()
         };
         record.extend(batch.step().to_le_bytes());
         record.extend(slice.index().to_le_bytes());

@@ -84,9 +84,9 @@ struct Mistaken {
 }
 
 impl Mistaken {
-    fn at(version: u64, times: u32) -> Option<Arc<dyn Folder>> {
+    fn at(version: u64, times: u32) -> Arc<dyn Folder> {
         let left = Mutex::new(times);
-        Some(Arc::new(Self { version, left }))
+        Arc::new(Self { version, left })
     }
 }
 
@@ -107,7 +107,7 @@ impl Folder for Mistaken {
 
 fn mistaken(seed: u8, version: u64, times: u32) -> LogOptions {
     LogOptions {
-        folder: Mistaken::at(version, times),
+        folder: Some(Mistaken::at(version, times)),
         ..options(seed)
     }
 }

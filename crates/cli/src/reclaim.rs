@@ -24,7 +24,7 @@ Examples:
 Without --apply nothing is written: it lists the store and says what would go. The watermark follows
 the restart points of the jobs that hold data; with no such job it moves by --to alone. It may be
 interrupted, repeated and run beside others at any time. It needs list, put on log/* and delete on
-data/*, intents/*, snapshots/*, index/* and jobs/*, and no delete on log/*.";
+data/*, intents/*, snapshots/*, index/*, jobs/* and inputs/*, and no delete on log/*.";
 
 /// Arguments of `batchweave reclaim`.
 #[derive(Debug, clap::Args)]

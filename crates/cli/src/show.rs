@@ -111,7 +111,7 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
             .slice
             .and_then(|slice| arrays(&frames, slice, args.values));
         if args.decode {
-            report.rows = Some(decode::rows(&log, &report.entry, &frames).await?);
+            report.rows = Some(decode::rows(&mut log, &report.entry, &frames).await?);
         }
         report.slices = Some(frames);
     }

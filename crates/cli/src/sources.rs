@@ -1,10 +1,11 @@
 //! Which documents steps were made from: provenance objects, and the files' names from producers' input
 //! lists.
 
-use batchweave_core::ids::{Hash, ProducerName};
+use batchweave_core::ids::ProducerName;
+use batchweave_core::inputs::head_of;
 use batchweave_core::keys;
 use batchweave_core::provenance::{Piece, Provenance};
-use batchweave_producer::sources::InputList;
+use batchweave_log::{Log, LogError, read_inputs};
 use batchweave_store::Store;
 
 use crate::error::CliError;
@@ -29,21 +30,24 @@ pub(crate) async fn provenance(store: &dyn Store, key: &str) -> Result<Provenanc
         .map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", store.root())))
 }
 
-/// The names in the input list of `producer` under `hash`; none when there is no such list.
-pub(crate) async fn names(
-    store: &dyn Store,
-    producer: &ProducerName,
-    hash: Hash,
-) -> Result<Names, CliError> {
-    let key = keys::inputs(producer, hash);
-    let bytes = match store.get(&key, keys::bytes_max(&key)).await {
-        Ok(bytes) => bytes,
-        Err(e) if e.is_not_found() => return Ok(Names::new()),
-        Err(e) => return Err(e.into()),
-    };
-    let pins = InputList::pins_from_json(&bytes)
-        .map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", store.root())))?;
-    Ok(pins.into_iter().map(|pin| pin.name).collect())
+/// The files of `producer` by their numbers, in the list that its cursor counts in now: earlier lists, by which
+/// older steps count, are its beginnings. None when its list is not there.
+pub(crate) async fn names(log: &mut Log, producer: &ProducerName) -> Result<Names, CliError> {
+    let mut tries = 0..2;
+    loop {
+        let state = log.manifest().producer(producer);
+        let head = state.and_then(|p| head_of(&p.cursor).ok()).flatten();
+        match read_inputs(log.store().as_ref(), producer, head).await {
+            Ok((_, pins)) => return Ok(pins.into_iter().map(|pin| pin.name).collect()),
+            Err(LogError::Store(why)) if why.is_not_found() => {}
+            Err(why) => return Err(why.into()),
+        }
+        if tries.next().is_none() {
+            return Ok(Names::new());
+        }
+        // The list has grown, and reclamation took what it had been.
+        log.catch_up().await?;
+    }
 }
 
 /// `corpus/a.jsonl:17`, lines and rows from 1.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use batchweave_core::ids::{Hash, ProducerName, Seq, Step};
+use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::provenance::{Provenance, Sources};
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
@@ -65,8 +65,8 @@ struct Found {
     slices: Vec<u64>,
 }
 
-/// Which files of which input lists are meant, by their numbers there.
-type Wanted = BTreeMap<(ProducerName, Hash), BTreeMap<u32, String>>;
+/// Which files of which producers are meant, by their numbers in the input list.
+type Wanted = BTreeMap<ProducerName, BTreeMap<u32, String>>;
 
 /// Steps by what says where they are from.
 type Named = BTreeMap<String, Vec<(Step, Seq, ProducerName)>>;
@@ -74,7 +74,7 @@ type Named = BTreeMap<String, Vec<(Step, Seq, ProducerName)>>;
 pub(crate) async fn run(args: &WhereArgs, context: &Context) -> Result<Exit, CliError> {
     let (file, line) = document(&args.document)?;
     let mut log = context::open_log(context.store(false).await?).await?;
-    let wanted = wanted(log.store().as_ref(), file).await?;
+    let wanted = wanted(&mut log, file).await?;
     let from = args.from.unwrap_or(0).max(log.manifest().watermark());
     let next = log.manifest().next_step();
     let to = args.to.map_or(next, |to| to.saturating_add(1).min(next));
@@ -137,21 +137,14 @@ fn document(text: &str) -> Result<(&str, u64), CliError> {
 }
 
 /// The files that `file` means in the producers' input lists.
-async fn wanted(store: &dyn Store, file: &str) -> Result<Wanted, CliError> {
+async fn wanted(log: &mut Log, file: &str) -> Result<Wanted, CliError> {
     let (mut wanted, mut others) = (Wanted::new(), BTreeSet::new());
-    for object in context::list(store, "inputs/").await? {
-        let name = object.key.strip_prefix("inputs/");
-        let name = name.and_then(|name| name.strip_suffix(".json")?.split_once('/'));
-        let Some((Ok(producer), Some(hash))) =
-            name.map(|(producer, hash)| (producer.parse(), hash_of(hash)))
-        else {
-            continue;
-        };
-        let names = sources::names(store, &producer, hash).await?;
-        for (n, name) in (0..).zip(names) {
+    let producers: Vec<ProducerName> = log.manifest().producers().map(|(p, _)| p.clone()).collect();
+    for producer in producers {
+        for (n, name) in (0..).zip(sources::names(log, &producer).await?) {
             let ends = name.strip_suffix(file);
             if ends.is_some_and(|rest| rest.is_empty() || rest.ends_with('/')) {
-                let list = wanted.entry((producer.clone(), hash)).or_default();
+                let list = wanted.entry(producer.clone()).or_default();
                 list.insert(n, name);
             } else {
                 others.insert(name);
@@ -167,15 +160,11 @@ async fn wanted(store: &dyn Store, file: &str) -> Result<Wanted, CliError> {
         };
         return Err(CliError::Absent(format!(
             "no producer of {} reads a file {file}; they read: {}{more}",
-            store.root(),
+            log.store().root(),
             listed.join(", ")
         )));
     }
     Ok(wanted)
-}
-
-fn hash_of(text: &str) -> Option<Hash> {
-    serde_json::from_value(serde_json::Value::from(text)).ok()
 }
 
 /// What says where these steps are from, and how many nobody tells of.
@@ -231,8 +220,7 @@ impl Search {
         provenance: &Provenance,
         (step, seq, producer): &(Step, Seq, ProducerName),
     ) -> Vec<Found> {
-        let list = (producer.clone(), provenance.inputs);
-        let (Some(files), Some(sources)) = (self.wanted.get(&list), provenance.of(*seq)) else {
+        let (Some(files), Some(sources)) = (self.wanted.get(producer), provenance.of(*seq)) else {
             return Vec::new();
         };
         let meant = |sources: &Sources| {

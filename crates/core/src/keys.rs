@@ -9,10 +9,11 @@ pub use jobs::{
     progress, progress_of,
 };
 
-use crate::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
+use crate::ids::{Epoch, Nonce, ProducerName, Seq, Version};
+use crate::inputs::LinkId;
 use crate::intent::Announced;
 use crate::limits::{
-    INPUTS_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX, MARK_BYTES_MAX, NUMBER_MAX,
+    INPUTS_LINK_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX, MARK_BYTES_MAX, NUMBER_MAX,
     OTHER_BYTES_MAX, PROGRESS_BYTES_MAX, PROVENANCE_OBJECT_BYTES_MAX, RECORD_READ_MAX,
     REPAIR_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_STEPS, SNAPSHOT_BYTES_MAX, STREAM_BYTES_MAX,
 };
@@ -30,19 +31,22 @@ pub const DATA: &str = "data/";
 pub const INTENTS: &str = "intents/";
 /// All index segments.
 pub const INDEX: &str = "index/";
+/// All input lists.
+pub const INPUTS: &str = "inputs/";
 /// All jobs' objects.
 pub const JOBS: &str = "jobs/";
 /// The log. Never listed, never deleted from.
 pub const LOG: &str = "log/";
 
 /// What requests are counted by: the first name of every key, without its ending.
-pub const CLASSES: [&str; 9] = [
+pub const CLASSES: [&str; 10] = [
     "log",
     "data",
     "intents",
     "snapshots",
     "index",
     "jobs",
+    "inputs",
     "stream",
     "repairs",
     "probe",
@@ -59,7 +63,7 @@ pub fn bytes_max(key: &str) -> u64 {
         "intents" => INTENT_BYTES_MAX,
         "snapshots" => SNAPSHOT_BYTES_MAX,
         "index" => SEGMENT_BYTES_MAX,
-        "inputs" => INPUTS_BYTES_MAX,
+        "inputs" => INPUTS_LINK_BYTES_MAX,
         "data" => PROVENANCE_OBJECT_BYTES_MAX,
         "jobs" => match segments.nth(2).unwrap_or_default() {
             "progress" => PROGRESS_BYTES_MAX,
@@ -147,9 +151,16 @@ pub fn parse_intent(key: &str) -> Option<(ProducerName, Epoch, Announced)> {
     Some((producer.parse().ok()?, number(epoch)?, what))
 }
 
-/// A producer's input list, by its hash: so that a difference can be told file by file.
-pub fn inputs(producer: &ProducerName, list: Hash) -> String {
-    format!("inputs/{producer}/{list}.json")
+/// One link of a producer's input list.
+pub fn inputs(producer: &ProducerName, link: &LinkId) -> String {
+    format!("inputs/{producer}/{link}.json")
+}
+
+/// The producer and the link in such a key.
+pub fn parse_inputs(key: &str) -> Option<(ProducerName, LinkId)> {
+    let name = key.strip_prefix(INPUTS)?.strip_suffix(".json")?;
+    let (producer, link) = name.split_once('/')?;
+    Some((producer.parse().ok()?, link.parse().ok()?))
 }
 
 /// The folder that all objects of one opening of a producer lie in.
@@ -208,6 +219,7 @@ fn seqs(stem: &str) -> Option<(Seq, Seq)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Hash;
 
     #[test]
     fn every_class_has_its_own_bound() {
@@ -219,7 +231,7 @@ mod tests {
             (intent(&p, 2, 5, 9), INTENT_BYTES_MAX),
             (snapshot(255), SNAPSHOT_BYTES_MAX),
             (segment(3), SEGMENT_BYTES_MAX),
-            (inputs(&p, Hash([1; 32])), INPUTS_BYTES_MAX),
+            ("inputs/p/1-2/3-4.json".to_owned(), INPUTS_LINK_BYTES_MAX),
             (
                 provenance(&p, 2, Nonce([1; 8]), (5, 9), 3),
                 PROVENANCE_OBJECT_BYTES_MAX,
@@ -239,10 +251,20 @@ mod tests {
         assert_eq!(log(7), "log/00000000000000000007.json");
         assert_eq!(log(u64::MAX).len(), log(0).len());
         assert_eq!(segment(3), "index/000000000003.json");
+        let link = LinkId {
+            epoch: 2,
+            nonce: Nonce([0xab; 8]),
+            files: 7,
+            hash: Hash([0xcd; 32]),
+        };
+        let key = inputs(&p, &link);
+        let hash = "cd".repeat(32);
         assert_eq!(
-            inputs(&p, Hash([0xab; 32])),
-            format!("inputs/tok-0/{}.json", "ab".repeat(32))
+            key,
+            format!("inputs/tok-0/2-abababababababab/000000000007-{hash}.json")
         );
+        assert_eq!(parse_inputs(&key), Some((p.clone(), link)));
+        assert_eq!(parse_inputs(&key.replace("/0", "/")), None);
         assert_eq!(intent(&p, 2, 5, 9), "intents/tok-0/2/5-9.json");
         let key = data(&p, 2, Nonce([0xab; 8]), (5, 9), 0x1f, 1);
         assert_eq!(

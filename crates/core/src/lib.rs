@@ -9,6 +9,7 @@ pub mod cursor;
 pub mod error;
 pub mod follow;
 pub mod ids;
+pub mod inputs;
 pub mod intent;
 pub mod json;
 pub mod keys;

@@ -18,6 +18,12 @@ pub const INTENTS_PER_ROUND: usize = 4096;
 pub const CURSOR_BYTES_MAX: usize = 16 << 10;
 /// stream.json.
 pub const STREAM_BYTES_MAX: usize = 1 << 20;
+/// Files of one link of an input list, as bytes of JSON; a larger file name has a link of its own.
+pub const INPUTS_FILES_BYTES: u64 = 4 << 20;
+/// One link of an input list.
+pub const INPUTS_LINK_BYTES_MAX: usize = 5 << 20;
+/// Links of one size that become one of the next.
+pub const INPUTS_FAN: u64 = 8;
 /// Steps in one index segment.
 pub const SEGMENT_STEPS: u64 = 1024;
 /// An index segment: each step's TGB came in an entry, and takes at most four times its bytes here.
@@ -30,8 +36,6 @@ pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
 pub const MARK_BYTES_MAX: usize = 256 << 10;
 /// A ledger object: a step of the most slices fits, as does a full set of small entries.
 pub const LEDGER_BYTES_MAX: usize = 64 << 20;
-/// A producer's list of input files: 200 bytes per file, five million files.
-pub const INPUTS_BYTES_MAX: usize = 1 << 30;
 /// A provenance object: a few bytes per document of at most 64 TGBs.
 pub const PROVENANCE_OBJECT_BYTES_MAX: usize = 1 << 30;
 /// An object of no known class: what `doctor` and the probes write.

@@ -65,6 +65,10 @@ async fn look_again(
     at_most: u64,
     mut bytes: Bytes,
 ) -> Result<Bytes, StoreError> {
+    // A link of an input list is compared with the hash in its name by its own reader.
+    if key.starts_with(keys::INPUTS) {
+        return Ok(bytes);
+    }
     for _ in 0..LOOKS_MAX {
         if key.strip_suffix(".json").is_none() || json::is_intact(&bytes) {
             break;

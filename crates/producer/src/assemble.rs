@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use batchweave_core::ids::Hash;
+use batchweave_core::inputs::{Chain, LinkId};
 use batchweave_log::Producer;
 use batchweave_store::Store;
 use serde_json::{Map, Value};
@@ -30,7 +30,8 @@ pub(crate) struct Parts {
     pub(crate) forming: Arc<Forming>,
     pub(crate) inputs: Arc<Inputs>,
     pub(crate) settings: Map<String, Value>,
-    pub(crate) hash: Hash,
+    /// The input list as it is stored, and its name.
+    pub(crate) list: (Chain, LinkId),
     pub(crate) from: Restart,
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn pipeline(
         slices: (encoder.slices(), parts.forming.unit_slices()),
         encoder: encoder.clone(),
         next_seq: producer.next_seq(),
-        inputs: parts.hash,
+        inputs: parts.list.1,
         settings: parts.settings,
         endless: config.source.epochs == 0,
         fill_last: config.packing.last_batch == LastBatch::Pad,
@@ -58,8 +59,8 @@ pub(crate) fn pipeline(
         group_batches: ahead::entry_max(config).min(GROUP_BATCHES_MAX),
     };
     let follower = || {
-        let (store, name) = (parts.store.clone(), producer.name().clone());
-        Arc::new(Follower::new(config, store, name, parts.inputs.clone()))
+        let list = (parts.inputs.clone(), parts.list.0.clone());
+        Arc::new(Follower::new(config, parts.store.clone(), producer, list))
     };
     let more = config.source.follow.then(follower);
     let uploader = Uploader {

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Hash, Seq};
+use batchweave_core::ids::Seq;
+use batchweave_core::inputs::LinkId;
 use serde_json::{Map, Value};
 
 use crate::config::OnBadDocument;
@@ -33,8 +34,8 @@ pub struct Group {
     pub part: Option<Part>,
     /// Where the producer stands after the last.
     pub cursor: Cursor,
-    /// Hash of the input list that it counts in.
-    pub inputs: Hash,
+    /// The input list that it counts in.
+    pub inputs: LinkId,
     /// Bytes of all frames, as far as known before they are made.
     pub bytes: u64,
     /// Bytes of the batches in memory, about.
@@ -52,8 +53,8 @@ pub struct BatchingOptions {
     pub encoder: Arc<Encoder>,
     /// Number of the next batch.
     pub next_seq: Seq,
-    /// Hash of the input list, for the cursor.
-    pub inputs: Hash,
+    /// The input list, for the cursor.
+    pub inputs: LinkId,
     /// What decides the bytes, for the cursor.
     pub settings: Map<String, Value>,
     /// Whether passes go on without end.
@@ -138,8 +139,8 @@ impl Batching {
         }
     }
 
-    /// The input list has grown; this is its hash.
-    pub fn grown(&mut self, inputs: Hash) {
+    /// The input list has grown; this is its name.
+    pub fn grown(&mut self, inputs: LinkId) {
         self.options.inputs = inputs;
     }
 

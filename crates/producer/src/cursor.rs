@@ -3,7 +3,7 @@
 //! other batches than were promised, so each difference is an error that names it.
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::Hash;
+use batchweave_core::inputs::LinkId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,8 +21,9 @@ pub struct State {
     /// What earlier batches hold of the pieces from there on.
     #[serde(default, skip_serializing_if = "Placed::is_empty")]
     pub placed: Placed,
-    /// SHA-256 of the input list, which is stored beside the log under `keys::inputs`.
-    pub inputs: Hash,
+    /// The input list, which is stored beside the log under `keys::inputs`. Reclamation reads this name
+    /// (`inputs::head_of`).
+    pub inputs: LinkId,
     /// Whatever decides the bytes, by the key of the configuration.
     pub settings: Map<String, Value>,
 }
@@ -55,7 +56,7 @@ pub enum CursorError {
 
 impl State {
     /// The state at `restart`.
-    pub fn new(restart: Restart, inputs: Hash, settings: Map<String, Value>) -> Self {
+    pub fn new(restart: Restart, inputs: LinkId, settings: Map<String, Value>) -> Self {
         Self {
             format: FORMAT,
             at: restart.at,
@@ -121,10 +122,21 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use batchweave_core::ids::{Hash, Nonce};
+    use batchweave_core::inputs::head_of;
     use serde_json::json;
 
     use super::*;
     use crate::packing::LOOK_AHEAD_MAX;
+
+    fn list() -> LinkId {
+        LinkId {
+            epoch: u64::MAX,
+            nonce: Nonce([0xff; 8]),
+            files: u64::MAX,
+            hash: Hash::of(b"x"),
+        }
+    }
 
     fn settings(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
@@ -142,11 +154,16 @@ mod tests {
         let placed = (0..LOOK_AHEAD_MAX).map(|_| true).collect();
         let state = State::new(
             Restart { at, placed },
-            Hash::of(b"x"),
+            list(),
             settings(json!({"source.field": "f".repeat(1000)})),
         );
         let cursor = state.to_cursor();
         assert!(cursor.fits());
+        assert_eq!(
+            head_of(&cursor),
+            Ok(Some(list())),
+            "as reclamation reads it"
+        );
         assert_eq!(State::from_cursor(&cursor, "p").unwrap(), Some(state));
         assert_eq!(State::from_cursor(&Cursor::default(), "p").unwrap(), None);
     }
@@ -155,7 +172,7 @@ mod tests {
     fn all_changed_settings_in_one_message() {
         let was = State::new(
             Restart::default(),
-            Hash::of(b""),
+            list(),
             settings(json!({"a": 1, "b": "x", "c": 0})),
         );
         was.check_settings(&was.settings, "p").unwrap();
@@ -179,7 +196,7 @@ mod tests {
         for foreign in [
             json!({"offset": 3}),
             json!(7),
-            json!({"format":2,"at":Point::default(),"inputs":Hash::of(b""),"settings":{}}),
+            json!({"format":2,"at":Point::default(),"inputs":list(),"settings":{}}),
         ] {
             let why = State::from_cursor(&Cursor(foreign), "p")
                 .unwrap_err()

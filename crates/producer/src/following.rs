@@ -4,26 +4,29 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Hash, ProducerName};
-use batchweave_core::keys;
+use batchweave_core::ids::{Epoch, Nonce, ProducerName};
+use batchweave_core::inputs::{Chain, LinkId};
+use batchweave_log::Producer;
 use batchweave_store::Store;
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ProducerConfig;
-use crate::cursor::State;
 use crate::error::RunError;
 use crate::prepare::list_new;
-use crate::resume::pin;
-use crate::sources::{InputList, Inputs, SourceError};
+use crate::resume::store_list;
+use crate::sources::{InputList, Inputs};
 
 /// Looks for files that the list lacks.
 pub struct Follower {
     config: ProducerConfig,
     store: Arc<dyn Store>,
     producer: ProducerName,
+    opening: (Epoch, Nonce),
     inputs: Arc<Inputs>,
+    /// The list as it is stored.
+    chain: Mutex<Chain>,
     runtime: Handle,
 }
 
@@ -34,25 +37,27 @@ impl std::fmt::Debug for Follower {
 }
 
 impl Follower {
-    /// For the list `inputs`, which it lets grow; made inside a runtime.
+    /// For the list `inputs`, stored as `chain`, which it lets grow; made inside a runtime.
     pub(crate) fn new(
         config: &ProducerConfig,
         store: Arc<dyn Store>,
-        producer: ProducerName,
-        inputs: Arc<Inputs>,
+        producer: &Producer,
+        (inputs, chain): (Arc<Inputs>, Chain),
     ) -> Self {
         Self {
             config: config.clone(),
             store,
-            producer,
+            producer: producer.name().clone(),
+            opening: (producer.epoch(), producer.nonce()),
             inputs,
+            chain: Mutex::new(chain),
             runtime: Handle::current(),
         }
     }
 
-    /// Waits until there are more files, in a blocking thread; the hash of the list that has them, or
+    /// Waits until there are more files, in a blocking thread; the name of the list that has them, or
     /// none when `stop` was cancelled.
-    pub fn wait(&self, stop: &CancellationToken) -> Option<Hash> {
+    pub fn wait(&self, stop: &CancellationToken) -> Option<LinkId> {
         self.runtime.block_on(async {
             loop {
                 tokio::select! {
@@ -70,7 +75,7 @@ impl Follower {
         })
     }
 
-    async fn look(&self) -> Result<Option<Hash>, RunError> {
+    async fn look(&self) -> Result<Option<LinkId>, RunError> {
         let mut all = InputList::clone(&self.inputs.now());
         let known: BTreeSet<String> = all.files.iter().map(|f| f.pin.name.clone()).collect();
         let new = list_new(&self.config, known).await?;
@@ -79,30 +84,11 @@ impl Follower {
         }
         tracing::info!(files = new.files.len(), "new input files");
         all.files.extend(new.files);
-        let hash = pin(&self.store, &self.producer, &all).await?;
+        // A growth that fails is tried again with what there is then.
+        let mut chain = self.chain.lock().await;
+        let stored = store_list(&self.store, &self.producer, self.opening, &mut chain, &all);
+        let head = stored.await?;
         self.inputs.replace(all);
-        Ok(Some(hash))
+        Ok(Some(head))
     }
-}
-
-/// The list that `cursor` counts in, gone on with what `listed` has beyond it; and that list's hash.
-pub(crate) async fn resumed(
-    store: &Arc<dyn Store>,
-    producer: &ProducerName,
-    cursor: &Cursor,
-    listed: InputList,
-) -> Result<(InputList, Option<Hash>), RunError> {
-    let Some(state) = State::from_cursor(cursor, producer.as_str())? else {
-        return Ok((listed, None));
-    };
-    let key = keys::inputs(producer, state.inputs);
-    let stored = store.get(&key, keys::bytes_max(&key)).await?;
-    let pins = InputList::pins_from_json(&stored).map_err(|why| {
-        let differences = vec![format!(
-            "{key}, the stored list of them, can't be read: {why}"
-        )];
-        SourceError::Changed { differences }
-    })?;
-    let list = listed.resumed(pins, state.at.file)?;
-    Ok((list, Some(state.inputs)))
 }

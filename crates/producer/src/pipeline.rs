@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::Hash;
+use batchweave_core::inputs::LinkId;
 use batchweave_daemon::panics::guard;
 use batchweave_log::{CommitEnd, CommitQueue};
 use futures::stream::{self, StreamExt};
@@ -46,7 +46,7 @@ pub(crate) struct Pipeline {
 /// What the reader hands to the batching stage, in order.
 enum Ordered {
     Chunk(oneshot::Receiver<Results>, OwnedSemaphorePermit),
-    Grown(Hash),
+    Grown(LinkId),
     PassEnd { whole: bool },
     End(Result<ReadEnd, RunError>),
 }
@@ -158,7 +158,7 @@ struct BatchingStage {
 
 enum Input {
     Results(Results),
-    Grown(Hash),
+    Grown(LinkId),
     PassEnd { whole: bool },
     End(Result<ReadEnd, RunError>),
     LingerOver,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use batchweave_core::ids::Hash;
+use batchweave_core::inputs::LinkId;
 use tokio_util::sync::CancellationToken;
 
 use crate::following::Follower;
@@ -28,8 +28,8 @@ pub struct Chunk {
 pub enum Read {
     /// Units.
     Chunk(Chunk),
-    /// What follows is from a list of files that has grown; its hash.
-    Grown(Hash),
+    /// What follows is from a list of files that has grown; its name.
+    Grown(LinkId),
     /// All files are read to their ends; `whole` when from their beginnings.
     PassEnd {
         /// Whether the pass began at the first unit.

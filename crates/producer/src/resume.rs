@@ -1,12 +1,16 @@
 //! From a stored cursor back to the place in the input, or to the reason why there is none.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Hash, ProducerName};
+use batchweave_core::ids::{Epoch, Nonce, ProducerName};
+use batchweave_core::inputs::{Chain, LinkId, NewLink};
 use batchweave_core::keys;
+use batchweave_log::{LogError, read_inputs};
 use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError};
 use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::{Map, Value};
 
 use crate::cursor::State;
@@ -15,70 +19,100 @@ use crate::packing::Restart;
 use crate::sources::{InputList, SourceError};
 
 const TRIES: usize = 8;
+const PAUSE: Duration = Duration::from_millis(500);
+/// Links stored at the same time.
+const PUTS_AT_ONCE: usize = 4;
 
 /// What a cursor is compared with.
 pub(crate) struct Resume<'a> {
     pub(crate) store: &'a Arc<dyn Store>,
     pub(crate) producer: &'a ProducerName,
-    pub(crate) inputs: &'a InputList,
     pub(crate) settings: &'a Map<String, Value>,
-    /// The list that `inputs` has grown from: as good as its own.
-    pub(crate) grown_from: Option<Hash>,
+    /// Whether the input may have grown.
+    pub(crate) follow: bool,
+}
+
+/// Where a producer goes on.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    pub(crate) inputs: InputList,
+    /// The list that the cursor counts in: `inputs`, or what it has grown from.
+    pub(crate) chain: Chain,
+    pub(crate) from: Restart,
 }
 
 impl Resume<'_> {
-    /// Where the cursor stands in this input; an error names every difference.
-    pub(crate) async fn check(&self, cursor: &Cursor) -> Result<Restart, RunError> {
+    /// Where the cursor stands in the input that was `listed`; an error names every difference.
+    pub(crate) async fn check(
+        &self,
+        cursor: &Cursor,
+        listed: InputList,
+    ) -> Result<Resumed, RunError> {
         let Some(state) = State::from_cursor(cursor, self.producer.as_str())? else {
-            return Ok(Restart::default());
+            return Ok(Resumed {
+                inputs: listed,
+                chain: Chain::default(),
+                from: Restart::default(),
+            });
         };
         state.check_settings(self.settings, self.producer.as_str())?;
-        if state.inputs == self.hash() || self.grown_from == Some(state.inputs) {
-            return Ok(Restart {
-                at: state.at,
-                placed: state.placed,
-            });
-        }
-        let key = keys::inputs(self.producer, state.inputs);
-        let differences = match self.store.get(&key, keys::bytes_max(&key)).await {
-            Ok(bytes) => match InputList::pins_from_json(&bytes) {
-                Ok(pins) => self.inputs.differences(&pins),
-                Err(e) => vec![format!("the stored list of input files can't be read: {e}")],
-            },
-            Err(e) if e.is_not_found() => {
-                vec![format!("the stored list of input files is missing: {e}")]
+        let stored = read_inputs(self.store.as_ref(), self.producer, Some(state.inputs)).await;
+        let (chain, pins) = stored.map_err(|why| match why {
+            LogError::Store(why) if !why.is_not_found() => RunError::Store(why),
+            why => SourceError::List(why.to_string()).into(),
+        })?;
+        let inputs = if self.follow {
+            listed.resumed(pins, state.at.file)?
+        } else {
+            let differences = listed.differences(&pins);
+            if !differences.is_empty() {
+                return Err(SourceError::Changed { differences }.into());
             }
-            Err(e) => return Err(e.into()),
+            listed
         };
-        Err(SourceError::Changed { differences }.into())
-    }
-
-    fn hash(&self) -> Hash {
-        Hash::of(self.inputs.to_json().as_bytes())
-    }
-
-    /// Stores the input list under its hash, so that a later difference can be told file by file.
-    pub(crate) async fn pin(&self) -> Result<Hash, RunError> {
-        pin(self.store, self.producer, self.inputs).await
+        let from = Restart {
+            at: state.at,
+            placed: state.placed,
+        };
+        Ok(Resumed {
+            inputs,
+            chain,
+            from,
+        })
     }
 }
 
-/// Stores `list` under its hash.
-pub(crate) async fn pin(
+/// Stores what `list` has beyond `chain`, which goes on to it; the head, for cursors to name.
+pub(crate) async fn store_list(
     store: &Arc<dyn Store>,
     producer: &ProducerName,
+    opening: (Epoch, Nonce),
+    chain: &mut Chain,
     list: &InputList,
-) -> Result<Hash, RunError> {
-    let json = Bytes::from(list.to_json());
-    let hash = Hash::of(&json);
-    let key = keys::inputs(producer, hash);
+) -> Result<LinkId, RunError> {
+    let mut grown = chain.clone();
+    let (head, links) = grown.grow(opening, &list.files);
+    let puts = stream::iter(links).map(|link| put(store, producer, link));
+    puts.buffer_unordered(PUTS_AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    *chain = grown;
+    Ok(head)
+}
+
+async fn put(
+    store: &Arc<dyn Store>,
+    producer: &ProducerName,
+    (id, bytes): NewLink,
+) -> Result<(), RunError> {
+    let (key, bytes) = (keys::inputs(producer, &id), Bytes::from(bytes));
     for _ in 1..TRIES {
-        match store.create(&key, json.clone()).await {
-            // Whoever stored it before stored these bytes: the key is their hash.
-            Ok(Create::Created | Create::Exists) => return Ok(hash),
+        match store.create(&key, bytes.clone()).await {
+            // An object that exists is ours, by an earlier try: the key names this opening and the bytes.
+            Ok(Create::Created | Create::Exists) => return Ok(()),
             Err(e) if e.kind.is_transient() => {
                 tracing::warn!(error = %e, "storing the input list again");
-                tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                tokio::time::sleep(PAUSE).await;
             }
             Err(e) => return Err(e.into()),
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use batchweave_core::commit::{Dac, DacOptions};
+use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
@@ -25,9 +26,10 @@ use crate::forming::Forming;
 use crate::metrics::{Metrics, register};
 use crate::packing::Point;
 use crate::prepare::{list_inputs, settings};
-use crate::sources::{InputList, Inputs};
+use crate::resume::{Resume, Resumed, store_list};
+use crate::sources::{InputList, Inputs, SourceError};
+use crate::stream;
 use crate::threads::Worker;
-use crate::{following, resume, stream};
 
 /// How the daemon ended, when nothing failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +142,7 @@ async fn open(
     let settings = settings(config, &forming);
     stream::open(&store, config, &forming).await?;
     health.not_ready("opening the log");
-    let log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
+    let mut log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
     let name: ProducerName = config.producer.name.parse()?;
     if let Some(batches) = finished(log.manifest(), &name) {
         tracing::info!(
@@ -151,20 +153,13 @@ async fn open(
         return Ok(Opening::Over(Outcome::Finished { batches }));
     }
     health.not_ready("listing the input");
-    let cursor = log.manifest().producer(&name).map(|p| p.cursor.clone());
-    let cursor = cursor.unwrap_or_default();
-    let (mut inputs, mut grown_from) = (list_inputs(config).await?, None);
-    if config.source.follow {
-        (inputs, grown_from) = following::resumed(&store, &name, &cursor, inputs).await?;
-    }
-    let resume = resume::Resume {
+    let resume = Resume {
         store: &store,
         producer: &name,
-        inputs: &inputs,
         settings: &settings,
-        grown_from,
+        follow: config.source.follow,
     };
-    resume.check(&cursor).await?;
+    let (cursor, mut resumed) = standing(&mut log, &resume, config).await?;
     health.not_ready("opening the producer");
     let mut policy = policy(config);
     let opened = Producer::open_with(log, name.clone(), &instance(), &mut policy).await?;
@@ -175,15 +170,26 @@ async fn open(
         }
         ProducerOpening::Sealed => return Ok(Opening::Over(Outcome::Sealed)),
     };
-    let from = resume.check(&producer.cursor()).await?;
-    let hash = resume.pin().await?;
+    // An older instance has gone on until it was fenced.
+    if producer.cursor() != cursor {
+        let listed = list_inputs(config).await?;
+        resumed = resume.check(&producer.cursor(), listed).await?;
+    }
+    let Resumed {
+        inputs,
+        mut chain,
+        from,
+    } = resumed;
+    health.not_ready("storing the input list");
+    let opening = (producer.epoch(), producer.nonce());
+    let head = store_list(&store, &name, opening, &mut chain, &inputs).await?;
     announce(&producer, from.at, &inputs);
     let parts = Parts {
         store,
         forming,
         inputs: Arc::new(Inputs::new(inputs)),
         settings,
-        hash,
+        list: (chain, head),
         from,
     };
     Ok(Opening::Opened(Box::new(Opened {
@@ -191,6 +197,31 @@ async fn open(
         policy,
         parts,
     })))
+}
+
+/// The cursor as far as the log is folded, and where it stands in the input.
+async fn standing(
+    log: &mut Log,
+    resume: &Resume<'_>,
+    config: &ProducerConfig,
+) -> Result<(Cursor, Resumed), RunError> {
+    loop {
+        let now = |log: &Log| {
+            let state = log.manifest().producer(resume.producer);
+            state.map(|p| p.cursor.clone()).unwrap_or_default()
+        };
+        let cursor = now(log);
+        match resume.check(&cursor, list_inputs(config).await?).await {
+            // An instance that is still at work may have grown the list, and the links of before be reclaimed.
+            Err(why @ RunError::Source(SourceError::List(_))) => {
+                log.catch_up().await?;
+                if now(log) == cursor {
+                    return Err(why);
+                }
+            }
+            resumed => return Ok((cursor, resumed?)),
+        }
+    }
 }
 
 /// When to commit.

@@ -220,7 +220,7 @@ impl Uploader {
             Some(part) => vec![part.last.clone()?],
             None => group.batches.iter().map(|b| b.sources.encode()).collect(),
         };
-        let bytes = Provenance::of_blocks(group.inputs, group.first_seq, &blocks);
+        let bytes = Provenance::of_blocks(group.inputs.hash, group.first_seq, &blocks);
         Some(Object {
             key: keys::provenance(&self.producer, self.epoch, self.nonce, seqs, random),
             bytes: bytes.into(),

@@ -262,7 +262,11 @@ impl Store for Handle {
         let look = |store: &SimStore| store.find(key).map(|object| (object.len() as u64, 0));
         let size = self.read(Op::Head, key, look, |_| Answer::Found).await?;
         let key = key.to_owned();
-        Ok(ObjectMeta { key, size })
+        Ok(ObjectMeta {
+            key,
+            size,
+            etag: None,
+        })
     }
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {

@@ -365,6 +365,7 @@ impl SimStore {
             .map(|(key, body)| ObjectMeta {
                 key: key.to_string(),
                 size: body.len() as u64,
+                etag: None,
             });
         let mut objects: Vec<_> = found.by_ref().take(PAGE_KEYS).collect();
         let more = found.next().is_some();

@@ -36,6 +36,8 @@ pub struct ObjectMeta {
     pub key: String,
     /// Size in bytes.
     pub size: u64,
+    /// The store's own name of these bytes, where a listing tells one.
+    pub etag: Option<String>,
 }
 
 /// One page of a listing.

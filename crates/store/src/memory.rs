@@ -152,6 +152,7 @@ impl Store for MemoryStore {
         Ok(ObjectMeta {
             key: key.to_owned(),
             size: object.len() as u64,
+            etag: None,
         })
     }
 
@@ -168,6 +169,7 @@ impl Store for MemoryStore {
             .map(|(key, body)| ObjectMeta {
                 key: key.clone(),
                 size: body.len() as u64,
+                etag: None,
             });
         let objects: Vec<_> = found.by_ref().take(PAGE_KEYS).collect();
         let more = found.next().is_some();

@@ -46,12 +46,12 @@ struct Origin {
 
 /// The rows of all frames that could be read.
 pub(super) async fn rows(
-    log: &Log,
+    log: &mut Log,
     entry: &StepEntry,
     frames: &[Frame],
 ) -> Result<Vec<Decoded>, CliError> {
-    let stream = log.manifest().stream();
     let origin = Origin::of(log, entry).await?;
+    let stream = log.manifest().stream();
     let mut vocabulary = None;
     let mut rows = Vec::new();
     for frame in frames {
@@ -90,21 +90,21 @@ pub(super) async fn rows(
 }
 
 impl Origin {
-    async fn of(log: &Log, entry: &StepEntry) -> Result<Option<Self>, CliError> {
+    async fn of(log: &mut Log, entry: &StepEntry) -> Result<Option<Self>, CliError> {
         let Some(key) = &entry.tgb.provenance else {
             return Ok(None);
         };
-        let store = log.store().as_ref();
-        let provenance = sources::provenance(store, key).await?;
+        let provenance = sources::provenance(log.store().as_ref(), key).await?;
         let Some(sources) = provenance.of(entry.seq) else {
             let text = format!("{key} does not tell of batch {}", entry.seq);
             return Err(CliError::Unsound(text));
         };
+        let names = sources::names(log, &entry.producer).await?;
         let stream = log.manifest().stream();
         let rows = u64::from(stream.slices) * u64::from(stream.rows_per_slice);
         Ok(Some(Self {
             placed: sources.placed(u64::from(stream.seq_len), rows),
-            names: sources::names(store, &entry.producer, provenance.inputs).await?,
+            names,
         }))
     }
 

@@ -10,9 +10,11 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::signs::JobSigns;
-use crate::ids::{Nonce, ProducerName, Seq, Step, Version};
+use crate::ids::{Epoch, IdError, Nonce, ProducerName, Seq, Step, Version};
+use crate::inputs::{self, LinkId};
 use crate::intent;
 use crate::keys::{self, AliveKey, MarkKey, Owner, ProgressKey};
 use crate::limits::{SEGMENT_STEPS, SNAPSHOTS_KEPT};
@@ -20,6 +22,9 @@ use crate::manifest::state::JobState;
 use crate::manifest::{Manifest, StepEntry};
 use crate::mutation::{self, Mutation};
 use crate::tgb::TgbRecord;
+
+/// The links of one list.
+pub type Links = Arc<BTreeSet<LinkId>>;
 
 /// What becomes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +135,36 @@ impl<'m> Reclaim<'m> {
         }
     }
 
+    /// The list that the producer's cursor counts in; an error when its cursor has none that we know of.
+    pub fn list_head(&self, producer: &ProducerName) -> Result<Option<LinkId>, IdError> {
+        let state = self.m.producer(producer);
+        state.map_or(Ok(None), |p| inputs::head_of(&p.cursor))
+    }
+
+    /// A link of an input list. `chain` are the links of the list that its producer's cursor counts in by this
+    /// fold, finished producers' too: provenance is told by them. What an opening that is over has written
+    /// beside them is dead, and so is what the current one has passed, since its lists only grow.
+    pub fn inputs(&self, key: &str, chain: impl Fn(&ProducerName) -> Option<Links>) -> Fate {
+        let Some((producer, link)) = keys::parse_inputs(key) else {
+            return Fate::Foreign;
+        };
+        let Ok(head) = self.list_head(&producer) else {
+            return Fate::Needed;
+        };
+        if head == Some(link) {
+            return Fate::Needed;
+        }
+        let over = self.opening_over(&producer, (link.epoch, link.nonce));
+        if link.may_be_named(head.as_ref(), over) {
+            return Fate::Uncommitted;
+        }
+        // All is kept beside a list that was not read.
+        if head.is_none() || chain(&producer).is_some_and(|links| !links.contains(&link)) {
+            return Fate::Dead;
+        }
+        Fate::Needed
+    }
+
     fn may_commit(&self, object: &DataKey) -> bool {
         let next = self.m.producer(&object.producer).map_or(0, |p| p.next_seq);
         !self.epoch_over(object) && object.last >= next
@@ -138,11 +173,15 @@ impl<'m> Reclaim<'m> {
     /// Whether no record can name objects of this folder any more. An epoch that nobody has opened
     /// as far as we have folded is not over.
     fn epoch_over(&self, object: &DataKey) -> bool {
-        let Some(p) = self.m.producer(&object.producer) else {
+        self.opening_over(&object.producer, (object.epoch, object.nonce))
+    }
+
+    fn opening_over(&self, producer: &ProducerName, (epoch, nonce): (Epoch, Nonce)) -> bool {
+        let Some(p) = self.m.producer(producer) else {
             return false;
         };
-        let ended = p.finished || p.retired || p.nonce != object.nonce;
-        object.epoch < p.epoch || (object.epoch == p.epoch && ended)
+        let ended = p.finished || p.retired || p.nonce != nonce;
+        epoch < p.epoch || (epoch == p.epoch && ended)
     }
 
     /// An intent: dead when it can never be valid again. Those of epochs that we don't know stay,

@@ -7,9 +7,10 @@
 //! - what is deleted is chosen by one manifest, which is not folded further meanwhile;
 //! - a decision to delete stays right for ever, so a pass may stop anywhere, be repeated, and run
 //!   beside others;
-//! - nothing under `log/`, `repairs/`, `inputs/` and no ledger is ever deleted.
+//! - nothing under `log/` and `repairs/`, and no ledger, is ever deleted.
 
 mod lease;
+mod lists;
 mod plan;
 mod publish;
 mod report;
@@ -28,7 +29,7 @@ pub use report::{Class, Refused, Report, Requests, Tally, Totals};
 use crate::{Log, LogError};
 use lease::Leases;
 use report::ReclaimError as Error;
-use scan::{Keep, Segments};
+use scan::{Keep, Known};
 
 pub use report::ReclaimError;
 
@@ -51,7 +52,7 @@ impl Default for Limits {
 #[derive(Debug, Default)]
 pub struct Reclaimer {
     leases: Leases,
-    segments: Segments,
+    known: Known,
 }
 
 impl Reclaimer {
@@ -62,7 +63,7 @@ impl Reclaimer {
 
     /// What a pass would do now. Writes nothing. `to`: a person wants the watermark there.
     pub async fn plan(&mut self, log: &mut Log, to: Option<Step>) -> Result<Plan, Error> {
-        plan::make(log, &mut self.segments, to).await
+        plan::make(log, &mut self.known, to).await
     }
 
     /// Does it, as far as it is still right by then.
@@ -97,7 +98,7 @@ impl Reclaimer {
         report.watermark = fold.watermark();
         report.head = fold.next_step();
         let keep = Keep::upto(limits.max_delete);
-        let found = scan::scan(log, &Reclaim::by(&fold), &signs, &mut self.segments, keep).await?;
+        let found = scan::scan(log, &Reclaim::by(&fold), &signs, &mut self.known, keep).await?;
         report.take_scan(&found);
         if !found.is_empty() {
             log.confirm().await?;

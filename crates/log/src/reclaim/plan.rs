@@ -10,7 +10,7 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::JobState;
 
 use super::report::{Class, ReclaimError, Requests, Totals};
-use super::scan::{self, Keep, Segments};
+use super::scan::{self, Keep, Known};
 use super::signs::{self, each};
 use crate::{Log, LogError};
 
@@ -70,7 +70,7 @@ impl Plan {
 
 pub(super) async fn make(
     log: &mut Log,
-    segments: &mut Segments,
+    known: &mut Known,
     to: Option<Step>,
 ) -> Result<Plan, ReclaimError> {
     log.catch_up().await?;
@@ -86,7 +86,7 @@ pub(super) async fn make(
         (None, _) => fold.watermark(),
     };
     let rule = Reclaim::as_if(&fold, after);
-    let mut found = scan::scan(log, &rule, &signs, segments, Keep::none()).await?;
+    let mut found = scan::scan(log, &rule, &signs, known, Keep::none()).await?;
     found.requests.lists += lists;
     let held = held(log, &fold, &signs, &mut found.requests).await?;
     Ok(Plan {

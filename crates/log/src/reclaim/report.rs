@@ -34,6 +34,8 @@ pub enum Class {
     Snapshots,
     /// Index segments below the watermark.
     Index,
+    /// Links of input lists that no cursor counts in.
+    Inputs,
     /// Marks and progress that say nothing any more.
     Jobs,
     /// Unfinished uploads of epochs that are over.
@@ -42,12 +44,13 @@ pub enum Class {
 
 impl Class {
     /// All of them, in the order in which they are deleted.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Data,
         Self::Intents,
         Self::Snapshots,
         Self::Index,
         Self::Jobs,
+        Self::Inputs,
         Self::Uploads,
     ];
 
@@ -58,6 +61,7 @@ impl Class {
             Self::Intents => "intents",
             Self::Snapshots => "snapshots",
             Self::Index => "index",
+            Self::Inputs => "inputs",
             Self::Jobs => "jobs",
             Self::Uploads => "uploads",
         }

@@ -1,8 +1,10 @@
 //! Looking through the store for what nobody can need any more, by one fold.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use batchweave_core::ids::ProducerName;
 use batchweave_core::keys;
 use batchweave_core::lifecycle::reclaim::{Fate, Named, Reclaim, retained_segments};
 use batchweave_core::limits::SEGMENT_STEPS;
@@ -11,6 +13,7 @@ use batchweave_core::mutation::{self, Mutation};
 use batchweave_store::{ErrorKind, ObjectMeta, PendingUpload, Store, StoreError};
 use tracing::debug;
 
+use super::lists::{Lists, WAITING_MAX};
 use super::report::{Class, Requests, Totals};
 use super::signs::{Signs, each};
 use crate::{Log, LogError};
@@ -20,7 +23,14 @@ const SEGMENTS_KEPT: usize = 32;
 
 /// Index segments read before.
 #[derive(Debug, Default)]
-pub(super) struct Segments(BTreeMap<u64, Arc<Segment>>);
+struct Segments(BTreeMap<u64, Arc<Segment>>);
+
+/// What was read in earlier passes and never changes.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    segments: Segments,
+    lists: Lists,
+}
 
 /// How many dead keys to remember.
 #[derive(Debug, Clone, Copy)]
@@ -75,11 +85,11 @@ pub(super) async fn scan(
     log: &mut Log,
     rule: &Reclaim<'_>,
     signs: &Signs,
-    segments: &mut Segments,
+    known: &mut Known,
     keep: Keep,
 ) -> Result<Found, LogError> {
     let mut found = Found::default();
-    let named = segments.named(log, rule, &mut found.requests).await?;
+    let named = known.segments.named(log, rule, &mut found.requests).await?;
     let mixed = if mutation::is(Mutation::MixedFolds) {
         Some(later(log).await?)
     } else {
@@ -92,7 +102,7 @@ pub(super) async fn scan(
         keep,
         found,
     };
-    let complete = scan.all(rule, &named, signs).await?;
+    let complete = scan.all(rule, &named, signs, &mut known.lists).await?;
     scan.found.complete = complete;
     Ok(scan.found)
 }
@@ -148,7 +158,8 @@ impl Scan {
         rule: &Reclaim<'_>,
         named: &Named,
         signs: &Signs,
-    ) -> Result<bool, StoreError> {
+        lists: &mut Lists,
+    ) -> Result<bool, LogError> {
         let signs_of = |key: &str| {
             let owner = keys::parse_owner(key)?;
             signs.get(&owner.job)
@@ -163,6 +174,7 @@ impl Scan {
             && self
                 .class(Class::Index, keys::INDEX, |key| rule.segment(key))
                 .await?
+            && self.inputs(rule, lists).await?
             && self
                 .class(Class::Jobs, keys::JOBS, |key| rule.job(key, signs_of(key)))
                 .await?
@@ -184,6 +196,38 @@ impl Scan {
         .await;
         self.found.requests.lists += pages;
         whole
+    }
+
+    /// Links whose fate rests on lists that were not read yet are looked at again once they were.
+    async fn inputs(&mut self, rule: &Reclaim<'_>, lists: &mut Lists) -> Result<bool, LogError> {
+        let (keep, found) = (self.keep, &mut self.found);
+        let (mut waiting, mut pages) = (Vec::new(), 0);
+        let whole = each(self.store.as_ref(), keys::INPUTS, &mut pages, |object| {
+            let unread = Cell::new(false);
+            let fate = rule.inputs(&object.key, |producer| {
+                let links = lists.of(rule, producer);
+                unread.set(links.is_none());
+                links
+            });
+            if unread.get() && waiting.len() < WAITING_MAX {
+                waiting.push(object);
+                return true;
+            }
+            !unread.get() && found.note(Class::Inputs, object, fate, keep)
+        })
+        .await?;
+        found.requests.lists += pages;
+        let gets = &mut found.requests.gets;
+        lists
+            .read(self.store.as_ref(), rule, &waiting, gets)
+            .await?;
+        let of = |producer: &ProducerName| lists.of(rule, producer);
+        let mut waiting = waiting.into_iter();
+        let noted = waiting.all(|object| {
+            let fate = rule.inputs(&object.key, of);
+            self.found.note(Class::Inputs, object, fate, keep)
+        });
+        Ok(whole && noted)
     }
 
     async fn snapshots(&mut self, rule: &Reclaim<'_>) -> Result<bool, StoreError> {
@@ -227,7 +271,11 @@ impl Scan {
                 key => rule.upload(key),
             };
             let key = upload.key.clone();
-            let object = ObjectMeta { key, size: 0 };
+            let object = ObjectMeta {
+                key,
+                size: 0,
+                etag: None,
+            };
             if fate != Fate::Dead {
                 self.found.count(Class::Uploads, &object, fate);
             } else if self.keep.stop && self.found.full(self.keep) {

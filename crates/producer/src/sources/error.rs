@@ -220,6 +220,12 @@ pub enum SourceError {
         /// One line a file.
         differences: Vec<String>,
     },
+    /// The stored list of input files is missing or damaged.
+    #[error(
+        "the stored list of this producer's input files can't be read: {0}; restore the object from a bucket version or \
+         backup, or start a new producer name"
+    )]
+    List(String),
     /// A whole pass without a single document, and no end.
     #[error(
         "a whole pass over the input gave no document, and source.epochs = 0 never ends; check source.paths and source.on_bad_document"

@@ -1,13 +1,12 @@
-//! The list of input files, and the pin that a cursor keeps of it: names, sizes and fingerprints. A
-//! place counts files by their index in this list, so a list that differs is an error, file by file.
+//! The list of input files, which a cursor's list is compared with: names, sizes and fingerprints. A place
+//! counts files by their index in this list, so a list that differs is an error, file by file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use batchweave_core::ids::Hash;
+use batchweave_core::inputs::PinnedFile;
 use batchweave_store::Store;
-use serde::{Deserialize, Serialize};
 
 use super::SourceError;
 
@@ -37,27 +36,9 @@ pub struct InputFile {
     pub location: Location,
 }
 
-/// What a cursor remembers of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PinnedFile {
-    /// Path or URL.
-    pub name: String,
-    /// Size in bytes.
-    pub size: u64,
-    /// First 16 hexadecimal digits of the SHA-256 over the first and the last 64 KiB.
-    pub fingerprint: String,
-}
-
-impl PinnedFile {
-    /// Pins a file by its two ends (the whole file, and nothing, when it is small).
-    pub fn new(name: String, size: u64, head: &[u8], tail: &[u8]) -> Self {
-        let hash = Hash::of(&[head, tail].concat()).to_string();
-        Self {
-            name,
-            size,
-            fingerprint: hash[..16].to_owned(),
-        }
+impl AsRef<PinnedFile> for InputFile {
+    fn as_ref(&self) -> &PinnedFile {
+        &self.pin
     }
 }
 
@@ -69,29 +50,6 @@ pub struct InputList {
 }
 
 impl InputList {
-    /// The pins as JSON, one file a line: the object that cursors refer to by its hash.
-    pub fn to_json(&self) -> String {
-        let lines: Vec<String> = self
-            .files
-            .iter()
-            .map(|f| serde_json::json!({"name": f.pin.name, "size": f.pin.size, "fingerprint": f.pin.fingerprint}))
-            .map(|line| line.to_string())
-            .collect();
-        format!("{{\"format\":1,\"files\":[\n{}\n]}}\n", lines.join(",\n"))
-    }
-
-    /// Reads what `to_json` wrote.
-    pub fn pins_from_json(bytes: &[u8]) -> Result<Vec<PinnedFile>, serde_json::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Pins {
-            #[serde(rename = "format")]
-            _format: u32,
-            files: Vec<PinnedFile>,
-        }
-        Ok(serde_json::from_slice::<Pins>(bytes)?.files)
-    }
-
     /// The list that a cursor counts in, `pins`, gone on with the files of this one that it lacks. Those
     /// before `read` are never read again: they may be gone, or others.
     pub fn resumed(self, pins: Vec<PinnedFile>, read: u32) -> Result<Self, SourceError> {
@@ -188,7 +146,7 @@ mod tests {
     #[test]
     fn every_difference_names_its_file() {
         let was = list(&[("a", b"1"), ("b", b"22"), ("c", b"3"), ("d", b"4")]);
-        let pins = InputList::pins_from_json(was.to_json().as_bytes()).unwrap();
+        let pins: Vec<PinnedFile> = was.files.iter().map(|file| file.pin.clone()).collect();
         assert_eq!(was.differences(&pins), Vec::<String>::new());
         let is = list(&[("a", b"1"), ("b", b"222"), ("c", b"x"), ("e", b"5")]);
         assert_eq!(

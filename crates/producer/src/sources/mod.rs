@@ -18,12 +18,13 @@ mod read;
 mod remote;
 mod sample;
 
+pub use batchweave_core::inputs::PinnedFile;
 pub use cells::Cell;
 pub(crate) use decode::without_place;
 pub use decode::{Field, decode};
 pub use error::{DocumentError, Reason, SourceError};
 pub use growing::{Inputs, Looking, Settled};
-pub use list::{InputFile, InputList, Location, PinnedFile};
+pub use list::{InputFile, InputList, Location};
 pub use open::{Format, OpenStore, expand, look};
 pub use read::{FileReader, ReadOptions};
 pub use sample::sample;

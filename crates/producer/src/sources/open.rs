@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{ObjectMeta, Store, StoreError};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
@@ -202,7 +202,7 @@ async fn remote(
     keys.retain(|o| looking.takes_object(&o.key, &format!("{root}/{}", o.key), &all));
     keys.sort_by(|a, b| a.key.cmp(&b.key));
     futures::stream::iter(keys)
-        .map(|object| pin_remote(store.clone(), root.clone(), object.key, object.size))
+        .map(|object| pin_remote(store.clone(), root.clone(), object))
         .buffered(FINGERPRINTS_AT_ONCE)
         .try_collect()
         .await
@@ -260,15 +260,25 @@ fn split_url(url: &str) -> Result<(String, Wanted), SourceError> {
     Ok((url[..folder_end].to_owned(), wanted))
 }
 
+/// By its `ETag`, which the listing has told; by its two ends, where the store tells none.
 async fn pin_remote(
     store: Arc<dyn Store>,
     root: String,
-    key: String,
-    size: u64,
+    ObjectMeta { key, size, etag }: ObjectMeta,
 ) -> Result<InputFile, SourceError> {
-    let head = read_range(&*store, &key, 0, FINGERPRINT_BYTES.min(size)).await?;
-    let tail = read_range(&*store, &key, tail_start(size), size).await?;
-    let pin = PinnedFile::new(format!("{root}/{key}"), size, &head, &tail);
+    let name = format!("{root}/{key}");
+    let pin = if let Some(etag) = etag {
+        let fingerprint = format!("etag {}", etag.trim_matches('"'));
+        PinnedFile {
+            name,
+            size,
+            fingerprint,
+        }
+    } else {
+        let head = read_range(&*store, &key, 0, FINGERPRINT_BYTES.min(size)).await?;
+        let tail = read_range(&*store, &key, tail_start(size), size).await?;
+        PinnedFile::new(name, size, &head, &tail)
+    };
     Ok(InputFile {
         pin,
         location: Location::Remote { store, key },

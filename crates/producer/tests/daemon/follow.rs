@@ -1,11 +1,12 @@
 //! Input that grows: every file once, in the order in which they came, whatever stops in between.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use batchweave_daemon::Exit;
-use batchweave_producer::Outcome;
 use batchweave_producer::config::ProducerConfig;
+use batchweave_producer::{Outcome, RunError};
 
 use crate::support::{Corpus, World};
 
@@ -84,4 +85,59 @@ async fn a_file_that_vanishes_before_it_was_read_is_refused_by_name() {
     let why = world.run(following(&folder)).await.unwrap_err();
     assert_eq!(why.exit(), Exit::BadInput);
     assert!(why.to_string().contains("has vanished"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_growing_list_is_stored_by_what_is_new_and_reclaimed_behind_its_cursor() {
+    let world = World::new();
+    let corpus = Corpus::new(5, 400);
+    let files: Vec<PathBuf> = corpus
+        .write(&world, 40)
+        .into_iter()
+        .map(PathBuf::from)
+        .collect();
+    let folder = world.folder.path().join("coming");
+    std::fs::create_dir(&folder).unwrap();
+    let mut running = world.spawn(following(&folder));
+    let (mut stored, mut deleted) = (BTreeSet::new(), 0);
+    for (n, file) in files[..39].iter().enumerate() {
+        come(file, &folder);
+        let come = &corpus.lines[..corpus.lines.len() * (n + 1) / files.len()];
+        world
+            .wait_for_batches(Corpus::expected_of_lines(come).len())
+            .await;
+        stored.extend(world.inputs());
+        // Some passes are beside a producer that grows its list, some lists go on in another instance.
+        if n % 8 == 5 {
+            deleted += world.reclaim_inputs().await;
+        }
+        if n % 10 == 9 {
+            let taken_over = world.spawn(following(&folder));
+            let before = std::mem::replace(&mut running, taken_over);
+            before.1.cancel();
+            let ended = before.0.await.unwrap();
+            assert!(matches!(
+                ended,
+                Ok(Outcome::Stopped { .. }) | Err(RunError::Fenced { .. })
+            ));
+        }
+    }
+    running.1.cancel();
+    running.0.await.unwrap().unwrap();
+    deleted += world.reclaim_inputs().await;
+    let (left, bytes) = (world.inputs(), world.inputs_bytes().await);
+    assert!(
+        deleted > 0 && left.len() < 20,
+        "{deleted} deleted, {} left",
+        left.len()
+    );
+    assert!(bytes < files.len() as u64 * 400, "{bytes} bytes");
+    assert!(stored.len() > left.len());
+    // What is left is all that the next instance needs.
+    let (task, stop) = world.spawn(following(&folder));
+    come(&files[39], &folder);
+    world.wait_for_batches(corpus.expected(1).len()).await;
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    assert!(world.batches().await == corpus.expected(1));
 }

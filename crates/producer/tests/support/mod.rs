@@ -13,8 +13,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::keys::INPUTS;
 use batchweave_core::provenance::{Provenance, Sources};
 use batchweave_core::tgb::{FrameHeader, Layout};
+use batchweave_log::reclaim::{Class, Limits, Reclaimer};
 use batchweave_log::{Located, Log, LogOptions};
 use batchweave_producer::config::{ProducerConfig, TokenizerKind};
 use batchweave_producer::{Outcome, RunError, run_on};
@@ -132,6 +134,32 @@ impl World {
             ..LogOptions::new(rand::random())
         };
         Log::open(self.store.clone(), &options).await.ok()
+    }
+
+    /// The keys of all links of input lists.
+    pub fn inputs(&self) -> Vec<String> {
+        let mut keys = self.store.keys();
+        keys.retain(|key| key.starts_with(INPUTS));
+        keys
+    }
+
+    /// Their sizes added up.
+    pub async fn inputs_bytes(&self) -> u64 {
+        let mut bytes = 0;
+        for key in self.inputs() {
+            bytes += self.store.head(&key).await.unwrap().size;
+        }
+        bytes
+    }
+
+    /// A pass of reclamation; how many links of input lists it has deleted.
+    pub async fn reclaim_inputs(&self) -> u64 {
+        let mut log = self.log().await.unwrap();
+        let report = Reclaimer::new().pass(&mut log, Limits::default()).await;
+        let deleted = report.unwrap().deleted;
+        deleted
+            .get(&Class::Inputs)
+            .map_or(0, |deleted| deleted.objects)
     }
 
     pub async fn ended(&self) -> bool {

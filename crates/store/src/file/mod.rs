@@ -265,6 +265,7 @@ impl Store for FileStore {
             Ok(ObjectMeta {
                 key: key.to_owned(),
                 size,
+                etag: None,
             })
         })
         .await

@@ -58,6 +58,7 @@ fn walk(
             objects.push(ObjectMeta {
                 key,
                 size: meta.len(),
+                etag: None,
             });
         }
     }

@@ -44,14 +44,19 @@ pub(super) async fn page(
     })
 }
 
+/// Longer ones are not believed: a digest and a number of parts take less.
+const ETAG_BYTES_MAX: usize = 256;
+
 /// An object as a key below the root; what is not ours (folder markers) is left out.
 fn relative(store: &S3Store, object: &Object, encoded: bool) -> Option<ObjectMeta> {
     let full = decoded(object.key()?, encoded);
     let key = full.strip_prefix(&store.0.prefix)?;
     let size = u64::try_from(object.size()?).ok()?;
+    let etag = object.e_tag().filter(|etag| etag.len() <= ETAG_BYTES_MAX);
     key::fault_of(key).is_none().then(|| ObjectMeta {
         key: key.to_owned(),
         size,
+        etag: etag.map(str::to_owned),
     })
 }
 

@@ -202,6 +202,7 @@ impl Store for S3Store {
             Some(Ok(size)) => Ok(ObjectMeta {
                 key: key.to_owned(),
                 size,
+                etag: None,
             }),
             _ => Err(self.error(
                 Op::Head,

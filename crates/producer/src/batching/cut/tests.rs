@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::Hash;
+use batchweave_core::ids::{Hash, Nonce};
+use batchweave_core::inputs::LinkId;
 use batchweave_core::tgb::Dtype;
 use prometheus::Registry;
 use proptest::prelude::*;
@@ -98,7 +99,12 @@ fn make(
         slices: (shape.slices, unit),
         encoder: encoder.clone(),
         next_seq: 0,
-        inputs: Hash::of(b""),
+        inputs: LinkId {
+            epoch: 1,
+            nonce: Nonce([0; 8]),
+            files: 1,
+            hash: Hash::of(b""),
+        },
         settings: serde_json::Map::new(),
         endless: false,
         fill_last: true,

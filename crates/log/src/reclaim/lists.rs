@@ -1,0 +1,65 @@
+//! The input lists that producers' cursors count in, as far as reclamation must know them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use batchweave_core::ids::ProducerName;
+use batchweave_core::inputs::LinkId;
+use batchweave_core::keys;
+use batchweave_core::lifecycle::reclaim::{Links, Reclaim};
+use batchweave_store::{ObjectMeta, Store};
+use tracing::warn;
+
+use crate::{LogError, read_inputs};
+
+/// Links of all lists that are remembered from pass to pass; they never change.
+const LINKS_KEPT: usize = 1 << 16;
+/// Objects of one pass whose lists are not known yet; those beyond are for the next pass.
+pub(super) const WAITING_MAX: usize = 1 << 16;
+
+/// Lists read before, by the link that names each.
+#[derive(Debug, Default)]
+pub(super) struct Lists(BTreeMap<ProducerName, (LinkId, Links)>);
+
+impl Lists {
+    /// The list that the producer's cursor counts in by `rule`, when it was read.
+    pub(super) fn of(&self, rule: &Reclaim<'_>, producer: &ProducerName) -> Option<Links> {
+        let head = rule.list_head(producer).ok()??;
+        let (known, links) = self.0.get(producer)?;
+        (*known == head).then(|| Arc::clone(links))
+    }
+
+    /// Reads the lists of the producers of `waiting`. One that can't be read keeps all its objects.
+    pub(super) async fn read(
+        &mut self,
+        store: &dyn Store,
+        rule: &Reclaim<'_>,
+        waiting: &[ObjectMeta],
+        gets: &mut u64,
+    ) -> Result<(), LogError> {
+        let links: usize = self.0.values().map(|(_, links)| links.len()).sum();
+        if links > LINKS_KEPT {
+            self.0.clear();
+        }
+        let producers = waiting.iter().filter_map(|o| keys::parse_inputs(&o.key));
+        let producers: BTreeSet<_> = producers.map(|(producer, _)| producer).collect();
+        for producer in producers {
+            let Ok(Some(head)) = rule.list_head(&producer) else {
+                continue;
+            };
+            let chain = match read_inputs(store, &producer, Some(head)).await {
+                Ok((chain, _)) => chain,
+                Err(LogError::Store(why)) if !why.is_not_found() => return Err(why.into()),
+                // Reclaimed since our fold, or damaged: `verify` and the producer tell of that.
+                Err(why) => {
+                    warn!(%producer, error = %why, "its input lists are left alone");
+                    continue;
+                }
+            };
+            let links: BTreeSet<_> = chain.ids().collect();
+            *gets += links.len() as u64;
+            self.0.insert(producer, (head, Arc::new(links)));
+        }
+        Ok(())
+    }
+}

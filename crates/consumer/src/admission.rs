@@ -32,6 +32,8 @@ pub(crate) enum Refusal {
     Open(Box<Wish>),
     /// Others have to act first.
     Wait(Box<Hold>),
+    /// It has what the log, as far as it is known here, does not hold.
+    Beyond(Box<Fault>),
     /// For good.
     Final(Box<Fault>),
 }

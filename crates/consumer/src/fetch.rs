@@ -1,25 +1,30 @@
 //! Reading frames from the store into the arena: ranged reads that go straight to where ranks will see
-//! them, summed as they come, then every frame is checked. A wrong frame is fetched once more, then
-//! refused with its key, step and slice.
+//! them, summed as they come, then every frame is checked. A wrong frame is fetched again on another
+//! connection, and refused with its key, step and slice when it is wrong in the same way once more.
 
+mod fault;
 mod fill;
+mod index;
+mod retry;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use batchweave_arena::wire::{ErrorName, Fault};
+use batchweave_arena::wire::Fault;
 use batchweave_arena::{FrameBuf, Segment};
 use batchweave_core::crc::Crc32c;
-use batchweave_core::ids::Step;
 use batchweave_core::tgb::plan::{Read, coalesce};
 use batchweave_core::tgb::{FrameHeader, verify_summed};
-use batchweave_store::{ErrorKind, StoreError};
 
-use self::fill::{FillError, fill};
-use crate::attempts::below_watermark;
-use crate::hub::{Head, Hub};
+use self::fault::{head_for, unreadable};
+use self::fill::fill;
+pub(crate) use self::index::{Lookup, locate, put_told};
+use crate::hub::Hub;
 use crate::layouts::Shape;
 use crate::plan::{FrameId, Location};
+
+/// What is wrong is read this many times at most, unless two reads agree before.
+const READS_MAX: u32 = 5;
 
 /// A frame to read and where to put it.
 pub(crate) struct Target {
@@ -68,10 +73,12 @@ pub(crate) fn start(hub: &Arc<Hub>, targets: Vec<Target>) {
 }
 
 async fn run(hub: &Arc<Hub>, read: Read, targets: Vec<Target>) {
-    let sums = match fill(hub, &read, &targets).await {
+    let sums = match fill(hub, &read, &targets, false).await {
         Ok(sums) => sums,
         Err(why) => {
-            let fault = Arc::new(unreadable(hub, &why, &read.key, targets[0].id).await);
+            let head = head_for(hub, &why).await;
+            let at = (read.key.as_str(), targets[0].id.step);
+            let fault = Arc::new(unreadable(hub, &head, &why, at, &[]));
             hub.metrics.refused_frames.inc_by(targets.len() as u64);
             let all = targets.iter().map(|t| (t.id, Err(fault.clone())));
             return finish(hub, all);
@@ -87,9 +94,7 @@ async fn run(hub: &Arc<Hub>, read: Read, targets: Vec<Target>) {
     }
     finish(hub, good.into_iter().map(|(id, shape)| (id, Ok(shape))));
     for (target, why) in wrong {
-        hub.metrics.checksum_failures.inc();
-        tracing::warn!(step = target.id.step, slice = target.id.slice, %why, "fetching a wrong frame again");
-        let outcome = once_more(hub, &target).await;
+        let outcome = again(hub, &target, why).await;
         finish(hub, [(target.id, outcome)]);
     }
 }
@@ -102,24 +107,40 @@ fn finish(hub: &Arc<Hub>, outcomes: impl IntoIterator<Item = (FrameId, Outcome)>
     });
 }
 
-async fn once_more(hub: &Arc<Hub>, target: &Target) -> Outcome {
-    let targets = std::slice::from_ref(target);
-    let sums = match fill(hub, &target.read(), targets).await {
-        Ok(sums) => sums,
-        Err(why) => {
-            hub.metrics.refused_frames.inc();
-            let fault = unreadable(hub, &why, &target.from.key, target.id).await;
-            return Err(Arc::new(fault));
-        }
-    };
-    check(hub, target, &sums[0]).map_err(|why| {
+/// Reads a wrong frame until it is right, or wrong twice in the same way: then the object is, not the way
+/// to it.
+async fn again(hub: &Arc<Hub>, target: &Target, mut why: String) -> Outcome {
+    let (targets, step) = (std::slice::from_ref(target), target.id.step);
+    let mut agree = false;
+    for _ in 1..READS_MAX {
         hub.metrics.checksum_failures.inc();
-        hub.metrics.refused_frames.inc();
-        tracing::error!(step = target.id.step, slice = target.id.slice, %why, "a frame is refused");
-        let message = format!("{why}, also when fetched again");
-        let fault = Fault::new(ErrorName::CorruptData, message).at_step(target.id.step);
-        Arc::new(fault.at_key(&*target.from.key))
-    })
+        tracing::warn!(step, slice = target.id.slice, %why, "fetching a wrong frame again");
+        let sums = match fill(hub, &target.read(), targets, true).await {
+            Ok(sums) => sums,
+            Err(why) => {
+                hub.metrics.refused_frames.inc();
+                let head = head_for(hub, &why).await;
+                let at = (&*target.from.key, step);
+                return Err(Arc::new(unreadable(hub, &head, &why, at, &[])));
+            }
+        };
+        match check(hub, target, &sums[0]) {
+            Ok(loaded) => return Ok(loaded),
+            Err(now) => agree = std::mem::replace(&mut why, now) == why,
+        }
+        if agree {
+            break;
+        }
+    }
+    hub.metrics.checksum_failures.inc();
+    hub.metrics.refused_frames.inc();
+    tracing::error!(step, slice = target.id.slice, %why, "a frame is refused");
+    Err(Arc::new(fault::corrupt(
+        &why,
+        agree,
+        &target.from.key,
+        step,
+    )))
 }
 
 /// Checks what stands in the arena now, by the sum that was made as it came, and learns the layout.
@@ -142,59 +163,4 @@ fn check(hub: &Hub, target: &Target, sum: &Crc32c) -> Result<Arc<Loaded>, String
         crc: header.payload_crc,
         _lease: lease,
     }))
-}
-
-/// What ranks are told when an object can't be read. A missing one may be reclaimed: the log says.
-async fn unreadable(hub: &Hub, why: &FillError, key: &str, id: FrameId) -> Fault {
-    let step = id.step;
-    let fault = match why {
-        FillError::Store(why) => store_fault(hub, why, key, step).await,
-        FillError::Arena(_) => Fault::new(ErrorName::Internal, why.to_string()),
-    };
-    tracing::error!(step, key, %fault, "data can't be read");
-    fault.at_step(step).at_key(key)
-}
-
-/// An object that somebody deleted: what is gone with it and what remains.
-fn missing(head: &Head, (first, last): (Step, Step), detail: &str) -> Fault {
-    let from = head.watermark;
-    let remains = match (first > from, last + 1 < head.next_step) {
-        (true, true) => format!(
-            "{from} to {} and {} to {}",
-            first - 1,
-            last + 1,
-            head.next_step - 1
-        ),
-        (true, false) => format!("{from} to {}", first - 1),
-        (false, true) => format!("{} to {}", last + 1, head.next_step - 1),
-        (false, false) => "none".to_owned(),
-    };
-    let message = format!(
-        "the log names an object that is not in the store ({detail}): slices of steps {first} to {last} are \
-         gone, steps {remains} are not in it"
-    );
-    let remedy = format!(
-        "restore the object from a backup or a bucket version, or pass over the steps in a new attempt after \
-         `batchweave quarantine {first}..{last} --reason ...`; `batchweave verify` lists all that is missing"
-    );
-    Fault::new(ErrorName::MissingData, message).remedy(remedy)
-}
-
-async fn store_fault(hub: &Hub, why: &StoreError, key: &str, step: Step) -> Fault {
-    match why.kind {
-        ErrorKind::NotFound => {
-            let head = hub.look_again().await;
-            if step < head.watermark {
-                below_watermark(step, head.watermark)
-            } else {
-                let steps = { hub.lock().engine.steps_in(key) };
-                missing(&head, steps.unwrap_or((step, step)), &why.detail)
-            }
-        }
-        ErrorKind::Range => {
-            let message = format!("the object is shorter than the log says: {}", why.detail);
-            Fault::new(ErrorName::CorruptData, message)
-        }
-        _ => Fault::new(ErrorName::Internal, why.to_string()),
-    }
 }

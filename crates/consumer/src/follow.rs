@@ -7,20 +7,19 @@ use std::time::Duration;
 use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_core::follow::{Looks, Standing, followers};
 use batchweave_core::ids::Step;
-use batchweave_core::manifest::{Manifest, StepEntry};
+use batchweave_core::manifest::Manifest;
 use batchweave_log::{Located, Log, LogError};
-use futures::StreamExt;
 use rand::RngExt;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::attempts::{Order, below_watermark, oldest_restart, open_attempt};
 use crate::config::FollowTable;
+use crate::fetch::Lookup;
 use crate::hub::{Head, Hub, Needs, Reads, writer};
-use crate::plan::{self, PlanError};
+use crate::lookups::Lookups;
+use crate::replaced::Followed;
 
-/// Indexes read at a time.
-const RESOLVE_CONCURRENCY: usize = 16;
 /// The pause after an error that trying again may not mend.
 const BROKEN_PAUSE: Duration = Duration::from_secs(5);
 
@@ -46,10 +45,16 @@ pub(crate) async fn follow(
     steps_ahead: u64,
 ) {
     let mut needs = hub.needs.subscribe();
+    let mut lookups = Lookups::new(hub.clone());
     let mut looked = Instant::now();
+    let mut followed = Followed::new(&log);
     loop {
+        if let Err(why) = followed.settle(&mut log, &hub, &mut lookups).await {
+            broken(&hub, &why).await;
+            continue;
+        }
         let now = needs.borrow_and_update().clone();
-        if let Err(why) = look_up(&mut log, &hub, &now.steps).await {
+        if let Err(why) = look_up(&mut log, &hub, &mut lookups, &now.steps).await {
             broken(&hub, &why).await;
             continue;
         }
@@ -59,28 +64,42 @@ pub(crate) async fn follow(
             () = hub.stop.cancelled() => return,
             () = hub.look.notified() => {}
             Some(order) = orders.recv() => {
-                carry_out(&mut log, &hub, order).await;
+                carry_out(&mut log, &hub, order, (&mut followed, &mut lookups)).await;
                 continue;
             }
             () = changed(&mut needs, &now) => continue,
+            () = lookups.one_is_over() => continue,
             () = tokio::time::sleep_until(looked + pause) => {}
         }
-        let outcome = log.catch_up().await;
+        let outcome = match log.catch_up().await {
+            Ok(_) => followed.settle(&mut log, &hub, &mut lookups).await,
+            Err(why) => Err(why),
+        };
         looked = Instant::now();
-        hub.rounds.send_modify(|round| *round += 1);
         match outcome {
-            Ok(_) => note_head(&hub, &log),
+            Ok(()) => {
+                note_head(&hub, &log);
+                hub.rounds.send_modify(|round| *round += 1);
+            }
             Err(why) => broken(&hub, &why).await,
         }
     }
 }
 
 /// Puts into the log what a rank needs there.
-async fn carry_out(log: &mut Log, hub: &Arc<Hub>, order: Order) {
+async fn carry_out(
+    log: &mut Log,
+    hub: &Arc<Hub>,
+    order: Order,
+    (followed, lookups): (&mut Followed, &mut Lookups),
+) {
     match order {
         Order::Open(wish, answer) => {
             let outcome = open_attempt(log, &wish, &writer(&hub.instance)).await;
-            note_head(hub, log);
+            // What can't be compared now is before the next look at the log.
+            if followed.settle(log, hub, lookups).await.is_ok() {
+                note_head(hub, log);
+            }
             // A rank that is gone needs no answer: the attempt is there when it comes again.
             let _ = answer.send(outcome);
         }
@@ -118,12 +137,42 @@ fn note_head(hub: &Arc<Hub>, log: &Log) {
     hub.store_health(Reads::Log, None);
 }
 
-/// Finds those of `steps` that are committed and tells the hub where their frames lie.
-async fn look_up(log: &mut Log, hub: &Arc<Hub>, steps: &[Step]) -> Result<(), LogError> {
+/// Finds those of `steps` that are committed, and has the places of the slices looked up that ranks need.
+async fn look_up(
+    log: &mut Log,
+    hub: &Arc<Hub>,
+    lookups: &mut Lookups,
+    steps: &[Step],
+) -> Result<(), LogError> {
     let mut found = Vec::new();
+    let outcome = find(log, hub, lookups, steps, &mut found).await;
+    // Also when the log failed at a later step.
+    lookups.start(found);
+    outcome
+}
+
+async fn find(
+    log: &mut Log,
+    hub: &Arc<Hub>,
+    lookups: &Lookups,
+    steps: &[Step],
+    found: &mut Vec<Lookup>,
+) -> Result<(), LogError> {
     for &step in steps {
+        if lookups.has(step) {
+            continue;
+        }
         match log.locate(step).await? {
-            Located::At(entry) => found.push(entry),
+            Located::At(entry) => {
+                let slices = {
+                    let mut state = hub.lock();
+                    state.note_step(step, entry.tgb.digest);
+                    state.engine.lacking(step)
+                };
+                if !slices.is_empty() {
+                    found.push(Lookup { entry, slices });
+                }
+            }
             Located::NotYet | Located::Ended { .. } => break,
             Located::Reclaimed { watermark } => {
                 let fault = below_watermark(step, watermark);
@@ -131,40 +180,7 @@ async fn look_up(log: &mut Log, hub: &Arc<Hub>, steps: &[Step]) -> Result<(), Lo
             }
         }
     }
-    let resolving = found.into_iter().map(|entry| resolve(hub, entry));
-    let mut resolved = futures::stream::iter(resolving).buffered(RESOLVE_CONCURRENCY);
-    let mut known = Vec::new();
-    while let Some((step, outcome)) = resolved.next().await {
-        match outcome {
-            Ok(frames) => known.push((step, frames)),
-            Err(PlanError::Store(why)) if !why.is_not_found() => return Err(why.into()),
-            Err(why) => {
-                let fault = Fault::new(ErrorName::CorruptData, why.to_string()).at_step(step);
-                hub.apply(|state| state.fail_step(step, &fault));
-            }
-        }
-    }
-    // All at once, so that neighbouring steps can share a read.
-    if !known.is_empty() {
-        hub.apply(|state| state.add_steps(known));
-    }
     Ok(())
-}
-
-async fn resolve(
-    hub: &Hub,
-    entry: Arc<StepEntry>,
-) -> (Step, Result<Arc<[plan::Location]>, PlanError>) {
-    let on_read = |bytes| hub.metrics.bytes_fetched.inc_by(bytes);
-    let stream = hub.stream.stream_id;
-    let frames = plan::resolve(
-        hub.store.as_ref(),
-        stream,
-        &entry,
-        hub.stream.slices,
-        on_read,
-    );
-    (entry.step, frames.await)
 }
 
 fn pause(needs: &Needs, table: &FollowTable, steps_ahead: u64, manifest: &Manifest) -> Duration {

@@ -65,6 +65,7 @@ pub(crate) async fn greet(
         begun: Instant::now(),
         told: None,
         hurry: None,
+        looked: false,
     };
     tokio::select! {
         biased;
@@ -99,6 +100,8 @@ struct Entry<'a> {
     /// The last cause told, and when.
     told: Option<(Waiting, Instant)>,
     hurry: Option<Hurry>,
+    /// The log was read to its head since it came.
+    looked: bool,
 }
 
 /// While it lives, the follower looks at the log often.
@@ -132,7 +135,6 @@ impl Entry<'_> {
                         wake,
                     });
                 }
-                Err(Refusal::Final(fault)) => return self.refuse(*fault).await,
                 Err(Refusal::Occupied(other)) if waited >= OCCUPIED_DEADLINE => {
                     return refuse(self.peer, occupied(&self.hello, other));
                 }
@@ -145,6 +147,14 @@ impl Entry<'_> {
                     }
                     Err(fault) => return self.refuse(fault).await,
                 },
+                // Another node may have read further than this one.
+                Err(Refusal::Beyond(fault)) if !self.looked => match self.hub.look_again().await {
+                    Some(_) => self.looked = true,
+                    None => self.hold(unread(*fault))?,
+                },
+                Err(Refusal::Beyond(fault) | Refusal::Final(fault)) => {
+                    return self.refuse(*fault).await;
+                }
                 Err(Refusal::Wait(hold)) => {
                     self.hold(*hold)?;
                     // An error means that the hub is gone: the daemon stops.
@@ -225,6 +235,15 @@ impl Entry<'_> {
             }
         }
         Some(())
+    }
+}
+
+/// A rank that may have what the log does not hold, while the log can't be read.
+fn unread(fault: Fault) -> Hold {
+    Hold {
+        cause: WaitCause::StoreUnavailable,
+        detail: "the log can't be read".to_owned(),
+        fault,
     }
 }
 

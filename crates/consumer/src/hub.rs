@@ -2,6 +2,7 @@
 //! the stream. Everything happens under one lock, held for microseconds; what takes longer is
 //! started after it is given back.
 
+mod history;
 mod job;
 mod line;
 mod state;
@@ -20,6 +21,7 @@ use batchweave_store::{Store, StoreError};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use history::{AttemptKey, Replaced};
 pub(crate) use job::Run;
 pub(crate) use line::Outgoing;
 pub(crate) use state::State;
@@ -38,6 +40,9 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::permits::Permits;
 use crate::skips::Skips;
+
+/// A head that is not known after this can't be read.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the follower of the log is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -233,6 +238,9 @@ impl Hub {
                 watermark: state.head.watermark,
                 end: state.head.end,
             };
+            if let Some(fault) = state.contradicts(hello, None) {
+                return Err(Refusal::Beyond(Box::new(fault)));
+            }
             let standing = standing(hello, &state.head.jobs)?;
             let slices = admission::slices_of(hello, &self.stream, bounds)?;
             let quarantine = &state.head.quarantine;
@@ -247,6 +255,9 @@ impl Hub {
                     (Some(Arc::new(member)), skips)
                 }
             };
+            if let Some(fault) = state.contradicts(hello, member.as_deref()) {
+                return Err(Refusal::Beyond(Box::new(fault)));
+            }
             self.retire_replaced(state, hello);
             let id = state.new_session();
             if let Some(member) = &member {
@@ -296,16 +307,23 @@ impl Hub {
         }
     }
 
-    /// Waits until the follower has looked at the head once more; gives what is then known.
-    pub(crate) async fn look_again(&self) -> Head {
+    /// Waits until the follower has read the log to its head once more; gives what is then known, or
+    /// `None` when the log can't be read.
+    pub(crate) async fn look_again(&self) -> Option<Head> {
         let mut rounds = self.rounds.subscribe();
-        let before = *rounds.borrow_and_update();
-        self.look.notify_one();
-        // Two rounds: the one under way may have begun earlier.
-        let looked = rounds.wait_for(|round| *round >= before + 2);
-        // A closed channel means that the daemon stops: what is known must do.
-        let _ = tokio::time::timeout(Duration::from_secs(5), looked).await;
-        self.lock().head.clone()
+        let twice = async {
+            // Twice: the look under way may have begun earlier.
+            for _ in 0..2 {
+                let before = *rounds.borrow_and_update();
+                self.look.notify_one();
+                // An error means that the daemon stops.
+                rounds.wait_for(|round| *round > before).await.ok()?;
+            }
+            Some(())
+        };
+        let looked = tokio::time::timeout(LOOK_TIMEOUT, twice).await;
+        looked.ok()??;
+        Some(self.lock().head.clone())
     }
 
     /// An error for every rank that waits for a step the log can't tell of.

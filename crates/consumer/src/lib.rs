@@ -5,8 +5,8 @@
 //!
 //! - `engine` decides (pure): what to fetch, push, free; `space` places frames; `admission` judges
 //!   hellos, `member` a rank's place in its job, `skips` quarantined steps;
-//! - `hub` holds engine and ranks under one lock; `follow` finds steps in the log, `fetch` reads
-//!   frames; `greet` lets a rank in, `session` talks to it; `attempts` opens jobs and attempts in the
+//! - `hub` holds engine and ranks under one lock; `follow` finds steps in the log, `lookups` their
+//!   places, `fetch` reads indexes and frames; `greet` lets a rank in, `session` talks to it; `attempts` opens jobs and attempts in the
 //!   log, `marks` stores checkpoint marks; `deliveries` tells the `ledger` what was received.
 #![forbid(unsafe_code)]
 
@@ -27,10 +27,13 @@ mod layouts;
 mod ledger;
 mod listen;
 mod lobby;
+mod lookups;
 mod marks;
 mod member;
 mod memory;
 mod metrics;
+#[cfg(all(test, feature = "mutations"))]
+mod mistakes;
 mod opening;
 mod pace;
 mod peer;
@@ -38,6 +41,8 @@ mod permits;
 mod plan;
 mod progress;
 mod reclaiming;
+mod replaced;
+mod rewound;
 mod run;
 mod session;
 mod skips;

@@ -1,16 +1,18 @@
-//! Where the frames of a step lie in the store. The rules are core's; here is the one read that they
-//! may need: index entries, when the frames of a part differ in size.
+//! Where the frames of a step lie in the store. The rules are core's; here is which parts of a step a
+//! node needs, and what is known of each step.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use batchweave_core::ids::{Seq, Step, StreamId};
+use batchweave_core::ids::{Seq, Step};
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::plan::{Frame, Located, wanted};
-use batchweave_core::tgb::{Expect, Identity, TgbError};
-use batchweave_store::{Store, StoreError};
-use bytes::{Bytes, BytesMut};
-use futures::TryStreamExt;
+use batchweave_core::tgb::plan::{Frame, Wanted, wanted};
+use batchweave_core::tgb::{Expect, Identity};
+
+/// Slices of a part are located in blocks of this many, 40 KiB of index entries: ranks of one node whose
+/// slices are near one another share one read.
+const BLOCK: u32 = 1024;
 
 /// One slice of one step: the unit of need, of fetching and of release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,52 +59,154 @@ impl Location {
     }
 }
 
-/// Why a step's frames are not known.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum PlanError {
-    /// The index could not be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The index is wrong.
-    #[error(transparent)]
-    Tgb(#[from] TgbError),
-}
+/// The slices of one step whose places are known: runs of them by their first slice, each in one object.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places(BTreeMap<u32, Arc<[Location]>>);
 
-/// The places of all slices of a step, by slice. Reads index entries of parts that need it; `on_read`
-/// hears the bytes of each such read.
-pub(crate) async fn resolve(
-    store: &dyn Store,
-    stream: StreamId,
-    entry: &StepEntry,
-    slices: u32,
-    mut on_read: impl FnMut(u64),
-) -> Result<Arc<[Location]>, PlanError> {
-    let identity = Identity::new(stream, &entry.producer, entry.epoch);
-    let mut all = Vec::with_capacity(slices as usize);
-    for part in wanted(entry.step, entry.seq, &entry.tgb, 0..slices) {
-        let key: Arc<str> = part.part.key.as_str().into();
-        let frames = match part.locate() {
-            Located::Frames(frames) => frames,
-            Located::Index(range) => {
-                on_read(range.end - range.start);
-                part.from_index(&read(store, &key, range).await?)?
+impl Places {
+    /// Adds the slices from `first` on, in place of those of them that were known.
+    pub(crate) fn add(&mut self, first: u32, frames: Arc<[Location]>) {
+        let end = first.saturating_add(frames.len() as u32);
+        self.0.retain(|old, _| !(first..end).contains(old));
+        self.0.insert(first, frames);
+    }
+
+    /// Where a slice lies.
+    pub(crate) fn at(&self, slice: u32) -> Option<&Location> {
+        let (first, frames) = self.0.range(..=slice).next_back()?;
+        frames.get((slice - first) as usize)
+    }
+
+    /// Whether the places of all of `slices` are known.
+    pub(crate) fn cover(&self, slices: &Range<u32>) -> bool {
+        let mut next = slices.start;
+        while next < slices.end {
+            let run = self.0.range(..=next).next_back();
+            let end = run.map_or(0, |(first, frames)| first + frames.len() as u32);
+            if end <= next {
+                return false;
             }
-        };
-        all.extend(frames.into_iter().map(|frame| Location {
-            key: key.clone(),
-            range: frame.range,
-            identity,
-            seq: entry.seq,
-        }));
+            next = end;
+        }
+        true
     }
-    Ok(all.into())
+
+    /// Whether a known slice lies in the object.
+    pub(crate) fn lie_in(&self, key: &str) -> bool {
+        let first = |frames: &Arc<[Location]>| frames.first().is_some_and(|at| &*at.key == key);
+        self.0.values().any(first)
+    }
 }
 
-async fn read(store: &dyn Store, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-    let mut bytes = BytesMut::with_capacity((range.end - range.start) as usize);
-    let mut chunks = store.get_range(key, range).await?;
-    while let Some(chunk) = chunks.try_next().await? {
-        bytes.extend_from_slice(&chunk);
+/// The blocks of `entry` that hold some of `slices`, in order. `slices` are sorted and apart.
+pub(crate) fn blocks<'e>(entry: &'e StepEntry, slices: &[Range<u32>]) -> Vec<Wanted<'e>> {
+    let mut blocks: Vec<Wanted<'e>> = Vec::new();
+    for range in slices {
+        for cut in wanted(entry.step, entry.seq, &entry.tgb, range.clone()) {
+            let part = cut.part;
+            let mut first = cut.slices.start - (cut.slices.start - part.first_slice) % BLOCK;
+            while first < cut.slices.end {
+                let slices = first..part.end_slice().min(first + BLOCK);
+                first = slices.end;
+                // A block that two ranges share is the last one of the first of them.
+                if blocks.last().is_none_or(|last| last.slices != slices) {
+                    blocks.push(Wanted {
+                        slices,
+                        ..cut.clone()
+                    });
+                }
+            }
+        }
     }
-    Ok(bytes.freeze())
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use batchweave_core::ids::StreamId;
+    use batchweave_core::tgb::{Digest, Part, TgbRecord};
+
+    use super::*;
+
+    fn location(key: &str) -> Location {
+        Location {
+            key: key.into(),
+            range: 0..64,
+            identity: Identity {
+                stream: StreamId([0; 16]),
+                producer: 0,
+                epoch: 1,
+            },
+            seq: 0,
+        }
+    }
+
+    fn frames(key: &str, count: usize) -> Arc<[Location]> {
+        vec![location(key); count].into()
+    }
+
+    #[test]
+    fn places_know_what_they_cover() {
+        let mut places = Places::default();
+        assert!(!places.cover(&(0..1)) && places.cover(&(3..3)));
+        places.add(4, frames("b", 4));
+        places.add(0, frames("a", 2));
+        assert!(places.cover(&(4..8)) && places.cover(&(0..2)));
+        for gap in [0..3, 2..4, 3..5, 7..9] {
+            assert!(!places.cover(&gap), "{gap:?}");
+        }
+        places.add(2, frames("a", 2));
+        assert!(places.cover(&(0..8)));
+        assert_eq!(places.at(5).map(|at| &*at.key), Some("b"));
+        assert_eq!((places.at(8), places.lie_in("c")), (None, false));
+        // A whole block after runs of it that had gaps between them.
+        places.add(0, frames("a", 4));
+        places.add(10, frames("b", 1));
+        places.add(0, frames("d", 12));
+        assert!(places.cover(&(0..12)) && !places.lie_in("b"));
+    }
+
+    #[test]
+    fn only_parts_that_hold_the_slices_are_read_in_whole_blocks() {
+        let part = |key: &str, first_slice, slices| Part {
+            key: key.to_owned(),
+            offset: 0,
+            length: u64::from(slices) * 128,
+            first_slice,
+            slices,
+            frame_bytes: None,
+            index: Some(u64::from(slices) * 128),
+        };
+        let entry = StepEntry {
+            step: 7,
+            producer: "p".parse().unwrap(),
+            epoch: 1,
+            seq: 3,
+            version: 2,
+            tgb: TgbRecord {
+                rows: 1,
+                tokens: 1,
+                digest: Digest([0; 32]),
+                parts: vec![part("a", 0, 8), part("b", 8, 3000), part("c", 3008, 2)],
+                provenance: None,
+            },
+        };
+        let found = |slices: &[Range<u32>]| -> Vec<(String, Range<u32>)> {
+            let blocks = blocks(&entry, slices);
+            let short = |block: Wanted<'_>| (block.part.key.clone(), block.slices);
+            blocks.into_iter().map(short).collect()
+        };
+        let blocks = |list: &[(&str, Range<u32>)]| -> Vec<(String, Range<u32>)> {
+            let owned = |(key, slices): &(&str, Range<u32>)| ((*key).to_owned(), slices.clone());
+            list.iter().map(owned).collect()
+        };
+        assert_eq!(found(&[3..4]), blocks(&[("a", 0..8)]));
+        assert_eq!(
+            found(&[0..1, 5..6]),
+            blocks(&[("a", 0..8)]),
+            "one read for two ranks"
+        );
+        let second = [("b", 1032..2056), ("b", 2056..3008), ("c", 3008..3010)];
+        assert_eq!(found(&[1040..1041, 2055..3009]), blocks(&second));
+    }
 }

@@ -22,6 +22,11 @@ impl Skips {
         Self::merged(all.iter().filter(|q| q.lifted.is_none()))
     }
 
+    /// All that ever were, those that were lifted too.
+    pub(crate) fn ever(all: &[QuarantineState]) -> Self {
+        Self::merged(all.iter())
+    }
+
     fn merged<'q>(ranges: impl Iterator<Item = &'q QuarantineState>) -> Self {
         let mut sorted: Vec<(Step, Step)> = ranges.map(|q| (q.first, q.last + 1)).collect();
         sorted.sort_unstable();
@@ -51,6 +56,17 @@ impl Skips {
             Some((first, after)) if *first <= step => *after,
             _ => step,
         }
+    }
+
+    /// The last step before `step` that is read; `None` when there is none.
+    pub(crate) fn before(&self, step: Step) -> Option<Step> {
+        let mut last = step.checked_sub(1)?;
+        for (first, after) in self.0.iter().rev() {
+            if (*first..*after).contains(&last) {
+                last = first.checked_sub(1)?;
+            }
+        }
+        Some(last)
     }
 
     /// Whether `step` is passed over.
@@ -125,6 +141,21 @@ mod tests {
         assert_eq!(Skips::at(&all, 7).ranges(), [(10, 20), (30, 40), (50, 60)]);
         assert_eq!(Skips::at(&all, 9).ranges(), [(10, 20), (50, 60)]);
         assert_eq!(Skips::now(&all).ranges(), [(10, 20), (50, 60)]);
+    }
+
+    #[test]
+    fn the_step_before_is_one_that_is_read() {
+        let skips = Skips::of(&[(0, 1), (4, 5), (7, 9)]);
+        let before = |step| skips.before(step);
+        assert_eq!([before(0), before(1), before(2)], [None; 3]);
+        assert_eq!(
+            [before(3), before(5), before(6)],
+            [Some(2), Some(3), Some(3)]
+        );
+        assert_eq!(
+            [before(8), before(10), before(12)],
+            [Some(6), Some(6), Some(11)]
+        );
     }
 
     #[test]

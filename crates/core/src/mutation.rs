@@ -48,6 +48,16 @@ pub enum Mutation {
     HighestFloor,
     /// Marks of earlier attempts are not listed.
     EarlierMarks,
+    /// An entry names objects whose own range of sequence numbers is another.
+    ObjectRange,
+    /// A session that ends while its rank lives frees the frames that the rank holds.
+    StoppedFrees,
+    /// A rank has received what it says, whatever it was sent.
+    BelievedRank,
+    /// The stream ends a step later for ranks than in the log.
+    EndElsewhere,
+    /// Slices of a step go in one message, however many they are.
+    OneMessage,
 }
 
 impl Mutation {

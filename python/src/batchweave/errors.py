@@ -218,6 +218,12 @@ class MarkNotStoredError(MarkRefusedError):
     name, code = "mark_not_stored", 30
 
 
+class StreamRewoundError(BatchWeaveError):
+    """This rank has received steps that the log does not hold, or holds as other batches."""
+
+    name, code = "stream_rewound", 31
+
+
 class UnknownError(BatchWeaveError):
     """An error of a newer daemon that this client has no class for; the message is the daemon's."""
 

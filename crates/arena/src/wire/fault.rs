@@ -95,6 +95,8 @@ errors! {
     MarkNotDelivered = 29 "mark_not_delivered" "mark the state of a batch that this rank was handed",
     /// The store did not take the mark.
     MarkNotStored = 30 "mark_not_stored" "see the daemon's log; marking again may work",
+    /// The rank has received steps that the log does not hold any more.
+    StreamRewound = 31 "stream_rewound" "restore the log from a backup or bucket version, or start all ranks from a checkpoint that the log still reaches",
 }
 
 impl ErrorName {

@@ -18,6 +18,7 @@ use serde::Serialize;
 use self::daemon::{Daemon, Used};
 use self::place::Place;
 use self::raw::Raw;
+use self::written::Shape;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::output::{Style, table};
@@ -41,7 +42,16 @@ pub(crate) struct FetchArgs {
     /// Slices of a step, all read on this node
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1,8,64", value_parser = clap::value_parser!(u32).range(1..=1024))]
     slices: Vec<u32>,
-    /// What is read in one pass
+    /// Objects over which a step is spread; 1: several steps share an object
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    objects: Vec<u32>,
+    /// Slices differ in size, so that index entries say where they lie
+    #[arg(long)]
+    uneven: bool,
+    /// Data ranks of the job, of which this node has the first
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    dp_size: u32,
+    /// What is read in one pass, were all slices read
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     bytes: ByteSize,
     /// Passes of each kind, in turns; the median counts
@@ -57,6 +67,11 @@ pub(crate) struct FetchArgs {
 struct Case {
     slice_bytes: u64,
     slices: u32,
+    /// That hold a step, and those of them that hold slices of the rank.
+    objects: u64,
+    objects_read: u64,
+    uneven: bool,
+    dp_size: u32,
     steps: u64,
     /// Payload of one pass.
     bytes: u64,
@@ -88,7 +103,12 @@ pub(crate) struct Report {
 }
 
 pub(crate) async fn measure(args: &FetchArgs, context: &Context) -> Result<Report, CliError> {
+    let least = written::ROW_BYTES * u64::from(if args.uneven { written::SIZES } else { 1 });
     for size in &args.slice_bytes {
+        if args.uneven && size.bytes() < least {
+            let text = format!("--slice-bytes {size}: with --uneven at least 12KiB");
+            return Err(CliError::Usage(text));
+        }
         if size.bytes() == 0 || !size.bytes().is_multiple_of(written::ROW_BYTES) {
             let text = format!("--slice-bytes {size}: must be a whole multiple of 4KiB");
             return Err(CliError::Usage(text));
@@ -96,32 +116,60 @@ pub(crate) async fn measure(args: &FetchArgs, context: &Context) -> Result<Repor
     }
     let folder = tempfile::tempdir()?;
     let place = Place::new(context, folder.path()).await?;
-    let mut cases = Vec::new();
-    for size in &args.slice_bytes {
-        for &slices in &args.slices {
-            let step = size.bytes() * u64::from(slices);
-            if step > STEP_BYTES_MAX {
-                continue;
-            }
-            let steps = (args.bytes.bytes() / step).max(STEPS_MIN);
-            cases.push(measure_case(&place, args, (size.bytes(), slices, steps)).await?);
-        }
+    let (shapes, mut cases) = (shapes(args), Vec::new());
+    if shapes.is_empty() {
+        let text = "nothing to measure: --dp-size must divide --slices, --objects must not be above it, and a \
+                    step has at most 256MiB";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    for shape in shapes {
+        cases.push(measure_case(&place, args, shape).await?);
     }
     let endpoint = place.endpoint.clone();
     Ok(Report::new(args, endpoint.unwrap_or_default(), cases))
 }
 
-type Shape = (u64, u32, u64);
+/// All cases whose steps are not too large, whose slices the ranks share, and that fill the objects.
+fn shapes(args: &FetchArgs) -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    for size in &args.slice_bytes {
+        for &slices in &args.slices {
+            for &objects in &args.objects {
+                let step = size.bytes() * u64::from(slices);
+                let fits = slices.is_multiple_of(args.dp_size) && objects <= slices;
+                if step <= STEP_BYTES_MAX && fits {
+                    shapes.push(Shape {
+                        slice_bytes: size.bytes(),
+                        slices,
+                        steps: (args.bytes.bytes() / step).max(STEPS_MIN),
+                        objects,
+                        uneven: args.uneven,
+                    });
+                }
+            }
+        }
+    }
+    shapes
+}
 
 async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<Case, CliError> {
-    let name = format!("{}k-{}", shape.0 >> 10, shape.1);
+    let name = format!(
+        "{}k-{}-{}",
+        shape.slice_bytes >> 10,
+        shape.slices,
+        shape.objects
+    );
     let store = place.store(&name).await?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
-    written::write(&shared, shape).await?;
-    let raw = Raw::new(&store, args.connections.into())
-        .await?
-        .map(Arc::new);
-    let daemon = Daemon::start(place, &name, shape, args.connections.into())?;
+    let own = shape.slices / args.dp_size;
+    let objects = written::write(&shared, shape, own).await?;
+    let raw = match args.dp_size {
+        1 => Raw::new(&store, args.connections.into()).await?,
+        // They read all slices.
+        _ => None,
+    };
+    let raw = raw.map(Arc::new);
+    let daemon = Daemon::start(place, &name, shape, (args.connections.into(), args.dp_size))?;
     // The arena is made, connections are open, and the server's memory is warm.
     daemon.pass().await?;
     let (mut walls, mut raws) = (Vec::new(), Vec::new());
@@ -152,7 +200,7 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
     daemon.stop().await?;
     clean(&shared).await?;
     let rounds = f64::from(args.rounds);
-    let bytes = shape.0 * u64::from(shape.1) * shape.2;
+    let bytes = shape.bytes(own) * shape.steps;
     let wall = median(walls);
     let rate = bytes as f64 / MIB / wall;
     let raw_rate = raw
@@ -160,9 +208,13 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
         .map(|raw| raw.bytes as f64 / MIB / median(raws));
     let gib = rounds * bytes as f64 / GIB;
     Ok(Case {
-        slice_bytes: shape.0,
-        slices: shape.1,
-        steps: shape.2,
+        slice_bytes: shape.slice_bytes,
+        slices: shape.slices,
+        objects: objects.0,
+        objects_read: objects.1,
+        uneven: shape.uneven,
+        dp_size: args.dp_size,
+        steps: shape.steps,
         bytes,
         mib_per_second: rate,
         raw_mib_per_second: raw_rate,
@@ -175,7 +227,7 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
             .filter(|_| raw_rate.is_some())
             .map(|cpu| cpu / gib),
         read_amplification: used.fetched / used.needed.max(1.0),
-        requests_per_step: used.requests / rounds / shape.2 as f64,
+        requests_per_step: used.requests / rounds / shape.steps as f64,
     })
 }
 
@@ -238,6 +290,8 @@ impl Report {
             vec![
                 ByteSize(case.slice_bytes).to_string(),
                 case.slices.to_string(),
+                case.objects.to_string(),
+                case.objects_read.to_string(),
                 format!("{:.0}", case.mib_per_second),
                 part(case.raw_mib_per_second, 0),
                 part(case.ratio_to_raw_tcp, 2),
@@ -252,6 +306,8 @@ impl Report {
         let header = [
             "slice",
             "slices",
+            "objects",
+            "read",
             "MiB/s",
             "raw",
             "ratio",

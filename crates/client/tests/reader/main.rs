@@ -5,6 +5,7 @@
 #[path = "../fake/mod.rs"]
 mod fake;
 mod marks;
+mod releases;
 
 use std::time::{Duration, Instant};
 

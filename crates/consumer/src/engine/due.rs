@@ -56,21 +56,22 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     }
 
     fn look_for_unknown(&mut self) -> Arc<[Step]> {
-        let ahead = self.limits.steps_ahead;
-        let places: BTreeSet<_> = self.active().map(|s| (s.next.step, s.skips())).collect();
-        let soon: BTreeSet<Step> = places
-            .into_iter()
-            .flat_map(|(from, skips)| {
-                let next = |step: &Step| Some(skips.pass(step + 1));
-                std::iter::successors(Some(from), next).take(ahead as usize + 1)
-            })
-            .collect();
-        self.steps.retain(|step, _| soon.contains(step));
+        let mut unknown = BTreeSet::new();
+        let mut soon = BTreeSet::new();
         let committed = |step: &Step| self.end.is_none_or(|end| *step < end);
-        let unknown = soon
-            .into_iter()
-            .filter(|step| !self.steps.contains_key(step) && committed(step));
-        unknown.collect()
+        let readers = self.active().map(|s| (s.next.step, s.skips(), s.block()));
+        for (from, skips, slices) in readers.collect::<BTreeSet<_>>() {
+            let next = |step: &Step| Some(skips.pass(step + 1));
+            let window = std::iter::successors(Some(from), next);
+            for step in window.take(self.limits.steps_ahead as usize + 1) {
+                soon.insert(step);
+                if committed(&step) && self.lacks(step, &(slices.0..slices.1)) {
+                    unknown.insert(step);
+                }
+            }
+        }
+        self.steps.retain(|step, _| soon.contains(step));
+        unknown.into_iter().collect()
     }
 }
 

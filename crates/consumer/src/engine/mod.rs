@@ -8,6 +8,7 @@
 
 mod depth;
 mod due;
+mod located;
 mod schedule;
 mod session;
 
@@ -15,11 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
+use batchweave_core::mutation::{self, Mutation};
 
 use due::Due;
 pub(crate) use session::{Cause, Session, SessionId};
 
-use crate::plan::{FrameId, Location};
+use crate::plan::{FrameId, Location, Places};
 use crate::space::{Place, Space};
 
 /// The bounds that the configuration sets.
@@ -101,6 +103,8 @@ struct Frame<R, E> {
     pushed: bool,
     /// It was to be fetched before, and there was no room.
     stalled: bool,
+    /// The log says something else of its step now: nobody is sent it any more.
+    stale: bool,
 }
 
 /// The state machine. `R` is what ranks are told of a ready frame, `E` why a frame can't be had.
@@ -108,7 +112,7 @@ struct Frame<R, E> {
 pub(crate) struct Engine<R, E> {
     limits: Limits,
     space: Space,
-    steps: BTreeMap<Step, Arc<[Location]>>,
+    steps: BTreeMap<Step, Places>,
     head: Step,
     end: Option<Step>,
     frames: BTreeMap<FrameId, Frame<R, E>>,
@@ -164,20 +168,6 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         self.limits.arena_bytes = self.space.total();
     }
 
-    /// A step's frames became known, by slice.
-    pub(crate) fn add_step(&mut self, step: Step, frames: Arc<[Location]>) {
-        self.changed();
-        self.steps.insert(step, frames);
-    }
-
-    /// The first and last known step that has slices in an object.
-    pub(crate) fn steps_in(&self, key: &str) -> Option<(Step, Step)> {
-        let inside = |frames: &Arc<[Location]>| frames.iter().any(|at| &*at.key == key);
-        let mut steps = self.steps.iter().filter(|(_, frames)| inside(frames));
-        let first = *steps.next()?.0;
-        Some((first, steps.next_back().map_or(first, |(last, _)| *last)))
-    }
-
     /// The first step that is not committed, and where the stream ends once that is decided.
     pub(crate) fn set_head(&mut self, head: Step, end: Option<Step>) {
         self.changed();
@@ -215,10 +205,17 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// A rank wants nothing more; what it holds stays held until it is released.
     pub(crate) fn stop(&mut self, id: SessionId) {
         self.changed();
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.done = true;
-            self.drop_unwanted();
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        session.done = true;
+        if mutation::is(Mutation::StoppedFrees) {
+            let held: Vec<FrameId> = session.held().collect();
+            for frame in held {
+                self.unhold(frame);
+            }
         }
+        self.drop_unwanted();
     }
 
     /// A fetch is over. Frames that nobody wants any more are dropped here, not before: their
@@ -272,12 +269,13 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             return Some(Cause::Held);
         }
         match self.frames.get(&session.next) {
+            Some(frame) if frame.stale => Some(Cause::Unknown),
             Some(frame) => match frame.state {
                 State::Fetching if frame.stalled => Some(Cause::Backpressure),
                 State::Fetching => Some(Cause::Fetching),
                 _ => None,
             },
-            None if !self.steps.contains_key(&session.next.step) => Some(Cause::Unknown),
+            None if self.location(session.next).is_none() => Some(Cause::Unknown),
             None => Some(Cause::ArenaFull),
         }
     }
@@ -310,13 +308,14 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
                 let next = session.next;
                 if let Some(end) = self.end.filter(|end| next.step >= *end) {
                     (session.done, done) = (true, true);
-                    actions.push(Action::End(id, end));
+                    let later = u64::from(mutation::is(Mutation::EndElsewhere));
+                    actions.push(Action::End(id, end + later));
                     break;
                 }
                 if !session.has_credit() {
                     break;
                 }
-                let Some(frame) = self.frames.get_mut(&next) else {
+                let Some(frame) = self.frames.get_mut(&next).filter(|frame| !frame.stale) else {
                     break;
                 };
                 match &frame.state {
@@ -378,7 +377,10 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             return;
         };
         let busy = frame.holders > 0 || matches!(frame.state, State::Fetching);
-        if !busy && self.distance(id).is_none() {
+        if !busy && frame.stale {
+            self.changed();
+            self.forget(id);
+        } else if !busy && self.distance(id).is_none() {
             self.forget(id);
         }
     }

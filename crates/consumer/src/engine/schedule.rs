@@ -173,13 +173,20 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         begun.min(self.limits.steps_ahead)
     }
 
-    fn insert(&mut self, id: FrameId, place: Option<Place>, state: State<R, E>, stalled: bool) {
+    pub(super) fn insert(
+        &mut self,
+        id: FrameId,
+        place: Option<Place>,
+        state: State<R, E>,
+        stalled: bool,
+    ) {
         let frame = Frame {
             place,
             state,
             holders: 0,
             pushed: false,
             stalled,
+            stale: false,
         };
         self.frames.insert(id, frame);
     }
@@ -187,11 +194,9 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// Whether the slices of a step, of all ranks here, can't be in the fully grown arena together. Then
     /// no rank would ever have its own.
     fn step_too_large(&self, step: Step) -> Option<(u64, Room)> {
-        let frames = self.steps.get(&step)?;
+        let places = self.steps.get(&step)?;
         let slices: BTreeSet<u32> = self.active().flat_map(|s| s.slices.clone()).collect();
-        let sizes = slices
-            .iter()
-            .filter_map(|slice| frames.get(*slice as usize));
+        let sizes = slices.iter().filter_map(|slice| places.at(*slice));
         let sizes: Vec<u64> = sizes.map(|at| at.bytes().next_multiple_of(ALIGN)).collect();
         let (segment, largest) = (self.limits.segment_bytes, sizes.iter().copied().max()?);
         let needs = if sizes.iter().all(|size| *size == largest) {
@@ -214,12 +219,12 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         let mut missing = BTreeMap::new();
         for session in self.active() {
             let step = session.ahead(distance);
-            let Some(slices) = self.steps.get(&step) else {
+            let Some(places) = self.steps.get(&step) else {
                 continue;
             };
             for slice in session.slices.clone() {
                 let id = FrameId { step, slice };
-                if let Some(at) = slices.get(slice as usize)
+                if let Some(at) = places.at(slice)
                     && session.wants(id)
                     && !self.frames.contains_key(&id)
                 {

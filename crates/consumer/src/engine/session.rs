@@ -65,6 +65,11 @@ impl Session {
         }
     }
 
+    /// Its first slice, and the one behind its last.
+    pub(super) fn block(&self) -> (u32, u32) {
+        (self.slices.start, self.slices.end)
+    }
+
     /// Frames that it holds.
     pub(crate) fn held(&self) -> impl Iterator<Item = FrameId> {
         let frames = |(step, slices): (&Step, &BTreeSet<u32>)| {

@@ -5,6 +5,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 mod causes;
+mod forgotten;
 mod requests;
 
 use std::ops::Range;
@@ -66,7 +67,7 @@ impl World {
                     seq: step,
                 }
             };
-            engine.add_step(step, (0..slices).map(at).collect());
+            engine.add_step(step, 0, (0..slices).map(at).collect());
         }
         engine.set_head(steps, Some(steps));
         Self {

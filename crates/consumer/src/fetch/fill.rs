@@ -9,40 +9,30 @@ use batchweave_arena::{ArenaError, FrameBuf};
 use batchweave_core::crc::Crc32c;
 use batchweave_core::tgb::HEADER_BYTES;
 use batchweave_core::tgb::plan::Read;
-use batchweave_store::{Effect, ErrorKind, Op, StoreError};
 use futures::future::try_join_all;
-use rand::RngExt;
 use tokio::time::Instant;
 
 use super::Target;
-use crate::hub::{Hub, Reads};
+use super::retry::{ReadError, open, patiently, short};
+use crate::hub::Hub;
 
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-const RETRY_MAX: Duration = Duration::from_secs(5);
-/// Throttled so often in a row, a read says that the store fails; before, that it asks for too much.
-const THROTTLED_FEW: u32 = 3;
 /// Read and summed at a time: some of a core's own cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Why a read did not come to its end.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FillError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Arena(#[from] ArenaError),
-}
-
-/// Reads until it is done; tries again without end when the store fails, since ranks have deadlines
-/// of their own and are told. Only what can't get better is an error. Answers with the checksum of
-/// each target, of all behind its header.
+/// Reads `read` into the arena; `fresh` on connections of its own. Answers with the checksum of each
+/// target, of all behind its header.
 pub(super) async fn fill(
     hub: &Arc<Hub>,
     read: &Read,
     targets: &[Target],
-) -> Result<Vec<Crc32c>, FillError> {
+    fresh: bool,
+) -> Result<Vec<Crc32c>, ReadError> {
     let pieces = read.pieces().into_iter();
-    let pieces = pieces.map(|range| piece(hub, &read.key, range, targets));
+    let pieces = pieces.map(|range| {
+        patiently(hub, fresh, move |fresh| {
+            once(hub, &read.key, range.clone(), targets, fresh)
+        })
+    });
     let mut sums = vec![Crc32c::new(); targets.len()];
     for sum in try_join_all(pieces).await?.into_iter().flatten() {
         let whole = &mut sums[sum.target];
@@ -55,51 +45,14 @@ pub(super) async fn fill(
     Ok(sums)
 }
 
-async fn piece(
-    hub: &Hub,
-    key: &str,
-    range: Range<u64>,
-    targets: &[Target],
-) -> Result<Vec<Sum>, FillError> {
-    let (mut pause, mut throttled) = (RETRY_FIRST, 0);
-    loop {
-        match once(hub, key, range.clone(), targets).await {
-            Ok(sums) => {
-                hub.store_health(Reads::Data, None);
-                return Ok(sums);
-            }
-            Err(FillError::Store(why)) if !is_final(why.kind) => {
-                if why.kind == ErrorKind::Throttled {
-                    hub.metrics.throttled_reads.inc();
-                    hub.permits.throttled();
-                    throttled += 1;
-                }
-                if why.kind != ErrorKind::Throttled || throttled >= THROTTLED_FEW {
-                    hub.store_health(Reads::Data, Some(&why));
-                }
-            }
-            Err(why) => return Err(why),
-        }
-        let jitter = rand::rng().random_range(0.5..1.5);
-        tokio::time::sleep(pause.mul_f64(jitter)).await;
-        pause = (pause * 2).min(RETRY_MAX);
-    }
-}
-
-fn is_final(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::NotFound | ErrorKind::Range | ErrorKind::Invalid
-    )
-}
-
 /// One request, from the first byte to the last.
 async fn once(
     hub: &Hub,
     key: &str,
     range: Range<u64>,
     targets: &[Target],
-) -> Result<Vec<Sum>, FillError> {
+    fresh: bool,
+) -> Result<Vec<Sum>, ReadError> {
     let stages = &hub.metrics.stages;
     let turn = stages.wait.start_timer();
     let permit = hub.permits.acquire().await;
@@ -107,9 +60,7 @@ async fn once(
     let mut strips = strips(targets, &range)?;
     let mut sums = sums(targets, &range);
     let asked = Instant::now();
-    let ask = |fresh| hub.store.open_range(key, range.clone(), fresh);
-    let again = || hub.metrics.hedged_reads.inc();
-    let mut body = hub.hedges.race(ask, again).await?;
+    let mut body = open(hub, key, &range, fresh).await?;
     let answered = asked.elapsed();
     let (mut behind, mut summing) = (&mut sums[..], Duration::ZERO);
     for (start, lease) in &mut strips {
@@ -133,14 +84,6 @@ async fn once(
     stages.fetch.observe(asked.elapsed().as_secs_f64());
     permit.done(range.end - range.start, answered);
     Ok(sums)
-}
-
-/// A store that breaks its contract; another try may find it whole.
-fn short(hub: &Hub, key: &str, at: u64, end: u64) -> StoreError {
-    let location = format!("{}/{key}", hub.store.root());
-    let detail = format!("the answer ended at byte {at} instead of {end}");
-    let (kind, effect) = (ErrorKind::Timeout, Effect::DidNot);
-    StoreError::new(Op::GetRange, location, kind, effect, detail)
 }
 
 /// The part of a frame behind its header that one request brings, and its checksum so far.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use batchweave_arena::wire::{Checkpoint, ErrorName, Fault, Hello, Mode};
 use batchweave_core::ids::{AttemptNo, JobName, Step, StreamId, Version};
 use batchweave_core::lifecycle::Mark;
+use batchweave_core::mutation::{self, Mutation};
 use tokio::sync::{Notify, oneshot};
 
 use super::{Head, State};
@@ -116,6 +117,11 @@ impl Ranks {
         }
     }
 
+    /// How far a rank has come, in all its sessions here: it has received every step below.
+    pub(super) fn received(&self, member: &Member) -> Option<Step> {
+        self.all.get(&key(member)).map(|rank| rank.received)
+    }
+
     fn current(&mut self, session: SessionId, member: &Member) -> Option<&mut Rank> {
         let rank = self.all.get_mut(&key(member))?;
         (rank.session == session).then_some(rank)
@@ -168,7 +174,12 @@ impl State {
         let Some(line) = self.lines.get_mut(&id) else {
             return;
         };
-        line.said.next_step = line.said.next_step.max(next_step.min(sent));
+        let most = if mutation::is(Mutation::BelievedRank) {
+            Step::MAX
+        } else {
+            sent
+        };
+        line.said.next_step = line.said.next_step.max(next_step.min(most));
         if let Some(member) = &line.member {
             self.ranks.receive(id, member, line.said.next_step);
         }

@@ -9,6 +9,7 @@ use batchweave_arena::wire::{
     Batch, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef, Welcome,
 };
 use batchweave_core::ids::Step;
+use batchweave_core::mutation::{self, Mutation};
 use batchweave_core::tgb::HEADER_BYTES;
 use tokio::sync::Notify;
 
@@ -54,6 +55,8 @@ pub(super) struct Line {
     pub(super) old_arena_mapped: bool,
     /// It was told that it is over, or said so.
     pub(super) over: bool,
+    /// The last step of which it was sent a frame, or that it said it has.
+    pub(super) reached: Option<Step>,
     /// As it was sent last.
     welcome: Welcome,
     segments_sent: u32,
@@ -77,6 +80,7 @@ impl Line {
             dp_rank: hello.dp_rank.to_string(),
             old_arena_mapped: hello.mapped_bytes > 0,
             over: false,
+            reached: None,
             welcome,
             segments_sent: 0,
             numbers: Numbers::default(),
@@ -128,6 +132,7 @@ impl Line {
         // What it waited for is on its way: the wait keeps its cause, whatever is looked at next.
         self.said.waiting = false;
         self.deliveries.insert(delivery, id);
+        self.reached = self.reached.max(Some(id.step));
         let slice = SliceRef {
             slice: id.slice,
             segment: place.segment,
@@ -145,7 +150,7 @@ impl Line {
         if let Some(Outgoing::Message(DaemonMessage::Batch(last))) = self.outbox.back_mut()
             && last.step == step
             && last.first + last.slices.len() as u32 == position
-            && last.slices.len() < FRAMES_MAX
+            && (last.slices.len() < FRAMES_MAX || mutation::is(Mutation::OneMessage))
         {
             last.slices.push(slice);
             return;
@@ -161,3 +166,6 @@ impl Line {
             .push_back(Outgoing::Message(DaemonMessage::Batch(batch)));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,8 @@ use crate::engine::{Action, Cause, Engine, Limits, Room, Session, SessionId, Too
 use crate::fetch::{Loaded, Target};
 use crate::member::Member;
 use crate::metrics::Metrics;
-use crate::plan::{FrameId, Location};
+use crate::plan::FrameId;
+use crate::rewound::{History, claimed};
 use crate::skips::Skips;
 
 impl From<TooLarge> for Arc<Fault> {
@@ -73,6 +74,7 @@ pub(crate) struct State {
     pub(super) ranks: Ranks,
     /// Ranks that wait for their job or attempt.
     pub(crate) in_a_hurry: usize,
+    pub(super) history: History,
 }
 
 impl State {
@@ -95,6 +97,7 @@ impl State {
             metrics,
             ranks: Ranks::new(deliveries),
             in_a_hurry: 0,
+            history: History::default(),
         };
         state.add_segment(first);
         state
@@ -142,7 +145,8 @@ impl State {
         }
         let (id, next_step) = (welcome.session, welcome.next_step);
         let slices = welcome.first_slice..welcome.first_slice + welcome.slice_count;
-        let line = Line::new(hello, welcome, member);
+        let mut line = Line::new(hello, welcome, member);
+        line.reached = claimed(hello, &self.head).map(|(step, _)| step);
         let wake = line.wake.clone();
         self.lines.insert(id, line);
         let session = Session::new(slices, next_step, hello.credits as usize, skips);
@@ -265,13 +269,6 @@ impl State {
                 detail,
             }),
         );
-    }
-
-    /// The frames of these steps are known.
-    pub(crate) fn add_steps(&mut self, known: Vec<(Step, Arc<[Location]>)>) {
-        for (step, frames) in known {
-            self.engine.add_step(step, frames);
-        }
     }
 
     /// A step can't be had: those who stand there are told.

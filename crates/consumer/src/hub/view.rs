@@ -28,7 +28,13 @@ impl State {
             .engine
             .cause(id)
             .filter(|_| idle && line.outbox.is_empty())?;
-        let (cause, detail) = self.explain(cause, session);
+        let (cause, detail) = match self.explain(cause, session) {
+            // In the log: its place in the store is being looked up.
+            (WaitCause::Producing, _) if step < self.head.next_step => {
+                (WaitCause::Fetching, String::new())
+            }
+            explained => explained,
+        };
         Some(Late {
             step,
             cause,
@@ -39,7 +45,12 @@ impl State {
     /// The cause in the protocol's words, with more for people.
     fn explain(&self, cause: Cause, session: &Session) -> (WaitCause, String) {
         let failure = match cause {
-            Cause::Unknown => self.store_failures.get(&Reads::Log),
+            Cause::Unknown => {
+                let committed = session.next.step < self.head.next_step;
+                let data = || self.store_failures.get(&Reads::Data);
+                let log = self.store_failures.get(&Reads::Log);
+                log.or_else(|| committed.then(data).flatten())
+            }
             Cause::Fetching | Cause::Backpressure => self.store_failures.get(&Reads::Data),
             Cause::ArenaFull | Cause::Held => None,
         };

@@ -12,7 +12,7 @@ use crate::serving::{TIMEOUT, options, read_all, read_in_step};
 use crate::support::{Daemon, ROWS, SEQ_LEN, Stream, consumer};
 
 /// Reads one rank until it fails.
-async fn failure(daemon: &Daemon, dp_rank: u32) -> (u64, ClientError) {
+pub(crate) async fn failure(daemon: &Daemon, dp_rank: u32) -> (u64, ClientError) {
     let options = options(&daemon.socket, dp_rank, 2, 0);
     let read = move || {
         let mut reader = Client::connect(options).unwrap();

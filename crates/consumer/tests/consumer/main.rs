@@ -11,6 +11,7 @@ mod causes;
 mod faults;
 mod floods;
 mod growth;
+mod indexes;
 mod leases;
 mod ledger;
 mod marks;

@@ -104,14 +104,37 @@ impl Stream {
         }
     }
 
-    async fn commit_object(&mut self, count: u64) {
-        let first = self.producer.next_seq();
-        let slice = |step, slice| {
-            self.layout
-                .encode_tokens(&tokens(step, slice))
-                .unwrap()
-                .into()
+    /// Commits the next `steps` together: frames of one TGB differ in size, an object has about
+    /// `object_bytes`.
+    pub(crate) async fn commit_uneven(&mut self, steps: u64, object_bytes: u64) {
+        let width = u64::from(SEQ_LEN) + 1;
+        let payload = |step: Step, slice: u32| {
+            let more = vec![7; (step as usize + slice as usize) % 3 * 64 + 1];
+            let arrays = [
+                ("tokens", Dtype::U16, vec![u64::from(ROWS), width]),
+                ("more", Dtype::U8, vec![more.len() as u64]),
+            ];
+            let layout = Layout::new(arrays).unwrap();
+            let data = [("tokens", &bytes(step, slice)[..]), ("more", &more[..])];
+            layout.encode(&data).unwrap()
         };
+        self.commit_payloads(steps, object_bytes, payload).await;
+    }
+
+    async fn commit_object(&mut self, count: u64) {
+        let layout = self.layout.clone();
+        let payload = |step, slice| layout.encode_tokens(&tokens(step, slice)).unwrap();
+        self.commit_payloads(count, 1 << 30, payload).await;
+    }
+
+    async fn commit_payloads(
+        &mut self,
+        count: u64,
+        object_bytes: u64,
+        payload: impl Fn(Step, u32) -> Vec<u8>,
+    ) {
+        let first = self.producer.next_seq();
+        let slice = |step, slice| payload(step, slice).into();
         let tgb = |seq| TgbData {
             seq,
             rows: u64::from(ROWS * self.config.slices),
@@ -127,7 +150,7 @@ impl Stream {
         );
         let identity = Identity::new(self.config.stream_id, &name, epoch);
         let key = |part| keys::data(&name, epoch, nonce, (first, first + count - 1), 5, part);
-        let packed = pack(identity, &tgbs, 1 << 30, key).unwrap();
+        let packed = pack(identity, &tgbs, object_bytes, key).unwrap();
         for object in packed.objects {
             let _ = self.store.upload(&object.key, object.bytes).await.unwrap();
         }

@@ -84,7 +84,8 @@ fn judge_object(key: &str, folder: &str, e: &Batch, seq: Seq) -> Result<(), Void
             key: key.to_owned(),
         })?;
     let whole = (first >= e.first_seq && last <= e.last_seq) || mutation::is(Mutation::HalfObject);
-    if !whole || !(first..=last).contains(&seq) {
+    let right = (whole && (first..=last).contains(&seq)) || mutation::is(Mutation::ObjectRange);
+    if !right {
         return Err(Void::SharedObject {
             key: key.to_owned(),
             first: e.first_seq,

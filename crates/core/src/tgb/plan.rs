@@ -123,11 +123,14 @@ impl<'a> Wanted<'a> {
             return Err(self.error(self.slices.start, fault));
         }
         let entries = bytes.chunks(ENTRY_BYTES as usize).zip(self.slices.clone());
-        let frames = entries.map(|(bytes, slice)| {
-            self.entry(bytes, slice)
-                .map_err(|fault| self.error(slice, fault))
-        });
+        let frames = entries.map(|(bytes, slice)| self.frame_of(slice, bytes));
         frames.collect()
+    }
+
+    /// The frame of one slice, from the bytes of its index entry.
+    pub fn frame_of(&self, slice: u32, entry: &[u8]) -> Result<Frame<'a>, TgbError> {
+        self.entry(entry, slice)
+            .map_err(|fault| self.error(slice, fault))
     }
 
     fn entry(&self, bytes: &[u8], slice: u32) -> Result<Frame<'a>, Fault> {

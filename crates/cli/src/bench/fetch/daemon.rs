@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use batchweave_client::{Client, ConnectOptions};
 
 use super::place::Place;
+use super::written::Shape;
 use crate::demo::processes::{Running, free_port};
 use crate::demo::scrape::Counters;
 use crate::error::CliError;
@@ -22,7 +23,9 @@ pub(super) struct Daemon {
     socket: PathBuf,
     admin: u16,
     steps: u64,
+    /// Of the rank.
     slices: usize,
+    dp_size: u32,
 }
 
 /// What the daemon has used and counted so far.
@@ -42,8 +45,13 @@ impl Daemon {
     pub(super) fn start(
         place: &Place,
         case: &str,
-        (slice_bytes, slices, steps): (u64, u32, u64),
-        connections: usize,
+        Shape {
+            slice_bytes,
+            slices,
+            steps,
+            ..
+        }: Shape,
+        (connections, dp_size): (usize, u32),
     ) -> Result<Self, CliError> {
         let admin = free_port()?;
         let socket = place.folder.join(format!("{case}.sock"));
@@ -64,17 +72,20 @@ impl Daemon {
             socket,
             admin,
             steps,
-            slices: slices as usize,
+            slices: (slices / dp_size) as usize,
+            dp_size,
         })
     }
 
-    /// One rank takes all slices of all steps and lets them go at once.
+    /// One rank takes its slices of all steps and lets them go at once.
     pub(super) async fn pass(&self) -> Result<Duration, CliError> {
         let (socket, steps, slices) = (self.socket.clone(), self.steps, self.slices);
+        let dp_size = self.dp_size;
         let read = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let options = ConnectOptions {
                 timeout: PATIENCE,
+                dp_size,
                 ..ConnectOptions::new(socket)
             };
             let mut reader = Client::connect(options).map_err(wrong)?;

@@ -54,7 +54,7 @@ impl Node {
         (0..self.arena_mib / 64).for_each(|_| _ = engine.add_segment(64 * MIB));
         for step in 0..self.steps {
             let frame = |slice| self.location(FrameId { step, slice });
-            engine.add_step(step, (0..self.slices).map(frame).collect());
+            engine.add_step(step, 0, (0..self.slices).map(frame).collect());
         }
         engine.set_head(self.steps, Some(self.steps));
         let skips = Arc::new(Skips::of(&[]));

@@ -13,6 +13,24 @@ fn bench() -> Bench {
     b
 }
 
+/// Gives the first TGB's object another range of sequence numbers.
+fn own_range(e: &mut Batch, from: &str, to: &str) {
+    let key = &mut e.tgbs[0].parts[0].key;
+    let other = key.replacen(&format!("0{from}"), &format!("0{to}"), 1);
+    assert_ne!(*key, other);
+    *key = other;
+}
+
+#[cfg(feature = "mutations")]
+#[test]
+fn objects_of_another_range_are_found() {
+    use crate::mutation::{Mutation, set};
+    set(Some(Mutation::ObjectRange));
+    let outcome = std::panic::catch_unwind(a_batch_is_refused_for_each_broken_rule);
+    set(None);
+    assert!(outcome.is_err());
+}
+
 #[test]
 fn a_batch_is_refused_for_each_broken_rule() {
     type Break = fn(&mut Batch);
@@ -44,6 +62,8 @@ fn a_batch_is_refused_for_each_broken_rule() {
             e.tgbs.pop();
             e.last_seq -= 1;
         }),
+        ("outside of sequence", |e| own_range(e, "2-", "1-")),
+        ("outside of sequence", |e| own_range(e, "2-", "3-")),
         ("rows and at most", |e| e.tgbs[0].rows = TGB_ROWS_MAX + 1),
         ("parts, not 0", |e| e.tgbs[0].parts.clear()),
         ("starts at slice 1", |e| e.tgbs[1].parts[0].first_slice = 1),

@@ -16,6 +16,7 @@ use crate::lookups::Lookups;
 pub(crate) struct Followed {
     next: Version,
     prev: Hash,
+    reopened: u64,
 }
 
 impl Followed {
@@ -24,13 +25,15 @@ impl Followed {
         Self {
             next: m.next_version(),
             prev: m.prev(),
+            reopened: log.reopened(),
         }
     }
 
     fn is_of(&self, log: &Log) -> bool {
         let m = log.manifest();
         let next = m.next_version();
-        self.next < next || (self.next == next && self.prev == m.prev())
+        let on = self.next < next || (self.next == next && self.prev == m.prev());
+        on && self.reopened == log.reopened()
     }
 
     /// Where the log is another one, has all that was known and not delivered forgotten and stops the ranks

@@ -200,7 +200,7 @@ mod tests {
             let owned = |(key, slices): &(&str, Range<u32>)| ((*key).to_owned(), slices.clone());
             list.iter().map(owned).collect()
         };
-        assert_eq!(found(&[3..4]), blocks(&[("a", 0..8)]));
+        assert_eq!(found(std::slice::from_ref(&(3..4))), blocks(&[("a", 0..8)]));
         assert_eq!(
             found(&[0..1, 5..6]),
             blocks(&[("a", 0..8)]),

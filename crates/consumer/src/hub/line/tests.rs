@@ -43,7 +43,13 @@ fn a_step_of_many_slices_goes_in_several_messages() {
             offset: 0,
             bytes: 256,
         };
-        line.push(id, place, &shape, u64::from(slice), &[segment.clone()]);
+        line.push(
+            id,
+            place,
+            &shape,
+            u64::from(slice),
+            std::slice::from_ref(&segment),
+        );
     }
     let (mut next, mut messages) = (0, 0);
     for message in line.outbox {

@@ -126,7 +126,7 @@ async fn a_parquet_file_of_another_schema_among_others_is_named() {
         parquet(&folder.join("2.parquet"), "text", Some(&texts_of(2)));
         let config = World::config(&[folder.display().to_string()], "a");
         let words = ["1.parquet", word, "source.column"];
-        let payloads = refused_or_left_out(&world, config, &words).await;
+        let payloads = Box::pin(refused_or_left_out(&world, config, &words)).await;
         let batch = 4 * 16;
         assert_eq!(payloads.len(), (5 * (long.len() + 1) - 1) / batch);
     }
@@ -155,7 +155,7 @@ async fn arrays_of_another_shape_or_type_are_named() {
         }
         let config = points(&world, "*.npy");
         let words = ["6.npy", "array \"points\"", word, "packing.arrays"];
-        let payloads = refused_or_left_out(&world, config, &words).await;
+        let payloads = Box::pin(refused_or_left_out(&world, config, &words)).await;
         assert_eq!(payloads.len(), 2, "eight samples in batches of four");
     }
 }
@@ -175,7 +175,7 @@ async fn samples_larger_than_their_bound_are_named() {
         "longer than 1000 bytes",
         "source.max_document_bytes",
     ];
-    let payloads = refused_or_left_out(&world, config, &words).await;
+    let payloads = Box::pin(refused_or_left_out(&world, config, &words)).await;
     assert_eq!(payloads.len(), 1);
 
     let world = World::new();
@@ -185,7 +185,7 @@ async fn samples_larger_than_their_bound_are_named() {
     let mut config = points(&world, "x.jsonl");
     config.source.max_document_bytes.0 = 1000;
     let words = ["x.jsonl:2", "longer than 1000 bytes"];
-    refused_or_left_out(&world, config, &words).await;
+    Box::pin(refused_or_left_out(&world, config, &words)).await;
 }
 
 /// A line of 300 MB in 300 kB: it is passed over without being held.

@@ -239,8 +239,10 @@ impl Job {
     fn marks(&self, server: &Server) -> (Duration, usize) {
         let mut stored: BTreeMap<(u32, Step), Instant> = BTreeMap::new();
         for deed in server.deeds() {
+            // As it stood in the request: behind the stream's prefix, and encoded.
             let key = deed.key.split_once('/').map_or("", |(_, key)| key);
-            if let Some(mark) = keys::parse_mark(key).filter(|_| deed.status == 200) {
+            let key = key.replace("%40", "@");
+            if let Some(mark) = keys::parse_mark(&key).filter(|_| deed.status == 200) {
                 let at = (mark.coordinate.unwrap_or_default(), mark.step);
                 stored.entry(at).or_insert(deed.at);
             }
@@ -263,8 +265,9 @@ impl Job {
 
 /// Steps to be killed at, the first one last; all before the program ends.
 fn drawn(rng: &mut StdRng, name: &str) -> Vec<Step> {
+    // One producer may come to its end while the other has hardly begun.
     let end = if name.starts_with('p') {
-        STEPS - AHEAD - 60
+        TGBS - AHEAD - 10
     } else {
         STEPS - 30
     };

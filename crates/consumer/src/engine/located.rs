@@ -73,7 +73,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         let covered = self.steps.get(&step).is_some_and(|at| at.cover(slices));
         let decided = |slice| {
             let id = FrameId { step, slice };
-            self.frames.contains_key(&id) || self.location(id).is_some()
+            let frame = self.frames.get(&id);
+            frame.is_some_and(|frame| !frame.stale) || self.location(id).is_some()
         };
         !covered && !slices.clone().all(decided)
     }

@@ -89,8 +89,6 @@ mutations:
 	$(call step,deliberate mistakes that the simulator must find)
 	cargo test --locked --release --quiet -p batchweave-sim --features mutations \
 		--target-dir target/mutations --test mutations -- --nocapture
-	cargo test $(CARGO_FLAGS) --quiet --features batchweave-consumer/mutations --lib -- \
-		objects_of_another_range one_message_for_all a_rank_that_is_believed mistakes_of_the_engine
 
 rust-docs:
 	$(call step,Rust documentation)

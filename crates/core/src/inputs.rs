@@ -142,7 +142,7 @@ impl Stored {
                 "its bytes are not those that its name has the hash of: the object was damaged";
             return Err(FormatError::rule(key, reason));
         }
-        let link: Self = json::parse(bytes, key, INPUTS_LINK_BYTES_MAX)?;
+        let link: Self = json::parse_named(bytes, key, INPUTS_LINK_BYTES_MAX)?;
         let own = link.files.len() as u64;
         let before = link.before.map_or(0, |before| before.files);
         if before.checked_add(own) != Some(id.files) || own == 0 && link.before.is_some() {

@@ -54,33 +54,51 @@ pub fn is_intact(bytes: &[u8]) -> bool {
 /// Parses an object of format 1. The format number is judged before anything else, so that a newer
 /// object gets "upgrade", not "unknown field".
 pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Result<T, FormatError> {
-    if bytes.len() > limit {
-        return Err(FormatError::TooLarge {
-            key: key.to_owned(),
-            bytes: bytes.len(),
-            limit,
-        });
-    }
-    let malformed = |e: serde_json::Error| FormatError::Malformed {
-        key: key.to_owned(),
-        detail: e.to_string(),
-    };
+    bounded(bytes, key, limit)?;
     let (body, matches) = split(bytes).unwrap_or((&[], false));
     if !matches {
         // A newer format may be digested otherwise.
-        let head: Head = serde_json::from_slice(bytes).map_err(malformed)?;
+        let head: Head = serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))?;
         refuse_unknown(&head, key)?;
         return Err(FormatError::Damaged {
             key: key.to_owned(),
         });
     }
-    let object = [body, b"}"].concat();
+    parse_named(&[body, b"}"].concat(), key, limit)
+}
+
+/// The same for an object without a digest: its name holds the hash of its bytes, which the caller has
+/// compared.
+pub fn parse_named<T: DeserializeOwned>(
+    bytes: &[u8],
+    key: &str,
+    limit: usize,
+) -> Result<T, FormatError> {
+    bounded(bytes, key, limit)?;
     // What we write ourselves begins so; a second `format` behind it is refused below.
-    if !object.starts_with(b"{\"format\":1,") {
-        let head: Head = serde_json::from_slice(&object).map_err(malformed)?;
+    if !bytes.starts_with(b"{\"format\":1,") {
+        let head: Head = serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))?;
         refuse_unknown(&head, key)?;
     }
-    serde_json::from_slice(&object).map_err(malformed)
+    serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))
+}
+
+fn bounded(bytes: &[u8], key: &str, limit: usize) -> Result<(), FormatError> {
+    if bytes.len() <= limit {
+        return Ok(());
+    }
+    Err(FormatError::TooLarge {
+        key: key.to_owned(),
+        bytes: bytes.len(),
+        limit,
+    })
+}
+
+fn malformed(error: &serde_json::Error, key: &str) -> FormatError {
+    FormatError::Malformed {
+        key: key.to_owned(),
+        detail: error.to_string(),
+    }
 }
 
 fn refuse_unknown(head: &Head, key: &str) -> Result<(), FormatError> {

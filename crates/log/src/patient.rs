@@ -59,6 +59,12 @@ pub async fn get_intact(store: &dyn Store, key: &str) -> Result<Bytes, StoreErro
     look_again(store, key, at_most, bytes).await
 }
 
+/// Whether objects of this kind end in their digest: all JSON but links of input lists, whose names
+/// hold their hash.
+fn has_digest(key: &str) -> bool {
+    key.strip_suffix(".json").is_some() && !key.starts_with("inputs/")
+}
+
 async fn look_again(
     store: &dyn Store,
     key: &str,
@@ -70,7 +76,7 @@ async fn look_again(
         return Ok(bytes);
     }
     for _ in 0..LOOKS_MAX {
-        if key.strip_suffix(".json").is_none() || json::is_intact(&bytes) {
+        if !has_digest(key) || json::is_intact(&bytes) {
             break;
         }
         bytes = store.get_fresh(key, at_most).await?;

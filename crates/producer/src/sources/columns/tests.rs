@@ -134,7 +134,17 @@ fn a_damaged_file_gives_rows_or_a_bad_document_and_never_a_panic() {
             std::fs::write(&path, damaged).unwrap();
             let mut reader = FileReader::open(&file, &options, Place::default()).unwrap();
             let mut units = 0;
-            while let Some(unit) = reader.next_unit().unwrap() {
+            loop {
+                let unit = match reader.next_unit() {
+                    Ok(Some(unit)) => unit,
+                    Ok(None) => break,
+                    // Its footer leads beyond its end: an error with the file's name.
+                    Err(why) => {
+                        assert!(why.to_string().contains("a.parquet"), "{why}");
+                        bad += 1;
+                        break;
+                    }
+                };
                 units += 1;
                 bad += usize::from(unit.raw.is_err());
                 panics += usize::from(matches!(unit.raw, Err(Reason::Panicked { .. })));

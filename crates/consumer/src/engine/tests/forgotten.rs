@@ -65,7 +65,7 @@ fn a_slice_whose_place_can_not_be_had_stops_those_who_reach_it() {
         BTreeMap::from([(1, FrameId { step: 1, slice: 1 })])
     );
     assert_eq!(world.ended, BTreeMap::from([(0, 3)]));
-    // Whoever comes again has it looked up anew.
+    // A session that comes again has the step looked up anew.
     world.open(2, 1..2, 1, 2);
     assert_eq!(world.engine.lacking(1).first(), Some(&(1..2)));
 }

@@ -7,10 +7,9 @@
 CARGO_FLAGS := --locked --release --workspace
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-STARTED := $(shell date +%s)
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo install test test-frameworks test-long lint build model whole-jobs clean mutations \
+.PHONY: help demo install test test-frameworks test-long lint build model whole-jobs damage clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
 	image image-check docs
 .NOTPARALLEL:
@@ -26,20 +25,22 @@ help:
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make whole-jobs RUNS=20  whole jobs in which everything is killed, each proved at the end'
+	@echo 'make damage     each object of a real stream damaged, each read of one a lie: half an hour'
 	@echo 'make model      explore the protocol in all orders of events: minutes'
 	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
 demo: system-python build $(VENV)/ready
 	target/release/batchweave demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
-test: system-all fmt ruff mypy clippy build rust-tests mutations rust-docs py-tests units image-check
-	@printf '\nmake test: all passed in %s s\n' "$$(( $$(date +%s) - $(STARTED) ))"
+# Each step runs, whatever became of those before it; the summary comes last.
+test: system-all
+	@MAKE="$(MAKE)" tools/run-steps fmt ruff mypy clippy build rust-tests mutations rust-docs py-tests units image-check
 
 lint: system-build system-python fmt ruff mypy clippy
 
 test-long: system-all build $(VENV)/ready
 	$(call step,tests that take long)
-	BATCHWEAVE_LONG=1 cargo test $(CARGO_FLAGS) -- --include-ignored
+	BATCHWEAVE_LONG=1 cargo test $(CARGO_FLAGS) --no-fail-fast -- --include-ignored
 	BATCHWEAVE_LONG=1 $(MAKE) py-tests
 
 # BATCHWEAVE_SEED=N repeats a run, RUNS=20 makes so many with seeds that count on from it.
@@ -47,6 +48,11 @@ RUNS := 1
 whole-jobs: build
 	$(call step,whole jobs: kills of everything the store down and late)
 	BATCHWEAVE_RUNS=$(RUNS) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture whole_jobs
+
+# TRIALS=N takes so many, BATCHWEAVE_SEED=N repeats a run.
+damage: build
+	$(call step,each object of a real stream damaged and each read of one a lie)
+	$(if $(TRIALS),BATCHWEAVE_TRIALS=$(TRIALS)) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture damage::
 
 model: build
 	target/release/batchweave-model --all
@@ -82,7 +88,7 @@ clippy:
 
 rust-tests:
 	$(call step,Rust tests)
-	cargo test $(CARGO_FLAGS) --quiet
+	cargo test $(CARGO_FLAGS) --quiet --no-fail-fast
 
 # Without the S3 client and with a folder of its own, so that nothing else is built again for it.
 mutations:
@@ -115,8 +121,10 @@ mypy: $(VENV)/ready
 # Under CI a skipped test is a failure: see tests/py/no_skips.py.
 py-tests: $(VENV)/ready
 	$(call step,Python tests)
-	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir python -c python/pyproject.toml python/tests
-	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir tests/py tests/py
+	@failed=0; \
+	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir python -c python/pyproject.toml python/tests || failed=1; \
+	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir tests/py tests/py || failed=1; \
+	exit $$failed
 
 # PyTorch is large, so it has an environment and a command of its own. FRAMEWORKS_PYTHON names a
 # Python that has torch, pytest and numpy already; then nothing is installed.

@@ -169,6 +169,7 @@ class Peer:
         # A daemon that dies touches nothing more.
         for frame in [] if self.daemon.stopping else list(self.held):
             self._free(frame)
+        self.socket.close()
         self.gone.set()
 
     def _take(self, kind: int, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A rank that is interrupted again and again: `interrupted.py SOCKET SEED`, for test_sessions.
+"""A rank that is interrupted again and again: `interrupted.py SOCKET SEED`, for test_interrupts.
 
 A process of its own: pytest keeps every exception that a callback could only print, and with it
 the frames on the stack and their arrays. Prints the steps it got and the number of interrupts as

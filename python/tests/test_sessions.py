@@ -6,11 +6,8 @@ import gc
 import itertools
 import json
 import os
-import random
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -163,28 +160,6 @@ def test_a_lost_message_is_asked_for_again(daemon: FakeDaemon, path: Path) -> No
         assert (kept["tokens"] == tokens_of(0, 0)).all()
         del kept
         assert old.gone.wait(5)
-
-
-def test_interrupts_lose_and_double_nothing(path: Path) -> None:
-    seed, end = random.randrange(1 << 32), 20_000
-    print("seed", seed)
-    program = [sys.executable, str(Path(__file__).with_name("interrupted.py"))]
-    with FakeDaemon(path, end=end) as daemon:
-        rank = subprocess.Popen(
-            [*program, str(path), str(seed)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert rank.stdout is not None
-        got, interrupts = json.loads(rank.stdout.readline())
-        try:
-            assert got == list(range(end))
-            assert interrupts > 20
-            eventually(lambda: all(peer.gone.is_set() for peer in daemon.peers))
-            assert rank.poll() is None, "the sockets closed before the process ended"
-        finally:
-            rank.communicate()
 
 
 def test_closing_keeps_the_socket_until_the_last_frame_is_gone(

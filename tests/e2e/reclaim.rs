@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, Hash, JobName, RequestId, Step, StreamId, Version};
@@ -219,6 +220,23 @@ fn pass(root: &Path) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// Starts a process and kills it after a time; how long it took if it ended before that.
+fn killed_after(mut command: Command, time: Duration) -> JoinHandle<Option<Duration>> {
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let began = Instant::now();
+    std::thread::spawn(move || {
+        while began.elapsed() < time {
+            if child.try_wait().unwrap().is_some() {
+                return Some(began.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = child.kill();
+        let killed = child.wait().unwrap().code().is_none();
+        (!killed).then(|| began.elapsed())
+    })
+}
+
 #[test]
 fn a_reclaimer_killed_at_random_harms_no_job_and_leaves_nothing_behind() {
     let kills_wanted = if std::env::var_os("BATCHWEAVE_LONG").is_some() {
@@ -231,14 +249,13 @@ fn a_reclaimer_killed_at_random_harms_no_job_and_leaves_nothing_behind() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut world = runtime.block_on(World::new(dir.path()));
     let (mut kills, mut rounds) = (0, 0);
+    // How long a pass takes here and now: the kills are to fall within it.
+    let mut whole = Duration::from_millis(40);
     while kills < kills_wanted {
         rounds += 1;
-        assert!(rounds < 20 * kills_wanted, "only {kills} kills hit");
-        let mut child = reclaim(dir.path())
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        let fate = rng.random_range(1..40);
+        assert!(rounds < 100 * kills_wanted, "only {kills} kills hit");
+        let fate = whole.mul_f64(rng.random());
+        let pass = killed_after(reclaim(dir.path()), fate);
         runtime.block_on(async {
             for _ in 0..4 {
                 world.commit(&mut rng).await;
@@ -246,11 +263,11 @@ fn a_reclaimer_killed_at_random_harms_no_job_and_leaves_nothing_behind() {
             let head = world.bytes.len() as Step;
             world.train(0, head - rng.random_range(0..8)).await;
             world.train(1, head.saturating_sub(60) / 2).await;
-            tokio::time::sleep(Duration::from_millis(fate)).await;
         });
-        // It may have ended by itself.
-        let _ = child.kill();
-        kills += u32::from(child.wait().unwrap().code().is_none());
+        match pass.join().unwrap() {
+            None => kills += 1,
+            Some(took) => whole = took,
+        }
         runtime.block_on(world.restarts_work());
     }
     let last = pass(dir.path());

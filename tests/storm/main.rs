@@ -7,6 +7,7 @@
 
 mod agreement;
 mod corpus;
+mod damage;
 mod kills;
 mod late;
 mod proof;

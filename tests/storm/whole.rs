@@ -48,6 +48,15 @@ fn whole_jobs_are_proved_over_every_step() {
     assert!(latest <= MARK_LATE_MAX, "a mark was {latest:?} late");
 }
 
+/// A mark, and how long after its rank was seen behind it it was stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Late {
+    by: Duration,
+    rank: u32,
+    step: Step,
+    seen: Option<Instant>,
+}
+
 struct Outcome {
     proved: bool,
     latest_mark: Duration,
@@ -235,8 +244,8 @@ impl Job {
         serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("verify said {said}"))
     }
 
-    /// How late the latest mark was, and how many are not stored though their rank lived.
-    fn marks(&self, server: &Server) -> (Duration, usize) {
+    /// The latest mark, and how many are not stored though their rank lived.
+    fn marks(&self, server: &Server) -> (Late, usize) {
         let mut stored: BTreeMap<(u32, Step), Instant> = BTreeMap::new();
         for deed in server.deeds() {
             // As it stood in the request: behind the stream's prefix, and encoded.
@@ -247,14 +256,23 @@ impl Job {
                 stored.entry(at).or_insert(deed.at);
             }
         }
-        let (mut latest, mut lacking) = (Duration::ZERO, 0);
+        let (mut latest, mut lacking) = (Late::default(), 0);
         for (&(rank, step), seen) in &self.marked {
             let name = format!("r{rank}");
             let died = |(who, at): &(&str, Instant)| {
                 *who == name && *at >= *seen && at.duration_since(*seen) < MARK_LATE_MAX
             };
             match stored.get(&(rank, step)) {
-                Some(at) => latest = latest.max(at.saturating_duration_since(*seen)),
+                Some(at) => {
+                    let by = at.saturating_duration_since(*seen);
+                    let seen = Some(*seen);
+                    latest = latest.max(Late {
+                        by,
+                        rank,
+                        step,
+                        seen,
+                    });
+                }
                 None if self.killed.iter().any(died) => {}
                 None => lacking += 1,
             }
@@ -335,7 +353,13 @@ fn run(seed: u64) -> Outcome {
         consumer.wait(Duration::from_mins(1));
     }
     let report = job.verify();
-    let (latest_mark, lacking) = job.marks(&server);
+    let (late, lacking) = job.marks(&server);
+    let since = |at: Option<Instant>| at.map(|at| (at - began).as_secs_f64());
+    let killed: Vec<_> = job
+        .killed
+        .iter()
+        .map(|(who, at)| (who, since(Some(*at))))
+        .collect();
     let proved = report["verdict"] == "proved" && report["steps"] == STEPS && lacking == 0;
     let kills: BTreeMap<_, _> = PROGRAMS
         .map(|name| {
@@ -350,11 +374,14 @@ fn run(seed: u64) -> Outcome {
         "to": report["to"], "steps": report["steps"], "contradiction": report["contradiction"],
         "not_proved": report["not_proved"], "retold": report["lineage"][0]["retold"],
         "again": report["lineage"][0]["again"], "kills": kills, "starts": job.starts,
-        "down_at": down_at, "latest_mark_s": latest_mark.as_secs_f64(), "marks_lacking": lacking,
+        "down_at": down_at, "latest_mark_s": late.by.as_secs_f64(), "marks_lacking": lacking,
+        "latest": (late.rank, late.step, since(late.seen)), "down_s": since(down),
+        "killed": killed,
         "requests": server.stats().total(),
     });
     println!("{said}");
-    if !proved && let Ok(folder) = std::env::var("BATCHWEAVE_KEEP") {
+    let bad = !proved || late.by > MARK_LATE_MAX;
+    if bad && let Ok(folder) = std::env::var("BATCHWEAVE_KEEP") {
         let _ = Command::new("cp")
             .args(["-r", &job.text(""), &folder])
             .status();
@@ -363,6 +390,6 @@ fn run(seed: u64) -> Outcome {
     runtime.block_on(server.shutdown());
     Outcome {
         proved,
-        latest_mark,
+        latest_mark: late.by,
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 use batchweave_core::ids::StreamId;
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::tgb::plan::{self, FrameSlot, Located, PIECE_BYTES_MAX};
 use batchweave_core::tgb::{Expect, FrameHeader, Identity, verify};
-use batchweave_store::{ErrorKind, Store, StoreError};
-use bytes::{Bytes, BytesMut};
-use futures::TryStreamExt;
+use batchweave_store::{ErrorKind, Store, StoreError, read_range};
+use bytes::Bytes;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -47,8 +47,13 @@ impl Serialize for Crc {
     }
 }
 
+/// Reads of a step in which something is wrong, before that is believed.
+const READS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Reads `slices` of the batch, as large reads, and verifies each frame. Damage is reported frame by
-/// frame; a store that fails otherwise is an error. Payloads are dropped unless `keep`.
+/// frame, once it was read again over other connections; a store that fails otherwise is an error.
+/// Payloads are dropped unless `keep`.
 pub(crate) async fn read(
     store: &dyn Store,
     stream: StreamId,
@@ -56,12 +61,34 @@ pub(crate) async fn read(
     slices: Range<u32>,
     keep: bool,
 ) -> Result<Vec<Frame>, CliError> {
+    let mut found = read_once(store, stream, (entry, slices.clone()), keep, false).await;
+    for _ in 1..READS {
+        let wrong = match &found {
+            Ok(frames) => frames.iter().any(|frame| frame.fault.is_some()),
+            Err(why) => matches!(why, CliError::Tgb(_)),
+        };
+        if !wrong {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+        found = read_once(store, stream, (entry, slices.clone()), keep, true).await;
+    }
+    found
+}
+
+async fn read_once(
+    store: &dyn Store,
+    stream: StreamId,
+    (entry, slices): (&StepEntry, Range<u32>),
+    keep: bool,
+    fresh: bool,
+) -> Result<Vec<Frame>, CliError> {
     let mut located = Vec::new();
     for wanted in plan::wanted(entry.step, entry.seq, &entry.tgb, slices) {
         match wanted.locate() {
             Located::Frames(frames) => located.extend(frames),
             Located::Index(range) => {
-                let index = fetch(store, &wanted.part.key, range).await?;
+                let index = read_range(store, &wanted.part.key, range, fresh).await?;
                 located.extend(wanted.from_index(&index)?);
             }
         }
@@ -69,7 +96,7 @@ pub(crate) async fn read(
     let identity = Identity::new(stream, &entry.producer, entry.epoch);
     let mut all = Vec::with_capacity(located.len());
     for read in plan::coalesce(&located, PIECE_BYTES_MAX) {
-        let fetched = match fetch(store, &read.key, read.range.clone()).await {
+        let fetched = match read_range(store, &read.key, read.range.clone(), fresh).await {
             Ok(bytes) => Ok(bytes),
             Err(e) if is_damage(&e) => Err(e.to_string()),
             Err(e) => return Err(e.into()),
@@ -121,17 +148,12 @@ fn check(key: &str, slot: &FrameSlot, identity: Identity, read: Result<&Bytes, &
 
 fn verified(read: &Bytes, slot: &FrameSlot, expect: &Expect<'_>) -> Result<(Crc, Bytes), String> {
     let start = slot.offset as usize;
-    let bytes = read.slice(start..start + slot.bytes as usize);
+    let end = start + slot.bytes as usize;
+    if end > read.len() {
+        return Err(format!("a read ended {} bytes early", end - read.len()));
+    }
+    let bytes = read.slice(start..end);
     let payload = verify(&bytes, expect).map_err(|e| e.to_string())?;
     let header = FrameHeader::decode(&bytes).map_err(|e| e.to_string())?;
     Ok((Crc(header.payload_crc), bytes.slice(payload)))
-}
-
-async fn fetch(store: &dyn Store, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-    let mut chunks = store.get_range(key, range.clone()).await?;
-    let mut all = BytesMut::with_capacity((range.end - range.start) as usize);
-    while let Some(chunk) = chunks.try_next().await? {
-        all.extend_from_slice(&chunk);
-    }
-    Ok(all.freeze())
 }

@@ -219,7 +219,7 @@ pub(crate) fn job_table(jobs: &[Standing], style: Style) -> String {
         let number = |step: Option<Step>| step.map_or_else(dash, |s| s.to_string());
         vec![
             job.id(),
-            state.attempts.len().to_string(),
+            state.attempts_opened().to_string(),
             number(Some(newest.map_or(state.start, |a| a.start))),
             newest.map_or_else(dash, |a| a.dp_size.to_string()),
             number(job.position),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use batchweave_core::ids::AttemptId;
 use batchweave_core::keys;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::hub::{Hub, hex};
@@ -22,7 +21,7 @@ const BEATS: u32 = 4;
 struct Beat {
     attempt: AttemptId,
     key: String,
-    at: Instant,
+    at: Duration,
 }
 
 /// Stores heartbeats until `stop`.
@@ -36,7 +35,7 @@ pub(crate) async fn report(hub: Arc<Hub>, stop: CancellationToken) {
             for (member, lease) in &leased {
                 let own = |beat: &Beat| beat.attempt == member.id;
                 let last = beats.iter().position(own);
-                let due = |beat: &Beat| beat.at.elapsed() >= *lease / BEATS;
+                let due = |beat: &Beat| hub.context.since(beat.at) >= *lease / BEATS;
                 if last.is_some_and(|at| !due(&beats[at])) {
                     continue;
                 }
@@ -52,7 +51,7 @@ pub(crate) async fn report(hub: Arc<Hub>, stop: CancellationToken) {
                 }
                 beats.push(beat);
             }
-            tokio::time::sleep(pause).await;
+            hub.context.sleep(pause).await;
         };
         tokio::select! {
             biased;
@@ -68,13 +67,13 @@ async fn store(hub: &Hub, member: &Member, number: u64) -> Option<Beat> {
     let body = format!(
         "{{\"format\":1,\"stream\":\"{}\",\"at\":\"{}\"}}\n",
         hub.stream.stream_id,
-        batchweave_daemon::clock::now()
+        hub.context.calendar()
     );
     match put(hub, &key, body.into()).await {
         Ok(()) => Some(Beat {
             attempt: member.id,
             key,
-            at: Instant::now(),
+            at: hub.context.now(),
         }),
         Err(why) => {
             tracing::warn!(key, %why, "cannot store a heartbeat; trying again later");

@@ -31,6 +31,9 @@ pub(crate) enum Delivery {
         member: Arc<Member>,
         step: Step,
         crcs: Vec<u32>,
+        /// It was sent in an earlier session and is concluded from where the rank goes on: the rank may
+        /// have it from another daemon, which told of it.
+        concluded: bool,
     },
     /// A checkpoint that restarts at `step` is durable. What the rank received before was told before,
     /// and is to be kept before the mark is.

@@ -9,9 +9,7 @@ use batchweave_core::follow::{Looks, Standing, followers};
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::Manifest;
 use batchweave_log::{Located, Log, LogError};
-use rand::RngExt;
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 
 use crate::attempts::{Order, below_watermark, oldest_restart, open_attempt};
 use crate::config::FollowTable;
@@ -46,7 +44,7 @@ pub(crate) async fn follow(
 ) {
     let mut needs = hub.needs.subscribe();
     let mut lookups = Lookups::new(hub.clone());
-    let mut looked = Instant::now();
+    let mut looked = hub.context.now();
     let mut followed = Followed::new(&log);
     loop {
         if let Err(why) = followed.settle(&mut log, &hub, &mut lookups).await {
@@ -58,7 +56,7 @@ pub(crate) async fn follow(
             broken(&hub, &why).await;
             continue;
         }
-        let pause = pause(&now, &table, steps_ahead, log.manifest());
+        let pause = pause(&hub, &now, &table, (steps_ahead, log.manifest()));
         tokio::select! {
             biased;
             () = hub.stop.cancelled() => return,
@@ -69,17 +67,17 @@ pub(crate) async fn follow(
             }
             () = changed(&mut needs, &now) => continue,
             () = lookups.one_is_over() => continue,
-            () = tokio::time::sleep_until(looked + pause) => {}
+            () = hub.context.sleep_until(looked + pause) => {}
         }
         let outcome = match log.catch_up().await {
-            Ok(_) => followed.settle(&mut log, &hub, &mut lookups).await,
+            Ok(()) => followed.settle(&mut log, &hub, &mut lookups).await,
             Err(why) => Err(why),
         };
-        looked = Instant::now();
+        looked = hub.context.now();
         match outcome {
             Ok(()) => {
                 note_head(&hub, &log);
-                hub.rounds.send_modify(|round| *round += 1);
+                hub.has_looked();
             }
             Err(why) => broken(&hub, &why).await,
         }
@@ -127,7 +125,7 @@ fn note_head(hub: &Arc<Hub>, log: &Log) {
     let known = { hub.lock().head == head };
     if !known {
         hub.apply(|state| state.set_head(head));
-        hub.heads.send_replace(());
+        hub.heads.notify_waiters();
     }
     // What was broken is whole again: someone repaired it, or the store answers.
     let mended = { hub.lock().log_fault.is_some() };
@@ -183,7 +181,12 @@ async fn find(
     Ok(())
 }
 
-fn pause(needs: &Needs, table: &FollowTable, steps_ahead: u64, manifest: &Manifest) -> Duration {
+fn pause(
+    hub: &Hub,
+    needs: &Needs,
+    table: &FollowTable,
+    (steps_ahead, manifest): (u64, &Manifest),
+) -> Duration {
     let looks = Looks {
         starved: table.starved.0,
         idle: table.idle.0,
@@ -194,14 +197,14 @@ fn pause(needs: &Needs, table: &FollowTable, steps_ahead: u64, manifest: &Manife
         hurry: needs.hurry,
         followers: followers(manifest, needs.coordinates),
     };
-    looks.pause(now, rand::rng().random_range(0.0..1.0))
+    looks.pause(now, hub.context.random(0.0..1.0))
 }
 
 /// Tells why the log can't be followed, then waits before the next try.
 async fn broken(hub: &Arc<Hub>, why: &LogError) {
     let pause = if let LogError::Store(store) = why {
         hub.store_health(Reads::Log, Some(store));
-        Duration::from_millis(rand::rng().random_range(200..1000))
+        Duration::from_secs_f64(hub.context.random(0.2..1.0))
     } else {
         let known = { hub.lock().log_fault.is_some() };
         if !known {
@@ -213,6 +216,6 @@ async fn broken(hub: &Arc<Hub>, why: &LogError) {
     tokio::select! {
         biased;
         () = hub.stop.cancelled() => {}
-        () = tokio::time::sleep(pause) => {}
+        () = hub.context.sleep(pause) => {}
     }
 }

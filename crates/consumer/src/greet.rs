@@ -9,7 +9,6 @@ use batchweave_arena::wire::{
 };
 use batchweave_core::ids::JobName;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::admission::{Refusal, occupied};
 use crate::attempts::{Order, being_opened, refusal, with_restart};
@@ -46,7 +45,10 @@ pub(crate) async fn greet(
 ) -> Option<Greeted> {
     // Also before a refusal: closing with the hello unread would reset the connection, and the reset
     // may overtake the refusal.
-    let bytes = timeout(HELLO_DEADLINE, inbox.receive()).await.ok()??;
+    let bytes = hub
+        .context
+        .timeout(HELLO_DEADLINE, inbox.receive())
+        .await??;
     if let Some(fault) = refusal {
         return refuse(peer, fault);
     }
@@ -62,7 +64,7 @@ pub(crate) async fn greet(
         hub,
         peer,
         hello,
-        begun: Instant::now(),
+        begun: hub.context.now(),
         told: None,
         hurry: None,
         looked: false,
@@ -96,9 +98,9 @@ struct Entry<'a> {
     hub: &'a Arc<Hub>,
     peer: &'a Peer,
     hello: Hello,
-    begun: Instant,
+    begun: Duration,
     /// The last cause told, and when.
-    told: Option<(Waiting, Instant)>,
+    told: Option<(Waiting, Duration)>,
     hurry: Option<Hurry>,
     /// The log was read to its head since it came.
     looked: bool,
@@ -123,8 +125,9 @@ impl Drop for Hurry {
 impl Entry<'_> {
     async fn wait(mut self) -> Option<Greeted> {
         loop {
-            let mut heads = self.hub.heads.subscribe();
-            let waited = self.begun.elapsed();
+            let hub = self.hub;
+            let changed = hub.heads.notified();
+            let waited = self.hub.context.since(self.begun);
             match self.hub.join(&self.hello) {
                 Ok((id, welcome, wake)) => {
                     let hello = self.hello;
@@ -138,12 +141,14 @@ impl Entry<'_> {
                 Err(Refusal::Occupied(other)) if waited >= OCCUPIED_DEADLINE => {
                     return refuse(self.peer, occupied(&self.hello, other));
                 }
-                Err(Refusal::Occupied(_)) => sleep(Duration::from_millis(20)).await,
+                Err(Refusal::Occupied(_)) => {
+                    self.hub.context.sleep(Duration::from_millis(20)).await;
+                }
                 Err(Refusal::Open(wish)) => match self.open(*wish).await? {
                     Ok(None) => {}
                     Ok(Some(hold)) => {
                         self.hold(hold)?;
-                        sleep(LOOK_AGAIN).await;
+                        self.hub.context.sleep(LOOK_AGAIN).await;
                     }
                     Err(fault) => return self.refuse(fault).await,
                 },
@@ -157,8 +162,7 @@ impl Entry<'_> {
                 }
                 Err(Refusal::Wait(hold)) => {
                     self.hold(*hold)?;
-                    // An error means that the hub is gone: the daemon stops.
-                    let _ = timeout(LOOK_AGAIN, heads.changed()).await;
+                    let _ = hub.context.timeout(LOOK_AGAIN, changed).await;
                 }
             }
         }
@@ -189,10 +193,11 @@ impl Entry<'_> {
             return Some(Err(stopping()));
         }
         let outcome = loop {
-            match timeout(TELL_OPENING, &mut answered).await {
-                Ok(outcome) => break outcome,
+            let answer = self.hub.context.timeout(TELL_OPENING, &mut answered);
+            match answer.await {
+                Some(outcome) => break outcome,
                 // The log is patient with its store; the rank wants to know meanwhile.
-                Err(_) => self.hold(being_opened(&wish))?,
+                None => self.hold(being_opened(&wish))?,
             }
         };
         Some(match outcome {
@@ -205,7 +210,7 @@ impl Entry<'_> {
     /// Tells the rank why it waits; refuses it when it has waited long enough.
     fn hold(&mut self, hold: Hold) -> Option<()> {
         let limit = self.hub.job.open_within.0;
-        if self.begun.elapsed() >= limit {
+        if self.hub.context.since(self.begun) >= limit {
             let mut fault = hold.fault;
             fault.message = format!("{}, and did not within {limit:?}", fault.message);
             return refuse(self.peer, fault);
@@ -225,13 +230,13 @@ impl Entry<'_> {
         let known = self
             .told
             .as_ref()
-            .is_some_and(|(told, at)| *told == waiting && at.elapsed() < LATE_AGAIN);
+            .is_some_and(|(told, at)| *told == waiting && self.hub.context.since(*at) < LATE_AGAIN);
         if !known {
             tracing::info!(dp_rank = self.hello.dp_rank, cause = %waiting.cause, detail = waiting.detail, "a rank waits");
             let message = Outgoing::Message(DaemonMessage::Waiting(waiting.clone()));
             // A rank that is gone is noticed by its inbox; one whose socket is full is told later.
             if self.peer.try_send(&message).unwrap_or(false) {
-                self.told = Some((waiting, Instant::now()));
+                self.told = Some((waiting, self.hub.context.now()));
             }
         }
         Some(())

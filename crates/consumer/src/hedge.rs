@@ -5,12 +5,13 @@
 //! that a store that is slow for everybody is not made slower.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use batchweave_store::StoreError;
 use futures::future::select_ok;
-use tokio::time::{Instant, timeout};
+
+use crate::context::Context;
 
 /// Answers that say what is usual.
 const RECENT: usize = 128;
@@ -25,7 +26,10 @@ const SAVED_MAX: f64 = 8.0;
 
 /// What is usual, and what may be spent.
 #[derive(Debug)]
-pub(crate) struct Hedges(Mutex<Window>);
+pub(crate) struct Hedges {
+    context: Arc<Context>,
+    window: Mutex<Window>,
+}
 
 #[derive(Debug)]
 struct Window {
@@ -33,12 +37,12 @@ struct Window {
     saved: f64,
 }
 
-impl Default for Hedges {
+impl Default for Window {
     fn default() -> Self {
-        Self(Mutex::new(Window {
+        Self {
             recent: VecDeque::new(),
             saved: 2.0,
-        }))
+        }
     }
 }
 
@@ -72,8 +76,13 @@ impl Window {
 }
 
 impl Hedges {
+    pub(crate) fn new(context: Arc<Context>) -> Self {
+        let window = Mutex::default();
+        Self { context, window }
+    }
+
     fn window(&self) -> MutexGuard<'_, Window> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks, and asks once more when the answer is late, then with `true`; `again` hears of it.
@@ -85,21 +94,21 @@ impl Hedges {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let begun = Instant::now();
+        let begun = self.context.now();
         let patience = { self.window().patience() };
         let mut first = Box::pin(ask(false));
-        let answer = match timeout(patience, &mut first).await {
-            Ok(answer) => answer,
-            Err(_) if self.window().spend() => {
+        let answer = match self.context.timeout(patience, &mut first).await {
+            Some(answer) => answer,
+            None if self.window().spend() => {
                 again();
                 select_ok([first, Box::pin(ask(true))])
                     .await
                     .map(|(answer, _)| answer)
             }
-            Err(_) => first.await,
+            None => first.await,
         };
         if answer.is_ok() {
-            self.window().answered(begun.elapsed());
+            self.window().answered(self.context.since(begun));
         }
         answer
     }
@@ -110,12 +119,12 @@ mod tests {
     use std::cell::Cell;
     use std::future::pending;
 
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
     fn answered(count: u32, took: Duration) -> Hedges {
-        let hedges = Hedges::default();
+        let hedges = Hedges::new(Arc::new(Context::system()));
         (0..count).for_each(|_| hedges.window().answered(took));
         hedges
     }

@@ -9,8 +9,9 @@ mod state;
 mod view;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use batchweave_arena::Segment;
 use batchweave_arena::wire::{Fault, Hello, Welcome};
@@ -30,6 +31,7 @@ pub(crate) use view::Late;
 use crate::admission::{self, Bounds, Refusal};
 use crate::attempts::Order;
 use crate::config::JobTable;
+use crate::context::Context;
 use crate::deliveries::Deliveries;
 use crate::engine::{Limits, SessionId};
 use crate::fetch;
@@ -93,6 +95,7 @@ pub(crate) struct Hub {
     /// To the follower of the log.
     pub(crate) orders: mpsc::Sender<Order>,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) context: Arc<Context>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
     /// Reads in flight.
@@ -104,14 +107,15 @@ pub(crate) struct Hub {
     pub(crate) needs: watch::Sender<Needs>,
     /// Wakes the follower for a look at the head now; `rounds` counts its looks.
     pub(crate) look: Notify,
-    pub(crate) rounds: watch::Sender<u64>,
-    /// Tells that the head is another one.
-    pub(crate) heads: watch::Sender<()>,
+    rounds: AtomicU64,
+    looked: Notify,
+    /// Tells that the head is another one. No watch channel: that wakes those who wait in any order.
+    pub(crate) heads: Notify,
     /// Tells that progress is to be stored now.
     pub(crate) progress_due: Arc<Notify>,
     memory: Memory,
     growth: Growth,
-    started: Instant,
+    started: Duration,
     state: Mutex<State>,
 }
 
@@ -123,6 +127,7 @@ pub(crate) struct Parts {
     pub(crate) orders: mpsc::Sender<Order>,
     pub(crate) deliveries: Deliveries,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) context: Arc<Context>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
     pub(crate) concurrency: usize,
@@ -153,27 +158,35 @@ impl Hub {
         );
         state.report_progress(parts.job.progress_steps, progress_due.clone());
         state.set_head(head);
-        let permits = Permits::new(parts.concurrency, parts.metrics.reads_allowed.clone());
+        let permits = Permits::new(
+            parts.concurrency,
+            parts.metrics.reads_allowed.clone(),
+            Arc::clone(&parts.context),
+        );
+        let hedges = Hedges::new(Arc::clone(&parts.context));
+        let started = parts.context.now();
         Arc::new(Self {
             stream: parts.stream,
             instance: parts.instance,
             job: parts.job,
             orders: parts.orders,
             store: parts.store,
+            context: parts.context,
             metrics: parts.metrics,
             stop: parts.stop,
             permits,
-            hedges: Hedges::default(),
+            hedges,
             read_bytes: parts.read_bytes,
             shapes: Mutex::default(),
             needs: watch::Sender::default(),
             look: Notify::new(),
-            rounds: watch::Sender::default(),
-            heads: watch::Sender::default(),
+            rounds: AtomicU64::new(0),
+            looked: Notify::new(),
+            heads: Notify::new(),
             progress_due,
             memory: parts.memory,
             growth: parts.growth,
-            started: Instant::now(),
+            started,
             state: Mutex::new(state),
         })
     }
@@ -207,7 +220,7 @@ impl Hub {
     /// Adds a segment, unless ranks may still have the last daemon's arena mapped: both together
     /// could get the trainer killed.
     fn grow(self: &Arc<Self>) {
-        if self.started.elapsed() < self.growth.after {
+        if self.context.since(self.started) < self.growth.after {
             let mut state = self.lock();
             if state.old_arena_may_be_mapped(self.growth.ranks) {
                 state.postpone_growth();
@@ -310,20 +323,28 @@ impl Hub {
     /// Waits until the follower has read the log to its head once more; gives what is then known, or
     /// `None` when the log can't be read.
     pub(crate) async fn look_again(&self) -> Option<Head> {
-        let mut rounds = self.rounds.subscribe();
         let twice = async {
             // Twice: the look under way may have begun earlier.
             for _ in 0..2 {
-                let before = *rounds.borrow_and_update();
+                let before = self.rounds.load(Relaxed);
                 self.look.notify_one();
-                // An error means that the daemon stops.
-                rounds.wait_for(|round| *round > before).await.ok()?;
+                loop {
+                    let looked = self.looked.notified();
+                    if self.rounds.load(Relaxed) > before {
+                        break;
+                    }
+                    looked.await;
+                }
             }
-            Some(())
         };
-        let looked = tokio::time::timeout(LOOK_TIMEOUT, twice).await;
-        looked.ok()??;
+        self.context.timeout(LOOK_TIMEOUT, twice).await?;
         Some(self.lock().head.clone())
+    }
+
+    /// The follower has looked at the log.
+    pub(crate) fn has_looked(&self) {
+        self.rounds.fetch_add(1, Relaxed);
+        self.looked.notify_waiters();
     }
 
     /// An error for every rank that waits for a step the log can't tell of.

@@ -19,11 +19,13 @@ use std::time::Duration;
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::lifecycle::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, Told};
+use batchweave_core::mutation::{self, Mutation};
+use batchweave_log::Log;
 use bytes::Bytes;
-use rand::RngExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::context::Ticks;
 use crate::deliveries::{Delivery, Kept};
 use crate::hub::{Hub, hex};
 use crate::marks::put;
@@ -38,11 +40,11 @@ use stored::Stored;
 const BATCH: usize = 4096;
 /// Longest time until a report is stored.
 const PERIOD: Duration = Duration::from_mins(5);
-/// Objects kept while the store refuses them; older ones are given up.
+/// Limit of the objects kept while the store refuses them; at the limit the keeper takes no more reports.
 const UNSAVED_MAX: usize = 64;
 /// A longer hole is not read from indexes: something else is wrong.
 const HOLE_MAX: u64 = 1 << 16;
-/// Longest pause before the stored ledgers are read again after a failure.
+/// Longest pause before stored ledgers are read again, or full ones put, after a failure.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Job, incarnation, attempt.
@@ -78,21 +80,24 @@ fn key(member: &Member) -> BookKey {
     (member.job.clone(), member.opened, member.attempt)
 }
 
-/// Keeps ledgers until `finish`, then stores what is left and fills the holes that are known.
+/// Keeps ledgers until `finish`, reading by `log` what earlier daemons did not store; then stores what
+/// is left and fills the holes that are known.
 pub(crate) async fn keep(
     hub: Arc<Hub>,
+    log: Log,
     mut deliveries: mpsc::Receiver<Delivery>,
     finish: CancellationToken,
 ) {
     let mut keeper = Keeper {
-        recall: Recall::start(hub.store.clone(), hub.stop.clone()),
+        recall: Recall::start(log, hub.context.clone(), hub.stop.clone()),
         hub,
         attempts: BTreeMap::new(),
         waiting: Vec::new(),
         number: 0,
         unsaved: VecDeque::new(),
     };
-    let mut tick = tokio::time::interval(PERIOD);
+    let mut ticks = Ticks::new(&keeper.hub.context, PERIOD);
+    let context = keeper.hub.context.clone();
     loop {
         let mut batch = Vec::new();
         let received = tokio::select! {
@@ -103,7 +108,7 @@ pub(crate) async fn keep(
                 continue;
             }
             () = finish.cancelled() => break,
-            _ = tick.tick() => {
+            () = ticks.tick(&context) => {
                 keeper.flush_all().await;
                 continue;
             }
@@ -122,7 +127,9 @@ pub(crate) async fn keep(
 
 impl Keeper {
     async fn take(&mut self, batch: Vec<Delivery>) {
+        self.make_room().await;
         let mut asked = Asked::default();
+        self.doubt_stored();
         for delivery in batch {
             self.note(delivery, &mut asked).await;
         }
@@ -138,11 +145,28 @@ impl Keeper {
         self.answer();
     }
 
+    /// Another daemon may have told of a rank after the stored objects were read for a rank that came
+    /// earlier: they are read once per batch of reports, when a rank in it is new here.
+    fn doubt_stored(&mut self) {
+        if mutation::is(Mutation::StaleLedger) {
+            return;
+        }
+        for attempt in self.attempts.values_mut() {
+            attempt.stored = None;
+        }
+    }
+
     async fn note(&mut self, delivery: Delivery, asked: &mut Asked) {
         match delivery {
             Delivery::Began {
                 member, next_step, ..
             } => self.begin(&member, next_step, asked).await,
+            Delivery::Step {
+                member,
+                step,
+                concluded: true,
+                ..
+            } if self.attempt(&member).book.is_told(&member, step) => {}
             Delivery::Step {
                 member, step, crcs, ..
             } => {
@@ -166,7 +190,8 @@ impl Keeper {
     }
 
     async fn begin(&mut self, member: &Arc<Member>, next_step: Step, asked: &Asked) {
-        if asked.flush.contains(&key(member)) {
+        let gone = asked.flush.contains(&key(member));
+        if gone && !mutation::is(Mutation::UnflushedReturn) {
             // It may be back from just now.
             self.flush(&key(member)).await;
         }
@@ -204,8 +229,8 @@ impl Keeper {
                 Ok(stored) => self.attempt(member).stored = Some(stored),
                 Err(why) if why.kind.is_transient() => {
                     tracing::warn!(%why, "cannot read the stored ledgers of a rank; retrying");
-                    let jitter = rand::rng().random_range(0.5..1.5);
-                    tokio::time::sleep(pause.mul_f64(jitter)).await;
+                    let context = &self.hub.context;
+                    context.sleep(context.jittered(pause)).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
                 Err(why) => {
@@ -266,7 +291,8 @@ impl Keeper {
 
     /// Answers marks of ranks without a hole.
     fn answer(&mut self) {
-        let (attempts, stored) = (&self.attempts, self.unsaved.is_empty());
+        let stored = self.unsaved.is_empty() || mutation::is(Mutation::UnsavedLedger);
+        let attempts = &self.attempts;
         self.waiting.retain(|mark| {
             let attempt = attempts.get(&mark.key);
             let waits = attempt.is_some_and(|a| a.holes.first(mark.reader).is_some());
@@ -327,9 +353,18 @@ impl Keeper {
         let key = keys::ledger(job, opened, attempt, ledger.first(), &node, self.number);
         self.number += 1;
         self.unsaved.push_back((key, ledger.to_json().into()));
-        if self.unsaved.len() > UNSAVED_MAX {
-            self.unsaved.pop_front();
-            self.count("lost");
+    }
+
+    /// Waits until the store takes what waits for it. Reports are lost once their queue is full, and
+    /// what is lost is a hole, read from the indexes later. An object that is given up is not: later
+    /// ones say that all before them is told.
+    async fn make_room(&mut self) {
+        while self.unsaved.len() >= UNSAVED_MAX {
+            self.save().await;
+            if !self.unsaved.is_empty() {
+                let context = &self.hub.context;
+                context.sleep(context.jittered(PAUSE_MAX)).await;
+            }
         }
     }
 

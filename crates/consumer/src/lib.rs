@@ -15,6 +15,7 @@ mod alive;
 mod attempts;
 mod board;
 pub mod config;
+mod context;
 mod deliveries;
 mod engine;
 mod error;
@@ -32,7 +33,6 @@ mod marks;
 mod member;
 mod memory;
 mod metrics;
-#[cfg(all(test, feature = "mutations"))]
 mod mistakes;
 mod opening;
 mod pace;
@@ -44,7 +44,10 @@ mod reclaiming;
 mod replaced;
 mod rewound;
 mod run;
+mod serving;
 mod session;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod skips;
 mod space;
 

@@ -11,12 +11,11 @@ use batchweave_arena::wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::keys;
 use batchweave_core::lifecycle::{AttemptSigns, Mark};
+use batchweave_core::mutation::{self, Mutation};
 use batchweave_store::StoreError;
 use bytes::Bytes;
-use rand::RngExt;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::below_watermark;
@@ -197,7 +196,8 @@ impl Marks {
         let marks = self.clone();
         self.tasks.spawn(async move {
             // The ledger first: a proof must have no hole below a restart point.
-            let kept = receipt.await.unwrap_or(false);
+            let blind = mutation::is(Mutation::MarkBeforeLedger);
+            let kept = blind || receipt.await.unwrap_or(false);
             if let Some(mark) = mark {
                 marks.keep(&mark, kept).await;
             }
@@ -287,17 +287,16 @@ async fn list(hub: &Hub, mark: &Mark) -> Result<AttemptSigns, StoreError> {
 
 /// Stores an object that is the same whoever stores it; retries failures that pass for `PATIENCE`.
 pub(crate) async fn put(hub: &Hub, key: &str, body: Bytes) -> Result<(), StoreError> {
-    let (began, mut pause) = (Instant::now(), Duration::from_millis(100));
+    let (began, mut pause) = (hub.context.now(), Duration::from_millis(100));
     loop {
         match hub.store.create(key, body.clone()).await {
             Ok(_) => return Ok(()),
-            Err(why) if began.elapsed() < PATIENCE && why.kind.is_transient() => {
+            Err(why) if hub.context.since(began) < PATIENCE && why.kind.is_transient() => {
                 tracing::debug!(%why, "trying again");
             }
             Err(why) => return Err(why),
         }
-        let jitter = rand::rng().random_range(0.5..1.5);
-        tokio::time::sleep(pause.mul_f64(jitter)).await;
+        hub.context.sleep(hub.context.jittered(pause)).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }

@@ -74,7 +74,7 @@ impl Wish {
     /// The parent as the record names it: an attempt of this incarnation, or none.
     pub(crate) fn parent_in(&self, job: &JobState) -> Option<Parent> {
         let (attempt, id, step) = self.parent?;
-        let found = job.attempts.get(usize::try_from(attempt).ok()?)?;
+        let found = job.attempt(attempt)?;
         (found.id == id).then_some(Parent { attempt, step })
     }
 }

@@ -30,7 +30,7 @@ impl Memory {
         Self::within(MemoryLimits::default(), table)
     }
 
-    fn within(limits: MemoryLimits, table: &ArenaTable) -> Result<Self, String> {
+    pub(crate) fn within(limits: MemoryLimits, table: &ArenaTable) -> Result<Self, String> {
         let (bytes, segment_bytes) = (table.bytes.bytes(), table.segment_bytes.bytes());
         let bytes = match bytes {
             0 => automatic(&limits, segment_bytes)?,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_daemon::admin::Health;
-use batchweave_log::{Log, LogError, LogOptions};
+use batchweave_log::{Log, LogError};
 use batchweave_store::Store;
 use tokio::time::Instant;
 
 use crate::config::FollowTable;
+use crate::context::Context;
 use crate::error::RunError;
 
 /// The stream that is waited for is named again after this.
@@ -21,10 +22,7 @@ pub(crate) async fn open_log(
     health: &Health,
 ) -> Result<Log, RunError> {
     health.not_ready("opening the log");
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new(rand::random())
-    };
+    let options = Context::system().log_options();
     let mut told: Option<Instant> = None;
     loop {
         let why = match Log::open(store.clone(), &options).await {

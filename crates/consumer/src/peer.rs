@@ -5,24 +5,37 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use batchweave_arena::Connection;
-use batchweave_arena::wire::MESSAGE_BYTES_MAX;
+use batchweave_arena::wire::{DaemonMessage, MESSAGE_BYTES_MAX};
+use batchweave_arena::{Connection, Segment};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::hub::Outgoing;
+#[cfg(feature = "simulation")]
+use crate::simulation::{Heard, Wire};
 
 /// The sending side. Clones share the socket.
 #[derive(Clone)]
-pub(crate) struct Peer {
-    socket: Arc<AsyncFd<Connection>>,
-    process: Option<Arc<AsyncFd<OwnedFd>>>,
+pub(crate) enum Peer {
+    /// A process on this machine.
+    Process(Process),
+    /// A rank of the simulator.
+    #[cfg(feature = "simulation")]
+    Simulated(Wire),
 }
 
 /// The receiving side.
-pub(crate) struct Inbox {
-    peer: Peer,
-    buffer: Box<[u8]>,
+pub(crate) enum Inbox {
+    Process(Process, Box<[u8]>),
+    #[cfg(feature = "simulation")]
+    Simulated(Heard),
+}
+
+/// A socket, and the process at its other end.
+#[derive(Clone)]
+pub(crate) struct Process {
+    socket: Arc<AsyncFd<Connection>>,
+    process: Option<Arc<AsyncFd<OwnedFd>>>,
 }
 
 /// Has the runtime watch a descriptor.
@@ -42,27 +55,53 @@ impl Peer {
             .map(|fd| watch(fd, Interest::READABLE))
             .transpose()?
             .map(Arc::new);
-        let peer = Self {
+        let process = Process {
             socket: Arc::new(watch(connection, Interest::READABLE | Interest::WRITABLE)?),
             process,
         };
-        let buffer = vec![0; MESSAGE_BYTES_MAX].into();
-        let inbox = Inbox {
-            peer: peer.clone(),
-            buffer,
-        };
-        Ok((peer, inbox))
+        let inbox = Inbox::Process(process.clone(), vec![0; MESSAGE_BYTES_MAX].into());
+        Ok((Self::Process(process), inbox))
     }
 
     /// False when the peer reads too slowly; an error when it is gone.
     pub(crate) fn try_send(&self, outgoing: &Outgoing) -> io::Result<bool> {
-        let (bytes, fd): (Vec<u8>, Option<BorrowedFd<'_>>) = match outgoing {
-            Outgoing::Message(message) => (encoded(message.encode())?, None),
-            Outgoing::Segment(message, segment) => {
-                let message = batchweave_arena::wire::DaemonMessage::Segment(*message);
-                (encoded(message.encode())?, Some(segment.as_fd()))
+        match self {
+            Self::Process(process) => process.try_send(outgoing),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(wire) => wire.try_send(outgoing),
+        }
+    }
+
+    /// Until there may be room to send.
+    pub(crate) async fn writable(&self) {
+        match self {
+            Self::Process(process) => {
+                if process.socket.writable().await.is_err() {
+                    pending::<()>().await;
+                }
             }
-        };
+            #[cfg(feature = "simulation")]
+            Self::Simulated(wire) => wire.writable().await,
+        }
+    }
+
+    /// Until the process that connected has ended, even if a forked child keeps the socket open.
+    pub(crate) async fn ended(&self) {
+        match self {
+            Self::Process(peer) => match &peer.process {
+                Some(process) if process.readable().await.is_ok() => {}
+                _ => pending().await,
+            },
+            #[cfg(feature = "simulation")]
+            Self::Simulated(wire) => wire.ended().await,
+        }
+    }
+}
+
+impl Process {
+    fn try_send(&self, outgoing: &Outgoing) -> io::Result<bool> {
+        let (bytes, segment) = parts(outgoing)?;
+        let fd: Option<BorrowedFd<'_>> = segment.map(|segment| segment.as_fd());
         // Through `try_io`, so that a full socket clears the readiness that `writable` waits for.
         let send = |connection: &Connection| connection.send(&bytes, fd);
         match self.socket.try_io(Interest::WRITABLE, send) {
@@ -71,35 +110,32 @@ impl Peer {
             Err(why) => Err(why),
         }
     }
-
-    /// Until there may be room to send.
-    pub(crate) async fn writable(&self) {
-        if self.socket.writable().await.is_err() {
-            pending::<()>().await;
-        }
-    }
-
-    /// Until the process that connected has ended, even if a forked child keeps the socket open.
-    pub(crate) async fn ended(&self) {
-        match &self.process {
-            Some(process) if process.readable().await.is_ok() => {}
-            _ => pending().await,
-        }
-    }
 }
 
-fn encoded(message: Result<Vec<u8>, batchweave_arena::wire::WireError>) -> io::Result<Vec<u8>> {
-    message.map_err(io::Error::other)
+/// A message's bytes, and the segment whose descriptor goes with it.
+pub(crate) fn parts(outgoing: &Outgoing) -> io::Result<(Vec<u8>, Option<&Arc<Segment>>)> {
+    let (bytes, segment) = match outgoing {
+        Outgoing::Message(message) => (message.encode(), None),
+        Outgoing::Segment(message, segment) => {
+            (DaemonMessage::Segment(*message).encode(), Some(segment))
+        }
+    };
+    Ok((bytes.map_err(io::Error::other)?, segment))
 }
 
 impl Inbox {
     /// The next message; None when the peer is gone. What is no message at all comes as no bytes,
     /// which decodes to an error.
     pub(crate) async fn receive(&mut self) -> Option<Vec<u8>> {
+        let (process, buffer) = match self {
+            Self::Process(process, buffer) => (process, buffer),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(heard) => return heard.receive().await,
+        };
         loop {
-            let mut ready = self.peer.socket.readable().await.ok()?;
-            match ready.try_io(|socket| socket.get_ref().recv(&mut self.buffer)) {
-                Ok(Ok(Some(packet))) => return Some(self.buffer[..packet.bytes].to_vec()),
+            let mut ready = process.socket.readable().await.ok()?;
+            match ready.try_io(|socket| socket.get_ref().recv(buffer)) {
+                Ok(Ok(Some(packet))) => return Some(buffer[..packet.bytes].to_vec()),
                 Ok(Err(why)) if why.kind() == io::ErrorKind::InvalidData => return Some(Vec::new()),
                 Ok(_) => return None,
                 Err(_would_block) => {}

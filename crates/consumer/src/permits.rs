@@ -1,12 +1,12 @@
 //! The reads in flight, as many as the pace allows.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus::IntGauge;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
 
+use crate::context::Context;
 use crate::pace::Pace;
 
 /// Who wants to read waits here.
@@ -14,7 +14,8 @@ use crate::pace::Pace;
 pub(crate) struct Permits {
     semaphore: Semaphore,
     state: Mutex<State>,
-    begun: Instant,
+    context: Arc<Context>,
+    begun: Duration,
     shown: IntGauge,
 }
 
@@ -33,14 +34,15 @@ pub(crate) struct Permit<'a> {
 
 impl Permits {
     /// At most `most`; `shown` tells how many are allowed.
-    pub(crate) fn new(most: usize, shown: IntGauge) -> Self {
+    pub(crate) fn new(most: usize, shown: IntGauge, context: Arc<Context>) -> Self {
         let pace = Pace::new(most);
         let given = pace.allowed();
         shown.set(given.cast_signed() as i64);
         Self {
             semaphore: Semaphore::new(given),
             state: Mutex::new(State { pace, given }),
-            begun: Instant::now(),
+            begun: context.now(),
+            context,
             shown,
         }
     }
@@ -63,7 +65,7 @@ impl Permits {
 
     /// The store asks for fewer.
     pub(crate) fn throttled(&self) {
-        let now = self.begun.elapsed();
+        let now = self.context.since(self.begun);
         self.change(|pace| pace.throttled(now));
     }
 
@@ -86,7 +88,7 @@ impl Permit<'_> {
     /// The read brought `bytes`, the first of them after so long.
     pub(crate) fn done(self, bytes: u64, answered: Duration) {
         let busy = self.of.semaphore.available_permits() == 0;
-        let now = self.of.begun.elapsed();
+        let now = self.of.context.since(self.of.begun);
         self.of.change(|pace| pace.done(now, bytes, answered, busy));
     }
 }
@@ -105,13 +107,12 @@ impl Drop for Permit<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn permits(most: usize) -> (Permits, IntGauge) {
         let gauge = IntGauge::new("allowed", "allowed").unwrap();
-        (Permits::new(most, gauge.clone()), gauge)
+        let context = Arc::new(Context::system());
+        (Permits::new(most, gauge.clone(), context), gauge)
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::AttemptId;
 use batchweave_core::lifecycle::Progress;
+use batchweave_core::mutation::{self, Mutation};
 use tokio_util::sync::CancellationToken;
 
 use crate::hub::{Hub, Run, hex};
@@ -31,13 +32,13 @@ pub(crate) async fn report(hub: Arc<Hub>, stop: CancellationToken) {
             biased;
             () = stop.cancelled() => true,
             () = hub.progress_due.notified() => false,
-            () = tokio::time::sleep(PERIOD) => false,
+            () = hub.context.sleep(PERIOD) => false,
         };
         round(&hub, &mut stored).await;
         if last {
             return;
         }
-        tokio::time::sleep(GAP).await;
+        hub.context.sleep(GAP).await;
     }
 }
 
@@ -60,6 +61,7 @@ async fn round(hub: &Hub, stored: &mut Vec<Stored>) {
         hub.lock().progress_stored(&run);
         let replaced = |old: &mut Stored| {
             let inside = run.first <= old.run.first && old.run.last <= run.last;
+            let inside = inside || mutation::is(Mutation::WideProgress);
             old.attempt == attempt && inside && old.run.step <= run.step
         };
         for old in stored.extract_if(.., replaced) {
@@ -90,6 +92,6 @@ fn progress_of(hub: &Hub, run: &Run) -> Progress {
         first: run.first,
         last: run.last,
         step: run.step,
-        at: batchweave_daemon::clock::now(),
+        at: hub.context.calendar(),
     }
 }

@@ -57,7 +57,7 @@ impl Followed {
             };
             let head = head_of(log.manifest());
             hub.apply(|state| state.replace_log(head, &replaced));
-            hub.heads.send_replace(());
+            hub.heads.notify_waiters();
         }
         *self = Self::new(log);
         Ok(())

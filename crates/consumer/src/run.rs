@@ -6,35 +6,29 @@ use std::time::Duration;
 use batchweave_core::keys;
 use batchweave_core::tgb::plan::with_headers;
 use batchweave_daemon::admin::{self, Health};
-use batchweave_daemon::shutdown::{self, unless_stopped};
+use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::Log;
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
 use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::alive;
-use crate::attempts::{Order, open_job};
+use crate::attempts::open_job;
 use crate::board::BOARD;
 use crate::config::ConsumerConfig;
-use crate::deliveries::{Deliveries, Delivery};
-use crate::engine::Limits;
+use crate::context::Context;
+use crate::deliveries::Deliveries;
 use crate::error::RunError;
-use crate::follow::{follow, head_of};
 use crate::hub::{Growth, Hub, Parts, Reads, writer};
-use crate::ledger;
 use crate::listen::{Gate, accept};
 use crate::lobby::{Guest, Lobby};
 use crate::memory::{self, Memory};
 use crate::metrics::{Metrics, register};
 use crate::opening::open_log;
-use crate::progress;
 use crate::reclaiming;
+use crate::serving::{Channels, ORDERS_MAX, Serving, limits};
 
-/// Attempts that wait to be opened; a node has one or two.
-const ORDERS_MAX: usize = 64;
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs the daemon on the store that the configuration names until `stop`.
@@ -114,6 +108,7 @@ pub async fn run_on(
         orders,
         deliveries,
         store,
+        context: Arc::new(Context::system()),
         metrics,
         stop: end.clone(),
         concurrency: config.prefetch.concurrency,
@@ -149,60 +144,34 @@ async fn open_all(
 
 /// Serves ranks until `stop`, then drains.
 async fn serve(
-    (log, (orders, delivered)): (Log, (mpsc::Receiver<Order>, mpsc::Receiver<Delivery>)),
+    (log, channels): (Log, Channels),
     parts: Parts,
     (gate, guests): (Gate, Vec<Guest>),
     config: &ConsumerConfig,
     health: &Health,
     stop: CancellationToken,
 ) {
-    let head = head_of(log.manifest());
     tracing::info!(
         stream = %parts.stream.stream_id,
-        head = head.next_step,
-        watermark = head.watermark,
+        head = log.manifest().next_step(),
+        watermark = log.manifest().watermark(),
         socket = %config.socket.path.display(),
         "serving"
     );
-    let hub = Hub::new(parts, head);
-    let tasks = TaskTracker::new();
-    let ahead = config.prefetch.steps;
-    let table = config.follow.clone();
-    tokio::spawn(follow(log, hub.clone(), orders, table, ahead));
-    tasks.spawn(progress::report(hub.clone(), stop.clone()));
-    tasks.spawn(alive::report(hub.clone(), stop.clone()));
-    let finish = CancellationToken::new();
-    let ledger = tokio::spawn(ledger::keep(hub.clone(), delivered, finish.clone()));
-    tokio::spawn(report(hub.clone(), health.clone()));
-    accept(gate, guests, hub.clone(), tasks.clone(), stop).await;
-
-    health.not_ready("stopping");
-    tasks.close();
-    // A late drain is logged; ranks mark again after their reconnect.
-    let _ = shutdown::drain(
-        "marks and progress",
-        config.shutdown.deadline.0,
-        tasks.wait(),
+    let serving = Serving::start(log, channels, parts, config, &stop);
+    tokio::spawn(report(serving.hub.clone(), health.clone()));
+    accept(
+        gate,
+        guests,
+        serving.hub.clone(),
+        serving.tasks.clone(),
+        stop,
     )
     .await;
-    // After the marks, which wait for it.
-    finish.cancel();
-    let _ = shutdown::drain("ledger", config.shutdown.deadline.0, ledger).await;
-    tracing::info!("stopped");
-}
 
-fn limits(config: &ConsumerConfig, arena_bytes: u64) -> Limits {
-    let mut ahead_bytes = config.prefetch.bytes.bytes();
-    if config.arena.bytes.bytes() == 0 {
-        ahead_bytes = ahead_bytes.min(arena_bytes / 2);
-    }
-    Limits {
-        ahead_bytes,
-        refill_bytes: config.prefetch.read_bytes.bytes().min(ahead_bytes / 4),
-        steps_ahead: config.prefetch.steps,
-        segment_bytes: config.arena.segment_bytes.bytes(),
-        arena_bytes,
-    }
+    health.not_ready("stopping");
+    serving.end(config.shutdown.deadline.0).await;
+    tracing::info!("stopped");
 }
 
 /// Keeps gauges and /readyz up to date.

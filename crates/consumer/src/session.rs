@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use batchweave_arena::wire::{ClientMessage, DaemonMessage, ErrorName, Fault};
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::task::TaskTracker;
 
+use crate::context::Ticks;
 use crate::engine::SessionId;
 use crate::greet::{Greeted, fault_of, greet};
 use crate::hub::{Hub, Late, Outgoing};
@@ -91,15 +91,15 @@ struct Session {
 
 /// Since when the next step is late, and what the rank was told of it.
 struct Told {
-    since: Instant,
-    last: Option<(Late, Instant)>,
+    since: Duration,
+    last: Option<(Late, Duration)>,
 }
 
 impl Session {
     /// Until the peer is gone.
     async fn run(&mut self) {
-        let mut tick = tokio::time::interval(LATE_AFTER);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let context = self.hub.context.clone();
+        let mut ticks = Ticks::new(&context, LATE_AFTER);
         loop {
             if !self.flush() {
                 return;
@@ -114,7 +114,7 @@ impl Session {
                 () = self.wake.notified() => {}
                 () = self.peer.writable(), if blocked => {}
                 () = self.peer.ended() => return,
-                _ = tick.tick() => self.tick(),
+                () = ticks.tick(&context) => self.tick(),
             }
         }
     }
@@ -176,14 +176,14 @@ impl Session {
             self.late = None;
             return;
         };
-        let now = Instant::now();
+        let now = self.hub.context.now();
         let told = self.late.get_or_insert(Told {
             since: now,
             last: None,
         });
         let due = match &told.last {
-            None => now.duration_since(told.since) >= LATE_AFTER,
-            Some((last, at)) => last.cause != late.cause || now.duration_since(*at) >= LATE_AGAIN,
+            None => now.saturating_sub(told.since) >= LATE_AFTER,
+            Some((last, at)) => last.cause != late.cause || now.saturating_sub(*at) >= LATE_AGAIN,
         };
         if due {
             state.send_waiting(self.id, &late);

@@ -51,6 +51,8 @@ pub const SNAPSHOT_GROWTH: u64 = 4;
 pub const SNAPSHOTS_KEPT: usize = 3;
 /// Records fetched at a time when far behind.
 pub const CATCH_UP_WINDOW: u64 = 256;
+/// Bytes of records held at a time when far behind; one record in any case.
+pub const CATCH_UP_BYTES: u64 = 16 << 20;
 /// Slices per TGB.
 pub const SLICES_MAX: u32 = 1 << 20;
 /// Producers a stream.json may name.

@@ -1,5 +1,5 @@
-//! Deliberate mistakes, for the test that proves that the simulator would find them. Without the
-//! feature `mutations` none can be made, and the guards that ask cost nothing.
+//! Deliberate mistakes, for the tests that prove that the simulator, or a test of this crate, would find
+//! them. Without the feature `mutations` none can be made, and the guards that ask cost nothing.
 
 /// A mistake that a guard of the protocol prevents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,25 +44,33 @@ pub enum Mutation {
     JumpBack,
     /// An opening that was announced in an epoch which somebody else has is not announced again.
     OpeningNotAnnounced,
+    /// An instance that comes late to its opening fences one that began after it.
+    OlderFences,
     /// The watermark follows the job that holds least.
     HighestFloor,
     /// Marks of earlier attempts are not listed.
     EarlierMarks,
+    /// A watermark makes all attempts but the newest forgotten, whatever somebody can restart from.
+    ForgottenAttempts,
     /// An entry names objects whose own range of sequence numbers is another.
     ObjectRange,
-    /// A session that ends while its rank lives frees the frames that the rank holds.
-    StoppedFrees,
-    /// A rank has received what it says, whatever it was sent.
-    BelievedRank,
-    /// The stream ends a step later for ranks than in the log.
-    EndElsewhere,
-    /// Slices of a step go in one message, however many they are.
-    OneMessage,
+    /// A mark does not wait for the ledger of what its rank received.
+    MarkBeforeLedger,
+    /// A mark is confirmed though the store has refused its ledger.
+    UnsavedLedger,
+    /// What ledgers tell of a rank that comes back is not read again, whoever told of it meanwhile.
+    StaleLedger,
+    /// What a rank received before it went is not stored before the ledgers are read for its return.
+    UnflushedReturn,
+    /// Newer progress replaces that of other coordinates too.
+    WideProgress,
+    /// What a rank says of its position moves nothing.
+    PositionUnheard,
 }
 
 impl Mutation {
     /// Those of the lifecycle: restart points, watermark, reclamation.
-    pub const LIFECYCLE: [Self; 11] = [
+    pub const LIFECYCLE: [Self; 12] = [
         Self::PoolMarks,
         Self::NewestMarks,
         Self::IncompleteMarks,
@@ -74,10 +82,21 @@ impl Mutation {
         Self::MixedFolds,
         Self::HighestFloor,
         Self::EarlierMarks,
+        Self::ForgottenAttempts,
+    ];
+
+    /// Those of the consumer daemon: ledgers, marks, progress.
+    pub const CONSUMER: [Self; 6] = [
+        Self::MarkBeforeLedger,
+        Self::UnsavedLedger,
+        Self::StaleLedger,
+        Self::UnflushedReturn,
+        Self::WideProgress,
+        Self::PositionUnheard,
     ];
 
     /// Those of the commit path.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AnyEpoch,
         Self::AnySequence,
         Self::Trust412,
@@ -88,28 +107,29 @@ impl Mutation {
         Self::MixturesForgotten,
         Self::JumpBack,
         Self::OpeningNotAnnounced,
+        Self::OlderFences,
     ];
 }
 
-#[cfg(feature = "mutations")]
+#[cfg(any(test, feature = "mutations"))]
 thread_local! {
     static NOW: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
 }
 
 /// Makes this thread make a mistake, or none.
-#[cfg(feature = "mutations")]
+#[cfg(any(test, feature = "mutations"))]
 pub fn set(mutation: Option<Mutation>) {
     NOW.set(mutation);
 }
 
 /// Whether this mistake is to be made.
-#[cfg(feature = "mutations")]
+#[cfg(any(test, feature = "mutations"))]
 pub fn is(mutation: Mutation) -> bool {
     NOW.get() == Some(mutation)
 }
 
 /// Never.
-#[cfg(not(feature = "mutations"))]
+#[cfg(not(any(test, feature = "mutations")))]
 pub const fn is(_: Mutation) -> bool {
     false
 }

@@ -75,6 +75,7 @@ fn with_producers(count: usize) -> (Manifest, Vec<ProducerName>) {
                 instance: "host:1".into(),
                 nonce: Nonce([1; 8]),
                 epoch: 1,
+                began: 0,
             })
         };
         let bytes = record(&m, names.iter().map(opened).collect());

@@ -102,6 +102,8 @@ struct State {
     rng: StdRng,
     down: bool,
     injections: Vec<Injection>,
+    /// The read that lies: how many come before it, and how it lies.
+    lie: Option<(u64, Fault)>,
 }
 
 /// A request as the faults see it.
@@ -119,6 +121,7 @@ impl Faults {
             rng,
             down: false,
             injections: Vec::new(),
+            lie: None,
         };
         Self {
             state: Mutex::new(state),
@@ -159,6 +162,11 @@ impl Faults {
         });
     }
 
+    /// Answers one GET with a lie, the one after `reads` others.
+    pub fn lie_after(&self, reads: u64, how: Fault) {
+        self.with(|state| state.lie = Some((reads, how)));
+    }
+
     /// How many injected faults have not happened yet.
     pub fn pending(&self) -> u32 {
         self.with(|state| {
@@ -181,12 +189,32 @@ impl Faults {
             if state.down {
                 return Some(Fault::Reset);
             }
-            state.injected(subject).or_else(|| state.random(subject))
+            let told = state.lie(subject);
+            told.or_else(|| state.injected(subject))
+                .or_else(|| state.random(subject))
         })
     }
 }
 
 impl State {
+    fn lie(&mut self, subject: Subject<'_>) -> Option<Fault> {
+        if subject.op != Op::Get {
+            return None;
+        }
+        match &mut self.lie {
+            Some((0, how)) => {
+                let how = *how;
+                self.lie = None;
+                Some(how)
+            }
+            Some((reads, _)) => {
+                *reads -= 1;
+                None
+            }
+            None => None,
+        }
+    }
+
     fn injected(&mut self, subject: Subject<'_>) -> Option<Fault> {
         let at = self.injections.iter().position(|injection| {
             injection.op.is_none_or(|op| op == subject.op)
@@ -302,6 +330,20 @@ mod tests {
             ..put("k")
         };
         assert!(faults.decide(get).is_some_and(Fault::lies));
+    }
+
+    #[test]
+    fn one_read_lies_after_a_given_number_of_others() {
+        let faults = faults("", 0);
+        faults.lie_after(1, Fault::Short);
+        let get = Subject {
+            op: Op::Get,
+            ..put("k")
+        };
+        assert_eq!(faults.decide(get), None);
+        assert_eq!(faults.decide(put("k")), None);
+        assert_eq!(faults.decide(get), Some(Fault::Short));
+        assert_eq!(faults.decide(get), None);
     }
 
     #[test]

@@ -116,6 +116,7 @@ mod tests {
             epoch: 1,
             nonce: Nonce([1; 8]),
             instance: "host:1".to_owned(),
+            began: 0,
         })
     }
 

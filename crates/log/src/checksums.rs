@@ -14,8 +14,8 @@ use batchweave_core::keys;
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::stream::Order;
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, IndexEntry, TRAILER_BYTES, Trailer};
-use batchweave_store::{Store, StoreError};
-use bytes::{Buf, Bytes, BytesMut};
+use batchweave_store::{StoreError, read_range};
+use bytes::{Buf, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::clock::Pause;
@@ -227,15 +227,17 @@ impl Checksums {
         object: &Object,
         slices: &[Range<u32>],
     ) -> Result<Result<Arc<Index>, String>, LogError> {
-        let (mut pause, mut tries) = (Pause::new(), 1);
+        let (mut pause, mut tries, mut fresh) = (Pause::new(), 1, false);
         loop {
-            match self.index_once(object, slices).await {
+            match self.index_once(object, slices, fresh).await {
                 Ok(index) => return Ok(Ok(Arc::new(index))),
                 Err(Failure::Gone(why)) => return Ok(Err(why)),
                 Err(Failure::Damaged(why)) if tries == TRIES => {
                     return Ok(Err(format!("{}: {why}, also when read again", object.key)));
                 }
                 Err(Failure::Store(why)) if tries == TRIES => return Err(why.into()),
+                // The connection may be what is wrong.
+                Err(Failure::Damaged(_)) => fresh = true,
                 Err(_) => {}
             }
             tries += 1;
@@ -243,14 +245,24 @@ impl Checksums {
         }
     }
 
-    async fn index_once(&self, object: &Object, slices: &[Range<u32>]) -> Result<Index, Failure> {
+    async fn index_once(
+        &self,
+        object: &Object,
+        slices: &[Range<u32>],
+        fresh: bool,
+    ) -> Result<Index, Failure> {
         let (key, store) = (&object.key, self.log.store.as_ref());
         let (from, frames) = match object.index {
             Some(known) => known,
-            None => self.asked(key).await?,
+            None => self.asked(key, fresh).await?,
         };
         let end = from + frames * ENTRY_BYTES + TRAILER_BYTES;
-        let mut chunks = store.get_range(key, from..end).await?;
+        let mut chunks = if fresh {
+            let read = read_range(self.log.raw.as_ref(), key, from..end, true).await?;
+            stream::iter([Ok(read)]).boxed()
+        } else {
+            store.get_range(key, from..end).await?
+        };
         let whole = frames <= KEPT as u64 / 8;
         let (mut crcs, mut rest, mut left) = (BTreeMap::new(), BytesMut::new(), frames);
         while let Some(chunk) = chunks.try_next().await? {
@@ -275,12 +287,17 @@ impl Checksums {
     }
 
     /// Where the index lies by the object itself.
-    async fn asked(&self, key: &str) -> Result<(u64, u64), Failure> {
+    async fn asked(&self, key: &str, fresh: bool) -> Result<(u64, u64), Failure> {
         let size = self.log.store.head(key).await?.size;
         let Some(at) = size.checked_sub(TRAILER_BYTES) else {
             return Err(Failure::Gone(format!("{key}: is too short for an object")));
         };
-        let read = read(self.log.store.as_ref(), key, at..size).await?;
+        let store = if fresh {
+            &self.log.raw
+        } else {
+            &self.log.store
+        };
+        let read = read_range(store.as_ref(), key, at..size, fresh).await?;
         let trailer = Trailer::decode(&read).map_err(damaged)?;
         if trailer.object_bytes() != size {
             return Err(Failure::Damaged("its trailer does not fit its size".into()));
@@ -335,13 +352,4 @@ fn pick(
         }
     }
     Ok(crcs)
-}
-
-async fn read(store: &dyn Store, key: &str, range: Range<u64>) -> Result<Bytes, StoreError> {
-    let mut bytes = BytesMut::new();
-    let mut chunks = store.get_range(key, range).await?;
-    while let Some(chunk) = chunks.try_next().await? {
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes.freeze())
 }

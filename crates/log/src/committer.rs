@@ -236,7 +236,8 @@ impl Committer {
 
     fn stopped(&self) -> Result<(), Stop> {
         let by_seal = self.wants.is_stopped_by_seal();
-        stop::check(&self.log.manifest, &self.name, self.epoch, by_seal)
+        let ours = (self.epoch, self.wants.began);
+        stop::check(&self.log.manifest, &self.name, ours, by_seal)
     }
 
     /// The epoch of our entries: ours, or the one that we want.

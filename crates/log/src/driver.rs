@@ -35,7 +35,7 @@ pub enum CommitEnd {
     Fenced {
         /// The newer epoch.
         by: Epoch,
-        /// Who opened it.
+        /// The instance that opened the newer epoch.
         instance: String,
     },
     /// The stream was sealed.

@@ -95,6 +95,15 @@ impl Log {
         log
     }
 
+    /// Another log that stands where this one does, for whoever reads beside it.
+    #[must_use]
+    pub fn fork(&self, options: &LogOptions) -> Self {
+        let mut log = Self::new(Arc::clone(&self.store), self.manifest.clone(), options);
+        log.raw = Arc::clone(&self.raw);
+        log.base = self.base;
+        log
+    }
+
     /// The folded state.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest

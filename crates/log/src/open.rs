@@ -18,6 +18,7 @@ use futures::future::{join, join_all, try_join};
 use tracing::warn;
 
 use crate::patient::Patient;
+use crate::window::Window;
 use crate::{Log, LogError, LogOptions, window};
 
 /// Records read together with the snapshot: most of them are not there, and hundreds of producers
@@ -67,7 +68,7 @@ impl Log {
             log.snapshots.note_read(hint, bytes);
         }
         log.snapshots.unusable = unusable;
-        let (_, at_head) = log.fold_window(start.tail, start.window).await?;
+        let (_, at_head) = log.fold_window(start.tail).await?;
         log.raw = raw;
         log.window = start.next_window;
         if !at_head {
@@ -104,7 +105,7 @@ impl Log {
             self.base = Some(hint.version);
             self.snapshots.jumped(hint, bytes);
         }
-        self.fold_window(start.tail, start.window).await?;
+        self.fold_window(start.tail).await?;
         Ok(true)
     }
 }
@@ -113,9 +114,8 @@ impl Log {
 pub(crate) struct Start {
     pub(crate) manifest: Manifest,
     snapshot: Option<(SnapshotHint, u64)>,
-    /// Records that were read with it, of so many versions that were asked for.
-    tail: Vec<Bytes>,
-    window: u64,
+    /// Records that were read with it.
+    tail: Window,
     /// How many to ask for next.
     next_window: u64,
 }
@@ -131,7 +131,6 @@ impl Start {
             manifest: Manifest::new(stream.clone(), stream_json),
             snapshot: None,
             tail,
-            window: FIRST_WINDOW,
             next_window,
         })
     }
@@ -157,9 +156,8 @@ pub(crate) enum Found {
 /// A snapshot and the records from its own on, as they are in the store.
 struct Looked {
     snapshot: Option<Bytes>,
-    records: Vec<Bytes>,
-    /// Records asked for after its own, and how many to ask for next.
-    window: u64,
+    records: Window,
+    /// How many to ask for next.
     next_window: u64,
 }
 
@@ -231,7 +229,6 @@ impl Search<'_> {
         Ok(Looked {
             snapshot,
             records,
-            window: more,
             next_window,
         })
     }
@@ -241,8 +238,7 @@ impl Search<'_> {
         version: Version,
         Looked {
             snapshot,
-            mut records,
-            window,
+            records: Window { mut records, read },
             next_window,
         }: Looked,
     ) -> Result<Found, LogError> {
@@ -277,11 +273,14 @@ impl Search<'_> {
             self.unusable.push(version);
             return Ok(Found::Unusable);
         }
+        let tail = Window {
+            records: tail,
+            read: read.saturating_sub(1),
+        };
         Ok(Found::Good(Box::new(Start {
             manifest,
             snapshot: Some((hint, bytes.len() as u64)),
             tail,
-            window,
             next_window,
         })))
     }

@@ -26,6 +26,13 @@ pub enum ProducerOpening {
     },
     /// The stream is sealed.
     Sealed,
+    /// An instance that began later has opened it.
+    Fenced {
+        /// The newest epoch.
+        by: Epoch,
+        /// The instance that opened the newer epoch.
+        instance: String,
+    },
 }
 
 /// What became of a commit.
@@ -45,7 +52,7 @@ pub enum Commit {
     Fenced {
         /// The newest epoch.
         by: Epoch,
-        /// Who opened it.
+        /// The instance that opened the newer epoch.
         instance: String,
     },
     /// The stream is sealed: no more commits.
@@ -69,8 +76,8 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Opens `name` in a new epoch, fencing every older instance. `instance` tells people which
-    /// process this is (host and pid).
+    /// Opens `name` in a new epoch, fencing every older instance: one that began when the log was
+    /// shorter than `log` is now. `instance` tells people which process this is (host and pid).
     pub async fn open(
         log: Log,
         name: ProducerName,
@@ -98,13 +105,15 @@ impl Producer {
             return Ok(ProducerOpening::Sealed);
         }
         let nonce = log.new_nonce();
+        let began = log.manifest.next_version();
         let mut committer = Committer::new(log, name, nonce, 0, 1);
+        committer.wants.began = began;
         let clock = committer.clock();
         committer.wants.open(instance, clock.now());
         let mut event = Event::Ready;
-        let untold = loop {
+        loop {
             if committer.wants.is_empty() {
-                break Some(event);
+                break;
             }
             match committer.advance(policy, event).await? {
                 Ok(Next::Event(next)) => {
@@ -114,13 +123,14 @@ impl Producer {
                 Ok(Next::Wait(time)) => clock.sleep(time.unwrap_or(PUT_LATENCY)).await,
                 Err(Stop::Finished { tgbs }) => return Ok(ProducerOpening::Finished { tgbs }),
                 Err(Stop::Sealed) => return Ok(ProducerOpening::Sealed),
-                // Fenced in the moment of opening: the newer instance has it.
-                Err(Stop::Fenced { .. }) => break None,
+                Err(Stop::Fenced { by, instance }) => {
+                    return Ok(ProducerOpening::Fenced { by, instance });
+                }
             }
             event = Event::Timer;
-        };
+        }
         let mut producer = Self::from_committer(committer);
-        producer.untold = untold;
+        producer.untold = Some(event);
         Ok(ProducerOpening::Opened(Box::new(producer)))
     }
 

@@ -1,12 +1,13 @@
 //! Folding the log a second time, by reads of its own, from a start that is not the one of the fold
 //! in doubt: an older snapshot, or version 0 (the log is never trimmed).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::CATCH_UP_WINDOW;
-use batchweave_core::manifest::{Manifest, Segment};
+use batchweave_core::manifest::{Folded, Manifest, Segment};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
 use tracing::info;
@@ -26,6 +27,8 @@ pub(crate) struct Refold {
     genesis: Hash,
     /// The snapshot with which the first fold began.
     base: Option<Version>,
+    /// Segments that are kept when they become full on the way.
+    wanted: BTreeSet<u64>,
 }
 
 /// What a second fold found.
@@ -34,7 +37,7 @@ pub(crate) struct Refolded {
     pub(crate) manifest: Manifest,
     /// The snapshot with which it began.
     pub(crate) base: Option<Version>,
-    /// Segments that became full on the way.
+    /// Those that were wanted, of the segments that became full on the way.
     pub(crate) segments: Vec<Segment>,
     /// Why it ended before the version that was asked for.
     pub(crate) stopped: Option<LogError>,
@@ -49,7 +52,13 @@ impl Refold {
             stream: Arc::new(log.manifest.stream().clone()),
             genesis: log.manifest.genesis(),
             base: log.base,
+            wanted: BTreeSet::new(),
         }
+    }
+
+    pub(crate) fn wanting(self, segments: impl Iterator<Item = u64>) -> Self {
+        let wanted = segments.collect();
+        Self { wanted, ..self }
     }
 
     /// Folds all records below `to` from another start than the first fold, further and further back
@@ -135,14 +144,19 @@ impl Refold {
         to: Version,
         segments: &mut Vec<Segment>,
     ) -> Result<Option<LogError>, LogError> {
+        let mut size = CATCH_UP_WINDOW;
+        let wanted = |folded: Folded| {
+            let all = folded.segments.into_iter();
+            all.filter(|s| self.wanted.contains(&s.segment))
+        };
         loop {
             let next = log.manifest.next_version();
-            let count = to.saturating_sub(next).min(CATCH_UP_WINDOW);
+            let count = to.saturating_sub(next).min(size);
             if count == 0 {
                 return Ok(None);
             }
             let found = window::read(self.store.as_ref(), next, count).await?;
-            if found.is_empty() {
+            if found.records.is_empty() {
                 let (root, key) = (self.store.root().to_owned(), keys::log(next));
                 return Err(LogError::Gap {
                     root,
@@ -150,9 +164,10 @@ impl Refold {
                     later: to - 1,
                 });
             }
-            for bytes in found {
+            size = found.next();
+            for bytes in found.records {
                 match Box::pin(log.fold(&bytes)).await {
-                    Ok(folded) => segments.extend(folded.into_iter().flat_map(|f| f.segments)),
+                    Ok(folded) => segments.extend(folded.into_iter().flat_map(wanted)),
                     Err(e @ LogError::Fold(_)) => return Ok(Some(e)),
                     Err(e) => return Err(e),
                 }

@@ -1,6 +1,5 @@
 //! Writing one snapshot and the segments before it, on a task of its own.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use batchweave_core::ids::{Hash, Version};
@@ -35,10 +34,8 @@ pub(crate) struct Written {
 pub(crate) struct WriteJob {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) manifest: Manifest,
-    /// Folds again what is to be published.
+    /// Folds again what is to be published; wants the segments that must be stored first.
     pub(crate) again: Refold,
-    /// The segments that it must store first.
-    pub(crate) segments: BTreeSet<u64>,
     /// Objects under `snapshots/` that are none of this log.
     pub(crate) unusable: Vec<Version>,
     /// It was for others to write, and one of them may just have done it: nothing is to be done when
@@ -109,13 +106,12 @@ impl WriteJob {
             lost: None,
         };
         // Those from before the second fold's start are stored: the snapshot that it began with says so.
-        let segments = filled.iter().filter(|s| self.segments.contains(&s.segment));
-        for segment in segments {
+        for segment in filled {
             let key = keys::segment(segment.segment);
             put_copy(store, &key, segment.to_json().into()).await?;
         }
         put_copy(store, &key, bytes).await?;
-        debug!(key, segments = self.segments.len(), "snapshot written");
+        debug!(key, segments = filled.len(), "snapshot written");
         self.prune(version).await?;
         Ok(written)
     }

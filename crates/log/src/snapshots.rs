@@ -199,9 +199,8 @@ impl Log {
         }
         let job = WriteJob {
             store: Arc::clone(&self.store),
-            again: Refold::of(self),
+            again: Refold::of(self).wanting(s.unstored.iter().map(|s| s.segment)),
             manifest: self.manifest.clone(),
-            segments: s.unstored.iter().map(|s| s.segment).collect(),
             unusable: s.unusable.clone(),
             beyond: (!ours).then_some(s.known),
         };

@@ -1,6 +1,6 @@
 //! Why an instance of a producer can commit no more.
 
-use batchweave_core::ids::{Epoch, ProducerName, Seq};
+use batchweave_core::ids::{Epoch, ProducerName, Seq, Version};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::mutation::{self, Mutation};
 
@@ -12,17 +12,25 @@ pub(crate) enum Stop {
     Finished { tgbs: Seq },
 }
 
-/// Whether the instance with this epoch (0: it wants to open one) may go on; `by_seal`: what it wants
-/// next is stopped by a seal.
+/// Whether the instance with this epoch (0: it wants to open one, and began at version `began`) may go
+/// on; `by_seal`: what it wants next is stopped by a seal.
 pub(crate) fn check(
     manifest: &Manifest,
     name: &ProducerName,
-    epoch: Epoch,
+    (epoch, began): (Epoch, Version),
     by_seal: bool,
 ) -> Result<(), Stop> {
     match manifest.producer(name) {
         Some(p) if epoch == 0 && p.finished => {
             return Err(Stop::Finished { tgbs: p.next_seq });
+        }
+        // Of two that open the name at a time the newer stays, whoever came first.
+        Some(p) if epoch == 0 && p.began > began && !mutation::is(Mutation::OlderFences) => {
+            let instance = p.instance.clone();
+            return Err(Stop::Fenced {
+                by: p.epoch,
+                instance,
+            });
         }
         Some(p) if epoch != 0 && p.epoch > epoch && !mutation::is(Mutation::AnyEpoch) => {
             let instance = p.instance.clone();

@@ -12,31 +12,44 @@ use batchweave_core::manifest::void::RecordVoid;
 use bytes::Bytes;
 use tracing::{debug, warn};
 
+use crate::window::Window;
 use crate::{Log, LogError, chain, window};
 
 /// Looks in a row at a version that is not there, after which the root itself is looked at.
 const IDLE_LOOKS_MAX: u32 = 128;
+/// Windows after which one who has not reached the head looks how far away that is.
+const WINDOWS: u32 = 4;
 /// Windows ahead at which a snapshot is looked for.
 const FAR: u64 = 8;
 /// Records read by one who does not know how many there are.
 const NEAR: u64 = 4;
 
 impl Log {
-    /// Folds all records up to the head; returns what they did, in order. Costs one GET (a 404)
-    /// when there is nothing new. Where others write faster than this reader reads, it ends at some
-    /// version that was not there yet when it was called.
-    pub async fn catch_up(&mut self) -> Result<Vec<Folded>, LogError> {
-        let (mut all, at_head) = self.catch_up_window().await?;
+    /// Folds all records up to the head. Costs one GET (a 404) when there is nothing new. Where
+    /// others write faster than this reader reads, it ends at some version that was not there yet when
+    /// it was called.
+    pub async fn catch_up(&mut self) -> Result<(), LogError> {
+        self.catch_up_noting(|_| {}).await
+    }
+
+    /// The same; hands out what each record did, in order.
+    pub(crate) async fn catch_up_noting(
+        &mut self,
+        mut note: impl FnMut(&Folded),
+    ) -> Result<(), LogError> {
+        let (folded, at_head) = self.catch_up_window().await?;
+        folded.iter().for_each(&mut note);
         if at_head {
-            return Ok(all);
+            return Ok(());
         }
         // Who follows has mostly read the newest now: thousands would read three more that are not there.
-        if all.len() == 1 {
+        if folded.len() == 1 {
             self.window = 1;
         }
-        let mut enough = None;
+        let (mut enough, mut windows) = (None, 0);
         while enough.is_none_or(|version| self.manifest.next_version() < version) {
-            let (folded, at_head) = if enough.is_none() && self.window == CATCH_UP_WINDOW {
+            let long = self.window == CATCH_UP_WINDOW || windows == WINDOWS;
+            let (folded, at_head) = if enough.is_none() && long {
                 let (store, next) = (Arc::clone(&self.store), self.manifest.next_version());
                 let absent = window::absent_after(store.as_ref(), next);
                 let (absent, window) = futures::join!(absent, self.catch_up_window());
@@ -45,12 +58,13 @@ impl Log {
             } else {
                 self.catch_up_window().await?
             };
-            all.extend(folded);
+            folded.iter().for_each(&mut note);
             if at_head {
                 break;
             }
+            windows += 1;
         }
-        Ok(all)
+        Ok(())
     }
 
     /// Folds one window of records; the flag says whether the head was reached. For those who must
@@ -60,7 +74,7 @@ impl Log {
         let first = self.manifest.next_version();
         let window = self.window.clamp(1, CATCH_UP_WINDOW);
         let found = window::read(self.store.as_ref(), first, window).await?;
-        self.fold_window(found, window).await
+        self.fold_window(found).await
     }
 
     /// The same for who may be far behind: then the newest snapshot spares most of the records, and
@@ -91,21 +105,16 @@ impl Log {
         Ok((folded, false))
     }
 
-    /// Folds what a window of `window` versions held; the flag says whether it reached the head.
+    /// Folds what a window held; the flag says whether it reached the head.
     pub(crate) async fn fold_window(
         &mut self,
-        found: Vec<Bytes>,
-        window: u64,
+        found: Window,
     ) -> Result<(Vec<Folded>, bool), LogError> {
-        let full = found.len() as u64 == window;
-        self.window = if full {
-            (window * 4).min(CATCH_UP_WINDOW)
-        } else {
-            1
-        };
-        self.look(found.is_empty()).await?;
-        let mut folded = Vec::with_capacity(found.len());
-        for bytes in found {
+        let full = found.is_full();
+        self.window = if full { found.next() } else { 1 };
+        self.look(found.records.is_empty()).await?;
+        let mut folded = Vec::with_capacity(found.records.len());
+        for bytes in found.records {
             let Some(record) = self.fold(&bytes).await? else {
                 // Opened anew, past some of what was read.
                 return Ok((folded, false));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
+use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Version};
 use batchweave_core::lifecycle::pace::{Gate, Held};
 use batchweave_core::limits::{ENTRY_BYTES_MAX, ENTRY_TGBS_MAX};
 use batchweave_core::manifest::Manifest;
@@ -50,6 +50,8 @@ struct Waiting {
 pub(crate) struct Wants {
     name: ProducerName,
     nonce: Nonce,
+    /// The head of the log when this instance began.
+    pub(crate) began: Version,
     queue: VecDeque<Waiting>,
     /// How many of them, from the front, are below the ceiling.
     allowed: usize,
@@ -71,6 +73,7 @@ impl Wants {
         Self {
             name,
             nonce,
+            began: 0,
             queue: VecDeque::new(),
             allowed: 0,
             next_seq,
@@ -218,6 +221,7 @@ impl Wants {
             instance: instance.to_owned(),
             nonce: self.nonce,
             epoch,
+            began: self.began,
         })
     }
 

@@ -76,11 +76,13 @@ impl Spec {
                 producer: index,
                 instance,
                 epoch,
+                began,
             } => Entry::Opened(Opened {
                 producer: producer(index)?,
                 instance: format!("i{instance}"),
                 nonce: nonce(instance),
                 epoch: epoch.into(),
+                began: began.into(),
             }),
             Self::Batch { .. } => Entry::Batch(self.batch(cut)?),
             Self::Finished {

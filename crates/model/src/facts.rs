@@ -35,6 +35,8 @@ pub struct Name {
     pub epoch: u8,
     /// The instance that opened it.
     pub instance: u8,
+    /// The length of the log when it started.
+    pub began: u8,
     /// The next sequence number.
     pub next: u8,
     /// It has no more.
@@ -71,6 +73,8 @@ pub struct Job {
     pub changes: u8,
     /// The trainer and start of each attempt of this incarnation, in order.
     pub attempts: Vec<(u8, u8)>,
+    /// The stream's next step when each of them but the newest ended.
+    pub heads: Vec<u8>,
     /// The same of the incarnation before.
     pub past: Vec<(u8, u8)>,
 }
@@ -146,10 +150,12 @@ impl Facts {
                 producer,
                 instance,
                 epoch,
+                began,
             } => {
                 let name = &mut self.names[usize::from(producer)];
-                (name.epoch, name.instance) = (epoch, instance);
-                None
+                let older = began < name.began;
+                (name.epoch, name.instance, name.began) = (epoch, instance, began);
+                older.then(|| Broken::new(Property::Newest, format!("{spec} applied")))
             }
             Spec::Batch { .. } => self.apply_batch(config, spec),
             Spec::Finished { producer, .. } => {
@@ -170,8 +176,12 @@ impl Facts {
                 start,
                 ..
             } => {
-                let attempts = &mut self.jobs[usize::from(job)].attempts;
-                attempts.push((trainer, start));
+                let head = self.next_step;
+                let job = &mut self.jobs[usize::from(job)];
+                if !job.attempts.is_empty() {
+                    job.heads.push(head);
+                }
+                job.attempts.push((trainer, start));
                 None
             }
             Spec::JobOpened { job, .. } => {
@@ -186,6 +196,7 @@ impl Facts {
                 job.open = false;
                 job.changes += 1;
                 job.past = std::mem::take(&mut job.attempts);
+                job.heads.clear();
                 None
             }
             Spec::Watermark { step, .. } => {
@@ -277,6 +288,7 @@ impl Facts {
             let same = state.is_some_and(|state| {
                 state.epoch == u64::from(name.epoch)
                     && state.nonce == spec::nonce(name.instance)
+                    && state.began == u64::from(name.began)
                     && state.next_seq == u64::from(name.next)
                     && state.cursor == spec::cursor(name.next)
                     && state.finished == name.finished
@@ -297,11 +309,14 @@ impl Facts {
             same &= match state {
                 None => !job.open,
                 Some(state) => {
-                    let attempts = state.attempts.iter().map(|a| (a.id, a.start as u8));
-                    let ours = job.attempts.iter();
+                    // A checkpoint of an attempt lies at most where the stream ended when it did.
+                    let over = job.heads.iter().filter(|head| **head < self.watermark);
+                    let kept = (0..).zip(&job.attempts).skip(over.count());
+                    let kept = kept.map(|(n, &(by, start))| (n, spec::attempt_id(by), start));
+                    let attempts = state.attempts.iter();
                     job.open
                         && state.opened == u64::from(job.opened)
-                        && attempts.eq(ours.map(|&(by, start)| (spec::attempt_id(by), start)))
+                        && attempts.map(|a| (a.number, a.id, a.start as u8)).eq(kept)
                 }
             };
         }

@@ -27,6 +27,8 @@ pub enum Guard {
     StartAtRecord,
     /// Know one's own opening by its nonce.
     OwnNonce,
+    /// Stop opening when an instance that began later has opened.
+    HeedNewer,
     /// Stop when a newer epoch was folded.
     HeedFence,
     /// Stop when a seal was folded.
@@ -82,6 +84,7 @@ impl Guard {
             Self::WholeObjects => ("shared", Property::NoVoid),
             Self::JudgeIntents => ("combine", Property::NoVoid),
             Self::StartAtRecord | Self::OwnNonce => ("fence", Property::NoSurprise),
+            Self::HeedNewer => ("fence", Property::Newest),
             Self::HeedSeal => ("seal", Property::NoVoid),
             Self::OneFold | Self::PublishFirst => ("reclaim", Property::LiveData),
             Self::SpareUncommitted => ("reclaim", Property::FutureData),

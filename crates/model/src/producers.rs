@@ -48,6 +48,10 @@ impl Turn<'_> {
         producer.announces = self.config.announces;
         self.set(who, producer);
         self.look(who);
+        if let Some(mut producer) = self.producer(who).filter(|p| p.stage == Stage::Opening) {
+            producer.began = self.tables.facts(self.copy(who).view).length;
+            self.set(who, producer);
+        }
         if !self.keeps(Guard::StartAtRecord) {
             let facts = self.tables.facts(self.copy(who).view);
             producer.start = facts.names[usize::from(producer.name)].next;
@@ -73,6 +77,7 @@ impl Turn<'_> {
             producer: producer.name,
             instance: producer.instance,
             epoch: name.epoch + 1,
+            began: producer.began,
         });
         producer.epoch = name.epoch + 1;
         if announce {
@@ -243,6 +248,10 @@ impl Turn<'_> {
         let facts = self.tables.facts(self.copy(who).view);
         let (name, sealed) = (facts.names[usize::from(producer.name)], facts.sealed);
         if producer.stage == Stage::Opening {
+            if name.began > producer.began && self.keeps(Guard::HeedNewer) {
+                self.end(who, producer, Stage::Stopped);
+                return;
+            }
             let ours = if self.keeps(Guard::OwnNonce) {
                 name.epoch > 0 && name.instance == producer.instance
             } else {
@@ -252,6 +261,7 @@ impl Turn<'_> {
                 return;
             }
             producer.stage = Stage::Live;
+            producer.began = 0;
             producer.epoch = name.epoch;
             if self.keeps(Guard::StartAtRecord) {
                 producer.start = name.next;

@@ -19,6 +19,8 @@ pub enum Property {
     Order,
     /// Nothing of a fenced epoch applies after its fence.
     Fence,
+    /// No instance fences one that began after it.
+    Newest,
     /// Nothing is committed after a seal.
     Seal,
     /// Data of a committed step at or above the watermark is there.
@@ -47,6 +49,7 @@ impl Property {
             Self::ExactlyOnce => "every TGB is in the log once, in order, with its cursor",
             Self::Order => "steps are dense, and under lanes a function of the lanes",
             Self::Fence => "nothing of a fenced epoch applies after its fence",
+            Self::Newest => "no instance fences one that began after it",
             Self::Seal => "nothing is committed after a seal",
             Self::LiveData => "data of a committed step at or above the watermark is there",
             Self::FutureData => "data that a live epoch may still commit is there",

@@ -29,10 +29,12 @@ pub struct Object {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // The names are those of the product's entries.
 pub enum Spec {
+    /// `began` is the length of the log when the instance started.
     Opened {
         producer: u8,
         instance: u8,
         epoch: u8,
+        began: u8,
     },
     /// `start` is where the instance began: objects are cut from there on.
     Batch {
@@ -155,7 +157,11 @@ impl std::fmt::Display for Spec {
                 producer,
                 instance,
                 epoch,
-            } => write!(f, "opened p{producer} epoch {epoch} by instance {instance}"),
+                began,
+            } => write!(
+                f,
+                "opened p{producer} epoch {epoch} by instance {instance}, which began at v{began}"
+            ),
             Self::Batch {
                 producer,
                 epoch,

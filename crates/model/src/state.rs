@@ -109,6 +109,8 @@ pub struct Producer {
     pub instance: u8,
     /// How far it is.
     pub stage: Stage,
+    /// The length of the log when it started, while it wants an epoch.
+    pub began: u8,
     /// Its epoch, or the one it wants.
     pub epoch: u8,
     /// Where its epoch began.

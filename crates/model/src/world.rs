@@ -49,6 +49,7 @@ impl World {
             producer,
             instance: 0,
             epoch: 1,
+            began: 0,
         }));
         if config.filled {
             specs.push(Spec::Batch {

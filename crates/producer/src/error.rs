@@ -33,7 +33,7 @@ pub enum RunError {
         producer: String,
         /// The newer epoch.
         by: Epoch,
-        /// Who opened it.
+        /// The instance that opened the newer epoch.
         instance: String,
     },
     /// A bad document, and `on_bad_document = "fail"`.

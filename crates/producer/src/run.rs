@@ -169,6 +169,13 @@ async fn open(
             return Ok(Opening::Over(Outcome::Finished { batches: tgbs }));
         }
         ProducerOpening::Sealed => return Ok(Opening::Over(Outcome::Sealed)),
+        ProducerOpening::Fenced { by, instance } => {
+            return Err(RunError::Fenced {
+                producer: name.to_string(),
+                by,
+                instance,
+            });
+        }
     };
     // An older instance has gone on until it was fenced.
     if producer.cursor() != cursor {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use batchweave_log::Clock;
+use batchweave_store::{Effect, ErrorKind, Op};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Skew;
 use crate::draw::Draw;
+use crate::fate::Reply;
 use crate::time::{Timeline, UNIT};
 
 /// The points of a request at which a process can die.
@@ -37,6 +39,8 @@ pub struct Nature {
     pub dies: Option<(u64, Moment)>,
     /// It freezes before these requests, for so long.
     pub stalls: Vec<(u64, Duration)>,
+    /// The store refuses its ledgers from the first of these times to the second.
+    pub refused: Option<(Duration, Duration)>,
 }
 
 impl Default for Nature {
@@ -46,7 +50,18 @@ impl Default for Nature {
             skew: Skew::default(),
             dies: None,
             stalls: Vec::new(),
+            refused: None,
         }
+    }
+}
+
+impl Nature {
+    /// The answer to a request that the store refuses this actor now.
+    pub(crate) fn refusal(&self, op: Op, key: &str, now: Duration) -> Option<Reply> {
+        let (from, to) = self.refused?;
+        let refused = op == Op::Create && key.contains("/ledger/") && (from..to).contains(&now);
+        let (kind, effect) = (ErrorKind::Denied, Effect::DidNot);
+        refused.then_some(Reply::Fail(kind, effect, "HTTP 403 AccessDenied"))
     }
 }
 

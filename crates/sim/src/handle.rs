@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use batchweave_store::{
-    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
+    Body, Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
 };
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures::StreamExt;
 
 use crate::actor::{Actor, Moment};
@@ -180,6 +180,17 @@ impl Handle {
         Ok(bytes)
     }
 
+    /// What arrives of a range.
+    async fn range(&self, key: &str, range: Range<u64>, fresh: bool) -> Result<Bytes, StoreError> {
+        let read = self.get_some(Op::GetRange, key, Some(range), fresh);
+        read.await?.ok_or_else(|| {
+            let (kind, effect) = (ErrorKind::Range, Effect::DidNot);
+            let location = format!("{ROOT}/{key}");
+            let text = "the range lies beyond the object";
+            StoreError::new(Op::GetRange, location, kind, effect, text)
+        })
+    }
+
     /// What arrives of an object, or of a range of it; the object there is whole.
     async fn get_some(
         &self,
@@ -211,6 +222,18 @@ impl Handle {
         };
         let heard = self.read(op, key, look, tell).await?;
         Ok(heard.map(|(bytes, _)| bytes))
+    }
+}
+
+/// The body of an answer, all of it there.
+struct Arrived(Bytes);
+
+#[async_trait]
+impl Body for Arrived {
+    async fn read(&mut self, into: &mut [u8]) -> Result<usize, StoreError> {
+        let count = into.len().min(self.0.len());
+        self.0.copy_to_slice(&mut into[..count]);
+        Ok(count)
     }
 }
 
@@ -248,14 +271,18 @@ impl Store for Handle {
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        let read = self.get_some(Op::GetRange, key, Some(range), false);
-        let Some(bytes) = read.await? else {
-            let (kind, effect) = (ErrorKind::Range, Effect::DidNot);
-            let location = format!("{ROOT}/{key}");
-            let text = "the range lies beyond the object";
-            return Err(StoreError::new(Op::GetRange, location, kind, effect, text));
-        };
+        let bytes = self.range(key, range, false).await?;
         Ok(futures::stream::iter([Ok(bytes)]).boxed())
+    }
+
+    async fn open_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        fresh: bool,
+    ) -> Result<Box<dyn Body>, StoreError> {
+        let bytes = self.range(key, range, fresh).await?;
+        Ok(Box::new(Arrived(bytes)))
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {

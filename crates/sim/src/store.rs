@@ -266,6 +266,9 @@ impl SimStore {
             if let Some(busy) = &mut inner.busy {
                 busy.note(op, &key, now);
             }
+            if let Some(reply) = actor.nature.refusal(op, &key, now) {
+                (fate.effect, fate.reply) = (None, reply);
+            }
             if !inner.throttle.admits(op, &key, now) {
                 let effect = match op {
                     Op::Create | Op::Upload | Op::Delete => Effect::Unknown,
@@ -277,8 +280,7 @@ impl SimStore {
             }
             inner.requests
         };
-        let bytes = body.len() as u32;
-        let print = fnv(body);
+        let (bytes, print) = (body.len() as u32, fnv(body));
         self.record(actor, id, op, &key, What::Sent { print, bytes });
         Request {
             id,

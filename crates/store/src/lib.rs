@@ -22,7 +22,7 @@ pub mod s3;
 pub mod testing;
 mod trouble;
 
-pub use body::Body;
+pub use body::{Body, read_range};
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};

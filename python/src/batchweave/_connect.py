@@ -181,6 +181,7 @@ def _greet(session: Session, greeting: bytes, deadline: float) -> _wire.Welcome 
                 return cause
             session.wait(min(left, 0.5))
             continue
+        session.event = None
         if isinstance(found, Event) and isinstance(found.value, _wire.Welcome):
             return found.value
         if isinstance(found, Event) and isinstance(found.value, BatchWeaveError):

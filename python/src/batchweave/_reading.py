@@ -121,6 +121,7 @@ class Reading:
                     session.torn = True
                 elif isinstance(found, Event):
                     self._event(session, found, wait)
+                    session.event = None
                 elif found is None:
                     due = wait.pause(session)
                     # A wait counts while it lasts: who looks at a rank that stands must see it.
@@ -175,6 +176,8 @@ class Reading:
             session, welcome = open_session(
                 self._options.socket, self._greeting(before), self._position, deadline, opened
             )
+            # Until it knows all: an interrupt before the last line leads to another session.
+            session.torn = True
             self._session, self._welcome, self._mode = session, welcome, "resume"
         except BaseException as error:
             for half_open in opened:
@@ -197,6 +200,7 @@ class Reading:
         )
         self._advance(welcome)
         self._marks.send_again(session)
+        session.torn = False
         return session
 
     def _greeting(self, before: Session | None) -> bytes:

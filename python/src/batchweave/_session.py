@@ -11,6 +11,8 @@
    first): so they are read before, and a reader that closes waits until the daemon has read all.
 4. An exception (Ctrl-C) in the middle of a receive or a release leaves the session `torn`: nothing
    is guessed, the reader goes on in a new session.
+5. An event is received again until the reader has set `event` to None: an exception does not lose
+   it. (It may lose a batch: the next one has another step, which ends the session.)
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ class Session:
         self.origin = State("", 0)
         """What is the same in all states of this session."""
         self.held: dict[int, Hold] = {}
+        self.event: Event | None = None
         self.lost = self.torn = self.forked = self.interrupted = False
         self.mappings: list[weakref.ref[mmap.mmap]] = []
         self._socket = connected
@@ -119,7 +122,8 @@ class Session:
             with contextlib.suppress(IndexError):
                 while len(holds) < _wire.FRAMES_MAX:
                     holds.append(cast(Hold, self._gone.popleft()))
-            frames = [hold.frame for hold in holds]
+            # One has no frame where an interrupt came while it was made: the session is torn then.
+            frames = [hold.frame for hold in holds if hasattr(hold, "frame")]
             if frames and not self._send(_wire.release(self.next_step, frames)):
                 self._gone.extendleft(reversed(holds))
                 return False
@@ -160,7 +164,13 @@ class Session:
     def quiet(self) -> bool:
         """Whether nothing needs to be done before the next step is taken."""
         return not (
-            self._gone or self._outbox or self.lost or self.torn or self.interrupted or self.forked
+            self._gone
+            or self._outbox
+            or self.event
+            or self.lost
+            or self.torn
+            or self.interrupted
+            or self.forked
         )
 
     def wait(self, seconds: float, *, awake: bool = False) -> None:
@@ -178,6 +188,8 @@ class Session:
 
     def receive(self) -> Batch | Event | Lost | None:
         """The next thing that concerns the reader; None when no more messages wait."""
+        if self.event is not None:
+            return self.event
         try:
             while not self.lost:
                 try:
@@ -199,9 +211,9 @@ class Session:
                     if batch is not None:
                         return batch
                 else:
-                    found = self._other(size, ancillary, flags)
-                    if found is not None:
-                        return found
+                    self.event = self._other(size, ancillary, flags)
+                    if self.event is not None:
+                        return self.event
         except BaseException:
             self.torn = True
             raise
@@ -313,13 +325,11 @@ class Session:
         sender = Sender(root, self._dropped)
         sender.deaths, sender.of = self._deaths, of
         hold = Hold(root, self._note)
-        hold.sender, hold.frame, hold.step, hold.index, hold.size = (
-            sender,
-            frame,
-            step,
-            index,
-            length,
-        )
+        hold.sender = sender
+        hold.frame = frame
+        hold.step = step
+        hold.index = index
+        hold.size = length
         self.held[frame] = hold
         return Slice(index, arrays, layout)
 
@@ -328,12 +338,12 @@ class Session:
     def park(self, next_step: int, linger: float = 0.0) -> None:
         """Ends the session; the socket stays until the last frame is gone.
 
-        `next_step` is told for the last time: the daemon's ledger has what the rank received.
-        Waits up to `linger` seconds for the daemon to read it.
+        Tells `next_step` once more, for the ledger; waits up to `linger` seconds until it is read.
         """
         if self.forked or self.parked:
             return
-        self._partial = []
+        # An error's traceback would keep arrays.
+        self._partial, self.event = [], None
         self._segments.clear()
         self.next_step = next_step
         self.post(_wire.release(next_step, []))

@@ -244,6 +244,7 @@ class Reader(Reading):
                 self._marks.refused(found.value)
             elif found is None:
                 session.wait(0.05)
+            session.event = None
             del found
 
     def _own(self, state: State) -> State:

@@ -73,12 +73,12 @@ async fn close(
     if let (Some(job), false) = (job, args.force) {
         may_run(job, log.manifest().end())?;
     }
-    let attempts = job.map_or(0, |job| job.state.attempts.len());
+    let attempts = job.map_or(0, |job| job.state.attempts_opened());
     admin::commit(log, "job", |m| {
         let now = m.jobs().get(&args.job.name);
         match now.filter(|job| job.opened == opened) {
             None => Ok(None),
-            Some(now) if now.attempts.len() != attempts && !args.force => {
+            Some(now) if now.attempts_opened() != attempts && !args.force => {
                 let id = admin::incarnation(&args.job.name, opened);
                 Err(CliError::Refused(format!(
                     "job {id} is alive: an attempt of it was opened while this command ran"

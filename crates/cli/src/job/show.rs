@@ -130,6 +130,13 @@ fn render(report: &Report, style: Style) -> String {
     }
     text.push('\n');
     text.push_str(&attempt_table(&report.job, style));
+    if let Some(forgotten) = report.job.state.attempts.first().map(|a| a.number)
+        && forgotten > 0
+    {
+        let earlier = count(forgotten, "earlier attempt");
+        text.push_str(&earlier);
+        text.push_str(" ended below the watermark; `batchweave verify --job` tells of all\n");
+    }
     if !report.marks.is_empty() {
         text.push('\n');
         text.push_str(&mark_table(&report.marks, style));

@@ -133,6 +133,7 @@ impl World {
             instance: "faulty:1".into(),
             nonce: Nonce([9; 8]),
             epoch: 77,
+            began: 0,
         };
         let record = Record {
             format: 1,

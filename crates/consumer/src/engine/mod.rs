@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
-use batchweave_core::mutation::{self, Mutation};
 
 use due::Due;
 pub(crate) use session::{Cause, Session, SessionId};
 
+use crate::mistakes::{self, Mistake};
 use crate::plan::{FrameId, Location, Places};
 use crate::space::{Place, Space};
 
@@ -209,7 +209,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             return;
         };
         session.done = true;
-        if mutation::is(Mutation::StoppedFrees) {
+        if mistakes::is(Mistake::StoppedFrees) {
             let held: Vec<FrameId> = session.held().collect();
             for frame in held {
                 self.unhold(frame);
@@ -308,7 +308,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
                 let next = session.next;
                 if let Some(end) = self.end.filter(|end| next.step >= *end) {
                     (session.done, done) = (true, true);
-                    let later = u64::from(mutation::is(Mutation::EndElsewhere));
+                    let later = u64::from(mistakes::is(Mistake::EndElsewhere));
                     actions.push(Action::End(id, end + later));
                     break;
                 }

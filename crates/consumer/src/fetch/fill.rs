@@ -3,14 +3,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use batchweave_arena::{ArenaError, FrameBuf};
 use batchweave_core::crc::Crc32c;
 use batchweave_core::tgb::HEADER_BYTES;
 use batchweave_core::tgb::plan::Read;
 use futures::future::try_join_all;
-use tokio::time::Instant;
 
 use super::Target;
 use super::retry::{ReadError, open, patiently, short};
@@ -59,9 +58,9 @@ async fn once(
     drop(turn);
     let mut strips = strips(targets, &range)?;
     let mut sums = sums(targets, &range);
-    let asked = Instant::now();
+    let asked = hub.context.now();
     let mut body = open(hub, key, &range, fresh).await?;
-    let answered = asked.elapsed();
+    let answered = hub.context.since(asked);
     let (mut behind, mut summing) = (&mut sums[..], Duration::ZERO);
     for (start, lease) in &mut strips {
         let mut filled = 0;
@@ -81,7 +80,8 @@ async fn once(
         }
     }
     stages.crc.observe(summing.as_secs_f64());
-    stages.fetch.observe(asked.elapsed().as_secs_f64());
+    let took = hub.context.since(asked);
+    stages.fetch.observe(took.as_secs_f64());
     permit.done(range.end - range.start, answered);
     Ok(sums)
 }

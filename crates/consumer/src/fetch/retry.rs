@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use batchweave_arena::ArenaError;
 use batchweave_store::{Body, Effect, ErrorKind, Op, StoreError};
-use rand::RngExt;
 
 use crate::hub::{Hub, Reads};
 
@@ -73,8 +72,7 @@ where
             }
             Err(why) => return Err(why),
         }
-        let jitter = rand::rng().random_range(0.5..1.5);
-        tokio::time::sleep(pause.mul_f64(jitter)).await;
+        hub.context.sleep(hub.context.jittered(pause)).await;
         pause = (pause * 2).min(RETRY_MAX);
     }
 }

@@ -17,6 +17,7 @@ use crate::deliveries::{Deliveries, Delivery, Kept, Unreported};
 use crate::engine::SessionId;
 use crate::marks;
 use crate::member::{Member, closed, superseded};
+use crate::mistakes::{self, Mistake};
 
 /// Whether all that was received before a mark is stored.
 type Receipt = oneshot::Receiver<bool>;
@@ -96,7 +97,7 @@ impl Ranks {
         let first = first.filter(|_| resumed).unwrap_or(next_step);
         began(first);
         if resumed {
-            let reported = rank.receive(hello.next_step, &self.deliveries);
+            let reported = rank.receive(hello.next_step, &self.deliveries, true);
             if first < next_step && reported != Some(next_step) {
                 began(next_step);
             }
@@ -132,7 +133,7 @@ impl Ranks {
         let Some(rank) = found.filter(|rank| rank.session == session) else {
             return;
         };
-        rank.receive(next_step, &self.deliveries);
+        rank.receive(next_step, &self.deliveries, false);
         if rank.received - rank.stored >= self.progress_steps {
             self.progress_due.notify_one();
         }
@@ -141,7 +142,12 @@ impl Ranks {
 
 impl Rank {
     /// Reports the steps below `next_step` that the rank was sent; the step after the last of them.
-    fn receive(&mut self, next_step: Step, deliveries: &Deliveries) -> Option<Step> {
+    fn receive(
+        &mut self,
+        next_step: Step,
+        deliveries: &Deliveries,
+        concluded: bool,
+    ) -> Option<Step> {
         let mut after = None;
         for (step, crcs) in self.unreported.take_below(next_step) {
             // Its session ended in the middle of this step: it has it from elsewhere.
@@ -154,6 +160,7 @@ impl Rank {
                 member: Arc::clone(&self.member),
                 step,
                 crcs,
+                concluded,
             });
         }
         self.received = self.received.max(next_step);
@@ -174,7 +181,10 @@ impl State {
         let Some(line) = self.lines.get_mut(&id) else {
             return;
         };
-        let most = if mutation::is(Mutation::BelievedRank) {
+        if mutation::is(Mutation::PositionUnheard) {
+            return;
+        }
+        let most = if mistakes::is(Mistake::BelievedRank) {
             Step::MAX
         } else {
             sent
@@ -195,26 +205,32 @@ impl State {
     }
 
     /// The progress of all attempts on this node; at most the head, which a range that is quarantined
-    /// ahead of time may lie beyond.
+    /// ahead of time may lie beyond. A rank that is gone may read on another node by now: it holds up no
+    /// neighbour that is here.
     pub(crate) fn runs(&self) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<(Run, bool)> = Vec::new();
         for rank in self.ranks.all.values() {
             let (at, step) = (rank.member.dp_rank, rank.received.min(self.head.next_step));
+            let here = self.lines.contains_key(&rank.session);
             // Of ranks that share a coordinate the last one counts.
-            let of = |run: &&mut Run| {
-                (run.last == at || run.last + 1 == at) && run.member.id == rank.member.id
+            let of = |(run, all_here): &&mut (Run, bool)| {
+                let beside = run.last + 1 == at && *all_here == here;
+                (run.last == at || beside) && run.member.id == rank.member.id
             };
-            match runs.last_mut().filter(of) {
-                Some(run) => (run.last, run.step) = (at, run.step.min(step)),
-                None => runs.push(Run {
-                    member: Arc::clone(&rank.member),
-                    first: at,
-                    last: at,
-                    step,
-                }),
+            if let Some((run, all_here)) = runs.last_mut().filter(of) {
+                (run.last, run.step) = (at, run.step.min(step));
+                *all_here &= here;
+                continue;
             }
+            let run = Run {
+                member: Arc::clone(&rank.member),
+                first: at,
+                last: at,
+                step,
+            };
+            runs.push((run, here));
         }
-        runs
+        runs.into_iter().map(|(run, _)| run).collect()
     }
 
     /// Of each attempt with connected ranks whose job has a lease: one of them, and the lease.

@@ -9,12 +9,12 @@ use batchweave_arena::wire::{
     Batch, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef, Welcome,
 };
 use batchweave_core::ids::Step;
-use batchweave_core::mutation::{self, Mutation};
 use batchweave_core::tgb::HEADER_BYTES;
 use tokio::sync::Notify;
 
 use crate::layouts::{Numbers, Shape};
 use crate::member::Member;
+use crate::mistakes::{self, Mistake};
 use crate::plan::FrameId;
 use crate::space::Place;
 
@@ -150,7 +150,7 @@ impl Line {
         if let Some(Outgoing::Message(DaemonMessage::Batch(last))) = self.outbox.back_mut()
             && last.step == step
             && last.first + last.slices.len() as u32 == position
-            && (last.slices.len() < FRAMES_MAX || mutation::is(Mutation::OneMessage))
+            && (last.slices.len() < FRAMES_MAX || mistakes::is(Mistake::OneMessage))
         {
             last.slices.push(slice);
             return;

@@ -15,7 +15,8 @@ use crate::member::Member;
 pub(super) struct Attempt {
     pub(super) book: Book,
     pub(super) member: Arc<Member>,
-    /// What all daemons' objects tell; read when a rank comes that is new here.
+    /// What all daemons' objects tell; read when a rank comes that is new here, for those alone whose
+    /// coming was reported before.
     pub(super) stored: Option<Stored>,
     pub(super) holes: Holes,
     /// Of each reader, also of those that are gone: every step below is in an object of this daemon or
@@ -46,10 +47,8 @@ impl Attempt {
         self.holes.add(hole);
     }
 
-    /// A rank is gone. It may be elsewhere before it comes back, so the objects are read again then.
     pub(super) fn end(&mut self, member: &Member) {
         self.book.end(member);
-        self.stored = None;
     }
 
     /// Nobody reads, and all is stored.

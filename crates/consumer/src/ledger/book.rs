@@ -78,6 +78,12 @@ impl Book {
         hole(member, told..at)
     }
 
+    /// Whether the ledgers told of `step` when the rank came.
+    pub(super) fn is_told(&self, member: &Member, step: Step) -> bool {
+        let coordinate = self.coordinates.get(&reader(member));
+        coordinate.is_some_and(|c| step < c.back_until)
+    }
+
     /// A rank received its slices of `step`.
     pub(super) fn step(&mut self, member: &Arc<Member>, step: Step, crcs: &[u32]) -> Option<Hole> {
         let key = reader(member);

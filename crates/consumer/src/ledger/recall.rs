@@ -8,16 +8,20 @@ use std::time::Duration;
 
 use batchweave_core::ids::Step;
 use batchweave_core::lifecycle::{LedgerEntry, Retold, retell};
-use batchweave_log::{Checksums, Log, LogError, LogOptions, StepCrcs, crcs_of};
+use batchweave_log::{Checksums, Log, LogError, StepCrcs, crcs_of};
 use batchweave_store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::BookKey;
 use super::book::Hole;
+use crate::context::Context;
 
 /// Pauses after the store has failed for as long as the log retries its reads: doubling, within these.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+
+/// A log that was not used for longer is opened anew: a snapshot spares most of what came since.
+const FRESH: Duration = Duration::from_mins(5);
 
 /// Holes of ranks of one attempt, in one window of steps.
 #[derive(Debug)]
@@ -43,14 +47,19 @@ pub(super) struct Recall {
 }
 
 impl Recall {
-    /// Starts the task; it ends with the keeper, or at `stop`.
-    pub(super) fn start(store: Arc<dyn Store>, stop: CancellationToken) -> Self {
+    /// Starts the task, which reads by `log`; it ends with the keeper, or at `stop`.
+    pub(super) fn start(log: Log, context: Arc<Context>, stop: CancellationToken) -> Self {
         let (windows, mut asked) = mpsc::channel::<Window>(1);
         let (answers, filled) = mpsc::channel(1);
         let work = async move {
-            let mut sums = None;
+            let store = Arc::clone(log.store());
+            let (mut sums, mut used) = (Some(Checksums::new(log)), context.now());
             while let Some(window) = asked.recv().await {
-                let told = tell(&store, &mut sums, window).await;
+                if context.since(used) > FRESH {
+                    sums = None;
+                }
+                let told = tell(&store, &context, &mut sums, window).await;
+                used = context.now();
                 if answers.send(told).await.is_err() {
                     return;
                 }
@@ -87,7 +96,12 @@ impl Recall {
     }
 }
 
-async fn tell(store: &Arc<dyn Store>, sums: &mut Option<Checksums>, window: Window) -> Filled {
+async fn tell(
+    store: &Arc<dyn Store>,
+    context: &Context,
+    sums: &mut Option<Checksums>,
+    window: Window,
+) -> Filled {
     let mut steps: Vec<Step> = Vec::new();
     let mut slices: Vec<Range<u32>> = Vec::new();
     for Hole { member, steps: own } in &window.holes {
@@ -98,7 +112,7 @@ async fn tell(store: &Arc<dyn Store>, sums: &mut Option<Checksums>, window: Wind
     steps.dedup();
     let mut pause = PAUSES.0;
     loop {
-        match read(store, sums, &steps, &slices).await {
+        match read(store, context, sums, (&steps, &slices)).await {
             Ok(read) => return told(window, &read),
             Err(why) => {
                 tracing::warn!(%why, "cannot read what an earlier daemon delivered; retrying");
@@ -106,25 +120,21 @@ async fn tell(store: &Arc<dyn Store>, sums: &mut Option<Checksums>, window: Wind
         }
         // Opened anew: what is wrong with the log may be mended meanwhile.
         *sums = None;
-        tokio::time::sleep(pause).await;
+        context.sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
 
 async fn read(
     store: &Arc<dyn Store>,
+    context: &Context,
     sums: &mut Option<Checksums>,
-    steps: &[Step],
-    slices: &[Range<u32>],
+    (steps, slices): (&[Step], &[Range<u32>]),
 ) -> Result<BTreeMap<Step, StepCrcs>, LogError> {
     let open = match sums {
         Some(open) => open,
         none => {
-            let options = LogOptions {
-                write_snapshots: false,
-                ..LogOptions::new(rand::random())
-            };
-            let log = Log::open(Arc::clone(store), &options).await?;
+            let log = Log::open(Arc::clone(store), &context.log_options()).await?;
             none.insert(Checksums::new(log))
         }
     };

@@ -35,6 +35,7 @@ fn head() -> Head {
         start: 100 * number,
         dp_size: 4,
         mesh: Vec::new(),
+        head: None,
     };
     let job = JobState {
         opened: 3,

@@ -11,6 +11,7 @@ fn attempt(number: AttemptNo, start: Step, dp_size: u32) -> AttemptState {
         start,
         dp_size,
         mesh: Vec::new(),
+        head: None,
     }
 }
 

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::attempts::{open_attempt, open_job};
 use crate::config::{ArenaTable, JobTable};
+use crate::context::Context;
 use crate::deliveries::Deliveries;
 use crate::engine::{Limits, SessionId};
 use crate::hub::{Growth, Outgoing, Parts};
@@ -118,6 +119,7 @@ fn hub(store: Arc<dyn Store>, log: &Log) -> Arc<Hub> {
         orders: mpsc::channel(1).0,
         deliveries: Deliveries::channel(metrics.clone()).0,
         store,
+        context: Arc::new(Context::system()),
         metrics,
         stop: CancellationToken::new(),
         concurrency: 1,

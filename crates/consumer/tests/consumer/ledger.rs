@@ -285,3 +285,45 @@ async fn a_rank_that_an_older_ledger_tells_of_is_not_told_again() {
         }
     }
 }
+
+/// The other daemon tells of the rank after this one has read the stored ledgers for a rank of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_comes_from_another_daemon_is_not_told_again() {
+    let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut stream = Stream::new(SLICES).await;
+    stream.commit(60, 9).await;
+    stream.finish().await;
+    let store = stream.store.clone();
+    let other = Daemon::start(store.clone(), consumer(there.path()));
+    let daemon = Daemon::start(store.clone(), consumer(here.path()));
+    let alone = || Arc::new(Barrier::new(1));
+    let moves = train(options(&other.socket, 0, 2, 0), 20, alone(), true);
+    let stays = options(&daemon.socket, 1, 2, 0);
+    let read = |mut reader: batchweave_client::Reader, end: Step| {
+        tokio::task::spawn_blocking(move || {
+            while reader.next_step() < end {
+                drop(reader.next(TIMEOUT).unwrap().unwrap());
+            }
+            reader
+        })
+    };
+    let connected = tokio::task::spawn_blocking(|| Client::connect(stays).unwrap());
+    let stays = read(connected.await.unwrap(), 20).await.unwrap();
+    let _ = moves.await.unwrap();
+    other.stop().await.unwrap();
+    let mut back = options(&daemon.socket, 0, 2, 20);
+    back.resume = true;
+    let _ = train(back, 60, alone(), true).await.unwrap();
+    let stays = read(stays, 60).await.unwrap();
+    tokio::task::spawn_blocking(|| stays.close(TIMEOUT).unwrap())
+        .await
+        .unwrap();
+    daemon.stop().await.unwrap();
+
+    let seen = Seen::read(&store, &stream).await;
+    for step in 0..60 {
+        let all = seen.ledgers[&0].iter().flat_map(|(_, l)| &l.entries);
+        let of = all.filter(|e| e.dp_rank == 0 && (e.from..e.to).contains(&step));
+        assert_eq!(of.count(), 1, "step {step}");
+    }
+}

@@ -15,6 +15,7 @@ mod indexes;
 mod leases;
 mod ledger;
 mod marks;
+mod progress;
 mod recall;
 mod refusals;
 mod rude;

@@ -249,6 +249,7 @@ impl History {
                         start: e.start,
                         dp_size: e.dp_size,
                         mesh: e.mesh.clone(),
+                        head: None,
                     };
                     let skips = Vec::new();
                     job.attempts.push(AttemptRecord { state, skips });

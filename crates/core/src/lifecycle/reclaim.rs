@@ -247,7 +247,7 @@ impl<'m> Reclaim<'m> {
     fn job_of(&self, owner: &Owner) -> Whose<'_> {
         let job = self.m.jobs().get(&owner.job);
         match job.filter(|job| job.opened == owner.opened) {
-            Some(job) if owner.attempt < job.attempts.len() as u64 => Whose::Open(job),
+            Some(job) if owner.attempt < job.attempts_opened() => Whose::Open(job),
             None if owner.opened < self.m.next_version() => Whose::Closed,
             _ => Whose::Unknown,
         }
@@ -256,7 +256,8 @@ impl<'m> Reclaim<'m> {
     /// A mark below the watermark, or one of an abandoned history, is no restart point again, and
     /// without it the floor comes out the same wherever that matters.
     fn mark_dead(&self, mark: &MarkKey, job: &JobState) -> bool {
-        let later = job.attempts.iter().skip(mark.owner.attempt as usize + 1);
+        let later = job.attempts.iter();
+        let later = later.filter(|later| later.number > mark.owner.attempt);
         let lowest = later.map(|attempt| attempt.start).min();
         mark.step < self.watermark || lowest.is_some_and(|start| mark.step > start)
     }
@@ -265,7 +266,7 @@ impl<'m> Reclaim<'m> {
 /// Progress of a superseded attempt, or such that each of its coordinates has newer.
 fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobSigns>) -> bool {
     let attempt = progress.owner.attempt;
-    if attempt + 1 < job.attempts.len() as u64 {
+    if attempt + 1 < job.attempts_opened() {
         return true;
     }
     let Some(signs) = signs.and_then(|signs| signs.get(&attempt)) else {
@@ -285,7 +286,7 @@ fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobSigns
 /// A heartbeat of a superseded attempt, or one that its node has replaced.
 fn alive_dead(alive: &AliveKey, job: &JobState, signs: Option<&JobSigns>) -> bool {
     let attempt = alive.owner.attempt;
-    if attempt + 1 < job.attempts.len() as u64 {
+    if attempt + 1 < job.attempts_opened() {
         return true;
     }
     let signs = signs.and_then(|signs| signs.get(&attempt));

@@ -56,6 +56,9 @@ pub struct Opened {
     pub nonce: Nonce,
     /// The epoch before plus one.
     pub epoch: Epoch,
+    /// The head of the log when this instance began: of two that open the name, the one that saw the
+    /// longer log is the newer.
+    pub began: Version,
 }
 
 /// See [`Entry::Batch`].

@@ -182,6 +182,7 @@ impl Manifest {
                     nonce: e.nonce,
                     instance: e.instance.clone(),
                     opened: version,
+                    began: e.began,
                     next_seq: before.as_ref().map_or(0, |p| p.next_seq),
                     cursor: before
                         .as_ref()
@@ -254,14 +255,16 @@ impl Manifest {
             }
             Entry::AttemptOpened(e) => {
                 if let Some(job) = Arc::make_mut(&mut self.jobs).get_mut(&e.job) {
+                    job.supersede(self.next_step, &self.quarantine);
                     job.attempts.push(AttemptState {
-                        number: job.attempts.len() as u64,
+                        number: job.attempts_opened(),
                         id: e.attempt,
                         opened: version,
                         parent: e.parent,
                         start: e.start,
                         dp_size: e.dp_size,
                         mesh: e.mesh.clone(),
+                        head: None,
                     });
                 }
                 self.forget_lifted();
@@ -291,7 +294,11 @@ impl Manifest {
                     .for_each(|q| q.lifted = Some(version));
                 self.forget_lifted();
             }
-            Entry::Watermark(e) => self.watermark = e.step,
+            Entry::Watermark(e) => {
+                self.watermark = e.step;
+                let jobs = Arc::make_mut(&mut self.jobs).values_mut();
+                jobs.for_each(|job| job.forget_attempts(e.step));
+            }
             _ => {}
         }
     }

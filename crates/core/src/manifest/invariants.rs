@@ -5,7 +5,8 @@
 //! - I3 waiting TGBs exist under `lanes` only, and per lane end just before the next sequence;
 //! - I4 under `lanes` the turn names a lane, and that lane has nothing waiting (unless sealed);
 //! - I5 open producers have an epoch of at least 1 and lie before the head of the log;
-//! - I6 attempts of a job are numbered 0, 1, 2, ... and opened in the order of the log;
+//! - I6 attempts of a job are numbered one after another, opened in the order of the log, and all but
+//!   the newest have ended;
 //! - I7 versions and steps, waiting ones included, stay below the numeric limit;
 //! - I8 what is kept about names and turns is what producers and waiting TGBs give;
 //! - I9 repaired versions grow and lie before the head of the log.
@@ -142,9 +143,13 @@ fn check_producer(m: &Manifest, name: &ProducerName, p: &ProducerState) -> Resul
 
 fn check_job(name: &JobName, job: &JobState) -> Result<(), String> {
     let numbers = job.attempts.iter().map(|a| a.number);
-    let numbered = numbers.eq(0..job.attempts.len() as u64);
+    let first = job.attempts_opened() - job.attempts.len() as u64;
+    let numbered = numbers.eq(first..job.attempts_opened());
     let in_order = job.attempts.windows(2).all(|w| w[0].opened <= w[1].opened);
-    if numbered && in_order {
+    let mut rest = job.attempts.iter().rev();
+    let newest = rest.next();
+    let ended = newest.is_none_or(|a| a.head.is_none()) && rest.all(|a| a.head.is_some());
+    if numbered && in_order && ended {
         return Ok(());
     }
     Err(format!("I6: the attempts of job {name} are out of order"))

@@ -72,6 +72,7 @@ impl Manifest {
 
     fn judge_opened(&self, e: &Opened) -> Result<(), Void> {
         text(&e.instance)?;
+        number(e.began)?;
         if !self.lanes.allows(&e.producer) {
             return Err(Void::NotNamed(e.producer.clone()));
         }

@@ -54,7 +54,7 @@ pub(super) fn attempt_opened(m: &Manifest, e: &AttemptOpened) -> Result<Verdict,
         return Err(Void::WrongPredecessor);
     }
     if let Some(parent) = e.parent
-        && parent.attempt >= job.attempts.len() as u64
+        && parent.attempt >= job.attempts_opened()
     {
         return Err(Void::NoParent(parent.attempt));
     }

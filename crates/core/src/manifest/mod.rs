@@ -10,6 +10,7 @@ pub mod entry;
 pub mod fold;
 mod fold_error;
 mod invariants;
+mod job_state;
 pub mod judge;
 mod judge_admin;
 mod judge_batch;

@@ -12,12 +12,12 @@ use rpds::{RedBlackTreeMapSync, VectorSync};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::entry::{Axis, HoldingJob, Parent};
+use super::entry::HoldingJob;
+pub use super::job_state::{AttemptState, JobState, QuarantineState};
 use super::lanes::Lanes;
 use crate::cursor::Cursor;
 use crate::ids::{
-    AttemptId, AttemptNo, Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step,
-    StreamId, Version,
+    Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId, Version,
 };
 use crate::limits::SEGMENT_STEPS;
 use crate::stream::{Order, StreamConfig};
@@ -65,6 +65,8 @@ pub struct ProducerState {
     pub instance: String,
     /// The version that opened it.
     pub opened: Version,
+    /// The head of the log when that instance began.
+    pub began: Version,
     /// The next sequence number.
     pub next_seq: Seq,
     /// Where it stands in its input.
@@ -77,72 +79,6 @@ pub struct ProducerState {
     /// `next_seq` and later ones are kept.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mixtures: BTreeMap<Seq, u64>,
-}
-
-/// One attempt of an open job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AttemptState {
-    /// Its number within the incarnation.
-    pub number: AttemptNo,
-    /// Its id.
-    pub id: AttemptId,
-    /// The version that opened it.
-    pub opened: Version,
-    /// Where it came from.
-    pub parent: Option<Parent>,
-    /// First step.
-    pub start: Step,
-    /// Data-parallel size.
-    pub dp_size: u32,
-    /// The axes.
-    pub mesh: Vec<Axis>,
-}
-
-/// One open job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct JobState {
-    /// The version of its open record: the incarnation.
-    pub opened: Version,
-    /// First step that it asked for.
-    pub start: Step,
-    /// Restart points kept.
-    pub keep: u32,
-    /// Keeps data from reclamation.
-    pub holds: bool,
-    /// Holds producers back.
-    pub paces: bool,
-    /// See `JobOpened`.
-    pub lease_seconds: Option<u64>,
-    /// Attempts in order.
-    pub attempts: Vec<AttemptState>,
-}
-
-/// A range of steps that attempts pass over which were opened while it was in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QuarantineState {
-    /// Its id.
-    pub id: RequestId,
-    /// First step.
-    pub first: Step,
-    /// Last step, included.
-    pub last: Step,
-    /// Why.
-    pub reason: String,
-    /// The version that added it.
-    pub added: Version,
-    /// The version that lifted it.
-    pub lifted: Option<Version>,
-}
-
-impl QuarantineState {
-    /// Whether an attempt that the record of `version` opened passes over it: by versions alone, so one
-    /// added or lifted by the same record does not count.
-    pub fn in_force_at(&self, version: Version) -> bool {
-        self.added < version && self.lifted.is_none_or(|lifted| version < lifted)
-    }
 }
 
 /// The last mixture that was set.

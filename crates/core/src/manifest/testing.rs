@@ -72,6 +72,7 @@ impl Bench {
             instance: "host:1".into(),
             nonce,
             epoch,
+            began: self.m.next_version(),
         })
     }
 

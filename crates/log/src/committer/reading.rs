@@ -33,11 +33,12 @@ pub(super) struct Behind {
 impl Committer {
     /// Folds what there is, for one who is held and puts nothing: jobs open, others' turns pass.
     pub(crate) async fn look(&mut self) -> Result<Result<(), Stop>, LogError> {
-        let folded = self.log.catch_up().await?;
-        self.note(&folded);
-        let room = ASIDE_MAX.saturating_sub(self.aside.len());
-        self.aside
-            .extend(folded.iter().filter_map(seen_record).take(room));
+        let (ahead, aside) = (&mut self.ahead, &mut self.aside);
+        let note = |folded: &Folded| {
+            ahead.note(&folded.placed);
+            aside.extend(seen_record(folded).filter(|_| aside.len() < ASIDE_MAX));
+        };
+        self.log.catch_up_noting(note).await?;
         Ok(self.settle())
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use batchweave_core::ids::{JobName, RequestId, Version};
+use batchweave_core::ids::{AttemptNo, JobName, RequestId, Version};
 use batchweave_core::lifecycle::JobSigns;
 use batchweave_core::manifest::entry::JobClosed;
 use batchweave_core::manifest::{Entry, Manifest};
@@ -14,7 +14,7 @@ use super::signs::Signs;
 /// What was last seen of a job, and since when it is so.
 #[derive(Debug)]
 struct Seen {
-    attempts: usize,
+    attempts: AttemptNo,
     signs: JobSigns,
     since: Duration,
 }
@@ -45,7 +45,7 @@ impl Leases {
             let current = signs.get(name).cloned().unwrap_or_default();
             let place = (name.clone(), job.opened);
             let seen = self.0.get(&place);
-            let same = seen.filter(|s| s.attempts == job.attempts.len() && s.signs == current);
+            let same = seen.filter(|s| s.attempts == job.attempts_opened() && s.signs == current);
             match same {
                 Some(seen) if now.saturating_sub(seen.since) >= Duration::from_secs(lease) => {
                     overdue = Some((place.0, place.1, lease));
@@ -53,7 +53,7 @@ impl Leases {
                 Some(_) => {}
                 None => {
                     let seen = Seen {
-                        attempts: job.attempts.len(),
+                        attempts: job.attempts_opened(),
                         signs: current,
                         since: now,
                     };

@@ -81,7 +81,7 @@ fn folders(m: &Manifest) -> Vec<Folder> {
                 prefix,
             };
             folders.push(folder(keys::marks(name, job.opened, attempt.number)));
-            if attempt.number + 1 == job.attempts.len() as u64 {
+            if attempt.number + 1 == job.attempts_opened() {
                 folders.push(folder(keys::progress_of(name, job.opened, attempt.number)));
             }
         }

@@ -277,3 +277,29 @@ async fn a_follower_writes_what_others_have_left_out() {
         "and the segments before it"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_older_of_two_openings_does_not_fence_the_newer() {
+    let (_, store, _) = history(2).await;
+    let name = || "p0".parse().unwrap();
+    let old = Log::open(Arc::clone(&store), &options(5)).await.unwrap();
+    let _ = commit(&mut opened(&store, "other", 6).await, 1).await;
+    let mut newer = opened(&store, "p0", 7).await;
+    let epoch = newer.epoch();
+
+    let opening = Producer::open(old, name(), "old:1").await.unwrap();
+    let ProducerOpening::Fenced { by, instance } = opening else {
+        panic!("{opening:?}");
+    };
+    assert_eq!((by, instance.as_str()), (epoch, "test:1"));
+    let going_on = commit(&mut newer, 1).await;
+    assert!(matches!(going_on, Commit::Committed { .. }), "{going_on:?}");
+
+    let newest = opened(&store, "p0", 8).await;
+    assert_eq!(newest.epoch(), epoch + 1);
+    let fenced = commit(&mut newer, 1).await;
+    assert!(
+        matches!(fenced, Commit::Lost | Commit::Fenced { .. }),
+        "{fenced:?}"
+    );
+}

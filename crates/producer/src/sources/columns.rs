@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use batchweave_store::StoreError;
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -11,7 +12,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader as ParquetReader, RowGroupReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescPtr;
 
-use super::remote::RemoteObject;
+use super::remote::{self, Bounded, RemoteObject};
 use super::{InputFile, Location, Reason};
 
 /// Rows decoded at a time.
@@ -41,17 +42,26 @@ impl From<Reason> for ParquetFailure {
 
 impl From<ParquetError> for ParquetFailure {
     fn from(why: ParquetError) -> Self {
-        // The store's failure travels through the parquet crate as an external error, and so does text in the
-        // footer that is no UTF-8.
+        // The store's failure travels through the parquet crate as an external error, and so do text in the
+        // footer that is no UTF-8, a page that goes on beyond the end of the file, and compressed data.
         let detail = match why {
             ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-                Ok(io) => return Self::Io(*io),
+                Ok(io) if is_way(&io) => return Self::Io(*io),
+                Ok(io) => io.to_string(),
                 Err(other) => other.to_string(),
             },
             other => other.to_string(),
         };
         Self::Content(Reason::BrokenParquet { detail })
     }
+}
+
+/// Whether it was the way to the file that failed. Anything else is a decoder's word on what it read, as of
+/// zstd, whose kind tells nothing.
+fn is_way(why: &io::Error) -> bool {
+    let inner = why.get_ref();
+    why.raw_os_error().is_some()
+        || inner.is_some_and(|e| e.is::<StoreError>() || e.is::<remote::Changed>())
 }
 
 type Outcome<T> = Result<T, ParquetFailure>;
@@ -64,13 +74,16 @@ pub(super) struct Groups {
 
 impl Groups {
     pub(super) fn open(file: &InputFile) -> Outcome<Self> {
+        let size = file.pin.size;
         let file: Arc<dyn ParquetReader> = match &file.location {
-            Location::Local(path) => Arc::new(SerializedFileReader::new(
-                File::open(path).map_err(ParquetFailure::Io)?,
-            )?),
+            Location::Local(path) => {
+                remote::check_size(file).map_err(ParquetFailure::Io)?;
+                let local = File::open(path).map_err(ParquetFailure::Io)?;
+                Arc::new(SerializedFileReader::new(Bounded::new(local, size))?)
+            }
             Location::Remote { .. } => {
                 let object = RemoteObject::of(file).map_err(ParquetFailure::Io)?;
-                Arc::new(SerializedFileReader::new(object)?)
+                Arc::new(SerializedFileReader::new(Bounded::new(object, size))?)
             }
         };
         Ok(Self { file, next: 0 })

@@ -51,9 +51,13 @@ pub fn decode(
 /// The string under `field` of the JSON object in `line`; the last one if it is there twice, as most
 /// JSON readers do. The whole line is checked, also behind the field.
 fn json_field(line: &str, field: &str) -> Result<String, Reason> {
-    if let Some(text) = quick::field(line, field) {
-        return Ok(text);
+    match quick::field(line, field) {
+        Some(text) => Ok(text),
+        None => parsed_field(line, field),
     }
+}
+
+fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
     let mut parser = serde_json::Deserializer::from_str(line);
     let found = FieldSeed(field)
         .deserialize(&mut parser)

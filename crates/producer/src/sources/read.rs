@@ -128,10 +128,18 @@ impl<'a> FileReader<'a> {
         };
         self.kind = match guard(open).unwrap_or_else(panicked) {
             Ok(rows) => Kind::Parquet(rows),
-            Err(ParquetFailure::Content(reason)) => Kind::Failed(reason),
+            Err(ParquetFailure::Content(reason)) => {
+                self.check_size()?;
+                Kind::Failed(reason)
+            }
             Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
         };
         Ok(())
+    }
+
+    /// A file that shrinks while it is read looks damaged, but is an error and not a bad document.
+    fn check_size(&self) -> Result<(), SourceError> {
+        remote::check_size(self.file).map_err(|why| self.unreadable(why))
     }
 
     fn unreadable(&self, why: io::Error) -> SourceError {
@@ -231,7 +239,10 @@ impl<'a> FileReader<'a> {
             let (row, value) = match guard(|| rows.next()).unwrap_or_else(panicked) {
                 Ok(None) => return Ok(None),
                 Ok(Some(row)) => row,
-                Err(ParquetFailure::Content(reason)) => return Ok(self.bad(reason)),
+                Err(ParquetFailure::Content(reason)) => {
+                    self.check_size()?;
+                    return Ok(self.bad(reason));
+                }
                 Err(ParquetFailure::Io(why)) => return Err(self.unreadable(why)),
             };
             let place = Place {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use batchweave_store::{Store, StoreError};
 use bytes::{Buf, Bytes};
 use futures::TryStreamExt;
+use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 use tokio::runtime::Handle;
 
@@ -53,6 +54,62 @@ pub(super) struct Changed {
 
 fn changed(was: u64, is: u64) -> io::Error {
     io::Error::other(Changed { was, is })
+}
+
+/// Fails when a local file has another size than when it was listed. An object is bound by its pin's size.
+pub(super) fn check_size(file: &InputFile) -> io::Result<()> {
+    let Location::Local(path) = &file.location else {
+        return Ok(());
+    };
+    let size = path.metadata()?.len();
+    if size == file.pin.size {
+        Ok(())
+    } else {
+        Err(changed(file.pin.size, size))
+    }
+}
+
+/// A file or an object of which nothing beyond its end is ever asked: a damaged footer names any offset,
+/// and the answer of a system or a store to that would pass for a failure of the way to the file.
+pub(super) struct Bounded<R> {
+    inner: R,
+    size: u64,
+}
+
+impl<R> Bounded<R> {
+    pub(super) fn new(inner: R, size: u64) -> Self {
+        Self { inner, size }
+    }
+
+    fn check(&self, start: u64, length: u64) -> parquet::errors::Result<()> {
+        match start.checked_add(length) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(ParquetError::EOF(format!(
+                "it names {length} bytes from byte {start} on, and the file has {}",
+                self.size
+            ))),
+        }
+    }
+}
+
+impl<R: Send + Sync> Length for Bounded<R> {
+    fn len(&self) -> u64 {
+        self.size
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for Bounded<R> {
+    type T = R::T;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        self.check(start, 0)?;
+        self.inner.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        self.check(start, length as u64)?;
+        self.inner.get_bytes(start, length)
+    }
 }
 
 /// A file up to the size that it had when it was listed. An end before that is a file that shrinks,

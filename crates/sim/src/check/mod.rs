@@ -10,12 +10,13 @@
 //!   byte what a fold from the beginning gives;
 //! - `readers`: every reader saw a prefix, and in the end everything;
 //! - `life`: no data that may still be needed is deleted, no watermark passes what a job keeps, and
-//!   nothing is left behind; `received`: trainers got their steps, in order, once;
+//!   nothing is left behind; `received`: ranks got their steps, in order; `ledgers`: what is told of them;
 //! - `growth`: what each prefix holds at the end is bounded;
 //! - `requests`: nobody but a reclaimer deletes data, nobody lists the log.
 
 mod folds;
 pub(crate) mod growth;
+mod ledgers;
 mod life;
 mod life_jobs;
 mod openings;
@@ -77,6 +78,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     growth::check(evidence, &log, &mut found);
     if evidence.plan.life.is_some() {
         received::check(evidence, &log, &mut found);
+        ledgers::check(evidence, &log, &mut found);
         life::check(evidence, &log, &mut found);
     }
     let reclaims = |actor: u32| evidence.actor(actor).starts_with(RECLAIMER);

@@ -2,9 +2,8 @@
 //! again as soon as it has seen that: it announces another one, or puts its own record.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use batchweave_core::ids::{Epoch, ProducerName};
+use batchweave_core::ids::{Epoch, ProducerName, Version};
 use batchweave_core::intent::{Announced, stem};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
@@ -16,8 +15,9 @@ use super::writers::version;
 use crate::trace::{Answer, What};
 use crate::world::Evidence;
 
-/// Looks at the log, from learning that an announced opening is dead to the next announcement or
-/// record. What was asked for before it learned may still come in.
+/// Looks that found the head, from learning that an announced opening is dead to the next announcement
+/// or record: who is far behind reads up to the head first. What was asked for before it learned may
+/// still come in.
 const LOOKS_MAX: u32 = 3;
 
 /// An announced opening of one process.
@@ -28,7 +28,6 @@ struct Opening {
     /// Its owner has read that another instance has the epoch.
     dead: bool,
     looks: u32,
-    looked: Duration,
 }
 
 pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
@@ -36,6 +35,15 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
         .zip(&log.records)
         .map(|(version, body)| openings(Record::from_json(body, version).ok()))
         .collect();
+    let landed: BTreeMap<_, _> = evidence
+        .landed
+        .iter()
+        .filter_map(|l| Some((version(&l.key)?, l.at)))
+        .collect();
+    let there = |version, at| landed.get(&version).is_some_and(|landed| *landed <= at);
+    let is_head = |version: Version, at| {
+        !there(version, at) && version.checked_sub(1).is_none_or(|last| there(last, at))
+    };
     let mut announced: BTreeMap<u32, Opening> = BTreeMap::new();
     for event in &evidence.events {
         let sent = matches!(event.what, What::Sent { .. });
@@ -48,7 +56,6 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
                     key: stem(&event.key).into_owned(),
                     dead: false,
                     looks: 0,
-                    looked: event.at,
                 };
                 announced.insert(event.actor, opening);
             }
@@ -61,8 +68,16 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
         ) else {
             continue;
         };
-        if sent && own.dead && own.looked != event.at {
-            (own.looks, own.looked) = (own.looks + 1, event.at);
+        if event.what == What::Answered(Answer::Found) {
+            let all = opened.get(version as usize).into_iter().flatten();
+            let mut taken =
+                all.filter(|(name, epoch, _)| (name, epoch) == (&own.producer, &own.epoch));
+            own.dead |= taken.any(|(.., key)| *key != own.key);
+        } else if event.what == What::Answered(Answer::Missing)
+            && own.dead
+            && is_head(version, event.at)
+        {
+            own.looks += 1;
             if own.looks > LOOKS_MAX {
                 let text = format!(
                     "{} looks on, though epoch {} of {} is somebody else's",
@@ -73,12 +88,6 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
                 found.push(Violation::new("announced-again", None, text).by(event.actor, event.at));
                 announced.remove(&event.actor);
             }
-        } else if event.what == What::Answered(Answer::Found) {
-            let all = opened.get(version as usize).into_iter().flatten();
-            let mut taken =
-                all.filter(|(name, epoch, _)| (name, epoch) == (&own.producer, &own.epoch));
-            own.dead |= taken.any(|(.., key)| *key != own.key);
-            own.looked = event.at;
         }
     }
 }

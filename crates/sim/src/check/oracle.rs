@@ -13,8 +13,9 @@ use bytes::Bytes;
 use super::Violation;
 use crate::store::Landed;
 use crate::world::Evidence;
+use crate::world::content::digest;
 use crate::world::faulty::FAULTY;
-use crate::world::producer::{cursor, digest};
+use crate::world::producer::cursor;
 use crate::world::run::name;
 
 /// A committed TGB.
@@ -47,6 +48,8 @@ pub(super) struct Log {
 pub(super) struct Producer {
     pub(super) epoch: Epoch,
     pub(super) nonce: Option<Nonce>,
+    /// The head when that instance began.
+    began: Version,
     pub(super) next: Seq,
     pub(super) finished: bool,
     retired: bool,
@@ -170,9 +173,14 @@ impl Oracle<'_> {
     fn opened(&mut self, e: &Opened) {
         let state = self.log.producers.entry(e.producer.clone()).or_default();
         let (before, finished) = (state.epoch, state.finished);
+        let older = e.began < state.began && e.epoch > 1;
         state.epoch = e.epoch;
         state.retired = false;
-        state.nonce = Some(e.nonce);
+        (state.nonce, state.began) = (Some(e.nonce), e.began);
+        if older {
+            let text = format!("{} epoch {} fences a newer instance", e.producer, e.epoch);
+            self.wrong("newest", text);
+        }
         if e.epoch != before + 1 || finished {
             let text = format!("{} opens epoch {} after {before}", e.producer, e.epoch);
             self.wrong("fence", text);

@@ -3,7 +3,7 @@
 use super::Violation;
 use super::oracle::Log;
 use crate::world::Evidence;
-use crate::world::producer::digest;
+use crate::world::content::digest;
 
 pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
     for (number, reads) in evidence.reads.iter().enumerate() {

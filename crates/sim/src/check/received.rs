@@ -1,14 +1,16 @@
-//! What trainers received: each data coordinate of an attempt the steps from its start on, in
-//! order, once, without those that were quarantined when the attempt was opened, and as committed.
+//! What ranks received: each data coordinate of an attempt the steps from its start on, in order, without
+//! those that were quarantined when the attempt was opened, and as committed; in each session from where the
+//! rank said that it stands, every step once.
 
 use std::collections::BTreeMap;
 
-use batchweave_core::ids::{AttemptNo, JobName, RequestId, Step, Version};
+use batchweave_core::ids::{AttemptId, AttemptNo, JobName, RequestId, Step, Version};
 use batchweave_core::manifest::{Entry, Record};
 
 use super::Violation;
 use super::oracle::Log;
 use crate::world::Evidence;
+use crate::world::content::{SLICES, data_crc};
 
 /// A range of steps, when it came into force and when it was lifted.
 struct Quarantine {
@@ -19,17 +21,29 @@ struct Quarantine {
     lifted: Version,
 }
 
+/// An attempt in the log.
+#[derive(Debug, Clone)]
+pub(super) struct Attempt {
+    pub(super) job: JobName,
+    /// Its job's incarnation, and its number in it.
+    pub(super) opened: Version,
+    pub(super) number: AttemptNo,
+    pub(super) start: Step,
+    pub(super) dp_size: u32,
+    /// Its record.
+    version: Version,
+}
+
 /// The attempts and quarantines of a log.
 #[derive(Default)]
-struct History {
+pub(super) struct History {
     quarantines: Vec<Quarantine>,
-    /// Version and start of each attempt.
-    attempts: BTreeMap<(JobName, Version, AttemptNo), (Version, Step)>,
-    numbers: BTreeMap<(JobName, Version), Vec<batchweave_core::ids::AttemptId>>,
+    pub(super) attempts: BTreeMap<AttemptId, Attempt>,
+    counts: BTreeMap<(JobName, Version), AttemptNo>,
 }
 
 impl History {
-    fn read(log: &Log) -> Self {
+    pub(super) fn read(log: &Log) -> Self {
         let mut history = Self::default();
         for (version, body) in (0..).zip(&log.records) {
             let record = Record::from_json(body, version);
@@ -56,47 +70,85 @@ impl History {
                 let lifted = self.quarantines.iter_mut().filter(|q| q.id == e.quarantine);
                 lifted.for_each(|q| q.lifted = version.min(q.lifted));
             }
-            Entry::AttemptOpened(e) => {
-                let numbers = self.numbers.entry((e.job.clone(), e.opened)).or_default();
-                if !numbers.contains(&e.attempt) {
-                    let key = (e.job.clone(), e.opened, numbers.len() as AttemptNo);
-                    self.attempts.insert(key, (version, e.start));
-                    numbers.push(e.attempt);
-                }
+            Entry::AttemptOpened(e) if !self.attempts.contains_key(&e.attempt) => {
+                let count = self.counts.entry((e.job.clone(), e.opened)).or_default();
+                let attempt = Attempt {
+                    job: e.job.clone(),
+                    opened: e.opened,
+                    number: *count,
+                    start: e.start,
+                    dp_size: e.dp_size,
+                    version,
+                };
+                *count += 1;
+                self.attempts.insert(e.attempt, attempt);
             }
             _ => {}
         }
     }
 
-    fn skipped(&self, attempt: Version, step: Step) -> bool {
-        let in_force = |q: &&Quarantine| q.added < attempt && attempt < q.lifted;
+    /// Whether an attempt passes over a step.
+    pub(super) fn skips(&self, attempt: &Attempt, step: Step) -> bool {
+        let at = attempt.version;
+        let in_force = |q: &&Quarantine| q.added < at && at < q.lifted;
         let mut ranges = self.quarantines.iter().filter(in_force);
         ranges.any(|q| (q.first..=q.last).contains(&step))
+    }
+
+    /// The first step from this one on that an attempt does not pass over.
+    pub(super) fn kept(&self, attempt: &Attempt, mut step: Step) -> Step {
+        while self.skips(attempt, step) {
+            step += 1;
+        }
+        step
     }
 }
 
 pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
     let history = History::read(log);
-    let mut next: BTreeMap<_, Step> = BTreeMap::new();
+    let mut wrong = |text: String| found.push(Violation::new("received", None, text));
+    // Where each session goes on, and how far each coordinate has come.
+    let mut sessions: Vec<Step> = Vec::new();
+    let mut furthest: BTreeMap<(AttemptId, u32), Step> = BTreeMap::new();
+    for session in &evidence.sessions {
+        let Some(attempt) = history.attempts.get(&session.attempt) else {
+            let (job, id) = (&session.job, session.attempt);
+            return wrong(format!("attempt {id} of {job} is not in the log"));
+        };
+        sessions.push(history.kept(attempt, session.next_step));
+        furthest.insert((session.attempt, session.coordinate), attempt.start);
+    }
     for read in &evidence.received {
-        let attempt = (read.job.clone(), read.opened, read.attempt);
-        let who = format!("{}@{} attempt {}", read.job, read.opened, read.attempt);
-        let mut wrong = |text: String| found.push(Violation::new("received", None, text));
-        let Some(&(version, start)) = history.attempts.get(&attempt) else {
-            wrong(format!("{who} is not in the log"));
+        let Some(attempt) = history.attempts.get(&read.attempt) else {
             continue;
         };
-        let expected = next.entry((attempt, read.coordinate)).or_insert(start);
-        while history.skipped(version, *expected) {
-            *expected += 1;
-        }
-        if *expected != read.step {
+        let who = format!(
+            "{}@{} attempt {} coordinate {}",
+            read.job, attempt.opened, attempt.number, read.coordinate
+        );
+        let expected = history.kept(attempt, sessions[read.session]);
+        if expected != read.step {
             wrong(format!("{who} got step {}, not {expected}", read.step));
         }
-        *expected = read.step + 1;
+        sessions[read.session] = read.step + 1;
+        let come = furthest.entry((read.attempt, read.coordinate)).or_default();
+        let at = history.kept(attempt, *come);
+        if read.step > at {
+            wrong(format!(
+                "{who} never got the steps from {at} to {}",
+                read.step
+            ));
+        }
+        *come = (read.step + 1).max(*come);
+        let each = SLICES / attempt.dp_size.max(1);
+        let own = read.coordinate * each..(read.coordinate + 1) * each;
         let tgb = log.steps.get(read.step as usize);
-        if tgb.is_none_or(|t| t.producer != read.producer || t.seq != read.seq) {
-            wrong(format!("{who} got another TGB as step {}", read.step));
+        let sums = tgb.map(|t| {
+            own.map(|slice| data_crc(&t.producer, t.seq, slice))
+                .collect()
+        });
+        if sums.as_ref() != Some(&read.sums) {
+            wrong(format!("{who} got other data as step {}", read.step));
         }
     }
 }

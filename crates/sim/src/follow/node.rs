@@ -53,7 +53,7 @@ async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError
         let looked = actor.now();
         let before = log.manifest().next_version();
         match log.catch_up().await {
-            Ok(_) => shared.known(before..log.manifest().next_version()),
+            Ok(()) => shared.known(before..log.manifest().next_version()),
             Err(LogError::Store(_)) => {
                 actor.sleep(broken(actor)).await;
                 continue;

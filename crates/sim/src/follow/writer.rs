@@ -16,7 +16,8 @@ use super::run::Shared;
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 use crate::policy::{AnyPolicy, PolicyKind};
-use crate::world::producer::{cursor, tgbs};
+use crate::world::content::tgbs;
+use crate::world::producer::cursor;
 use crate::world::run::name;
 
 fn options(actor: &Arc<Actor>) -> LogOptions {
@@ -99,6 +100,7 @@ fn slices(mut tgbs: Vec<TgbRecord>, slices: u32) -> Vec<TgbRecord> {
         tgb.tokens = u64::from(slices) * 8;
         for part in &mut tgb.parts {
             (part.slices, part.length) = (slices, u64::from(slices) * 256);
+            (part.frame_bytes, part.index) = (Some(256), None);
         }
     }
     tgbs

@@ -1,5 +1,5 @@
-//! A job's supervisor: opens the job, starts its attempts' nodes, and starts another attempt when
-//! one has ended, from a restart point that it knows. Nodes that froze may go on beside it.
+//! A job's supervisor: opens the job, runs its machines, starts its attempts' ranks, and starts another
+//! attempt when one has ended, from a restart point that it knows. Ranks that froze may go on beside it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
 use batchweave_core::manifest::Entry;
-use batchweave_core::manifest::entry::{JobClosed, JobOpened, Parent};
+use batchweave_core::manifest::entry::{JobClosed, JobOpened};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::memory::Memory;
-use super::node::{End, Node, Wanted};
+use super::node::Node;
 use super::person::Person;
 use super::plan::{AttemptPlan, Fate, JobPlan};
+use super::rank::{End, Position, Rank, Wanted};
 use crate::actor::{Actor, Nature};
 use crate::world::run::Shared;
 
@@ -23,11 +24,15 @@ const INCARNATIONS_MAX: u32 = 4;
 /// Attempts of an incarnation; more come to nothing.
 const ATTEMPTS_MAX: u32 = 40;
 
+/// The time that stands for a request where a rank is to die at one.
+const REQUEST: Duration = Duration::from_millis(40);
+
 /// What a job's programs share.
 pub(super) struct Job {
     pub(super) shared: Arc<Shared>,
     pub(super) plan: JobPlan,
     pub(super) name: JobName,
+    pub(super) nodes: Vec<Arc<Node>>,
     memory: Mutex<Memory>,
 }
 
@@ -55,17 +60,25 @@ struct Supervisor {
     attempts: u32,
     /// The watermark that refused the last start.
     refused: Option<Step>,
-    nodes: Vec<JoinHandle<()>>,
+    machines: Vec<JoinHandle<()>>,
+    ranks: Vec<JoinHandle<()>>,
+    /// The ranks of this incarnation.
+    alive: Vec<Arc<Actor>>,
 }
 
 /// Runs a job to the end of what it reads.
 pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
     let name = super::name(plan.number);
     let person = Person::new(&shared, name.as_str());
+    let machines = plan.daemons.len().max(1);
+    let nodes: Vec<_> = (0..machines)
+        .map(|number| Node::new(&shared, &plan, number))
+        .collect();
     let job = Arc::new(Job {
         shared,
         plan,
         name,
+        nodes,
         memory: Mutex::default(),
     });
     let mut supervisor = Supervisor {
@@ -74,9 +87,15 @@ pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
         opened: 0,
         attempts: 0,
         refused: None,
-        nodes: Vec::new(),
+        machines: Vec::new(),
+        ranks: Vec::new(),
+        alive: Vec::new(),
     };
     supervisor.person.sleep(supervisor.job.plan.opens).await;
+    let machines = supervisor.job.nodes.iter();
+    supervisor.machines = machines
+        .map(|node| tokio::spawn(Arc::clone(node).run()))
+        .collect();
     let mut plans = supervisor.job.plan.attempts.clone().into_iter();
     for incarnation in 0..INCARNATIONS_MAX {
         if supervisor.open().await.is_none() {
@@ -85,6 +104,8 @@ pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
         if supervisor.incarnation(&mut plans).await != Outcome::Closed {
             break;
         }
+        // A rank that waits for its attempt would open it in the next incarnation.
+        kill(&std::mem::take(&mut supervisor.alive));
         supervisor.person.sleep(Duration::from_millis(200)).await;
         supervisor.refused = (incarnation + 1 < INCARNATIONS_MAX).then_some(0);
     }
@@ -157,10 +178,7 @@ impl Supervisor {
             opened: self.opened,
             id: AttemptId(self.person.bytes()),
             start,
-            parent: parent.map(|attempt| Parent {
-                attempt,
-                step: start,
-            }),
+            parent,
             dp_size: 1,
         }
     }
@@ -169,13 +187,13 @@ impl Supervisor {
         let mut wanted = self.choose(back);
         wanted.dp_size = plan.map_or(2, |p| p.dp_size);
         let (send, mut reports) = mpsc::unbounded_channel();
-        let nodes: Vec<_> = (0..wanted.dp_size)
+        let ranks: Vec<_> = (0..wanted.dp_size)
             .map(|coordinate| self.start(plan, wanted.clone(), coordinate, send.clone()))
             .collect();
         self.attempts += 1;
         let time = self.job.shared.store.time;
         let until = plan.map(|p| time.now() + p.lives);
-        let mut left = nodes.len();
+        let mut left = ranks.len();
         while left > 0 {
             let timer = async {
                 match until {
@@ -187,7 +205,7 @@ impl Supervisor {
                 biased;
                 report = reports.recv() => report.flatten(),
                 () = timer => {
-                    self.befalls(plan.map(|p| p.fate), &nodes);
+                    self.befalls(plan.map(|p| p.fate), &ranks);
                     return Outcome::Another;
                 }
             };
@@ -196,11 +214,11 @@ impl Supervisor {
                 Some(End::Closed) => return Outcome::Closed,
                 Some(End::Refused(watermark)) => {
                     self.refused = Some(watermark);
-                    self.stop(&nodes);
+                    self.stop(&ranks);
                     return Outcome::Another;
                 }
                 Some(End::Superseded | End::Failed(_)) | None => {
-                    self.stop(&nodes);
+                    self.stop(&ranks);
                     return Outcome::Another;
                 }
             }
@@ -217,36 +235,45 @@ impl Supervisor {
     ) -> Arc<Actor> {
         let job = Arc::clone(&self.job);
         let last = coordinate + 1 == wanted.dp_size;
+        // Ranks make no requests of their own: where they die is a matter of time.
         let dies = match plan.map(|p| p.fate) {
-            Some(Fate::Dies(request, moment)) if last => Some((request, moment)),
+            Some(Fate::Dies(request, _)) if last => Some(request),
             _ => None,
-        };
-        let stalls = plan.filter(|_| coordinate == 0);
-        let nature = Nature {
-            dies,
-            stalls: stalls.map_or_else(Vec::new, |p| p.stalls.clone()),
-            ..Nature::default()
         };
         let name = format!(
             "{}@{}#{}.{coordinate}",
             job.name, wanted.opened, self.attempts
         );
-        let actor = job.shared.store.actor(&name, nature);
-        let node = Node {
+        let actor = job.shared.store.actor(&name, Nature::default());
+        self.alive.push(Arc::clone(&actor));
+        // Neighbours lie on different machines, so that one may have coordinates that are none.
+        let at = coordinate as usize % job.nodes.len();
+        let time = job.shared.store.time;
+        let rank = Rank {
             shared: Arc::clone(&job.shared),
             store: job.shared.store.handle(&actor),
             actor: Arc::clone(&actor),
+            at,
+            position: Position::at(wanted.start),
             job,
             wanted,
             coordinate,
         };
         let (it, shared) = (Arc::clone(&actor), Arc::clone(&self.job.shared));
-        self.nodes.push(tokio::spawn(async move {
+        let killed = async move {
+            match dies {
+                Some(request) => time.sleep(REQUEST.mul_f64(request as f64)).await,
+                None => std::future::pending().await,
+            }
+        };
+        self.ranks.push(tokio::spawn(async move {
             let end = tokio::select! {
                 biased;
                 () = it.died() => None,
-                end = node.run() => Some(end),
+                () = killed => None,
+                end = rank.run() => Some(end),
             };
+            it.kill();
             let text = end
                 .as_ref()
                 .map_or("died".to_owned(), |end| format!("ends: {end:?}"));
@@ -257,26 +284,31 @@ impl Supervisor {
         actor
     }
 
-    fn befalls(&self, fate: Option<Fate>, nodes: &[Arc<Actor>]) {
+    fn befalls(&self, fate: Option<Fate>, ranks: &[Arc<Actor>]) {
         match fate {
             Some(Fate::Freeze(lasts)) => {
                 let until = self.job.shared.store.time.now() + lasts;
-
-                for node in nodes {
-                    node.freeze(until);
+                for rank in ranks {
+                    rank.freeze(until);
                     let text = format!("freezes for {:.1} s", lasts.as_secs_f64());
-                    self.job.shared.store.note(node, text);
+                    self.job.shared.store.note(rank, text);
+                }
+                // A machine freezes with all that runs on it, or its trainer alone does.
+                for node in &self.job.nodes {
+                    if self.person.chance(500) {
+                        node.freeze(until);
+                    }
                 }
             }
             Some(Fate::Doubled) | None => {}
-            Some(Fate::Crash | Fate::Dies(..)) => kill(nodes),
+            Some(Fate::Crash | Fate::Dies(..)) => kill(ranks),
         }
     }
 
     /// Mostly a launcher kills the others; sometimes nobody does.
-    fn stop(&self, nodes: &[Arc<Actor>]) {
+    fn stop(&self, ranks: &[Arc<Actor>]) {
         if self.person.chance(700) {
-            kill(nodes);
+            kill(ranks);
         }
     }
 
@@ -292,16 +324,22 @@ impl Supervisor {
             });
             self.person.commit(|_| entry.clone()).await;
         }
-        for node in self.nodes {
-            if let Err(e) = node.await {
+        for rank in self.ranks {
+            if let Err(e) = rank.await {
+                self.job.shared.found("panic", 0, e.to_string());
+            }
+        }
+        self.job.nodes.iter().for_each(|node| node.end());
+        for machine in self.machines {
+            if let Err(e) = machine.await {
                 self.job.shared.found("panic", 0, e.to_string());
             }
         }
     }
 }
 
-fn kill(nodes: &[Arc<Actor>]) {
-    for node in nodes {
-        node.kill();
+fn kill(ranks: &[Arc<Actor>]) {
+    for rank in ranks {
+        rank.kill();
     }
 }

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use batchweave_core::ids::{AttemptNo, Step};
+use batchweave_core::ids::{AttemptId, AttemptNo, Step};
 
 /// The attempts and marks of one incarnation.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     /// Where the job began.
     from: Step,
-    starts: BTreeMap<AttemptNo, (Step, u32)>,
+    starts: BTreeMap<AttemptNo, (Step, u32, AttemptId)>,
     marks: BTreeMap<(AttemptNo, Step), BTreeSet<u32>>,
 }
 
@@ -24,8 +24,8 @@ impl Memory {
     }
 
     /// An attempt is open.
-    pub(super) fn opened(&mut self, attempt: AttemptNo, start: Step, dp_size: u32) {
-        self.starts.insert(attempt, (start, dp_size));
+    pub(super) fn opened(&mut self, attempt: AttemptNo, made: (Step, u32, AttemptId)) {
+        self.starts.insert(attempt, made);
     }
 
     /// A mark is stored; `None` speaks for all.
@@ -33,7 +33,7 @@ impl Memory {
         let made = self.marks.entry((attempt, step)).or_default();
         match (coordinate, self.starts.get(&attempt)) {
             (Some(coordinate), _) => drop(made.insert(coordinate)),
-            (None, Some((_, dp_size))) => made.extend(0..*dp_size),
+            (None, Some((_, dp_size, _))) => made.extend(0..*dp_size),
             (None, None) => {}
         }
     }
@@ -41,11 +41,11 @@ impl Memory {
     /// Restart points in order.
     pub(super) fn points(&self) -> BTreeSet<Step> {
         let mut points = BTreeSet::new();
-        for (&attempt, &(start, dp_size)) in &self.starts {
+        for (&attempt, &(start, dp_size, _)) in &self.starts {
             let later = self
                 .starts
                 .range(attempt + 1..)
-                .map(|(_, (start, _))| *start);
+                .map(|(_, (start, ..))| *start);
             let top = later.min().unwrap_or(Step::MAX);
             let marks = self.marks.range((attempt, 0)..(attempt + 1, 0));
             let whole = marks.filter(|(_, made)| made.len() == dp_size as usize);
@@ -59,16 +59,18 @@ impl Memory {
     }
 
     /// The attempt whose checkpoint at `step` is loaded.
-    pub(super) fn attempt_of(&self, step: Step) -> Option<AttemptNo> {
+    pub(super) fn attempt_of(&self, step: Step) -> Option<(AttemptNo, AttemptId)> {
         let marked = self.marks.keys().rev().find(|(_, at)| *at == step);
         let started = self
             .starts
             .iter()
             .rev()
-            .find(|(_, (start, _))| *start == step);
-        marked
+            .find(|(_, (start, ..))| *start == step);
+        let attempt = marked
             .map(|(attempt, _)| *attempt)
-            .or(started.map(|(attempt, _)| *attempt))
+            .or(started.map(|(attempt, _)| *attempt))?;
+        let (.., id) = self.starts.get(&attempt)?;
+        Some((attempt, *id))
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn what_a_later_attempt_went_back_behind_does_not_count() {
         let mut memory = Memory::default();
-        memory.opened(0, 0, 2);
+        memory.opened(0, (0, 2, AttemptId([1; 16])));
         memory.marked(0, 10, Some(0));
         memory.marked(0, 10, Some(1));
         memory.marked(0, 20, Some(0));
@@ -89,10 +91,10 @@ mod tests {
             "20 is not complete"
         );
         memory.marked(0, 20, Some(1));
-        memory.opened(1, 10, 1);
+        memory.opened(1, (10, 1, AttemptId([2; 16])));
         assert_eq!(memory.points(), BTreeSet::from([0, 10]));
         memory.marked(1, 30, None);
         assert_eq!(memory.points(), BTreeSet::from([0, 10, 30]));
-        assert_eq!(memory.attempt_of(30), Some(1));
+        assert_eq!(memory.attempt_of(30), Some((1, AttemptId([2; 16]))));
     }
 }

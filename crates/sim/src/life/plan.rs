@@ -70,6 +70,27 @@ pub struct JobPlan {
     pub abandons: Option<u64>,
     /// It is closed when it is done.
     pub closes: bool,
+    /// Steps out of 1000 after which a rank ends and comes back, on the same daemon or another.
+    #[serde(default)]
+    pub moves: u32,
+    /// Its machines, each with a daemon.
+    #[serde(default)]
+    pub daemons: Vec<DaemonPlan>,
+}
+
+/// The daemons of a machine, one after another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonPlan {
+    /// The n-th process dies at this request.
+    pub deaths: Vec<(u64, Moment)>,
+    /// When the process of that time ends, and whether in good order.
+    pub ends: Vec<(Duration, bool)>,
+    /// From the end of one process to the start of the next.
+    pub restart: Duration,
+    /// Steps read ahead of each rank.
+    pub ahead: u64,
+    /// The store refuses its ledgers from the first of these times to the second.
+    pub refused: Option<(Duration, Duration)>,
 }
 
 /// A reclaimer.
@@ -137,7 +158,46 @@ impl LifePlan {
                 (job.abandons, job.closes) = (None, true);
             }
         }
+        for job in &mut life.jobs {
+            job.run_on_daemons(&mut Draw::new(draw.range(0..u64::MAX), "daemons", 0));
+        }
         life
+    }
+}
+
+impl JobPlan {
+    /// Machines, what befalls them, and ranks that move between them.
+    fn run_on_daemons(&mut self, draw: &mut Draw) {
+        self.moves = [0, 10, 60][draw.range(0..3) as usize];
+        self.daemons = (0..draw.range(1..3)).map(|_| daemon(draw)).collect();
+        for attempt in &mut self.attempts {
+            // Coordinates that are no neighbours on their machine.
+            if draw.chance(250) {
+                attempt.dp_size = 4;
+            }
+        }
+    }
+}
+
+fn daemon(draw: &mut Draw) -> DaemonPlan {
+    let moment = |draw: &mut Draw| {
+        [Moment::Before, Moment::Sent, Moment::Answered][draw.range(0..3) as usize]
+    };
+    let deaths = [0, 0, 1, 3][draw.range(0..4) as usize];
+    let refused = draw.chance(400).then(|| {
+        let from = draw.duration(Duration::ZERO, 20 * S);
+        (from, from + draw.duration(50 * MS, 20 * S))
+    });
+    DaemonPlan {
+        deaths: (0..deaths)
+            .map(|_| (1 + (draw.exponential() * 60.0) as u64, moment(draw)))
+            .collect(),
+        ends: (0..draw.range(0..3))
+            .map(|_| (draw.duration(Duration::ZERO, 30 * S), draw.chance(500)))
+            .collect(),
+        restart: [MS, 100 * MS, 2 * S][draw.range(0..3) as usize],
+        ahead: [1, 4, 16][draw.range(0..3) as usize],
+        refused,
     }
 }
 
@@ -158,6 +218,8 @@ fn job(draw: &mut Draw, number: u32) -> JobPlan {
         attempts: (0..draw.range(0..6)).map(|_| attempt(draw)).collect(),
         abandons: draw.chance(150).then(|| draw.range(1..60)),
         closes: draw.chance(500),
+        moves: 0,
+        daemons: Vec::new(),
     }
 }
 

@@ -9,6 +9,8 @@ use crate::actor::Nature;
 use crate::life::LifePlan;
 use crate::world::run::Shared;
 
+/// Between two looks at whether all input is committed.
+const LOOK: Duration = Duration::from_millis(200);
 /// Nothing lands so long after it was sent.
 const LANDED: Duration = Duration::from_mins(1);
 
@@ -24,12 +26,27 @@ pub(crate) async fn run(shared: Arc<Shared>, plan: LifePlan) {
     let reclaimers: Vec<_> = reclaimers
         .map(|plan| tokio::spawn(reclaimer::supervise(Arc::clone(&shared), plan)))
         .collect();
-    for done in jobs.into_iter().chain([people]) {
+    let counts = tokio::spawn(count(Arc::clone(&shared)));
+    for done in jobs.into_iter().chain([people, counts]) {
         joined(&shared, done).await;
     }
     shared.set_trained();
     for done in reclaimers {
         joined(&shared, done).await;
+    }
+}
+
+/// Tells ranks where the stream ends, once all input is committed.
+async fn count(shared: Arc<Shared>) {
+    let person = Person::new(&shared, "counter");
+    while !shared.done() {
+        person.sleep(LOOK).await;
+    }
+    loop {
+        match person.log().await {
+            Ok(log) => return shared.set_end(log.manifest().next_step()),
+            Err(_) => person.sleep(LOOK).await,
+        }
     }
 }
 

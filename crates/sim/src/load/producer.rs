@@ -14,7 +14,8 @@ use super::scenario::Scenario;
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 use crate::policy::{AnyPolicy, PolicyKind};
-use crate::world::producer::{cursor, tgbs};
+use crate::world::content::tgbs;
+use crate::world::producer::cursor;
 use crate::world::run::name;
 
 /// For so long after the load nobody leaves.
@@ -86,7 +87,9 @@ impl Process<'_> {
             match Producer::open_with(log, name(self.number), &self.actor.name, &mut policy).await?
             {
                 ProducerOpening::Opened(producer) => *producer,
-                ProducerOpening::Finished { .. } | ProducerOpening::Sealed => return Ok(true),
+                ProducerOpening::Finished { .. }
+                | ProducerOpening::Sealed
+                | ProducerOpening::Fenced { .. } => return Ok(true),
             };
         self.shared.opened(self.number);
         let policy = if own {

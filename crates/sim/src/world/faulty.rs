@@ -15,8 +15,9 @@ use batchweave_store::ErrorKind;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::content::tgbs;
 use super::forward::options;
-use super::producer::{cursor, tgbs};
+use super::producer::cursor;
 use super::run::{Shared, name};
 use crate::draw::Draw;
 use crate::life::person::Person;

@@ -1,8 +1,9 @@
 //! A simulated world: producers, readers, a store, and what befalls them; run to the end of all
 //! input. `plan` says what, `run` does it, `producer` and `reader` are the programs, `operator` is a
 //! person at work on the stream, `forward` a watch over each open log,
-//! `faulty` a program that writes what no correct one does.
+//! `content` what is in a TGB, `faulty` a program that writes what no correct one does.
 
+pub(crate) mod content;
 pub(crate) mod faulty;
 pub(crate) mod forward;
 pub(crate) mod operator;

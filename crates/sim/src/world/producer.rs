@@ -5,29 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq};
+use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::lifecycle::pace::Limits;
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
 use batchweave_log::{
     CommitEnd, CommitItem, CommitQueue, DriverOptions, Log, LogError, Pacer, Producer,
     ProducerOpening,
 };
 use batchweave_store::Store;
-use bytes::Bytes;
 
+use super::content::object;
 use super::forward::options;
 use super::plan::ProducerPlan;
 use super::run::Shared;
 use crate::actor::Actor;
 use crate::draw::Draw;
 use crate::policy::AnyPolicy;
-
-/// Slices per TGB in every simulated stream.
-pub(crate) const SLICES: u32 = 2;
-
-/// The content of every data object.
-pub(crate) const DATA: [u8; 16] = *b"sixteen bytes...";
 
 /// How a process ended, other than by dying.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,37 +37,12 @@ pub(super) enum End {
     Failed(String),
 }
 
-/// The digest of TGB `seq`: a function of the input alone.
-pub(crate) fn digest(name: &ProducerName, seq: Seq) -> Digest {
-    Digest(Hash::of(format!("{name}/{seq}").as_bytes()).0)
-}
-
 /// The cursor before TGB `seq`.
 pub(crate) fn cursor(seq: Seq) -> Cursor {
     match seq {
         0 => Cursor::default(),
         row => Cursor(serde_json::json!({ "row": row })),
     }
-}
-
-/// The TGBs `first..first + count` in one object.
-pub(crate) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Vec<TgbRecord> {
-    let tgb = |i: u64| TgbRecord {
-        rows: u64::from(SLICES),
-        tokens: u64::from(SLICES) * 8,
-        digest: digest(name, first + i),
-        parts: vec![Part {
-            key: key.to_owned(),
-            offset: i * 512,
-            length: 512,
-            first_slice: 0,
-            slices: SLICES,
-            frame_bytes: Some(256),
-            index: None,
-        }],
-        provenance: None,
-    };
-    (0..count).map(tgb).collect()
 }
 
 /// One process of a producer.
@@ -130,6 +98,7 @@ impl Process {
                 Err(End::Done("finished before"))
             }
             ProducerOpening::Sealed => Err(End::Sealed),
+            ProducerOpening::Fenced { .. } => Err(End::Fenced),
         })
     }
 
@@ -212,11 +181,12 @@ impl Process {
         let random = self.actor.draw(|d| d.range(0..u64::MAX));
         let seqs = (first, first + count - 1);
         let key = keys::data(&self.name, epoch, nonce, seqs, random, 0);
-        let body = Bytes::from_static(&DATA);
+        let whose = (self.shared.stream_id(), epoch);
+        let (body, tgbs) = object(whose, &self.name, &key, (first, count));
         for _ in 0..20 {
             if self.store.upload(&key, body.clone()).await.is_ok() {
                 return Some(CommitItem {
-                    tgbs: tgbs(&self.name, &key, first, count),
+                    tgbs,
                     cursor: cursor(first + count),
                 });
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use batchweave_core::ids::{Epoch, Hash, ProducerName, RequestId, Seq, StreamId, Version};
+use batchweave_core::ids::{Epoch, Hash, ProducerName, RequestId, Seq, Step, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Sealed;
@@ -13,16 +13,16 @@ use batchweave_core::tgb::Digest;
 use batchweave_log::LogError;
 use bytes::Bytes;
 
+use super::content::SLICES;
 use super::faulty::spoil;
 use super::operator::operate;
 use super::plan::Plan;
-use super::producer::SLICES;
 use super::reader::Reader;
 use super::supervisor::supervise;
 use crate::actor::Nature;
 use crate::check::Violation;
 use crate::life::person::Person;
-use crate::life::{self, Received};
+use crate::life::{self, Marked, Received, Session};
 use crate::profile::Profile;
 use crate::store::{KEY_BYTES_MAX, Keep, Landed, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
@@ -69,8 +69,12 @@ pub struct Evidence {
     pub reads: Vec<Vec<Read>>,
     /// The next sequence that each producer's process was told of, by number of the producer.
     pub acknowledged: BTreeMap<u32, Seq>,
-    /// What each trainer received, in its order.
+    /// Sessions of ranks with their daemons, in order.
+    pub sessions: Vec<Session>,
+    /// What each rank received, in its order.
     pub received: Vec<Received>,
+    /// Marks of which ranks were told that they are stored.
+    pub marked: Vec<Marked>,
     /// What the actors found themselves.
     pub found: Vec<Violation>,
     /// Fingerprint of the run.
@@ -102,7 +106,10 @@ struct State {
     done: bool,
     trained: bool,
     acknowledged: BTreeMap<u32, Seq>,
+    end: Option<Step>,
+    sessions: Vec<Session>,
     received: Vec<Received>,
+    marked: Vec<Marked>,
     found: Vec<Violation>,
 }
 
@@ -156,7 +163,28 @@ impl Shared {
         self.state().trained = true;
     }
 
-    /// A trainer has received a step.
+    /// The first step that never comes, once all input is committed and counted.
+    pub(crate) fn end(&self) -> Option<Step> {
+        self.state().end
+    }
+
+    pub(crate) fn set_end(&self, end: Step) {
+        self.state().end = Some(end);
+    }
+
+    /// A rank was let in; its session's place among all.
+    pub(crate) fn session(&self, session: Session) -> usize {
+        let mut state = self.state();
+        state.sessions.push(session);
+        state.sessions.len() - 1
+    }
+
+    /// A rank was told that its mark is stored.
+    pub(crate) fn marked(&self, marked: Marked) {
+        self.state().marked.push(marked);
+    }
+
+    /// A rank has received a step.
     pub(crate) fn received(&self, step: Received) {
         self.state().received.push(step);
     }
@@ -244,7 +272,9 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
         events,
         actors,
         reads,
+        sessions: std::mem::take(&mut state.sessions),
         received: std::mem::take(&mut state.received),
+        marked: std::mem::take(&mut state.marked),
         acknowledged: std::mem::take(&mut state.acknowledged),
         found: std::mem::take(&mut state.found),
         hash: store.hash(),

@@ -13,8 +13,9 @@ use crate::{Create, Effect};
 
 /// Left behind by a process that died while it wrote; no write takes this long.
 const STALE_AFTER: Duration = Duration::from_hours(24);
-/// A folder may be removed, by a deletion or by hand, between its creation and the link into it.
-const LINK_TRIES: usize = 16;
+/// A folder may be removed, by a deletion or by hand, between its creation and the link into it. Busy
+/// deletions beside have won sixteen times in a row.
+const LINK_TRIES: usize = 1000;
 
 /// A failed publication and whether the final name may exist all the same.
 pub(super) struct Failure {
@@ -145,7 +146,12 @@ pub(super) fn create_folders(path: &Path) -> io::Result<()> {
         create_folders(parent)?;
     }
     match fs::create_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match fs::metadata(path) {
+            Ok(there) if there.is_dir() => {}
+            Ok(_) => return Err(e),
+            // Removed again meanwhile: the error says so, and the caller makes it anew.
+            Err(gone) => return Err(gone),
+        },
         result => result?,
     }
     path.parent().map_or(Ok(()), sync_folder)

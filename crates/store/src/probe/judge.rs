@@ -5,6 +5,9 @@ use bytes::Bytes;
 use super::{PROBE_BYTES_MAX, broken};
 use crate::{Create, Effect, Store, StoreError};
 
+/// Reads of an object that is not as expected, before that is believed.
+const READS: usize = 4;
+
 /// What each of `racers` writes, `size` bytes or more, told apart by its bytes.
 pub(super) fn bodies(key: &str, racers: usize, size: usize) -> Vec<Bytes> {
     let body = |racer| {
@@ -31,7 +34,17 @@ pub(super) async fn judge(
         );
         return Err(broken(store, key, &why));
     }
-    let there = match store.get(key, PROBE_BYTES_MAX).await {
+    // A winner whose answer was lost is as good as one who was told.
+    let may_own = |answer: &Result<Create, StoreError>| match answer {
+        Ok(Create::Created) => true,
+        Ok(Create::Exists) => false,
+        Err(error) => winners == 0 && error.effect == Effect::Unknown,
+    };
+    let won = |there: &Bytes| {
+        let mut racers = answers.iter().zip(bodies);
+        racers.any(|(answer, body)| may_own(answer) && body == there)
+    };
+    let there = match read(store, key, won).await {
         Err(error) if error.is_not_found() && winners == 0 => {
             return Err(nobody(store, key, what, answers));
         }
@@ -41,19 +54,29 @@ pub(super) async fn judge(
         }
         there => there?,
     };
-    // A winner whose answer was lost is as good as one who was told.
-    let may_own = |answer: &Result<Create, StoreError>| match answer {
-        Ok(Create::Created) => true,
-        Ok(Create::Exists) => false,
-        Err(error) => winners == 0 && error.effect == Effect::Unknown,
-    };
-    let mut racers = answers.iter().zip(bodies);
-    if !racers.any(|(answer, body)| may_own(answer) && *body == there) {
+    if !won(&there) {
         let why = "the object does not hold the bytes of the writer that won";
         return Err(broken(store, key, why));
     }
     refuses_again(store, key, &there).await?;
     Ok(answers.iter().filter(|answer| answer.is_err()).count())
+}
+
+/// Reads an object. Bytes that are not as `expected` are read again over other connections: one damaged
+/// answer does not make a store unfit. Returns the last bytes read.
+async fn read(
+    store: &dyn Store,
+    key: &str,
+    expected: impl Fn(&Bytes) -> bool,
+) -> Result<Bytes, StoreError> {
+    let mut bytes = store.get(key, PROBE_BYTES_MAX).await?;
+    for _ in 1..READS {
+        if expected(&bytes) {
+            break;
+        }
+        bytes = store.get_fresh(key, PROBE_BYTES_MAX).await?;
+    }
+    Ok(bytes)
 }
 
 /// One more create, after the race, is told "exists" and changes nothing.
@@ -62,7 +85,7 @@ async fn refuses_again(store: &dyn Store, key: &str, there: &Bytes) -> Result<()
         Err(error) if error.effect == Effect::Unknown => Create::Exists,
         again => again?,
     };
-    if again == Create::Created || store.get(key, PROBE_BYTES_MAX).await? != *there {
+    if again == Create::Created || read(store, key, |now| now == there).await? != *there {
         return Err(broken(
             store,
             key,

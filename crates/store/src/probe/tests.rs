@@ -17,6 +17,8 @@ enum Flaw {
     Overwrites,
     /// Two racers are told that they won.
     TwoWinners,
+    /// Each second read of an object has one wrong bit.
+    WrongRead,
     /// The winner's bytes are replaced by a loser's.
     LosersBytes,
     /// Losers are told 409.
@@ -40,6 +42,8 @@ struct Flawed {
     inner: Arc<MemoryStore>,
     flaw: Flaw,
     creates: AtomicUsize,
+    /// Of objects that are there.
+    reads: AtomicUsize,
 }
 
 impl Flawed {
@@ -49,6 +53,7 @@ impl Flawed {
             inner,
             flaw,
             creates: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
         }
     }
 
@@ -103,7 +108,13 @@ impl Store for Flawed {
                 "403",
             ));
         }
-        self.inner.get(key, at_most).await
+        let bytes = self.inner.get(key, at_most).await?;
+        if self.flaw == Flaw::WrongRead && self.reads.fetch_add(1, SeqCst).is_multiple_of(2) {
+            let mut wrong = bytes.to_vec();
+            wrong[0] ^= 1;
+            return Ok(wrong.into());
+        }
+        Ok(bytes)
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
@@ -165,6 +176,7 @@ async fn stores_that_keep_the_contract_pass_and_stay_clean() {
         Flaw::LostAnswer,
         Flaw::Busy,
         Flaw::LateBodies,
+        Flaw::WrongRead,
     ] {
         let store = Flawed::new(flaw);
         probe(&store, 1, 0)

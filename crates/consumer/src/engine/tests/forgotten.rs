@@ -123,14 +123,12 @@ fn a_stopped_session_keeps_its_frames() {
     assert_eq!(world.engine.space.used(), 0);
 }
 
-#[cfg(feature = "mutations")]
 #[test]
 fn mistakes_of_the_engine_are_found() {
-    use batchweave_core::mutation::Mutation;
-    let find = crate::mistakes::is_found;
-    find(Mutation::StoppedFrees, a_stopped_session_keeps_its_frames);
-    find(
-        Mutation::EndElsewhere,
+    use crate::mistakes::{Mistake, is_found};
+    is_found(Mistake::StoppedFrees, a_stopped_session_keeps_its_frames);
+    is_found(
+        Mistake::EndElsewhere,
         every_rank_gets_every_frame_and_the_end,
     );
 }

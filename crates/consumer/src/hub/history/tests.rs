@@ -25,6 +25,7 @@ fn head(next_step: Step) -> Head {
         start: 2,
         dp_size: 2,
         mesh: Vec::new(),
+        head: None,
     };
     let job = JobState {
         opened: 3,
@@ -232,10 +233,9 @@ fn a_rank_is_believed_up_to_what_it_was_sent() {
     assert!(state.runs().iter().all(|run| run.step == 2));
 }
 
-#[cfg(feature = "mutations")]
 #[test]
 fn a_rank_that_is_believed_is_found() {
-    use batchweave_core::mutation::Mutation;
+    use crate::mistakes::Mistake;
     let test = a_rank_is_believed_up_to_what_it_was_sent;
-    crate::mistakes::is_found(Mutation::BelievedRank, test);
+    crate::mistakes::is_found(Mistake::BelievedRank, test);
 }

@@ -68,9 +68,8 @@ fn a_step_of_many_slices_goes_in_several_messages() {
     assert_eq!((next, messages), (count, 3));
 }
 
-#[cfg(feature = "mutations")]
 #[test]
 fn one_message_for_all_slices_is_found() {
     let test = a_step_of_many_slices_goes_in_several_messages;
-    crate::mistakes::is_found(Mutation::OneMessage, test);
+    crate::mistakes::is_found(crate::mistakes::Mistake::OneMessage, test);
 }

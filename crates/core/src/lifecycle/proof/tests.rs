@@ -60,6 +60,7 @@ impl Run {
             start,
             dp_size,
             mesh: Vec::new(),
+            head: None,
         };
         let skips: Vec<_> = skips.iter().map(|(a, b)| *a..*b).collect();
         self.job.attempts.push(AttemptRecord { state, skips });

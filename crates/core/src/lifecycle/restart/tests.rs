@@ -22,6 +22,7 @@ fn job(keep: u32, starts: &[Step]) -> JobState {
             start,
             dp_size: 2,
             mesh: Vec::new(),
+            head: None,
         });
     JobState {
         opened: 4,

@@ -212,6 +212,58 @@ fn the_watermark_grows_and_names_the_folded_jobs() {
 }
 
 #[test]
+fn attempts_that_ended_below_the_watermark_are_forgotten() {
+    let mut b = bench();
+    let attempts = |b: &Bench| -> Vec<_> {
+        let attempts = b.m.jobs()[&job()].attempts.iter();
+        attempts.map(|a| (a.number, a.head)).collect()
+    };
+    let watermark = |b: &mut Bench, step| {
+        let jobs = b.m.holding_jobs();
+        let request = None;
+        b.one(Entry::Watermark(Watermark {
+            step,
+            jobs,
+            request,
+        }))
+        .unwrap();
+    };
+    b.one(Entry::AttemptOpened(attempt_entry(2, 2, Some(1), 0)))
+        .unwrap();
+    b.one(Entry::Quarantined(Quarantined {
+        request: request(20),
+        first: 20,
+        last: 24,
+        reason: "bad data".into(),
+    }))
+    .unwrap();
+    b.one(Entry::AttemptOpened(attempt_entry(3, 2, Some(2), 0)))
+        .unwrap();
+    b.commit("p0", 10);
+    b.one(Entry::AttemptOpened(attempt_entry(4, 2, Some(3), 4)))
+        .unwrap();
+    b.commit("p0", 10);
+    let ended = [(0, Some(10)), (1, Some(10)), (2, Some(25)), (3, None)];
+    assert_eq!(attempts(&b), ended, "attempt 2 passes over 20 to 24");
+    watermark(&mut b, 10);
+    assert_eq!(attempts(&b), ended, "a checkpoint at 10 may still be used");
+    watermark(&mut b, 11);
+    assert_eq!(attempts(&b), ended[2..]);
+    watermark(&mut b, 30);
+    assert_eq!(attempts(&b), ended[3..], "never the newest");
+
+    let next = AttemptOpened {
+        parent: Some(Parent {
+            attempt: 0,
+            step: 30,
+        }),
+        ..attempt_entry(5, 2, Some(4), 30)
+    };
+    b.one(Entry::AttemptOpened(next)).unwrap();
+    assert_eq!(attempts(&b), [(3, Some(30)), (4, None)]);
+}
+
+#[test]
 fn a_quarantine_is_kept_while_the_newest_attempt_was_opened_under_it() {
     let mut b = bench();
     let q = Quarantined {

@@ -21,7 +21,6 @@ fn own_range(e: &mut Batch, from: &str, to: &str) {
     *key = other;
 }
 
-#[cfg(feature = "mutations")]
 #[test]
 fn objects_of_another_range_are_found() {
     use crate::mutation::{Mutation, set};

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -14,11 +15,14 @@ use crate::sources::{
 };
 
 pub(in super::super) fn parquet(path: &Path, schema: &str, groups: &[&[Option<&str>]]) {
+    compressed(path, schema, groups, Compression::UNCOMPRESSED);
+}
+
+fn compressed(path: &Path, schema: &str, groups: &[&[Option<&str>]], codec: Compression) {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let file = std::fs::File::create(path).unwrap();
-    let mut writer =
-        SerializedFileWriter::new(file, schema, Arc::new(WriterProperties::builder().build()))
-            .unwrap();
+    let properties = WriterProperties::builder().set_compression(codec).build();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).unwrap();
     for rows in groups {
         let mut group = writer.next_row_group().unwrap();
         while let Some(mut column) = group.next_column().unwrap() {
@@ -114,47 +118,87 @@ async fn parquet_that_can_not_be_used() {
     }
 }
 
-/// The library panics on some of them.
-#[test]
-fn a_damaged_file_gives_rows_or_a_bad_document_and_never_a_panic() {
+/// Units that are bad, and those at which the library panicked, of all flips by `flip` of one byte.
+fn damage(codec: Compression, flip: u8) -> (usize, usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.parquet");
     let rows: Vec<String> = (0..12).map(|n| format!("row {n}")).collect();
     let rows: Vec<Option<&str>> = rows.iter().map(|row| Some(row.as_str())).collect();
-    parquet(&path, SCHEMA, &[&rows, &rows]);
+    compressed(&path, SCHEMA, &[&rows, &rows], codec);
     let whole = std::fs::read(&path).unwrap();
     let pin = PinnedFile::new("a.parquet".into(), whole.len() as u64, b"", b"");
     let location = Location::Local(path.clone());
     let file = InputFile { pin, location };
     let (options, mut bad, mut panics) = (options(Format::Auto), 0, 0);
     for at in 0..whole.len() {
-        for flip in [0x10, 0xff] {
-            let mut damaged = whole.clone();
-            damaged[at] ^= flip;
-            std::fs::write(&path, damaged).unwrap();
-            let mut reader = FileReader::open(&file, &options, Place::default()).unwrap();
-            let mut units = 0;
-            loop {
-                let unit = match reader.next_unit() {
-                    Ok(Some(unit)) => unit,
-                    Ok(None) => break,
-                    // Its footer leads beyond its end: an error with the file's name.
-                    Err(why) => {
-                        assert!(why.to_string().contains("a.parquet"), "{why}");
-                        bad += 1;
-                        break;
-                    }
-                };
-                units += 1;
-                bad += usize::from(unit.raw.is_err());
-                panics += usize::from(matches!(unit.raw, Err(Reason::Panicked { .. })));
-                assert!(units < 1000, "byte {at}: no end");
-            }
+        let mut damaged = whole.clone();
+        damaged[at] ^= flip;
+        std::fs::write(&path, damaged).unwrap();
+        let mut reader = FileReader::open(&file, &options, Place::default()).unwrap();
+        let mut units = 0;
+        // Damage in the footer or in a page is never taken for a failure of the disk.
+        while let Some(unit) = reader.next_unit().unwrap() {
+            units += 1;
+            bad += usize::from(unit.raw.is_err());
+            panics += usize::from(matches!(unit.raw, Err(Reason::Panicked { .. })));
+            assert!(units < 1000, "byte {at}: no end");
         }
     }
-    println!(
-        "{bad} bad documents, of which {panics} are panics, in {} files",
-        2 * whole.len()
+    assert!(bad > whole.len() / 4, "{bad} of {}", whole.len());
+    (bad, panics)
+}
+
+/// The library panics on some of them.
+#[test]
+fn a_damaged_file_gives_rows_or_a_bad_document_and_never_a_panic() {
+    for (codec, flip) in [
+        (Compression::UNCOMPRESSED, 0x10),
+        (Compression::UNCOMPRESSED, 0xff),
+        (Compression::SNAPPY, 0x10),
+        (Compression::ZSTD(ZstdLevel::default()), 0x10),
+        (Compression::GZIP(GzipLevel::default()), 0x10),
+        (Compression::LZ4_RAW, 0x10),
+        (Compression::BROTLI(BrotliLevel::default()), 0x10),
+    ] {
+        let (bad, panics) = damage(codec, flip);
+        println!("{codec}: {bad} bad documents, of which {panics} are panics");
+    }
+}
+
+/// No fault of the content: skipping it would leave out other documents than a replay does.
+#[test]
+fn a_parquet_file_that_shrinks_is_an_error_and_no_bad_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let rows: Vec<String> = (0..2000).map(|n| format!("row {n}")).collect();
+    let rows: Vec<Option<&str>> = rows.iter().map(|row| Some(row.as_str())).collect();
+    parquet(&path, SCHEMA, &[&rows, &rows]);
+    let whole = std::fs::read(&path).unwrap();
+    let pin = PinnedFile::new("a.parquet".into(), whole.len() as u64, b"", b"");
+    let location = Location::Local(path.clone());
+    let file = InputFile { pin, location };
+    let options = options(Format::Auto);
+    let mut reader = FileReader::open(&file, &options, Place::default()).unwrap();
+    assert!(reader.next_unit().unwrap().unwrap().raw.is_ok());
+    std::fs::File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(100)
+        .unwrap();
+    let why = loop {
+        match reader.next_unit() {
+            Ok(Some(unit)) => assert!(unit.raw.is_ok()),
+            Ok(None) => panic!("the rows have ended"),
+            Err(why) => break why.to_string(),
+        }
+    };
+    assert!(
+        why.contains("a.parquet") && why.contains("it changed from"),
+        "{why}"
     );
-    assert!(bad > whole.len() / 2, "{bad}");
+    let Err(why) = FileReader::open(&file, &options, Place::default()) else {
+        panic!("opened")
+    };
+    assert!(why.to_string().contains("it changed from"), "{why}");
 }

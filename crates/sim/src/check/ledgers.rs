@@ -1,0 +1,310 @@
+//! What ledgers tell, by a rule of its own and not by the proof of `verify --job`:
+//!
+//! - their checksums are those of what is committed, and quarantined steps are not in them;
+//! - when a mark lands, and with each `told`, all steps below are told already that the store still has;
+//! - a rank that hears of its mark has one in the store;
+//! - a step is told once as received for the first time, and never more often than the rank received it,
+//!   but by daemons that could not know of one another's telling.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use batchweave_core::ids::{AttemptId, Step};
+use batchweave_core::keys;
+use batchweave_core::manifest::{Entry, Record};
+use serde::Deserialize;
+
+use super::Violation;
+use super::life_jobs::{Sign, sign};
+use super::oracle::Log;
+use super::received::{Attempt, History};
+use super::writers::version;
+use crate::store::Landed;
+use crate::world::Evidence;
+use crate::world::content::crc;
+
+/// A ledger object as docs/format.md has it.
+#[derive(Deserialize)]
+struct Object {
+    id: AttemptId,
+    node: String,
+    entries: Vec<Told>,
+    #[serde(default)]
+    told: Vec<Reach>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    dp_rank: u32,
+    first_slice: u32,
+    slices: u32,
+    from: Step,
+    to: Step,
+    resumed: bool,
+    crcs: String,
+    #[serde(default)]
+    skipped: Vec<(Step, Step)>,
+}
+
+#[derive(Deserialize)]
+struct Reach {
+    dp_rank: u32,
+    to: Step,
+}
+
+/// One telling of a step.
+struct Tell {
+    at: Duration,
+    node: String,
+    resumed: bool,
+}
+
+type Reader = (AttemptId, u32);
+
+struct Ledgers<'a> {
+    evidence: &'a Evidence,
+    log: &'a Log,
+    history: History,
+    found: &'a mut Vec<Violation>,
+    tells: BTreeMap<Reader, BTreeMap<Step, Vec<Tell>>>,
+    /// All steps below are told, quarantined, or were reclaimed when that was asked.
+    covered: BTreeMap<Reader, Step>,
+    /// When objects of a daemon said first how far is told without a hole: what other daemons go by.
+    claimed: BTreeMap<Reader, BTreeMap<String, Vec<(Step, Duration)>>>,
+    watermark: Step,
+    marks: BTreeMap<(AttemptId, Option<u32>, Step), Duration>,
+    at: Duration,
+    actor: u32,
+}
+
+pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
+    let mut ledgers = Ledgers {
+        evidence,
+        log,
+        history: History::read(log),
+        found,
+        tells: BTreeMap::new(),
+        covered: BTreeMap::new(),
+        claimed: BTreeMap::new(),
+        watermark: 0,
+        marks: BTreeMap::new(),
+        at: Duration::ZERO,
+        actor: 0,
+    };
+    for landed in &evidence.landed {
+        ledgers.lands(landed);
+    }
+    ledgers.marked();
+    ledgers.counts();
+}
+
+impl Ledgers<'_> {
+    fn wrong(&mut self, text: String) {
+        let found = Violation::new("ledger", None, text);
+        self.found.push(found.by(self.actor, self.at));
+    }
+
+    fn lands(&mut self, landed: &Landed) {
+        (self.at, self.actor) = (landed.at, landed.actor);
+        if landed.key.starts_with(keys::LOG) {
+            self.record(&landed.key);
+        } else if landed.key.contains("/ledger/") {
+            match serde_json::from_slice::<Object>(&landed.body) {
+                Ok(object) => self.ledger(&landed.key, object),
+                Err(e) => self.wrong(format!("{} can't be read: {e}", landed.key)),
+            }
+        } else if let Some((job, opened, number, Sign::Mark(step, coordinate))) = sign(&landed.key)
+        {
+            let mut attempts = self.history.attempts.iter();
+            let made = attempts
+                .find(|(_, a)| (&a.job, a.opened, a.number) == (&job, opened, number))
+                .map(|(id, _)| *id);
+            if let Some(id) = made {
+                // A retry of it may land once more after it was reclaimed.
+                let made = self.marks.entry((id, coordinate, step));
+                made.or_insert(self.at);
+                let reader = (id, coordinate.unwrap_or(0));
+                self.below(reader, step, &format!("mark {}", landed.key));
+            }
+        }
+    }
+
+    fn record(&mut self, key: &str) {
+        let Some(version) = version(key).filter(|v| !self.log.void.contains(v)) else {
+            return;
+        };
+        let body = self.log.records.get(version as usize);
+        let record = body.and_then(|body| Record::from_json(body, version).ok());
+        for entry in record.iter().flat_map(|record| &record.entries) {
+            if let Entry::Watermark(e) = entry {
+                self.watermark = e.step.max(self.watermark);
+            }
+        }
+    }
+
+    fn ledger(&mut self, key: &str, object: Object) {
+        let Some(attempt) = self.history.attempts.get(&object.id).cloned() else {
+            return self.wrong(format!("{key} is of an attempt that the log does not have"));
+        };
+        for entry in &object.entries {
+            if let Err(text) = self.entry(&attempt, &object, entry) {
+                self.wrong(format!("{key}: {text}"));
+            }
+        }
+        for reach in &object.told {
+            let reader = (object.id, reach.dp_rank);
+            self.below(reader, reach.to, &format!("{key} says that it"));
+            let claims = self.claimed.entry(reader).or_default();
+            let claims = claims.entry(object.node.clone()).or_default();
+            if claims.last().is_none_or(|(to, _)| *to < reach.to) {
+                claims.push((reach.to, self.at));
+            }
+        }
+    }
+
+    fn entry(&mut self, attempt: &Attempt, object: &Object, entry: &Told) -> Result<(), String> {
+        let mut crcs = (0..entry.crcs.len() / 8).map(|n| &entry.crcs[8 * n..8 * n + 8]);
+        for step in entry.from..entry.to {
+            let skipped = entry.skipped.iter().any(|(a, b)| (*a..*b).contains(&step));
+            if skipped != self.history.skips(attempt, step) {
+                return Err(format!("step {step} is quarantined, or is not"));
+            }
+            if skipped {
+                continue;
+            }
+            let tgb = self.log.steps.get(step as usize);
+            for slice in entry.first_slice..entry.first_slice + entry.slices {
+                let expected = tgb.map(|tgb| crc(&tgb.producer, tgb.seq, slice));
+                let told = crcs.next().and_then(|c| u32::from_str_radix(c, 16).ok());
+                if told.is_none() || told != expected {
+                    return Err(format!(
+                        "step {step} slice {slice}: {told:?}, not {expected:?}"
+                    ));
+                }
+            }
+            let reader = self.tells.entry((object.id, entry.dp_rank)).or_default();
+            reader.entry(step).or_default().push(Tell {
+                at: self.at,
+                node: object.node.clone(),
+                resumed: entry.resumed,
+            });
+        }
+        Ok(())
+    }
+
+    /// All steps below `step` are told, as far as the store has them now.
+    fn below(&mut self, reader: Reader, step: Step, what: &str) {
+        let Some(attempt) = self.history.attempts.get(&reader.0).cloned() else {
+            return;
+        };
+        let mut at = self.covered.get(&reader).copied().unwrap_or(attempt.start);
+        let tells = self.tells.get(&reader);
+        let told = |step: &Step| tells.is_some_and(|tells| tells.contains_key(step));
+        while at < step && (told(&at) || at < self.watermark || self.history.skips(&attempt, at)) {
+            at += 1;
+        }
+        self.covered.insert(reader, at);
+        if at < step {
+            let (job, number, rank) = (&attempt.job, attempt.number, reader.1);
+            let text = format!(
+                "{what} covers the steps below {step}: no ledger of {job} attempt {number} coordinate \
+                 {rank} tells of {at}"
+            );
+            self.wrong(text);
+        }
+    }
+
+    fn marked(&mut self) {
+        for told in &self.evidence.marked {
+            let own = (told.attempt, Some(told.coordinate), told.step);
+            let all = (told.attempt, None, told.step);
+            let made = [own, all].iter().any(|mark| {
+                let landed = self.marks.get(mark);
+                landed.is_some_and(|at| *at <= told.at)
+            });
+            if !made {
+                let text = format!("a rank heard of a mark that is not there: {told:?}");
+                (self.at, self.actor) = (told.at, 0);
+                self.wrong(text);
+            }
+        }
+    }
+
+    fn counts(&mut self) {
+        let evidence = self.evidence;
+        let mut received: BTreeMap<(Reader, Step), Vec<(Duration, &str)>> = BTreeMap::new();
+        for read in &evidence.received {
+            let key = ((read.attempt, read.coordinate), read.step);
+            let on = evidence.sessions[read.session].instance.as_str();
+            received.entry(key).or_default().push((read.at, on));
+        }
+        let mut texts = Vec::new();
+        for (&reader, steps) in &self.tells {
+            for (&step, tells) in steps {
+                let times = received.get(&(reader, step));
+                let times = times.map(Vec::as_slice).unwrap_or_default();
+                let firsts = tells.iter().filter(|tell| !tell.resumed).count();
+                let unaware = self.unaware(reader, step, tells, times);
+                if firsts > 1 + unaware || tells.len() > times.len() + unaware {
+                    let (id, rank) = reader;
+                    let by: Vec<_> = tells.iter().map(|t| (t.at, &t.node, t.resumed)).collect();
+                    let sessions = evidence.sessions.iter();
+                    let sessions = sessions.filter(|s| (s.attempt, s.coordinate) == reader);
+                    let sessions: Vec<_> =
+                        sessions.map(|s| (s.at, &s.instance, s.next_step)).collect();
+                    texts.push(format!(
+                        "attempt {id} coordinate {rank}: step {step} was received {} times and told {} \
+                         times, {firsts} times as the first, {unaware} unaware: told {by:?}, received \
+                         {times:?}, sessions {sessions:?}",
+                        times.len(),
+                        tells.len()
+                    ));
+                }
+            }
+        }
+        for text in texts.into_iter().take(3) {
+            self.wrong(text);
+        }
+    }
+
+    /// Daemons that came to know the rank before any object said that the step is told, and told of it.
+    fn unaware(
+        &self,
+        reader: Reader,
+        step: Step,
+        tells: &[Tell],
+        received: &[(Duration, &str)],
+    ) -> usize {
+        let Some((first, _)) = received.first() else {
+            return 0;
+        };
+        // A rank may hear late that its session has begun: what the daemon said itself does not count.
+        let claimed = |node: &str| {
+            let claims = self.claimed.get(&reader).into_iter().flatten();
+            let others = claims.filter(|(by, _)| *by != node);
+            let over = others
+                .flat_map(|(_, said)| said)
+                .filter(|(to, _)| *to > step);
+            over.map(|(_, at)| *at).min().unwrap_or(Duration::MAX)
+        };
+        let begun = |node: &str| {
+            let own = |s: &&crate::life::Session| {
+                (s.attempt, s.coordinate) == reader && s.instance == node && s.at > *first
+            };
+            let sessions = self.evidence.sessions.iter().filter(own);
+            sessions.map(|session| session.at).min()
+        };
+        // A daemon knows what it sent, and tells of it again only when a rank receives it again.
+        let could_not_know = |node: &str| {
+            let told = tells.iter().filter(|tell| tell.node == node).count();
+            let own = received.iter().filter(|(_, on)| *on == node).count();
+            let elsewhere = own < received.len();
+            elsewhere && told <= own + 1 && begun(node).is_some_and(|begun| claimed(node) > begun)
+        };
+        let nodes: BTreeSet<&str> = tells.iter().map(|tell| tell.node.as_str()).collect();
+        nodes
+            .into_iter()
+            .filter(|node| could_not_know(node))
+            .count()
+    }
+}

@@ -1,0 +1,104 @@
+"""A rank interrupted once, at each line in turn: `interrupted_once.py SOCKET STEPS [opcode]`.
+
+Each reader is interrupted one line of the client later than the one before, until one reads to the
+end without; with `opcode`, one instruction. A process of its own, as interrupted.py. Prints how
+many there were and what went wrong, as JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import linecache
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import batchweave
+from batchweave.state import State
+
+CLIENT = str(Path(batchweave.__file__).parent)
+# The last line of `Reader.__next__`.
+HANDED_OUT = "return batch"
+
+
+class Interrupt:
+    """Ctrl-C before the n-th line, or instruction, of the client."""
+
+    def __init__(self, nth: int, unit: str) -> None:
+        self.left = nth
+        self.unit = unit
+        self.at = ""
+
+    def trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+        """For `sys.settrace`."""
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if not file.startswith(CLIENT):
+            return None
+        frame.f_trace_opcodes = self.unit == "opcode"
+        # Behind a store Python looks for no signal before it returns.
+        # Comprehensions have instructions of no line.
+        handed_out = line and linecache.getline(file, line).strip() == HANDED_OUT
+        if event in (self.unit, "call") and not handed_out:
+            self.left -= 1
+            if self.left == 0:
+                self.at = f"{Path(file).name}:{line}"
+                raise KeyboardInterrupt
+        return self.trace
+
+
+def read(path: str, interrupt: Interrupt) -> tuple[list[int], str]:
+    """Reads to the end, over one interrupt: the steps, and what went wrong besides.
+
+    Behind the first step a checkpoint is marked, and the session begins anew, as after a lost
+    message.
+    """
+    got: list[int] = []
+    reader = batchweave.connect(path, job="j", timeout=1, connect_timeout=20)
+    origin = State.from_dict(reader.state_dict())
+    try:
+        while not reader.ended:
+            try:
+                sys.settrace(interrupt.trace)
+                for batch in reader:
+                    got.append(batch.step)
+                    sys.settrace(None)
+                    state = dataclasses.replace(origin, next_step=batch.step + 1).to_dict()
+                    if batch.state_dict() != state:
+                        return got, f"a wrong state {batch.state_dict()}"
+                    if batch.step == 0:
+                        reader.checkpoint(state)
+                        assert reader._session is not None
+                        reader._session.torn = True
+                    sys.settrace(interrupt.trace)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+    except batchweave.BatchWeaveError as error:
+        return got, repr(error)
+    finally:
+        reader.close()
+    return got, "a mark is lost" if reader._marks.unconfirmed() else ""
+
+
+def main() -> None:
+    """Moves the interrupt on until none comes before the end."""
+    path, steps = sys.argv[1], int(sys.argv[2])
+    unit = sys.argv[3] if len(sys.argv) > 3 else "line"
+    wrong: list[str] = []
+    for nth in itertools.count(1):
+        interrupt = Interrupt(nth, unit)
+        got, why = read(path, interrupt)
+        if why or got != list(range(steps)):
+            wrong.append(f"{nth}, {interrupt.at}: {got} {why}")
+        if interrupt.left > 0:
+            print(json.dumps([nth, wrong]), flush=True)
+            break
+
+
+if __name__ == "__main__":
+    main()

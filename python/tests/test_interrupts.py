@@ -1,0 +1,50 @@
+"""Ctrl-C at any instant: nothing is lost, doubled, or told of another stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from conftest import eventually
+from fake_daemon import FakeDaemon
+
+
+def test_interrupts_lose_and_double_nothing(path: Path) -> None:
+    seed, end = random.randrange(1 << 32), 20_000
+    print("seed", seed)
+    program = [sys.executable, str(Path(__file__).with_name("interrupted.py"))]
+    with FakeDaemon(path, end=end) as daemon:
+        rank = subprocess.Popen(
+            [*program, str(path), str(seed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert rank.stdout is not None
+        # A rank that waits for ever fails the test, and does not stop all others.
+        stuck = threading.Timer(300, rank.kill)
+        stuck.start()
+        try:
+            got, interrupts = json.loads(rank.stdout.readline())
+            assert got == list(range(end))
+            assert interrupts > 20
+            eventually(lambda: all(peer.gone.is_set() for peer in daemon.peers))
+            assert rank.poll() is None, "the sockets closed before the process ended"
+        finally:
+            stuck.cancel()
+            rank.communicate()
+
+
+def test_an_interrupt_at_any_line_loses_nothing(path: Path) -> None:
+    program = [sys.executable, str(Path(__file__).with_name("interrupted_once.py"))]
+    unit = "opcode" if os.environ.get("BATCHWEAVE_LONG") else "line"
+    with FakeDaemon(path, end=2, slots=4096):
+        run = subprocess.run([*program, str(path), "2", unit], stdout=subprocess.PIPE, timeout=900)
+    lines, wrong = json.loads(run.stdout)
+    assert wrong == []
+    assert lines > 500

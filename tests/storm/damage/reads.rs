@@ -1,0 +1,194 @@
+//! All objects are whole, and one read of one of them lies: each read of each program in turn.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use batchweave_dev_s3::{Fault, Op, Options, Server};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use tokio::runtime::Runtime;
+
+use super::trial::{Took, Undisturbed, consume, copy, produce, prove, reclaim, verify};
+use super::whole::{Place, Whole};
+use super::{AT_ONCE, PROGRAMS, mutation};
+use crate::{URL, open_store};
+
+/// One program, and which of its reads lies in which way.
+#[derive(Debug, Clone, Copy)]
+struct Lie {
+    program: &'static str,
+    read: u64,
+    how: Fault,
+}
+
+/// The stream in a server's own files, of which each trial has a copy.
+struct Served<'a> {
+    whole: &'a Whole,
+    undisturbed: &'a Undisturbed,
+    folder: PathBuf,
+    runtime: Runtime,
+    next: AtomicUsize,
+}
+
+fn options(dir: &Path) -> Options {
+    Options {
+        dir: Some(dir.to_owned()),
+        ..Options::default()
+    }
+}
+
+impl<'a> Served<'a> {
+    fn new(whole: &'a Whole, undisturbed: &'a Undisturbed) -> Self {
+        let folder = whole.inputs().join("served");
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(async {
+            let server = Server::start(options(&folder)).await.unwrap();
+            let store = open_store(server.endpoint()).await;
+            for key in mutation::keys(&whole.root()) {
+                let body = fs::read(whole.root().join(&key)).unwrap();
+                let _ = store.upload(&key, body.into()).await.unwrap();
+            }
+            server.shutdown().await;
+        });
+        Self {
+            whole,
+            undisturbed,
+            folder,
+            runtime,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// One program on a copy; how it took it, how many reads it made and how many of them lied.
+    fn trial(&self, program: &str, lie: Option<Lie>) -> (Took, u64, u64) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let folder = self.whole.inputs().join(format!("r{number}"));
+        fs::create_dir(&folder).unwrap();
+        copy(&self.folder, &folder.join("served"));
+        // A lock on the one link would be a lock on all.
+        fs::remove_file(folder.join("served/.lock")).unwrap();
+        let started = Server::start(options(&folder.join("served")));
+        let server = self.runtime.block_on(started).unwrap();
+        let place = Place {
+            folder,
+            url: URL.to_owned(),
+            endpoint: Some(server.endpoint()),
+        };
+        place.configure(self.whole.inputs(), 0);
+        if let Some(lie) = lie {
+            server.faults().lie_after(lie.read, lie.how);
+        }
+        let keys = || self.runtime.block_on(keys(&server));
+        let took = match program {
+            "verify" => verify(&place, self.whole),
+            "proof" => prove(&place, self.undisturbed),
+            "reclaimer" => reclaim(&place, keys, self.undisturbed),
+            "producer" => produce(&place),
+            _ => consume(&place, self.whole, false),
+        };
+        let stats = server.stats();
+        let lies = Fault::ALL.into_iter().filter(|fault| fault.lies());
+        let told = lies
+            .filter_map(|fault| stats.faults.get(fault.name()))
+            .sum();
+        self.runtime.block_on(server.shutdown());
+        fs::remove_dir_all(&place.folder).unwrap();
+        (took, stats.of(Op::Get), told)
+    }
+}
+
+/// All keys, by a client: the server's files have other names.
+async fn keys(server: &Server) -> Vec<String> {
+    let store = open_store(server.endpoint()).await;
+    let (mut keys, mut page) = (Vec::new(), None);
+    loop {
+        let found = store.list("", page.take()).await.unwrap();
+        keys.extend(found.objects.into_iter().map(|object| object.key));
+        page = found.next;
+        if page.is_none() {
+            return keys;
+        }
+    }
+}
+
+/// Draws at most `count` lies: each read with one bit flipped, and each fifth read in another way, too.
+fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Lie> {
+    let others = [Fault::Short, Fault::Long, Fault::Spoil];
+    let mut lies = Vec::new();
+    for (&program, &reads) in reads {
+        for read in 0..reads {
+            let lie = |how| Lie { program, read, how };
+            lies.push(lie(Fault::Flip));
+            if read % 5 == 0 {
+                lies.push(lie(others[(read / 5 % 3) as usize]));
+            }
+        }
+    }
+    lies.shuffle(&mut StdRng::seed_from_u64(seed));
+    // The same number per program as long as there are: some read much more than others.
+    let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut turn = |lie: &Lie| {
+        let turn = taken.entry(lie.program).or_default();
+        *turn += 1;
+        *turn
+    };
+    let mut lies: Vec<(usize, Lie)> = lies.into_iter().map(|lie| (turn(&lie), lie)).collect();
+    lies.sort_by_key(|(turn, _)| *turn);
+    lies.into_iter().map(|(_, lie)| lie).take(count).collect()
+}
+
+/// One wrong read changes nothing: every program does what it does without it.
+pub(super) fn lied_to(whole: &Whole, undisturbed: &Undisturbed, count: usize, seed: u64) {
+    let served = Served::new(whole, undisturbed);
+    let mut reads = BTreeMap::new();
+    for program in PROGRAMS {
+        let (took, count, _) = served.trial(program, None);
+        assert_eq!(took, Took::Right, "{program}");
+        let _ = reads.insert(program, count);
+    }
+    let lies = draw(&reads, count, seed);
+    println!("reads: {reads:?}; lies: {}", lies.len());
+    let began = Instant::now();
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(lie) = lies.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (took, _, told) = served.trial(lie.program, Some(*lie));
+                    if took != Took::Right {
+                        println!("WRONG {lie:?}: {took:?}");
+                    }
+                    results.lock().unwrap().push((*lie, took, told));
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap();
+    for program in PROGRAMS {
+        let of = |r: &&(Lie, Took, u64)| r.0.program == program;
+        let tried = results.iter().filter(of).count();
+        let told = results.iter().filter(of).filter(|r| r.2 > 0).count();
+        let right = results
+            .iter()
+            .filter(of)
+            .filter(|r| r.1 == Took::Right)
+            .count();
+        println!(
+            "{program:>9}: {tried} trials, {told} with a lie, {right} as if there had been none"
+        );
+    }
+    println!("{} lies in {:.1?}", results.len(), began.elapsed());
+    let wrong: Vec<_> = results.iter().filter(|r| r.1 != Took::Right).collect();
+    assert!(
+        wrong.is_empty(),
+        "{} are wrong, the first: {:?}",
+        wrong.len(),
+        wrong[0]
+    );
+}

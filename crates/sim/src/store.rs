@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use batchweave_core::keys;
@@ -94,6 +94,7 @@ struct Inner {
     throttled: u64,
     counts: Counts,
     actors: Vec<String>,
+    living: Vec<Weak<Actor>>,
 }
 
 /// The store, the recorder of all that happens in it, and the maker of actors.
@@ -131,6 +132,7 @@ impl SimStore {
             throttled: 0,
             counts: Counts::new(),
             actors: Vec::new(),
+            living: Vec::new(),
         };
         Arc::new(Self {
             time,
@@ -152,7 +154,18 @@ impl SimStore {
         };
         // By name, not by number: an actor draws the same when another is taken out of the world.
         let draw = Draw::new(self.settings.seed, name, 0);
-        Arc::new(Actor::new(id, name.to_owned(), nature, self.time, draw))
+        let actor = Arc::new(Actor::new(id, name.to_owned(), nature, self.time, draw));
+        self.inner().living.push(Arc::downgrade(&actor));
+        actor
+    }
+
+    /// The names of the actors that somebody still has and that have not died.
+    pub(crate) fn living(&self) -> Vec<String> {
+        let mut living = self.inner().living.clone();
+        living.retain(|actor| actor.strong_count() > 0);
+        let alive = living.iter().filter_map(Weak::upgrade);
+        let alive = alive.filter(|actor| !actor.is_dead());
+        alive.map(|actor| actor.name.clone()).collect()
     }
 
     /// Puts an object there before the world begins.

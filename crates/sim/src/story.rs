@@ -33,7 +33,8 @@ pub fn tell(evidence: &Evidence, violations: &[Violation]) -> String {
         .events
         .iter()
         .take_while(|e| e.at <= upto)
-        .filter(|e| is_telling(e))
+        // What is left of a world that does not end asks for the same again and again.
+        .filter(|e| matches!(e.what, What::Note(_)) || first.check != "stuck" && is_telling(e))
         .collect();
     let skipped = told.len().saturating_sub(EVENTS_MAX);
     let _ = writeln!(story, "what led there ({skipped} earlier events left out):");

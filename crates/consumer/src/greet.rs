@@ -128,7 +128,7 @@ impl Entry<'_> {
             let hub = self.hub;
             let changed = hub.heads.notified();
             let waited = self.hub.context.since(self.begun);
-            match self.hub.join(&self.hello) {
+            match self.hub.join(&self.hello, self.peer.uid()) {
                 Ok((id, welcome, wake)) => {
                     let hello = self.hello;
                     return Some(Greeted {

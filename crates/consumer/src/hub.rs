@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use batchweave_arena::Segment;
-use batchweave_arena::wire::{Fault, Hello, Welcome};
+use batchweave_arena::wire::{ErrorName, Fault, Hello, Welcome};
 use batchweave_core::ids::{JobName, ProducerName, Step, Version};
 use batchweave_core::manifest::state::{JobState, QuarantineState};
 use batchweave_core::stream::StreamConfig;
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use history::{AttemptKey, Replaced};
 pub(crate) use job::Run;
 pub(crate) use line::Outgoing;
+use line::Owner;
 pub(crate) use state::State;
 pub(crate) use view::Late;
 
@@ -240,10 +241,11 @@ impl Hub {
         });
     }
 
-    /// Admits a rank and opens its line, or says why not.
+    /// Admits a rank of user `uid` and opens its line, or says why not.
     pub(crate) fn join(
         self: &Arc<Self>,
         hello: &Hello,
+        uid: u32,
     ) -> Result<(SessionId, Welcome, Arc<Notify>), Refusal> {
         admission::check(hello, &self.stream, &self.job.name)?;
         self.apply(|state| {
@@ -271,8 +273,9 @@ impl Hub {
             if let Some(fault) = state.contradicts(hello, member.as_deref()) {
                 return Err(Refusal::Beyond(Box::new(fault)));
             }
-            self.retire_replaced(state, hello);
             let id = state.new_session();
+            let owner = Owner::new(uid, hello, member.as_deref());
+            self.retire_replaced(state, hello, &owner, id);
             if let Some(member) = &member {
                 state.admission.enter(id, member)?;
             }
@@ -291,15 +294,30 @@ impl Hub {
                 slice_count: slices.end - slices.start,
                 credits: hello.credits,
             };
-            let wake = state.open_line(hello, welcome.clone(), member, skips);
+            let wake = state.open_line((hello, owner), welcome.clone(), member, skips);
             Ok((id, welcome, wake))
         })
     }
 
-    fn retire_replaced(&self, state: &mut State, hello: &Hello) {
-        let Some(old) = &hello.replaces else { return };
-        if old.instance == hex(&self.instance) {
-            state.stop_session(old.session);
+    /// Ends the session that `owner` has had here before, and none of anybody else.
+    fn retire_replaced(&self, state: &mut State, hello: &Hello, owner: &Owner, new: SessionId) {
+        let replaced = hello.replaces.as_ref();
+        let old = replaced.filter(|old| old.instance == hex(&self.instance));
+        let Some(old) = old.map(|old| old.session) else {
+            return;
+        };
+        match state.owner(old) {
+            None => {}
+            Some(whose) if whose == owner => {
+                let message = format!("session {new} of the same rank has replaced this one");
+                let fault = Fault::new(ErrorName::DuplicateCoordinate, message);
+                state.fail_session(old, fault.remedy("read on in the newer session"));
+            }
+            Some(_) => tracing::warn!(
+                session = new,
+                old,
+                "a rank says that it replaces a session of another one: both go on"
+            ),
         }
     }
 

@@ -50,7 +50,7 @@ impl Gate {
     /// many are refused already.
     pub(crate) async fn guest(&self, open: usize) -> Option<Guest> {
         let accepted = self.next().await;
-        match accepted.and_then(|(connection, who)| Ok((Peer::new(connection)?, who))) {
+        match accepted.and_then(|(connection, who)| Ok((Peer::new(connection, who.uid)?, who))) {
             Ok(((peer, inbox), who)) => (open < self.max_sessions + REFUSED_MAX).then(|| Guest {
                 peer,
                 inbox,

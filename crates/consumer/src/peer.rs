@@ -34,6 +34,8 @@ pub(crate) enum Inbox {
 /// A socket, and the process at its other end.
 #[derive(Clone)]
 pub(crate) struct Process {
+    /// The user that it runs as.
+    uid: u32,
     socket: Arc<AsyncFd<Connection>>,
     process: Option<Arc<AsyncFd<OwnedFd>>>,
 }
@@ -49,18 +51,28 @@ pub(crate) fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<Asyn
 }
 
 impl Peer {
-    pub(crate) fn new(connection: Connection) -> io::Result<(Self, Inbox)> {
+    pub(crate) fn new(connection: Connection, uid: u32) -> io::Result<(Self, Inbox)> {
         let process = connection
             .peer_pidfd()
             .map(|fd| watch(fd, Interest::READABLE))
             .transpose()?
             .map(Arc::new);
         let process = Process {
+            uid,
             socket: Arc::new(watch(connection, Interest::READABLE | Interest::WRITABLE)?),
             process,
         };
         let inbox = Inbox::Process(process.clone(), vec![0; MESSAGE_BYTES_MAX].into());
         Ok((Self::Process(process), inbox))
+    }
+
+    /// The user at the other end.
+    pub(crate) fn uid(&self) -> u32 {
+        match self {
+            Self::Process(process) => process.uid,
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => batchweave_arena::own_uid(),
+        }
     }
 
     /// False when the peer reads too slowly; an error when it is gone.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
 use batchweave_core::keys;
+use batchweave_core::lifecycle::{Mark, Progress};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::tgb::{Digest, Part, TgbRecord};
@@ -17,6 +18,8 @@ use crate::error::CliError;
 
 /// TGBs of one object, and of one commit.
 pub(super) const OBJECT_TGBS: u64 = 4;
+/// The run's only attempt.
+const ATTEMPT: AttemptId = AttemptId([1; 16]);
 /// Bytes of a step's data.
 pub(super) const STEP_BYTES: u64 = 4096;
 
@@ -89,11 +92,41 @@ impl Run {
 
     /// The job has received all below `step`, and has a checkpoint there if `marked`.
     pub(super) async fn progress(&self, step: Step, marked: bool) -> Result<(), CliError> {
-        let (job, opened) = (&self.job, self.opened);
-        let progress = keys::progress(job, opened, 0, step, (0, 0), "bench");
-        let mark = keys::mark(job, opened, 0, step, None);
-        for key in std::iter::once(progress).chain(marked.then_some(mark)) {
-            let _ = self.store.create(&key, Bytes::from_static(b"{}")).await?;
+        let (job, opened, stream) = (self.job.clone(), self.opened, config().stream_id);
+        let progress = Progress {
+            format: 1,
+            stream,
+            job: job.clone(),
+            opened,
+            attempt: 0,
+            id: ATTEMPT,
+            node: "bench".to_owned(),
+            first: 0,
+            last: 0,
+            step,
+            at: String::new(),
+        };
+        let mark = Mark {
+            format: 1,
+            stream,
+            job,
+            opened,
+            attempt: 0,
+            id: ATTEMPT,
+            dp_rank: None,
+            dp_size: 1,
+            step,
+            state: "{}".to_owned(),
+        };
+        let _ = self
+            .store
+            .create(&progress.key(), progress.to_json().into())
+            .await?;
+        if marked {
+            let _ = self
+                .store
+                .create(&mark.key(), mark.to_json().into())
+                .await?;
         }
         Ok(())
     }
@@ -132,7 +165,7 @@ async fn open_job(log: &mut Log, job: &JobName, keep: u32) -> Result<Version, Cl
     let attempt = Entry::AttemptOpened(AttemptOpened {
         job: job.clone(),
         opened,
-        attempt: AttemptId([1; 16]),
+        attempt: ATTEMPT,
         predecessor: None,
         parent: None,
         start: 0,

@@ -1,11 +1,10 @@
 //! A training run as its daemons leave it in the store: attempts, marks, progress.
 
-use batchweave_core::ids::AttemptId;
-use batchweave_core::keys;
+use batchweave_core::ids::{AttemptId, JobName};
+use batchweave_core::lifecycle::{Mark, Progress};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, Parent};
 use batchweave_store::Create;
-use bytes::Bytes;
 
 use crate::world::World;
 
@@ -39,24 +38,48 @@ impl World {
         assert!(log.commit_entry("consumer", make).await.unwrap().is_some());
     }
 
-    async fn put(&self, key: &str) {
-        let put = self.store().await.create(key, Bytes::from("{}")).await;
+    async fn put(&self, key: &str, body: Vec<u8>) {
+        let put = self.store().await.create(key, body.into()).await;
         assert_eq!(put.unwrap(), Create::Created);
     }
 
     /// The mark of one data coordinate, or of one for all. `job` is `name@version`.
     pub(crate) async fn mark(&self, job: &str, attempt: u64, step: u64, rank: Option<u32>) {
         let (name, opened) = job.split_once('@').unwrap();
-        let (name, opened) = (name.parse().unwrap(), opened.parse().unwrap());
-        self.put(&keys::mark(&name, opened, attempt, step, rank))
-            .await;
+        let job: JobName = name.parse().unwrap();
+        let m = self.log().await.manifest().clone();
+        let state = m.jobs().get(&job).and_then(|state| state.attempt(attempt));
+        let mark = Mark {
+            format: 1,
+            stream: m.stream_id(),
+            job,
+            opened: opened.parse().unwrap(),
+            attempt,
+            id: AttemptId([attempt as u8 + 1; 16]),
+            dp_rank: rank,
+            dp_size: state.map_or(64, |attempt| attempt.dp_size),
+            step,
+            state: "{}".into(),
+        };
+        self.put(&mark.key(), mark.to_json()).await;
     }
 
     /// The data coordinates `ranks`, all on one node, have received all below `step`.
     pub(crate) async fn progress(&self, job: &str, attempt: u64, step: u64, ranks: (u32, u32)) {
         let (name, opened) = job.split_once('@').unwrap();
-        let (name, opened) = (name.parse().unwrap(), opened.parse().unwrap());
-        self.put(&keys::progress(&name, opened, attempt, step, ranks, "a1"))
-            .await;
+        let progress = Progress {
+            format: 1,
+            stream: self.log().await.manifest().stream_id(),
+            job: name.parse().unwrap(),
+            opened: opened.parse().unwrap(),
+            attempt,
+            id: AttemptId([attempt as u8 + 1; 16]),
+            node: "a1".into(),
+            first: ranks.0,
+            last: ranks.1,
+            step,
+            at: "2026-01-01T00:00:00Z".into(),
+        };
+        self.put(&progress.key(), progress.to_json()).await;
     }
 }

@@ -8,7 +8,7 @@ use batchweave_arena::Segment;
 use batchweave_arena::wire::{
     Batch, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef, Welcome,
 };
-use batchweave_core::ids::Step;
+use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::tgb::HEADER_BYTES;
 use tokio::sync::Notify;
 
@@ -35,8 +35,32 @@ pub(crate) struct Said {
     pub(crate) waiting: bool,
 }
 
+/// Whose a session is: who has the same may end it by coming again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Owner {
+    uid: u32,
+    attempt: Option<(JobName, AttemptId)>,
+    dp_rank: u32,
+    dp_size: u32,
+    /// Ranks that share a coordinate are told apart by it.
+    global_rank: Option<u32>,
+}
+
+impl Owner {
+    pub(super) fn new(uid: u32, hello: &Hello, member: Option<&Member>) -> Self {
+        Self {
+            uid,
+            attempt: member.map(|m| (m.job.clone(), m.id)),
+            dp_rank: hello.dp_rank,
+            dp_size: hello.dp_size,
+            global_rank: hello.global_rank,
+        }
+    }
+}
+
 /// One rank's line. The outbox is bounded by the rank's credits.
 pub(super) struct Line {
+    pub(super) owner: Owner,
     pub(super) outbox: VecDeque<Outgoing>,
     /// Since when a frame is in the outbox.
     pub(super) ready: Option<Instant>,
@@ -64,8 +88,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(hello: &Hello, welcome: Welcome, member: Option<Arc<Member>>) -> Self {
+    pub(super) fn new(
+        (hello, owner): (&Hello, Owner),
+        welcome: Welcome,
+        member: Option<Arc<Member>>,
+    ) -> Self {
         Self {
+            owner,
             outbox: VecDeque::new(),
             ready: None,
             wake: Arc::new(Notify::new()),

@@ -13,7 +13,7 @@ use batchweave_core::tgb::HEADER_BYTES;
 use tokio::sync::Notify;
 
 use super::job::Ranks;
-use super::line::{Line, Outgoing};
+use super::line::{Line, Outgoing, Owner};
 use super::{Head, Late, Needs, Reads};
 use crate::admission::Admission;
 use crate::deliveries::Deliveries;
@@ -135,7 +135,7 @@ impl State {
 
     pub(super) fn open_line(
         &mut self,
-        hello: &Hello,
+        (hello, owner): (&Hello, Owner),
         welcome: Welcome,
         member: Option<Arc<Member>>,
         skips: Arc<Skips>,
@@ -145,7 +145,7 @@ impl State {
         }
         let (id, next_step) = (welcome.session, welcome.next_step);
         let slices = welcome.first_slice..welcome.first_slice + welcome.slice_count;
-        let mut line = Line::new(hello, welcome, member);
+        let mut line = Line::new((hello, owner), welcome, member);
         line.reached = claimed(hello, &self.head).map(|(step, _)| step);
         let wake = line.wake.clone();
         self.lines.insert(id, line);
@@ -154,6 +154,11 @@ impl State {
         self.metrics.sessions.inc();
         self.metrics.sessions_total.inc();
         wake
+    }
+
+    /// Whose session it is.
+    pub(super) fn owner(&self, id: SessionId) -> Option<&Owner> {
+        self.lines.get(&id).map(|line| &line.owner)
     }
 
     /// The rank's socket is closed: all its frames are free.

@@ -145,7 +145,7 @@ fn join(hub: &Arc<Hub>, dp_rank: u32, mode: Mode, next_step: Step) -> SessionId 
     let mut hello = Hello::new("test", next_step);
     (hello.dp_rank, hello.dp_size, hello.mode) = (dp_rank, 2, mode);
     (hello.job, hello.attempt) = (Some("llm".into()), Some(ID.to_string()));
-    hub.join(&hello).unwrap().0
+    hub.join(&hello, 0).unwrap().0
 }
 
 fn error(hub: &Hub, id: SessionId) -> Option<String> {

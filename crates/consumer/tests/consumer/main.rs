@@ -18,6 +18,7 @@ mod marks;
 mod progress;
 mod recall;
 mod refusals;
+mod replacing;
 mod rude;
 mod serving;
 mod sharing;

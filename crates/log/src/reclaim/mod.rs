@@ -4,6 +4,7 @@
 //! Invariants:
 //! - a watermark is computed from marks that were read after the fold by which it is judged, and a
 //!   lost race means that both are read again;
+//! - marks and progress move it by what they hold, not by their names;
 //! - what is deleted is chosen by one manifest, which is not folded further meanwhile;
 //! - a decision to delete stays right for ever, so a pass may stop anywhere, be repeated, and run
 //!   beside others;
@@ -12,6 +13,7 @@
 mod lease;
 mod lists;
 mod plan;
+mod proved;
 mod publish;
 mod report;
 mod scan;
@@ -93,7 +95,8 @@ impl Reclaimer {
         limits: Limits,
     ) -> Result<Report, Error> {
         let mut report = Report::default();
-        let signs = publish::publish(log, &mut self.leases, to, &mut report).await?;
+        let signs =
+            publish::publish(log, (&mut self.leases, &mut self.known), to, &mut report).await?;
         let fold = log.manifest().clone();
         report.watermark = fold.watermark();
         report.head = fold.next_step();

@@ -74,7 +74,8 @@ pub(super) async fn make(
     to: Option<Step>,
 ) -> Result<Plan, ReclaimError> {
     log.catch_up().await?;
-    let (signs, lists) = signs::read(log).await?;
+    let mut listed = signs::list(log).await?;
+    let (signs, gets) = known.proved.signs(log, &mut listed).await?;
     let fold = log.manifest().clone();
     let due = lifecycle::watermark(&fold, &signs);
     let after = match (to, &due) {
@@ -87,7 +88,8 @@ pub(super) async fn make(
     };
     let rule = Reclaim::as_if(&fold, after);
     let mut found = scan::scan(log, &rule, &signs, known, Keep::none()).await?;
-    found.requests.lists += lists;
+    found.requests.lists += listed.pages;
+    found.requests.gets += gets;
     let held = held(log, &fold, &signs, &mut found.requests).await?;
     Ok(Plan {
         asked: to,

@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use super::lease::{self, Leases};
 use super::report::{ReclaimError, Report};
+use super::scan::Known;
 use super::signs::{self, Signs};
 use crate::Log;
 use crate::append::Append;
@@ -19,7 +20,7 @@ const LOST_MAX: u64 = 16;
 /// return the log is folded to our record or to where nothing was due.
 pub(super) async fn publish(
     log: &mut Log,
-    leases: &mut Leases,
+    (leases, known): (&mut Leases, &mut Known),
     to: Option<Step>,
     report: &mut Report,
 ) -> Result<Signs, ReclaimError> {
@@ -30,8 +31,10 @@ pub(super) async fn publish(
         log.catch_up().await?;
         let watermark = log.manifest().watermark();
         report.watermark_before = *before.get_or_insert(watermark);
-        let (signs, lists) = signs::read(log).await?;
-        report.requests.lists += lists;
+        let mut listed = signs::list(log).await?;
+        report.requests.lists += listed.pages;
+        let (signs, gets) = known.proved.signs(log, &mut listed).await?;
+        report.requests.gets += gets;
         let now = log.clock.now();
         let overdue = leases.overdue(log.manifest(), &signs, now);
         let entry = match overdue {

@@ -102,7 +102,7 @@ pub struct Totals {
 pub struct Requests {
     /// Pages of listings.
     pub lists: u64,
-    /// Index segments and progress objects read.
+    /// Index segments, marks and progress objects read.
     pub gets: u64,
     /// Records put, lost races included.
     pub puts: u64,

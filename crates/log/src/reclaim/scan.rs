@@ -14,6 +14,7 @@ use batchweave_store::{ErrorKind, ObjectMeta, PendingUpload, Store, StoreError};
 use tracing::debug;
 
 use super::lists::{Lists, WAITING_MAX};
+use super::proved::Proved;
 use super::report::{Class, Requests, Totals};
 use super::signs::{Signs, each};
 use crate::{Log, LogError};
@@ -30,6 +31,7 @@ struct Segments(BTreeMap<u64, Arc<Segment>>);
 pub(super) struct Known {
     segments: Segments,
     lists: Lists,
+    pub(super) proved: Proved,
 }
 
 /// How many dead keys to remember.

@@ -1,6 +1,7 @@
-//! Reading the signs of jobs: LISTs of their attempts' marks and progress, nothing else.
+//! Reading the signs of jobs: LISTs of their attempts' marks and progress, and which of them decide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use batchweave_core::ids::{JobName, Step};
 use batchweave_core::keys;
@@ -11,6 +12,7 @@ use batchweave_core::mutation::{self, Mutation};
 use batchweave_store::{ObjectMeta, Store, StoreError};
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::proved;
 use crate::{Log, LogError};
 
 /// Listings at once.
@@ -21,46 +23,111 @@ pub(super) type Signs = BTreeMap<JobName, JobSigns>;
 
 impl Log {
     /// What the open jobs' attempts say of where they stand and from where they can restart, by the
-    /// state that is folded: marks and progress of the newest attempts, and the marks of those earlier
-    /// ones that may still count.
+    /// state that is folded and by names alone: marks and progress of the newest attempts, and the marks
+    /// of those earlier ones that may still count.
     pub async fn signs(&mut self) -> Result<BTreeMap<JobName, JobSigns>, LogError> {
-        Ok(read(self).await?.0)
+        Ok(list(self).await?.signs(self.manifest()))
     }
 }
 
-/// The signs, and how many pages were listed.
-pub(super) async fn read(log: &mut Log) -> Result<(Signs, u64), LogError> {
-    let (m, store) = (log.manifest().clone(), log.store.clone());
-    let head = m.next_step();
-    let folders = folders(&m);
-    let reads = stream::iter(folders).map(|folder| {
-        let store = store.clone();
+/// The names that count, by what they lie in.
+pub(super) struct Listed {
+    folders: Vec<(Folder, BTreeSet<String>)>,
+    /// How many pages they came on.
+    pub(super) pages: u64,
+}
+
+/// Lists marks and progress.
+pub(super) async fn list(log: &Log) -> Result<Listed, LogError> {
+    let store = Arc::clone(&log.store);
+    let reads = stream::iter(folders(log.manifest())).map(|folder| {
+        let store = Arc::clone(&store);
         async move {
-            let (mut found, mut pages) = (Vec::new(), 0);
+            let (mut found, mut pages) = (BTreeSet::new(), 0);
             each(store.as_ref(), &folder.prefix, &mut pages, |object| {
-                found.push(object.key);
+                found.insert(object.key);
                 true
             })
             .await?;
-            Ok::<_, StoreError>((folder, found, pages))
+            Ok::<_, StoreError>(((folder, found), pages))
         }
     });
     let read: Vec<_> = reads.buffered(LISTS_AT_ONCE).try_collect().await?;
-    let mut signs: Signs = m
-        .jobs()
-        .keys()
-        .map(|j| (j.clone(), JobSigns::new()))
-        .collect();
-    let mut lists = 0;
-    for (folder, found, pages) in read {
-        lists += pages;
-        let attempt = signs.entry(folder.job).or_default();
-        let attempt = attempt.entry(folder.attempt).or_default();
-        for key in found {
-            attempt.note(&key, folder.dp_size, head);
+    let (folders, pages): (Vec<_>, Vec<u64>) = read.into_iter().unzip();
+    Ok(Listed {
+        folders,
+        pages: pages.into_iter().sum(),
+    })
+}
+
+impl Listed {
+    fn of(&self, key: &str) -> Option<usize> {
+        let mut folders = self.folders.iter();
+        folders.position(|(folder, _)| key.starts_with(&folder.prefix))
+    }
+
+    /// Whether a name was listed.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.of(key)
+            .is_some_and(|at| self.folders[at].1.contains(key))
+    }
+
+    /// Forgets a name.
+    pub(super) fn drop(&mut self, key: &str) {
+        if let Some(at) = self.of(key) {
+            self.folders[at].1.remove(key);
         }
     }
-    Ok((signs, lists))
+
+    /// What the names say.
+    pub(super) fn signs(&self, m: &Manifest) -> Signs {
+        let jobs = m.jobs().keys();
+        let mut signs: Signs = jobs.map(|j| (j.clone(), JobSigns::new())).collect();
+        for (folder, found) in &self.folders {
+            let attempt = signs.entry(folder.job.clone()).or_default();
+            let attempt = attempt.entry(folder.attempt).or_default();
+            for key in found {
+                attempt.note(key, folder.dp_size, m.next_step());
+            }
+        }
+        signs
+    }
+
+    /// The names but `known` on which it hangs what is given up, with their attempts: of jobs whose floor
+    /// is above the watermark, the marks of the restart points that they keep; and the newest progress,
+    /// also where older is to be deleted for it.
+    pub(super) fn deciding<'m>(
+        &self,
+        m: &'m Manifest,
+        signs: &Signs,
+        known: &BTreeSet<String>,
+    ) -> Vec<(String, &'m AttemptState)> {
+        let mut deciding = Vec::new();
+        for (folder, found) in &self.folders {
+            let Some((job, signs)) = m.jobs().get(&folder.job).zip(signs.get(&folder.job)) else {
+                continue;
+            };
+            let (Some(attempt), Some(own)) =
+                (job.attempt(folder.attempt), signs.get(&folder.attempt))
+            else {
+                continue;
+            };
+            let moves = proved::moves(job, signs, m.watermark());
+            let kept = moves.then(|| proved::kept(job, signs)).unwrap_or_default();
+            let replaced = |key: &&String| !proved::is_newest(key, own);
+            let newest = moves || found.iter().any(|key| replaced(&key));
+            let decides = |key: &&String| match keys::parse_mark(key) {
+                Some(mark) => kept.contains(&mark.step),
+                None => newest && !replaced(key),
+            };
+            let keys = found
+                .iter()
+                .filter(decides)
+                .filter(|key| !known.contains(*key));
+            deciding.extend(keys.map(|key| (key.clone(), attempt)));
+        }
+        deciding
+    }
 }
 
 struct Folder {

@@ -17,6 +17,7 @@ use crate::testing::{opened, options};
 use crate::{Located, Log};
 use scene::{Meddler, SHARED, Scene, job};
 
+mod false_signs;
 mod scene;
 
 async fn pass(scene: &Scene) -> Report {
@@ -243,7 +244,8 @@ async fn whole_segments_are_kept_from_the_watermark_on() {
     assert_eq!(before, 1);
     scene.mark(0, 1500).await;
     let report = pass(&scene).await;
-    assert_eq!((report.watermark, report.requests.gets), (1500, 1));
+    // The segment, two marks and the progress.
+    assert_eq!((report.watermark, report.requests.gets), (1500, 4));
     assert_eq!(
         scene.count(keys::INDEX),
         before - 1,
@@ -324,8 +326,9 @@ async fn too_few_restart_points_hold_everything_and_the_plan_says_who() {
     });
     assert_eq!(pass(&scene).await.due, held, "no attempt yet");
     scene.open_attempt(3).await;
-    let half = keys::mark(&job(), scene.opened, 0, 9, Some(1));
-    let _ = scene.store.create(&half, "{}".into()).await.unwrap();
+    let half = scene.a_mark(0, 9, 1);
+    let made = scene.store.create(&half.key(), half.to_json().into()).await;
+    let _ = made.unwrap();
     scene.progress(0, 11).await;
     let plan = Reclaimer::new().plan(&mut scene.log(90).await, None).await;
     let plan = plan.unwrap();

@@ -12,6 +12,7 @@ use super::*;
 use crate::deliveries::Deliveries;
 use crate::engine::Limits;
 use crate::hub::Outgoing;
+use crate::hub::line::Owner;
 use crate::metrics::Metrics;
 
 const ID: AttemptId = AttemptId([1; 16]);
@@ -91,7 +92,8 @@ fn join(state: &mut State, hello: &Hello) -> SessionId {
         credits: 2,
     };
     let skips = Arc::clone(&member.skips);
-    state.open_line(hello, welcome, Some(member), skips);
+    let owner = Owner::new(0, hello, Some(&member));
+    state.open_line((hello, owner), welcome, Some(member), skips);
     session
 }
 

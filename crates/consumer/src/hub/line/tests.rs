@@ -23,7 +23,9 @@ fn line(slice_count: u32) -> Line {
         slice_count,
         credits: 2,
     };
-    Line::new(&Hello::new("test", 3), welcome, None)
+    let hello = Hello::new("test", 3);
+    let owner = Owner::new(0, &hello, None);
+    Line::new((&hello, owner), welcome, None)
 }
 
 #[test]
@@ -72,4 +74,24 @@ fn a_step_of_many_slices_goes_in_several_messages() {
 fn one_message_for_all_slices_is_found() {
     let test = a_step_of_many_slices_goes_in_several_messages;
     crate::mistakes::is_found(crate::mistakes::Mistake::OneMessage, test);
+}
+
+#[test]
+fn an_owner_is_one_user_in_one_place() {
+    let hello = Hello::new("test", 0);
+    let owner = |uid, change: fn(&mut Hello)| {
+        let mut hello = hello.clone();
+        change(&mut hello);
+        Owner::new(uid, &hello, None)
+    };
+    let first = owner(1, |_| {});
+    assert_eq!(first, owner(1, |hello| hello.next_step = 9));
+    for other in [
+        owner(2, |_| {}),
+        owner(1, |hello| hello.dp_rank = 1),
+        owner(1, |hello| hello.dp_size = 2),
+        owner(1, |hello| hello.global_rank = Some(0)),
+    ] {
+        assert_ne!(first, other);
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use async_trait::async_trait;
 use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
 use batchweave_core::keys;
+use batchweave_core::lifecycle::{Mark, Progress};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_store::memory::MemoryStore;
@@ -124,39 +125,56 @@ impl Scene {
         log.commit_entry("t", |_| entry.clone()).await.unwrap();
     }
 
-    async fn put(&self, key: &str) {
-        let _ = self
-            .store
-            .create(key, Bytes::from_static(b"{}"))
-            .await
-            .unwrap();
+    async fn put(&self, key: &str, body: Vec<u8>) {
+        let _ = self.store.create(key, body.into()).await.unwrap();
     }
 
     /// Both coordinates have received all below `step`.
     pub(super) async fn progress(&self, attempt: u64, step: Step) {
-        self.put(&keys::progress(
-            &job(),
-            self.opened,
+        let progress = Progress {
+            format: 1,
+            stream: config(&[]).stream_id,
+            job: job(),
+            opened: self.opened,
             attempt,
+            id: AttemptId([attempt as u8 + 1; 16]),
+            node: "n".into(),
+            first: 0,
+            last: 1,
             step,
-            (0, 1),
-            "n",
-        ))
-        .await;
+            at: "2026-01-01T00:00:00Z".into(),
+        };
+        self.put(&progress.key(), progress.to_json()).await;
     }
 
     /// Ranks of the attempt are connected.
     pub(super) async fn alive(&self, attempt: u64, beat: u64) {
-        self.put(&keys::alive(&job(), self.opened, attempt, beat, "n"))
-            .await;
+        let key = keys::alive(&job(), self.opened, attempt, beat, "n");
+        self.put(&key, b"{}".into()).await;
     }
 
     /// A complete mark, and progress that goes with it.
     pub(super) async fn mark(&self, attempt: u64, step: Step) {
         self.progress(attempt, step).await;
         for at in 0..2 {
-            self.put(&keys::mark(&job(), self.opened, attempt, step, Some(at)))
-                .await;
+            let mark = self.a_mark(attempt, step, at);
+            self.put(&mark.key(), mark.to_json()).await;
+        }
+    }
+
+    /// The mark of one coordinate.
+    pub(super) fn a_mark(&self, attempt: u64, step: Step, at: u32) -> Mark {
+        Mark {
+            format: 1,
+            stream: config(&[]).stream_id,
+            job: job(),
+            opened: self.opened,
+            attempt,
+            id: AttemptId([attempt as u8 + 1; 16]),
+            dp_rank: Some(at),
+            dp_size: 2,
+            step,
+            state: "{}".into(),
         }
     }
 

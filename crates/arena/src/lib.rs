@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 mod allocator;
+mod closing;
 mod error;
 mod headroom;
 mod listener;
@@ -23,6 +24,7 @@ mod socket;
 pub mod wire;
 
 pub use allocator::{give_large_blocks_back, share_heaps};
+pub use closing::{CLOSING_MAX, closing};
 pub use error::{ArenaError, SocketError};
 pub use headroom::{Headroom, MemoryLimits};
 pub use listener::Listener;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, bind, connect, listen};
 
+use crate::closing::refuse_descriptors;
 use crate::socket::{Connection, address, new_socket, system};
 use crate::{Peer, SocketError};
 
@@ -26,6 +27,8 @@ pub struct Listener {
     path: PathBuf,
     /// Device and inode of our socket file, so that we never remove another daemon's.
     file: (u64, u64),
+    /// The kernel can't refuse descriptors.
+    apart: bool,
 }
 
 impl Listener {
@@ -52,12 +55,14 @@ impl Listener {
         };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         let meta = fs::symlink_metadata(path).map_err(failed)?;
+        let apart = !refuse_descriptors(fd.as_fd());
         // Nobody can connect before this: so nobody sees the socket with other permissions.
         listen(&fd, BACKLOG).map_err(|e| system(path, "listen", e))?;
         Ok(Self {
             fd,
             path: path.to_owned(),
             file: (meta.dev(), meta.ino()),
+            apart,
         })
     }
 
@@ -66,7 +71,7 @@ impl Listener {
         loop {
             match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(fd) => {
-                    let connection = Connection::new(fd);
+                    let connection = Connection::accepted(fd, self.apart);
                     let peer = connection.peer()?;
                     return Ok((connection, peer));
                 }

@@ -19,6 +19,7 @@ use rustix::net::{
 };
 
 use crate::SocketError;
+use crate::closing::{Guarded, apart};
 use crate::wire::MESSAGE_BYTES_MAX;
 
 /// Bytes of a socket's path, by the kernel (`sun_path` less its final zero).
@@ -70,7 +71,7 @@ pub enum Interest {
 /// A connected socket.
 #[derive(Debug)]
 pub struct Connection {
-    fd: OwnedFd,
+    fd: Guarded,
 }
 
 pub(crate) fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
@@ -100,8 +101,14 @@ pub(crate) fn system(path: &Path, call: &'static str, source: Errno) -> SocketEr
 }
 
 impl Connection {
-    pub(crate) fn new(fd: OwnedFd) -> Self {
+    /// One that was accepted. `apart`: strangers can send descriptors to it, which it closes elsewhere.
+    pub(crate) fn accepted(fd: OwnedFd, apart: bool) -> Self {
+        let fd = Guarded::new(fd, apart);
         Self { fd }
+    }
+
+    fn new(fd: OwnedFd) -> Self {
+        Self::accepted(fd, false)
     }
 
     /// Connects. A full queue is tried again until the deadline; a missing daemon is an error at once, and
@@ -111,7 +118,7 @@ impl Connection {
         let fd = new_socket(path)?;
         loop {
             let source = match connect(&fd, &address) {
-                Ok(()) => return Ok(Self { fd }),
+                Ok(()) => return Ok(Self::new(fd)),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) if Instant::now() < deadline => {
                     std::thread::sleep(CONNECT_PAUSE);
@@ -139,7 +146,7 @@ impl Connection {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (a, b) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        Ok((Self { fd: a }, Self { fd: b }))
+        Ok((Self::new(a), Self::new(b)))
     }
 
     /// Sends one message, with a descriptor or without. `WouldBlock` when the peer reads too slowly; any
@@ -170,6 +177,7 @@ impl Connection {
 
     /// Receives one message into `buffer` (64 KiB). `None`: the peer is gone, whatever it had sent.
     /// `WouldBlock`: nothing there. `InvalidData`: a message larger than the protocol's, or several descriptors.
+    /// An accepted connection takes no descriptor: there it is none.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Packet>> {
         assert!(
             buffer.len() >= MESSAGE_BYTES_MAX,
@@ -192,10 +200,14 @@ impl Connection {
                 fds.extend(received);
             }
         }
+        let several = fds.len() > 1;
+        if self.fd.apart {
+            fds.drain(..).for_each(apart);
+        }
         if received
             .flags
             .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-            || fds.len() > 1
+            || several
         {
             let reason = "a message larger than 64 KiB or with several descriptors";
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));

@@ -89,6 +89,28 @@ fn a_message_and_its_descriptor_arrive_whole() {
     assert!(!path.exists(), "removed at a clean stop");
 }
 
+/// What a stranger sends must not stay with the daemon: its close may take long.
+#[test]
+fn a_daemon_takes_no_descriptor() {
+    let (_dir, path) = folder();
+    let listener = Listener::bind(&path, 0o600).unwrap();
+    let rank = Connection::connect(&path, soon()).unwrap();
+    let (mut read, write) = std::io::pipe().unwrap();
+    // The kernel refuses it, or the daemon closes it.
+    let refused = rank.send(b"take this", Some(write.as_fd()));
+    drop(write);
+    let (daemon, _) = listener.accept().unwrap();
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    match refused {
+        Ok(()) => assert!(receive(&daemon, &mut buffer).unwrap().fd.is_none()),
+        Err(why) => assert_eq!(why.kind(), ErrorKind::PermissionDenied),
+    }
+    let mut text = String::new();
+    read.read_to_string(&mut text).unwrap();
+    rank.send(b"a hello", None).unwrap();
+    assert_eq!(receive(&daemon, &mut buffer).unwrap().bytes, 7);
+}
+
 #[test]
 fn a_message_beyond_the_protocol_is_no_message() {
     let (a, b) = Connection::pair().unwrap();

@@ -17,9 +17,12 @@ use crate::hub::{Hub, Outgoing, Reads};
 use crate::member::{Hold, Wish};
 use crate::peer::{Inbox, Peer};
 use crate::session::LATE_AGAIN;
+use crate::silent::Silence;
 
 /// A peer that connects and says nothing is dropped after this.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// One that may not connect at all, after this.
+const STRANGER_DEADLINE: Duration = Duration::from_secs(1);
 /// How long a rank waits for another session of its coordinate to end: a killed rank's socket may
 /// close a little later than its successor comes.
 const OCCUPIED_DEADLINE: Duration = Duration::from_secs(2);
@@ -41,14 +44,16 @@ pub(crate) async fn greet(
     hub: &Arc<Hub>,
     peer: &Peer,
     inbox: &mut Inbox,
-    refusal: Option<Fault>,
+    (refusal, silence): (Option<Fault>, Silence),
 ) -> Option<Greeted> {
     // Also before a refusal: closing with the hello unread would reset the connection, and the reset
     // may overtake the refusal.
-    let bytes = hub
-        .context
-        .timeout(HELLO_DEADLINE, inbox.receive())
-        .await??;
+    let bytes = tokio::select! {
+        biased;
+        heard = hub.context.timeout(HELLO_DEADLINE, inbox.receive()) => heard??,
+        () = silence.over() => return None,
+    };
+    drop(silence);
     if let Some(fault) = refusal {
         return refuse(peer, fault);
     }
@@ -75,6 +80,12 @@ pub(crate) async fn greet(
         _ = inbox.receive() => None,
         greeted = entry.wait() => greeted,
     }
+}
+
+/// Tells a peer that it may not connect, once it has spoken, or at once where it has not by then.
+pub(crate) async fn turn_away(peer: Peer, mut inbox: Inbox, fault: Fault) {
+    let _ = tokio::time::timeout(STRANGER_DEADLINE, inbox.receive()).await;
+    refuse::<()>(&peer, fault);
 }
 
 fn refuse<T>(peer: &Peer, fault: Fault) -> Option<T> {

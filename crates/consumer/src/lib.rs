@@ -46,6 +46,7 @@ mod rewound;
 mod run;
 mod serving;
 mod session;
+mod silent;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod skips;

@@ -5,27 +5,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::wire::{ErrorName, Fault};
-use batchweave_arena::{Connection, Listener, Peer as Who, own_uid};
+use batchweave_arena::{CLOSING_MAX, Connection, Listener, Peer as Who, closing, own_uid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::SocketTable;
 use crate::error::RunError;
+use crate::greet::turn_away;
 use crate::hub::Hub;
 use crate::lobby::Guest;
-use crate::peer::{Peer, watch};
+use crate::peer::{Inbox, Peer, watch};
 use crate::session;
+use crate::silent::Silent;
 
 /// Connections above the limit that are told so; what comes beyond is closed at once.
-const REFUSED_MAX: usize = 64;
+const REFUSED_MAX: usize = 128;
+
+/// Peers that may not connect and are told so at a time; the rest of them is closed without a word.
+const STRANGERS_MAX: usize = 16;
 
 /// A bound socket.
 pub(crate) struct Gate {
     listener: AsyncFd<Listener>,
     allow_uids: Vec<u32>,
     max_sessions: usize,
+    strangers: Arc<Semaphore>,
 }
 
 impl Gate {
@@ -37,6 +44,7 @@ impl Gate {
             listener,
             allow_uids: table.allow_uids.clone(),
             max_sessions: table.max_sessions,
+            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
         })
     }
 
@@ -46,15 +54,22 @@ impl Gate {
             .await
     }
 
-    /// The next rank, with why it is refused if it is; none when it could not be accepted, or when too
-    /// many are refused already.
-    pub(crate) async fn guest(&self, open: usize) -> Option<Guest> {
+    /// The next rank, with why it is refused if it is; none when it could not be accepted, when it may not
+    /// connect, or when too many are refused already. `open`: sessions, and all connections.
+    pub(crate) async fn guest(&self, (sessions, all): (usize, usize)) -> Option<Guest> {
+        while closing() >= CLOSING_MAX {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         let accepted = self.next().await;
         match accepted.and_then(|(connection, who)| Ok((Peer::new(connection, who.uid)?, who))) {
-            Ok(((peer, inbox), who)) => (open < self.max_sessions + REFUSED_MAX).then(|| Guest {
+            Ok(((peer, inbox), who)) if !who.allowed(own_uid(), &self.allow_uids) => {
+                self.turn_away(peer, inbox, who);
+                None
+            }
+            Ok(((peer, inbox), _)) => (all < self.max_sessions + REFUSED_MAX).then(|| Guest {
                 peer,
                 inbox,
-                refusal: self.refusal(who, open),
+                refusal: self.refusal(sessions),
                 told: None,
             }),
             Err(why) => {
@@ -65,11 +80,20 @@ impl Gate {
         }
     }
 
-    fn refusal(&self, who: Who, sessions: usize) -> Option<Fault> {
-        if !who.allowed(own_uid(), &self.allow_uids) {
-            let message = format!("user id {} may not connect", who.uid);
-            return Some(Fault::new(ErrorName::NotAllowed, message));
-        }
+    /// A stranger counts among strangers only, and waits for nobody.
+    fn turn_away(&self, peer: Peer, inbox: Inbox, who: Who) {
+        let Ok(place) = Arc::clone(&self.strangers).try_acquire_owned() else {
+            return;
+        };
+        let message = format!("user id {} may not connect", who.uid);
+        let fault = Fault::new(ErrorName::NotAllowed, message);
+        tokio::spawn(async move {
+            turn_away(peer, inbox, fault).await;
+            drop(place);
+        });
+    }
+
+    fn refusal(&self, sessions: usize) -> Option<Fault> {
         if sessions >= self.max_sessions {
             let message = format!("{sessions} sessions are open");
             let remedy = "close readers that are not needed, or raise socket.max_sessions";
@@ -87,7 +111,7 @@ pub(crate) async fn accept(
     marks: TaskTracker,
     stop: CancellationToken,
 ) {
-    let sessions = TaskTracker::new();
+    let (sessions, silent) = (TaskTracker::new(), Silent::default());
     let serve = |guest: Guest| {
         let Guest {
             peer,
@@ -100,7 +124,7 @@ pub(crate) async fn accept(
             peer,
             inbox,
             marks.clone(),
-            refusal,
+            (refusal, silent.enter()),
         ));
     };
     guests.into_iter().for_each(serve);
@@ -108,10 +132,16 @@ pub(crate) async fn accept(
         let guest = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            guest = gate.guest(sessions.len()) => guest,
+            guest = gate.guest(open(&sessions, &silent)) => guest,
         };
         if let Some(guest) = guest {
             serve(guest);
         }
     }
+}
+
+/// How many sessions there are, and how many connections.
+fn open(connections: &TaskTracker, silent: &Silent) -> (usize, usize) {
+    let all = connections.len();
+    (all.saturating_sub(silent.count()), all)
 }

@@ -39,7 +39,7 @@ impl Lobby {
         loop {
             tokio::select! {
                 biased;
-                guest = gate.guest(self.guests.len()) => self.guests.extend(guest),
+                guest = gate.guest((self.guests.len(), self.guests.len())) => self.guests.extend(guest),
                 _ = tick.tick() => {
                     let (_, reason) = health.get();
                     ticks += 1;

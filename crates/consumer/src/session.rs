@@ -14,6 +14,7 @@ use crate::greet::{Greeted, fault_of, greet};
 use crate::hub::{Hub, Late, Outgoing};
 use crate::marks::Marks;
 use crate::peer::{Inbox, Peer};
+use crate::silent::Silence;
 
 /// With so many messages unsent a rank is not heard until it reads: far more than its credits can be.
 const ANSWERS_MAX: usize = 16 << 10;
@@ -28,13 +29,13 @@ pub(crate) async fn serve(
     peer: Peer,
     mut inbox: Inbox,
     marks: TaskTracker,
-    refusal: Option<Fault>,
+    (refusal, silence): (Option<Fault>, Silence),
 ) {
     let stop = hub.stop.clone();
     let greeted = tokio::select! {
         biased;
         () = stop.cancelled() => return,
-        greeted = greet(&hub, &peer, &mut inbox, refusal) => greeted,
+        greeted = greet(&hub, &peer, &mut inbox, (refusal, silence)) => greeted,
     };
     let Some(Greeted {
         id,

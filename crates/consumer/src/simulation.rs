@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::peer::{self, Inbox, Peer};
 use crate::serving::{ORDERS_MAX, Serving, limits};
 use crate::session;
+use crate::silent::Silent;
 
 /// Messages that a simulated socket takes before its reader has read one.
 const SOCKET_MESSAGES: usize = 8;
@@ -105,7 +106,7 @@ impl Daemon {
             Peer::Simulated(wire),
             inbox,
             tasks.clone(),
-            None,
+            (None, Silent::default().enter()),
         );
         tokio::spawn(session);
         Socket { to, from }

@@ -1,0 +1,177 @@
+//! Closing what a stranger may have filled. The last close of a descriptor can take as long as its maker
+//! likes (a socket with SO_LINGER, a file of a FUSE server), and a message that is dropped unread closes
+//! the descriptors in it.
+//!
+//! Invariants:
+//! - where the kernel can refuse descriptors (`SO_PASSRIGHTS`, Linux 6.16), none gets in;
+//! - where it can't, whoever serves others never closes such a socket, nor what came over it: threads
+//!   that do nothing else do, a few at most, and nobody is let in while many are being closed.
+
+use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// `SO_PASSRIGHTS`, Linux 6.16 and later; what connects to a socket inherits it.
+const SO_PASSRIGHTS: i32 = 83;
+/// Threads that close.
+const THREADS_MAX: usize = 8;
+/// With so many that are being closed nobody should be let in.
+pub const CLOSING_MAX: usize = 256;
+
+/// A socket's descriptor.
+#[derive(Debug)]
+pub(crate) struct Guarded {
+    fd: ManuallyDrop<OwnedFd>,
+    /// Strangers may have sent descriptors to it.
+    pub(crate) apart: bool,
+}
+
+impl Guarded {
+    pub(crate) fn new(fd: OwnedFd, apart: bool) -> Self {
+        let fd = ManuallyDrop::new(fd);
+        Self { fd, apart }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: taken here only, and `self.fd` is not used after this.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        if self.apart {
+            apart(fd);
+        }
+    }
+}
+
+impl AsFd for Guarded {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Guarded {
+    fn as_raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+}
+
+struct Closing {
+    waiting: VecDeque<OwnedFd>,
+    threads: usize,
+}
+
+static CLOSING: Mutex<Closing> = Mutex::new(Closing {
+    waiting: VecDeque::new(),
+    threads: 0,
+});
+
+/// Has the kernel refuse descriptors in messages to this socket, and to those that are accepted from it.
+/// False where it can't.
+pub(crate) fn refuse_descriptors(socket: BorrowedFd<'_>) -> bool {
+    let no: i32 = 0;
+    // SAFETY: the option reads one int from `no`, whose size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const no).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    result == 0
+}
+
+/// Closes a descriptor in a thread that may hang.
+pub(crate) fn apart(fd: OwnedFd) {
+    let mut closing = CLOSING.lock().unwrap_or_else(PoisonError::into_inner);
+    closing.waiting.push_back(fd);
+    if closing.threads == THREADS_MAX {
+        return;
+    }
+    let thread = thread::Builder::new().name("closing".to_owned());
+    // Without a thread the next one that is closed tries again.
+    if thread.spawn(close_all).is_ok() {
+        closing.threads += 1;
+    }
+}
+
+fn close_all() {
+    loop {
+        let next = {
+            let mut closing = CLOSING.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = closing.waiting.pop_front();
+            closing.threads -= usize::from(next.is_none());
+            next
+        };
+        match next {
+            Some(fd) => drop(fd),
+            None => return,
+        }
+    }
+}
+
+/// How many descriptors are being closed or wait for it.
+pub fn closing() -> usize {
+    let closing = CLOSING.lock().unwrap_or_else(PoisonError::into_inner);
+    closing.waiting.len() + closing.threads
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+    use std::io::{ErrorKind, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+
+    use super::*;
+    use crate::Connection;
+    use crate::wire::MESSAGE_BYTES_MAX;
+
+    const LINGERS: Duration = Duration::from_secs(120);
+
+    /// A socket whose last close waits until `reader` is gone.
+    fn lingering() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut full = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (reader, _) = listener.accept().unwrap();
+        full.set_nonblocking(true).unwrap();
+        let why = loop {
+            if let Err(why) = full.write_all(&[0; 1 << 16]) {
+                break why;
+            }
+        };
+        assert_eq!(why.kind(), ErrorKind::WouldBlock);
+        sockopt::set_socket_linger(&full, Some(LINGERS)).unwrap();
+        (full, reader)
+    }
+
+    #[test]
+    fn neither_a_message_nor_the_end_waits_for_a_descriptor() {
+        let family = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (near, far) = socketpair(family.0, family.1, SocketFlags::NONBLOCK, None).unwrap();
+        let stranger = Connection::accepted(near, false);
+        let daemon = Connection::accepted(far, true);
+        let (heard, first_reader) = lingering();
+        let (unheard, second_reader) = lingering();
+        for fd in [heard, unheard] {
+            stranger.send(b"x", Some(fd.as_fd())).unwrap();
+        }
+        let begun = Instant::now();
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let packet = daemon.recv(&mut buffer).unwrap().unwrap();
+        assert!(packet.bytes == 1 && packet.fd.is_none());
+        drop(daemon);
+        assert!(begun.elapsed() < LINGERS / 2, "{:?}", begun.elapsed());
+        assert!(closing() > 0, "they hang elsewhere");
+        drop((first_reader, second_reader));
+        while closing() > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

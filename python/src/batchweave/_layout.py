@@ -39,6 +39,18 @@ Arrays = Array | Mapping[str, Array]
 _RECORD_BYTES_MAX = (1 << 31) - 1
 
 
+# What a body that is no layout may raise on its way.
+_UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+)
+
+
 @dataclass(frozen=True)
 class Layout:
     """The arrays of a frame of `length` bytes."""
@@ -85,13 +97,14 @@ def parse(body: bytes) -> Layout:
         length, items = _natural(found.pop("length")), found.pop("arrays")
         bfloat16 = frozenset(item["name"] for item in items if item["dtype"] == "BF16")
         arrays = tuple(_array(item, length) for item in items)
-    except (ValueError, KeyError, TypeError, AttributeError) as reason:
+        if found:
+            raise ValueError(f"unknown keys {sorted(found)}")
+        if len({name for name, _, _, _ in arrays}) != len(arrays):
+            raise ValueError("two arrays of one name")
+        # numpy has bounds of its own: on dimensions, on sizes.
+        return Layout(length, arrays, bfloat16)
+    except _UNREADABLE as reason:
         raise _bad(f"{type(reason).__name__}: {reason}", body) from None
-    if found:
-        raise _bad(f"unknown keys {sorted(found)}", body)
-    if len({name for name, _, _, _ in arrays}) != len(arrays):
-        raise _bad("two arrays of one name", body)
-    return Layout(length, arrays, bfloat16)
 
 
 def _array(item: dict[str, Any], length: int) -> tuple[str, np.dtype[Any], tuple[int, ...], int]:
@@ -99,6 +112,7 @@ def _array(item: dict[str, Any], length: int) -> tuple[str, np.dtype[Any], tuple
     dtype, shape = DTYPES[item.pop("dtype")], tuple(_natural(n) for n in item.pop("shape"))
     if item or not isinstance(name, str) or not name:
         raise ValueError(f"array {name!r}: unknown keys {sorted(item)} or no name")
+    name.encode()  # Half a character is no name: it can't be printed.
     size = dtype.itemsize
     for extent in shape:
         size *= extent

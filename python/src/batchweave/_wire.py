@@ -216,11 +216,24 @@ def error(body: memoryview) -> BatchWeaveError:
     """Reads an `error`: the exception to raise."""
     try:
         fault = json.loads(bytes(body))
-    except ValueError as reason:
+    except (ValueError, RecursionError) as reason:
         raise _bad("error", str(reason)) from None
-    if not isinstance(fault, dict) or set(fault) != _FAULT_KEYS:
-        raise _bad("error", repr(fault)[:120])
+    if not isinstance(fault, dict) or not _is_fault(fault):
+        raise _bad("error", repr(bytes(body[:120])))
     return from_fault(fault)
+
+
+def _is_fault(fault: dict[str, Any]) -> bool:
+    kinds = {key: type(value) for key, value in fault.items()}
+    none = type(None)
+    return (
+        set(kinds) == _FAULT_KEYS
+        and kinds["code"] is int
+        and kinds["step"] in (int, none)
+        and kinds["name"] is kinds["message"] is str
+        and kinds["key"] in (str, none)
+        and kinds["remedy"] in (str, none)
+    )
 
 
 def mark_refused(body: memoryview) -> BatchWeaveError:

@@ -8,6 +8,7 @@ use batchweave_arena::wire::{
     ClientMessage, DaemonMessage, ErrorName, Fault, Hello, WaitCause, Waiting, Welcome, WireError,
 };
 use batchweave_core::ids::JobName;
+use batchweave_daemon::newest::Place;
 use tokio::sync::{Notify, oneshot};
 
 use crate::admission::{Refusal, occupied};
@@ -17,7 +18,6 @@ use crate::hub::{Hub, Outgoing, Reads};
 use crate::member::{Hold, Wish};
 use crate::peer::{Inbox, Peer};
 use crate::session::LATE_AGAIN;
-use crate::silent::Silence;
 
 /// A peer that connects and says nothing is dropped after this.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub(crate) async fn greet(
     hub: &Arc<Hub>,
     peer: &Peer,
     inbox: &mut Inbox,
-    (refusal, silence): (Option<Fault>, Silence),
+    (refusal, silence): (Option<Fault>, Place),
 ) -> Option<Greeted> {
     // Also before a refusal: closing with the hello unread would reset the connection, and the reset
     // may overtake the refusal.

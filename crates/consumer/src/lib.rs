@@ -46,7 +46,6 @@ mod rewound;
 mod run;
 mod serving;
 mod session;
-mod silent;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod skips;

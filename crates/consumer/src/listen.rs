@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_arena::{CLOSING_MAX, Connection, Listener, Peer as Who, closing, own_uid};
+use batchweave_daemon::newest::Newest;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Semaphore;
@@ -19,11 +20,12 @@ use crate::hub::Hub;
 use crate::lobby::Guest;
 use crate::peer::{Inbox, Peer, watch};
 use crate::session;
-use crate::silent::Silent;
 
 /// Connections above the limit that are told so; what comes beyond is closed at once.
 const REFUSED_MAX: usize = 128;
 
+/// Connections that have said nothing yet.
+const SILENT_MAX: usize = 64;
 /// Peers that may not connect and are told so at a time; the rest of them is closed without a word.
 const STRANGERS_MAX: usize = 16;
 
@@ -111,7 +113,7 @@ pub(crate) async fn accept(
     marks: TaskTracker,
     stop: CancellationToken,
 ) {
-    let (sessions, silent) = (TaskTracker::new(), Silent::default());
+    let (sessions, silent) = (TaskTracker::new(), Newest::of(SILENT_MAX));
     let serve = |guest: Guest| {
         let Guest {
             peer,
@@ -141,7 +143,7 @@ pub(crate) async fn accept(
 }
 
 /// How many sessions there are, and how many connections.
-fn open(connections: &TaskTracker, silent: &Silent) -> (usize, usize) {
+fn open(connections: &TaskTracker, silent: &Newest) -> (usize, usize) {
     let all = connections.len();
-    (all.saturating_sub(silent.count()), all)
+    (all.saturating_sub(silent.taken()), all)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::wire::{ClientMessage, DaemonMessage, ErrorName, Fault};
+use batchweave_daemon::newest::Place;
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
@@ -14,7 +15,6 @@ use crate::greet::{Greeted, fault_of, greet};
 use crate::hub::{Hub, Late, Outgoing};
 use crate::marks::Marks;
 use crate::peer::{Inbox, Peer};
-use crate::silent::Silence;
 
 /// With so many messages unsent a rank is not heard until it reads: far more than its credits can be.
 const ANSWERS_MAX: usize = 16 << 10;
@@ -29,7 +29,7 @@ pub(crate) async fn serve(
     peer: Peer,
     mut inbox: Inbox,
     marks: TaskTracker,
-    (refusal, silence): (Option<Fault>, Silence),
+    (refusal, silence): (Option<Fault>, Place),
 ) {
     let stop = hub.stop.clone();
     let greeted = tokio::select! {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use batchweave_arena::{MemoryLimits, Segment};
 use batchweave_core::tgb::plan::with_headers;
+use batchweave_daemon::newest::Newest;
 use batchweave_log::{Clock, Log};
 use batchweave_store::Store;
 use prometheus::Registry;
@@ -23,7 +24,6 @@ use crate::metrics::Metrics;
 use crate::peer::{self, Inbox, Peer};
 use crate::serving::{ORDERS_MAX, Serving, limits};
 use crate::session;
-use crate::silent::Silent;
 
 /// Messages that a simulated socket takes before its reader has read one.
 const SOCKET_MESSAGES: usize = 8;
@@ -106,7 +106,7 @@ impl Daemon {
             Peer::Simulated(wire),
             inbox,
             tasks.clone(),
-            (None, Silent::default().enter()),
+            (None, Newest::of(1).enter()),
         );
         tokio::spawn(session);
         Socket { to, from }

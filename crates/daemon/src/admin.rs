@@ -2,13 +2,14 @@
 //! do its work, with the reason in words), and `/`, a page for people, over `/status.json`.
 //!
 //! It is for operators on the same machine: it listens on localhost unless the configuration names
-//! another address, has no authentication, reads no bodies, and bounds connections, headers and time.
+//! another address, has no authentication, reads no bodies, and bounds connections, headers and time. With
+//! too many connections the oldest is closed: those who trickle hold up nobody's probe.
 
 mod board;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,19 +17,20 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue,
     X_CONTENT_TYPE_OPTIONS,
 };
+use hyper::http::uri::Authority;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus::{Registry, TextEncoder};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Listen;
 pub use crate::health::Health;
+use crate::newest::Newest;
 use crate::notify::{self, Notifier};
 use board::Sampler;
 pub use board::{Board, Plot, Table};
@@ -73,11 +75,14 @@ pub async fn start(
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
+    deadline: Duration,
     state: Arc<State>,
 }
 
 #[derive(Debug)]
 struct State {
+    /// It listens on localhost.
+    here_only: bool,
     registry: Registry,
     health: Health,
     sampler: Arc<Sampler>,
@@ -96,12 +101,19 @@ impl Admin {
             io::Error::new(why.kind(), text)
         })?;
         let sampler = Arc::new(Sampler::new(board, registry.clone()));
+        let here_only = listener.local_addr()?.ip().is_loopback();
         let state = Arc::new(State {
+            here_only,
             registry,
             health,
             sampler,
         });
-        Ok(Self { listener, state })
+        let deadline = CONNECTION_DEADLINE;
+        Ok(Self {
+            listener,
+            deadline,
+            state,
+        })
     }
 
     /// The address in use (with port 0 in the configuration, the port the system chose).
@@ -111,12 +123,8 @@ impl Admin {
 
     /// Answers until `stop`.
     pub async fn serve(self, stop: CancellationToken) {
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let places = Newest::of(MAX_CONNECTIONS);
         loop {
-            // No slot: the next connection waits in the kernel's backlog.
-            let Ok(slot) = slots.clone().acquire_owned().await else {
-                return;
-            };
             let accepted = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -124,10 +132,14 @@ impl Admin {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let state = self.state.clone();
+                    let (state, place) = (self.state.clone(), places.enter());
+                    let deadline = self.deadline;
                     tokio::spawn(async move {
-                        serve_connection(stream, state).await;
-                        drop(slot);
+                        tokio::select! {
+                            biased;
+                            () = place.over() => {}
+                            () = serve_connection(stream, state, deadline) => {}
+                        }
                     });
                 }
                 Err(why) => {
@@ -139,26 +151,49 @@ impl Admin {
     }
 }
 
-async fn serve_connection(stream: TcpStream, state: Arc<State>) {
+async fn serve_connection(stream: TcpStream, state: Arc<State>, deadline: Duration) {
     let service = service_fn(move |request| {
         let response = answer(&state, &request);
         async move { Ok::<_, Infallible>(response) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(CONNECTION_DEADLINE)
+        .header_read_timeout(deadline)
         .max_headers(MAX_HEADERS)
         .max_buf_size(MAX_HEAD_BYTES)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(CONNECTION_DEADLINE, connection).await {
+    match tokio::time::timeout(deadline, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(why)) => tracing::debug!(%why, "admin connection ended"),
         Err(_) => tracing::debug!("admin connection took too long"),
     }
 }
 
+/// Whether a request to localhost names it. A page of another site, whose name its owner has pointed here,
+/// makes the browser of an operator ask by that name.
+fn names_us(request: &Request<Incoming>) -> bool {
+    let Some(host) = request.headers().get(HOST) else {
+        return true;
+    };
+    let authority = host
+        .to_str()
+        .ok()
+        .and_then(|host| host.parse::<Authority>().ok());
+    authority.is_some_and(|authority| {
+        let name = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    })
+}
+
 fn answer(state: &State, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    if state.here_only && !names_us(request) {
+        let why = "this endpoint is on localhost: ask it as localhost or by its address\n";
+        return text(StatusCode::MISDIRECTED_REQUEST, why);
+    }
     let path = request.uri().path();
     if !PATHS.contains(&path) {
         let known = format!("not found; there are {}\n", PATHS.join(", "));

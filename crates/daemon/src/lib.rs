@@ -10,6 +10,7 @@ pub mod config;
 mod exit;
 pub mod health;
 pub mod metrics;
+pub mod newest;
 pub mod notify;
 pub mod pages;
 pub mod panics;

@@ -13,13 +13,16 @@ const BOARD: Board = Board {
 
 async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
     let (registry, health, stop) = (Registry::new(), Health::default(), CancellationToken::new());
-    let address = "127.0.0.1:0".parse().unwrap();
-    let admin = Admin::bind(address, registry.clone(), health.clone(), BOARD)
-        .await
-        .unwrap();
+    let admin = bound("127.0.0.1:0", &registry, &health).await;
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve(stop.clone()));
     (address, health, registry, stop)
+}
+
+async fn bound(address: &str, registry: &Registry, health: &Health) -> Admin {
+    let address = address.parse().unwrap();
+    let admin = Admin::bind(address, registry.clone(), health.clone(), BOARD);
+    admin.await.unwrap()
 }
 
 async fn send(address: SocketAddr, request: &str) -> String {
@@ -33,7 +36,8 @@ async fn send(address: SocketAddr, request: &str) -> String {
 }
 
 async fn get(address: SocketAddr, path: &str) -> String {
-    send(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    send(address, &head).await
 }
 
 #[tokio::test]
@@ -92,7 +96,7 @@ async fn other_paths_and_methods() {
     }
     let post = send(
         address,
-        "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+        "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
     )
     .await;
     assert!(
@@ -110,7 +114,7 @@ async fn oversized_heads_are_refused() {
     let long = "x".repeat(64 * MAX_HEAD_BYTES);
     for request in [
         format!("GET /healthz HTTP/1.1\r\nX-Long: {long}\r\n\r\n"),
-        format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"),
+        format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         long.clone(),
     ] {
         let answer = send(address, &request).await;
@@ -137,13 +141,55 @@ async fn a_client_that_drips_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn idle_connections_do_not_lock_others_out() {
-    let (address, ..) = started().await;
-    let mut idle = Vec::new();
+async fn connections_that_trickle_do_not_lock_others_out() {
+    let (registry, health, stop) = (Registry::new(), Health::default(), CancellationToken::new());
+    let mut admin = bound("127.0.0.1:0", &registry, &health).await;
+    // No deadline helps the one who asks.
+    admin.deadline = Duration::from_hours(1);
+    let address = admin.address().unwrap();
+    tokio::spawn(admin.serve(stop.clone()));
+    let mut trickling = Vec::new();
     for _ in 0..MAX_CONNECTIONS + 4 {
-        idle.push(TcpStream::connect(address).await.unwrap());
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /hea").await.unwrap();
+        trickling.push(stream);
     }
     assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn localhost_answers_to_its_own_names_only() {
+    let (registry, health, stop) = (Registry::new(), Health::default(), CancellationToken::new());
+    let everywhere = bound("0.0.0.0:0", &registry, &health).await;
+    let port = everywhere.address().unwrap().port();
+    tokio::spawn(everywhere.serve(stop.clone()));
+    let (address, ..) = started().await;
+    let asked = async |address, host: &str| {
+        let head = format!("GET /status.json HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let answer = send(address, &head).await;
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    for host in [
+        "localhost",
+        "LOCALHOST:9464",
+        "127.0.0.1:1",
+        "[::1]:9464",
+        "10.0.0.7",
+    ] {
+        assert_eq!(asked(address, host).await, "200", "{host}");
+    }
+    for host in [
+        "evil.example",
+        "localhost.evil.example:9464",
+        "127.0.0.1.evil.example",
+        "a b",
+        "",
+    ] {
+        assert_eq!(asked(address, host).await, "421", "{host}");
+    }
+    // Who opens it to the network gives it names that it does not know.
+    let open = SocketAddr::from(([127, 0, 0, 1], port));
+    assert_eq!(asked(open, "consumer.training.svc:9464").await, "200");
 }
 
 #[tokio::test]

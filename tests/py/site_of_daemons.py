@@ -38,7 +38,7 @@ def free_port() -> int:
 def eventually(
     what: str,
     done: Callable[[], bool],
-    seconds: float = 60.0,
+    seconds: float = 300.0,
     said: Callable[[], str] = lambda: "",
 ) -> None:
     """Wait until `done` holds; `said` is what to look at when it does not."""

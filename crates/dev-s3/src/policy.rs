@@ -1,20 +1,23 @@
 //! IAM policies, as far as deploy/iam uses them: who signs with a key that has a policy may do what the
 //! policy allows and nothing else, with S3's own names of actions.
 //!
-//! Understood: `Effect` Allow and Deny, `Action` and `Resource` with `*`, and the conditions
-//! StringLike and StringLikeIfExists on `s3:prefix`. Anything else is refused when the file is read: a policy that is not understood must not
-//! look enforced.
+//! Understood: `Effect` Allow and Deny, `Action` and `Resource` with `*`, and the conditions of
+//! `condition.rs`. Anything else is refused when the file is read: a policy that is not understood must
+//! not look enforced.
+
+mod condition;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::dto::DeleteObjectsInput;
+use s3s::dto::{CopyObjectInput, CopySource, DeleteObjectsInput};
 use s3s::path::S3Path;
 use s3s::{S3Request, S3Result, s3_error};
 use serde::Deserialize;
 
 use crate::Error;
+use condition::{Condition, Told};
 
 /// A policy as IAM writes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -40,34 +43,6 @@ struct Statement {
 enum Effect {
     Allow,
     Deny,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Condition {
-    #[serde(rename = "StringLike", default)]
-    like: Option<Prefix>,
-    /// Holds for requests without a prefix too. S3 answers that an object is not there (404) only to
-    /// those who may list, and that question has no prefix.
-    #[serde(rename = "StringLikeIfExists", default)]
-    like_if_exists: Option<Prefix>,
-}
-
-impl Condition {
-    fn holds(&self, prefix: Option<&str>) -> bool {
-        let covers = |rule: &Prefix| prefix.map(|prefix| rule.prefix.like(prefix));
-        let like = self.like.as_ref();
-        let if_exists = self.like_if_exists.as_ref();
-        like.is_none_or(|rule| covers(rule).unwrap_or(false))
-            && if_exists.is_none_or(|rule| covers(rule).unwrap_or(true))
-    }
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Prefix {
-    #[serde(rename = "s3:prefix")]
-    prefix: OneOrMore,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -147,15 +122,14 @@ impl Policies {
         self.0.contains_key(access_key)
     }
 
-    /// `prefix` is that of a listing.
-    fn allow(&self, key: &str, action: &str, resource: &str, prefix: Option<&str>) -> bool {
+    fn allow(&self, key: &str, action: &str, resource: &str, told: Told<'_>) -> bool {
         let Some(document) = self.0.get(key) else {
             return true;
         };
         let applies = |statement: &&Statement| {
             statement.action.like(action)
                 && statement.resource.like(resource)
-                && statement.condition.as_ref().is_none_or(|c| c.holds(prefix))
+                && statement.condition.as_ref().is_none_or(|c| c.holds(told))
         };
         let mut allowed = false;
         for statement in document.statement.iter().filter(applies) {
@@ -170,18 +144,13 @@ impl Policies {
         allowed
     }
 
-    fn demand(
-        &self,
-        key: &str,
-        action: &str,
-        resource: &str,
-        prefix: Option<&str>,
-    ) -> S3Result<()> {
-        if self.allow(key, action, resource, prefix) {
+    fn demand(&self, key: &str, action: &str, resource: &str, told: Told<'_>) -> S3Result<()> {
+        if self.allow(key, action, resource, told) {
             return Ok(());
         }
+        let prefix = told.prefix;
         let listed = prefix.map_or(String::new(), |prefix| format!(" with prefix {prefix:?}"));
-        tracing::warn!(key, action, resource, ?prefix, "refused by its policy");
+        tracing::warn!(key, action, resource, ?told, "refused by its policy");
         Err(s3_error!(
             AccessDenied,
             "User {} is not authorized to perform: {} on resource: {}{}",
@@ -251,7 +220,29 @@ impl S3Access for Policies {
         let action = action(operation);
         let query = cx.uri().query().unwrap_or_default();
         let prefix = (action == "s3:ListBucket").then(|| prefix_of(query));
-        self.demand(&key, &action, &resource, prefix.as_deref())
+        let told = Told {
+            prefix: prefix.as_deref(),
+            if_none_match: cx.headers().contains_key("if-none-match"),
+            creates: !matches!(operation, "CreateMultipartUpload" | "UploadPart"),
+        };
+        self.demand(&key, &action, &resource, told)
+    }
+
+    /// Who copies reads the source, too.
+    async fn copy_object(&self, request: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
+        let Some(credentials) = &request.credentials else {
+            return Err(s3_error!(AccessDenied, "Requests must be signed."));
+        };
+        let CopySource::Bucket { bucket, key, .. } = &request.input.copy_source else {
+            return Err(s3_error!(NotImplemented, "A source that is no bucket's."));
+        };
+        let source = arn(bucket, Some(key));
+        self.demand(
+            &credentials.access_key,
+            "s3:GetObject",
+            &source,
+            Told::default(),
+        )
     }
 
     async fn delete_objects(&self, request: &mut S3Request<DeleteObjectsInput>) -> S3Result<()> {
@@ -261,7 +252,8 @@ impl S3Access for Policies {
         // S3 answers for each key; here the first that is refused refuses all.
         for object in &request.input.delete.objects {
             let resource = arn(&request.input.bucket, Some(&object.key));
-            self.demand(&credentials.access_key, "s3:DeleteObject", &resource, None)?;
+            let told = Told::default();
+            self.demand(&credentials.access_key, "s3:DeleteObject", &resource, told)?;
         }
         Ok(())
     }
@@ -307,25 +299,57 @@ mod tests {
         "Condition": {"StringLikeIfExists": {"s3:prefix": "s/*"}}}"#;
     const DENY: &str = r#"{"Effect": "Deny", "Action": "*", "Resource": "arn:aws:s3:::b/s/log/*"}"#;
 
+    fn listing(prefix: &str) -> Told<'_> {
+        Told {
+            prefix: Some(prefix),
+            ..Told::default()
+        }
+    }
+
     #[test]
     fn only_what_is_allowed_is_and_a_denial_wins() {
         let reader = policies(&format!("{READ}, {LIST}"));
-        assert!(reader.allow("u", "s3:GetObject", "arn:aws:s3:::b/s/log/1", None));
-        assert!(!reader.allow("u", "s3:GetObject", "arn:aws:s3:::c/s/log/1", None));
-        assert!(!reader.allow("u", "s3:PutObject", "arn:aws:s3:::b/s/log/1", None));
-        assert!(reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", Some("s/log/")));
-        assert!(!reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", Some("s/")));
-        assert!(!reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", None));
+        assert!(reader.allow(
+            "u",
+            "s3:GetObject",
+            "arn:aws:s3:::b/s/log/1",
+            Told::default()
+        ));
+        assert!(!reader.allow(
+            "u",
+            "s3:GetObject",
+            "arn:aws:s3:::c/s/log/1",
+            Told::default()
+        ));
+        assert!(!reader.allow(
+            "u",
+            "s3:PutObject",
+            "arn:aws:s3:::b/s/log/1",
+            Told::default()
+        ));
+        assert!(reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", listing("s/log/")));
+        assert!(!reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", listing("s/")));
+        assert!(!reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", Told::default()));
         assert!(
-            reader.allow("other", "s3:PutObject", "arn:aws:s3:::b/x", None),
+            reader.allow("other", "s3:PutObject", "arn:aws:s3:::b/x", Told::default()),
             "has no policy"
         );
         let lister = policies(IF_EXISTS);
-        assert!(lister.allow("u", "s3:ListBucket", "arn:aws:s3:::b", None));
-        assert!(!lister.allow("u", "s3:ListBucket", "arn:aws:s3:::b", Some("t/")));
+        assert!(lister.allow("u", "s3:ListBucket", "arn:aws:s3:::b", Told::default()));
+        assert!(!lister.allow("u", "s3:ListBucket", "arn:aws:s3:::b", listing("t/")));
         let denied = policies(&format!("{READ}, {DENY}"));
-        assert!(denied.allow("u", "s3:GetObject", "arn:aws:s3:::b/s/data/1", None));
-        assert!(!denied.allow("u", "s3:GetObject", "arn:aws:s3:::b/s/log/1", None));
+        assert!(denied.allow(
+            "u",
+            "s3:GetObject",
+            "arn:aws:s3:::b/s/data/1",
+            Told::default()
+        ));
+        assert!(!denied.allow(
+            "u",
+            "s3:GetObject",
+            "arn:aws:s3:::b/s/log/1",
+            Told::default()
+        ));
     }
 
     #[test]

@@ -11,27 +11,39 @@ use bytes::Bytes;
 
 use super::{S3Store, clean, errors, late, upload};
 use crate::{
-    Bucket, Create, Effect, ErrorKind, Halves, Inspect, LifecycleRule, Op, PendingUpload,
+    Bucket, Create, Effect, ErrorKind, Halves, Inspect, LifecycleRule, Op, PendingUpload, Store,
     StoreError, Versioning,
 };
 
 /// The CRC32C of four zero bytes is another.
 const WRONG_CRC32C: &str = "AAAAAA==";
+/// The MD5 of nothing that is known.
+const WRONG_MD5: &str = "AAAAAAAAAAAAAAAAAAAAAA==";
 
 #[async_trait]
 impl Inspect for S3Store {
-    /// Beginning a multipart upload takes the permission that creating takes, and makes no object.
+    /// Asks for an object as `create` does, with a digest that is not the body's: who may create is told
+    /// that the body is damaged, and there is no object afterwards.
     async fn may_create(&self, key: &str) -> Result<(), StoreError> {
-        let id = self.begin(key).await?;
-        let pending = PendingUpload {
-            key: key.to_owned(),
-            id,
-            ..PendingUpload::default()
-        };
-        if let Err(error) = self.abort_upload(&pending).await {
-            tracing::debug!(%error, "an empty upload stays");
+        let put = self.0.commit.put_object().bucket(&self.0.bucket);
+        let sent = put
+            .key(self.full(key))
+            .if_none_match("*")
+            .set_server_side_encryption(self.0.encryption.mode().map(Into::into))
+            .set_ssekms_key_id(self.0.encryption.kms_key())
+            .content_md5(WRONG_MD5)
+            .body(ByteStream::from_static(b"a body with another digest"))
+            .send()
+            .await;
+        match sent {
+            Ok(_) => {
+                let _ = self.delete(key).await;
+                let detail = "the store keeps a body that is not what its Content-MD5 says";
+                Err(self.error(Op::Create, key, ErrorKind::Contract, Effect::DidNot, detail))
+            }
+            Err(error) if matches!(errors::status(&error), Some(400 | 412)) => Ok(()),
+            Err(error) => Err(self.mapped(Op::Create, key, &error)),
         }
-        Ok(())
     }
 
     async fn tidy(&self, prefix: &str) -> Result<(), StoreError> {
@@ -134,6 +146,7 @@ impl Bucket for S3Store {
         let put = self.0.data.put_object().bucket(&self.0.bucket);
         let sent = put
             .key(self.full(key))
+            .if_none_match("*")
             .checksum_crc32_c(WRONG_CRC32C)
             .body(ByteStream::from_static(b"a body with another checksum"))
             .send()

@@ -17,7 +17,9 @@ use crate::marks::Marks;
 use crate::peer::{Inbox, Peer};
 
 /// With so many messages unsent a rank is not heard until it reads: far more than its credits can be.
-const ANSWERS_MAX: usize = 16 << 10;
+const UNSENT_MAX: usize = 16 << 10;
+/// Nor with so many answers to its marks, each of which may quote it.
+const ANSWERS_MAX: usize = 1024;
 /// A rank is told that its next step is late after this.
 const LATE_AFTER: Duration = Duration::from_millis(100);
 /// And again after this.
@@ -64,6 +66,7 @@ pub(crate) async fn serve(
         id,
         wake,
         sending: VecDeque::from([Outgoing::Message(DaemonMessage::Welcome(welcome))]),
+        answers: 0,
         ready: None,
         late: None,
     };
@@ -85,6 +88,8 @@ struct Session {
     wake: Arc<Notify>,
     /// Taken from the outbox and not sent yet.
     sending: VecDeque<Outgoing>,
+    /// How many of those answer marks.
+    answers: usize,
     /// Since when a frame is among what was not sent yet.
     ready: Option<std::time::Instant>,
     late: Option<Told>,
@@ -108,7 +113,7 @@ impl Session {
             let blocked = !self.sending.is_empty();
             tokio::select! {
                 biased;
-                received = self.inbox.receive(), if self.sending.len() < ANSWERS_MAX => match received {
+                received = self.inbox.receive(), if self.hears() => match received {
                     Some(bytes) => self.hear(&bytes),
                     None => return,
                 },
@@ -120,14 +125,23 @@ impl Session {
         }
     }
 
+    /// Whether the rank reads what it asks for.
+    fn hears(&self) -> bool {
+        self.sending.len() < UNSENT_MAX && self.answers < ANSWERS_MAX
+    }
+
     /// Sends what fits; false when the peer is gone.
     fn flush(&mut self) -> bool {
         let (taken, ready) = { self.hub.lock().take_outbox(self.id) };
+        self.answers += taken.iter().filter(|one| one.answers_mark()).count();
         self.sending.extend(taken);
         self.ready = self.ready.or(ready);
         while let Some(next) = self.sending.front() {
             match self.peer.try_send(next) {
-                Ok(true) => _ = self.sending.pop_front(),
+                Ok(true) => {
+                    self.answers -= usize::from(next.answers_mark());
+                    self.sending.pop_front();
+                }
                 Ok(false) => return true,
                 Err(why) => {
                     tracing::debug!(session = self.id, %why, "sending failed: the rank is gone");

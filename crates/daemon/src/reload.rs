@@ -46,6 +46,13 @@ fn reload<C: Config>(
     running: &toml::Table,
     log: fn(&C) -> &LogConfig,
 ) -> Result<String, String> {
+    // Opening a pipe would wait for somebody who writes into it.
+    if std::fs::metadata(path).is_ok_and(|file| !file.is_file()) {
+        return Err(format!(
+            "{} is no regular file: it can't be read again",
+            path.display()
+        ));
+    }
     let new: C = config::load(path).map_err(|why| why.to_string())?;
     telemetry::change(log(&new));
     let mut changed = Vec::new();
@@ -101,6 +108,17 @@ mod tests {
         fn check(&self) -> Vec<config::Problem> {
             self.log.check()
         }
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.toml");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let running = values(&Test::default());
+        let why = reload::<Test>(&path, &running, |c| &c.log).unwrap_err();
+        assert!(why.contains("x.toml is no regular file"), "{why}");
     }
 
     #[test]

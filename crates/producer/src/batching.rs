@@ -19,9 +19,13 @@ use crate::metrics::Metrics;
 use crate::packing::{Batch, BatchContent, Encoder, Packer, Point};
 use crate::sources::SourceError;
 use crate::tokenizing::Tokenized;
+pub use cut::Part;
 use cut::{Cut, Cutter};
 
-pub use cut::Part;
+/// Bad documents of which each is told.
+const LEFT_OUT_TOLD: u64 = 64;
+/// Characters of what is wrong with one.
+const ERROR_CHARS: usize = 600;
 
 /// What one object holds: batches that become visible together, or a part of one batch.
 #[derive(Debug)]
@@ -69,6 +73,21 @@ pub struct BatchingOptions {
     pub group_batches: usize,
 }
 
+/// Whether the log tells of the `n`-th bad document: of the first ones, then each time when there are twice as
+/// many. A file can hold a million of them; the metric counts all.
+fn is_told(n: u64) -> bool {
+    n <= LEFT_OUT_TOLD || n.is_power_of_two()
+}
+
+/// What is wrong with a document may quote it.
+fn shortened(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().nth(ERROR_CHARS) {
+        text.truncate(at);
+        text.push_str(" ...");
+    }
+    text
+}
+
 /// The stage.
 #[derive(Debug)]
 pub struct Batching {
@@ -80,6 +99,8 @@ pub struct Batching {
     next_seq: Seq,
     /// Whether this pass has given a document.
     fruitful: bool,
+    /// Bad documents left out so far.
+    left_out: u64,
 }
 
 impl Batching {
@@ -92,6 +113,7 @@ impl Batching {
             full: VecDeque::new(),
             next_seq: options.next_seq,
             fruitful: false,
+            left_out: 0,
             options,
         }
     }
@@ -104,7 +126,16 @@ impl Batching {
             }
             Tokenized::Bad { pass, error } => {
                 metrics.bad_documents.inc();
-                tracing::warn!(%error, pass, "bad document left out");
+                self.left_out += 1;
+                if is_told(self.left_out) {
+                    let error = shortened(error.to_string());
+                    tracing::warn!(
+                        error,
+                        pass,
+                        left_out = self.left_out,
+                        "bad document left out"
+                    );
+                }
                 Ok(())
             }
             Tokenized::Document { document, bytes } => {

@@ -135,13 +135,26 @@ pub struct Fault {
     pub remedy: String,
 }
 
+/// Characters of a message; what it quotes may be long.
+const MESSAGE_CHARS: usize = 1024;
+
+/// One line of bounded length: a message may quote what a stranger has sent.
+fn shown(text: &str) -> String {
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    let mut shown: String = text.chars().map(clean).take(MESSAGE_CHARS).collect();
+    if text.chars().nth(MESSAGE_CHARS).is_some() {
+        shown.push_str(" ...");
+    }
+    shown
+}
+
 impl Fault {
     /// An error with the name's own remedy.
     pub fn new(name: ErrorName, message: impl Into<String>) -> Self {
         Self {
             code: name.code(),
             name: name.name().to_owned(),
-            message: message.into(),
+            message: shown(&message.into()),
             step: None,
             key: None,
             remedy: name.remedy().to_owned(),
@@ -204,5 +217,22 @@ impl fmt::Display for Fault {
         } else {
             write!(f, "; {}", self.remedy)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_of_bounded_length() {
+        let quoted = format!(
+            "no step of {}\u{1b}[31m\nERROR all is lost",
+            "s".repeat(20_000)
+        );
+        let fault = Fault::new(ErrorName::MarkBadState, quoted);
+        assert_eq!(fault.message.chars().count(), MESSAGE_CHARS + 4);
+        let short = Fault::new(ErrorName::BadHello, "a\u{1b}[31m\nb");
+        assert_eq!(short.message, "a [31m b");
     }
 }

@@ -15,6 +15,9 @@ pub enum Mode {
     Resume,
 }
 
+/// Bytes of the client's name, which logs quote.
+const CLIENT_BYTES_MAX: usize = 256;
+
 /// An earlier session of the same rank that this one follows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -125,6 +128,11 @@ impl Hello {
             return Err(
                 "a shared coordinate needs a global_rank, which tells its ranks apart".to_owned(),
             );
+        }
+        if self.client.len() > CLIENT_BYTES_MAX || self.client.chars().any(char::is_control) {
+            return Err(format!(
+                "client is no name of one line and at most {CLIENT_BYTES_MAX} bytes"
+            ));
         }
         if self.next_step >= 1 << 53 {
             return Err(format!("next_step {} is not a step", self.next_step));

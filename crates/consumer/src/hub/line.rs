@@ -26,6 +26,19 @@ pub(crate) enum Outgoing {
     Segment(SegmentMessage, Arc<Segment>),
 }
 
+impl Outgoing {
+    /// Whether it says what became of a mark.
+    pub(crate) fn answers_mark(&self) -> bool {
+        let Self::Message(message) = self else {
+            return false;
+        };
+        matches!(
+            message,
+            DaemonMessage::Marked(_) | DaemonMessage::MarkRefused(_)
+        )
+    }
+}
+
 /// What a rank said of itself last.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Said {

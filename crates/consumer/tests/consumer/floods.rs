@@ -22,7 +22,7 @@ use crate::serving::{options, read_all};
 use crate::support::{Daemon, Stream, consumer};
 
 /// More unread answers than the daemon keeps for a peer, with those that lie in the sockets.
-const UNREAD_MAX: u64 = 32 << 10;
+const UNREAD_MAX: u64 = 4 << 10;
 /// A peer that could send nothing for so long is not heard any more, or the machine is slow; it goes
 /// on to the rest of the test in both cases.
 const FULL: Duration = Duration::from_millis(300);

@@ -5,7 +5,9 @@
 //! - A final name appears only by an atomic, exclusive link of a complete, synced file.
 //! - Only files in the hidden folder are ever written to; final files are immutable.
 //! - `Created` is answered after the folder that names the file was synced.
+//! - Nothing is deleted by who only reads.
 
+mod inside;
 mod inspect;
 mod publish;
 mod walk;
@@ -15,7 +17,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -38,6 +40,8 @@ pub struct FileStore(Arc<Folder>);
 struct Folder {
     root: String,
     path: PathBuf,
+    /// What dead processes left behind was removed.
+    swept: Once,
 }
 
 impl FileStore {
@@ -65,7 +69,8 @@ impl FileStore {
 impl Folder {
     fn open(path: PathBuf, create: bool) -> Result<Self, StoreError> {
         let root = format!("file://{}", path.display());
-        let folder = Self { root, path };
+        let swept = Once::new();
+        let folder = Self { root, path, swept };
         if create && !folder.path.exists() {
             publish::create_folders(&folder.path)
                 .map_err(|e| folder.io(Op::Open, "", &e, Effect::DidNot))?;
@@ -76,7 +81,6 @@ impl Folder {
             let detail = "is not a folder; give a folder of its own to the stream";
             return Err(folder.error(Op::Open, "", ErrorKind::Invalid, Effect::DidNot, detail));
         }
-        publish::sweep(&folder.path.join(HIDDEN));
         Ok(folder)
     }
 
@@ -118,30 +122,25 @@ impl Folder {
             let gone = io::Error::from(io::ErrorKind::NotFound);
             return Err(self.io(op, key, &gone, Effect::DidNot));
         }
-        publish::publish(&self.path.join(HIDDEN), &self.path.join(key), body)
+        let hidden = self.path.join(HIDDEN);
+        self.swept.call_once(|| publish::sweep(&hidden));
+        publish::publish(&hidden, &self.path.join(key), body)
             .map_err(|failure| self.io(op, key, &failure.error, failure.effect))
     }
 
-    fn size(&self, op: Op, key: &str, path: &Path) -> Result<u64, StoreError> {
-        let meta = fs::metadata(path).map_err(|e| self.io(op, key, &e, Effect::DidNot))?;
-        if meta.is_file() {
-            Ok(meta.len())
-        } else {
-            Err(self.error(
-                op,
-                key,
-                ErrorKind::NotFound,
-                Effect::DidNot,
-                "names a folder, not an object",
-            ))
-        }
+    fn size(&self, op: Op, key: &str) -> Result<u64, StoreError> {
+        inside::size(&self.path, Path::new(key)).map_err(|e| self.io(op, key, &e, Effect::DidNot))
+    }
+
+    fn open_file(&self, op: Op, key: &str) -> Result<File, StoreError> {
+        inside::file(&self.path, Path::new(key)).map_err(|e| self.io(op, key, &e, Effect::DidNot))
     }
 }
 
 impl Folder {
-    fn whole(&self, key: &str, path: &Path, at_most: u64) -> Result<Bytes, StoreError> {
+    fn whole(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         let failed = |error| self.io(Op::Get, key, &error, Effect::DidNot);
-        let file = File::open(path).map_err(failed)?;
+        let file = self.open_file(Op::Get, key)?;
         let size = file.metadata().map_err(failed)?.len();
         let too_large = |size| {
             let location = format!("{}/{key}", self.root);
@@ -168,6 +167,8 @@ fn kind_of(error: &io::Error) -> ErrorKind {
         K::PermissionDenied | K::ReadOnlyFilesystem => ErrorKind::Denied,
         K::StorageFull | K::QuotaExceeded | K::FileTooLarge => ErrorKind::Full,
         K::InvalidFilename | K::AlreadyExists => ErrorKind::Invalid,
+        // Our own words; the system's EINVAL has none.
+        K::InvalidInput if error.get_ref().is_some() => ErrorKind::Invalid,
         K::TimedOut | K::StaleNetworkFileHandle => ErrorKind::Timeout,
         K::Unsupported => ErrorKind::Contract,
         _ => ErrorKind::Other,
@@ -207,11 +208,11 @@ impl Store for FileStore {
     }
 
     async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.run(Op::Upload, key, move |folder, key, path| {
+        self.run(Op::Upload, key, move |folder, key, _| {
             if folder.create(Op::Upload, key, &body)? == Create::Created {
                 return Ok(Create::Created);
             }
-            let same = folder.size(Op::Upload, key, path)? == body.len() as u64;
+            let same = folder.size(Op::Upload, key)? == body.len() as u64;
             Ok(if same {
                 Create::Created
             } else {
@@ -222,8 +223,8 @@ impl Store for FileStore {
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.run(Op::Get, key, move |folder, key, path| {
-            folder.whole(key, path, at_most)
+        self.run(Op::Get, key, move |folder, key, _| {
+            folder.whole(key, at_most)
         })
         .await
     }
@@ -232,8 +233,8 @@ impl Store for FileStore {
         key::check_range(&self.0.root, key, &range)?;
         let wanted = range.clone();
         let file = self
-            .run(Op::GetRange, key, move |folder, key, path| {
-                let size = folder.size(Op::GetRange, key, path)?;
+            .run(Op::GetRange, key, move |folder, key, _| {
+                let size = folder.size(Op::GetRange, key)?;
                 if wanted.end > size {
                     let detail = format!(
                         "range {}..{} of an object of {size} bytes",
@@ -247,7 +248,7 @@ impl Store for FileStore {
                         detail,
                     ));
                 }
-                File::open(path).map_err(|e| folder.io(Op::GetRange, key, &e, Effect::DidNot))
+                folder.open_file(Op::GetRange, key)
             })
             .await?;
         let reader = Reader {
@@ -260,8 +261,8 @@ impl Store for FileStore {
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.run(Op::Head, key, |folder, key, path| {
-            let size = folder.size(Op::Head, key, path)?;
+        self.run(Op::Head, key, |folder, key, _| {
+            let size = folder.size(Op::Head, key)?;
             Ok(ObjectMeta {
                 key: key.to_owned(),
                 size,
@@ -284,7 +285,7 @@ impl Store for FileStore {
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.run(Op::Delete, key, |folder, key, path| {
-            match fs::remove_file(path) {
+            match inside::delete(&folder.path, Path::new(key)) {
                 Err(e) if kind_of(&e) != ErrorKind::NotFound || !folder.path.is_dir() => {
                     Err(folder.io(Op::Delete, key, &e, Effect::DidNot))
                 }
@@ -318,8 +319,17 @@ impl Store for FileStore {
         key::check(Op::Delete, &self.0.root, &upload.id)?;
         let (folder, id) = (Arc::clone(&self.0), upload.id.clone());
         blocking(move || {
-            let path = folder.path.join(HIDDEN).join(&id);
-            match fs::remove_file(path) {
+            if !publish::is_ours(&id) {
+                let detail = "is no name of an unfinished file";
+                return Err(folder.error(
+                    Op::Delete,
+                    &id,
+                    ErrorKind::Invalid,
+                    Effect::DidNot,
+                    detail,
+                ));
+            }
+            match inside::delete(&folder.path, &Path::new(HIDDEN).join(&id)) {
                 Err(e) if kind_of(&e) != ErrorKind::NotFound => {
                     Err(folder.io(Op::Delete, &id, &e, Effect::DidNot))
                 }

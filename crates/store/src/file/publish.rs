@@ -53,6 +53,12 @@ struct Draft(PathBuf);
 impl Draft {
     fn write(hidden: &Path, body: &[u8]) -> io::Result<Self> {
         let name = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
+        // A link would lead what is written here, and what is swept, to another folder.
+        if fs::symlink_metadata(hidden).is_ok_and(|meta| !meta.is_dir()) {
+            let name = hidden.display();
+            let text = format!("{name} is no folder; it is the store's own: remove it");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let draft = Self(hidden.join(name));
         let options = OpenOptions::new().write(true).create_new(true).clone();
         let mut file = match options.open(&draft.0) {
@@ -172,7 +178,15 @@ pub(super) fn prune(root: &Path, deleted: &Path) {
     }
 }
 
-/// Removes what dead processes left in the hidden folder; best effort, since readers may not write.
+/// Whether a file in the hidden folder has a name that `Draft` gives.
+pub(super) fn is_ours(name: &str) -> bool {
+    name.split_once('-').is_some_and(|(process, random)| {
+        let digits = !process.is_empty() && process.bytes().all(|c| c.is_ascii_digit());
+        digits && random.len() == 16 && random.bytes().all(|c| c.is_ascii_hexdigit())
+    })
+}
+
+/// Removes what dead processes left in the hidden folder; best effort.
 pub(super) fn sweep(hidden: &Path) {
     for path in stale(hidden) {
         let _ = fs::remove_file(path);
@@ -181,12 +195,19 @@ pub(super) fn sweep(hidden: &Path) {
 
 /// What dead processes left in the hidden folder.
 pub(super) fn stale(hidden: &Path) -> Vec<PathBuf> {
+    // Another one's folder, behind a link, holds nothing of ours.
+    if !fs::symlink_metadata(hidden).is_ok_and(|meta| meta.is_dir()) {
+        return Vec::new();
+    }
     let Ok(entries) = fs::read_dir(hidden) else {
         return Vec::new();
     };
     let old = entries.flatten().filter(|entry| {
-        let modified = entry.metadata().and_then(|meta| meta.modified());
-        matches!(modified.map(|at| at.elapsed()), Ok(Ok(age)) if age > STALE_AFTER)
+        // Of a link its own.
+        let meta = entry.metadata().ok().filter(fs::Metadata::is_file);
+        let ours = entry.file_name().to_str().is_some_and(is_ours);
+        let modified = meta.and_then(|meta| meta.modified().ok());
+        ours && matches!(modified.map(|at| at.elapsed()), Some(Ok(age)) if age > STALE_AFTER)
     });
     old.map(|entry| entry.path()).collect()
 }

@@ -56,15 +56,24 @@ async fn nothing_is_left_in_the_hidden_folder_and_stale_drafts_are_swept() {
         let _ = first.create("k", Bytes::from_static(b"v")).await.unwrap();
     }
     assert_eq!(fs::read_dir(&hidden).unwrap().count(), 0);
-    let (old, young) = (hidden.join("1-old"), hidden.join("1-young"));
+    let (old, young) = (
+        hidden.join("1-00000000000000aa"),
+        hidden.join("1-00000000000000bb"),
+    );
+    let foreign = hidden.join("notes.txt");
     File::create(&young).unwrap();
-    let two_days_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(48);
-    File::create(&old)
-        .unwrap()
-        .set_modified(two_days_ago)
-        .unwrap();
+    for path in [&old, &foreign] {
+        File::create(path)
+            .unwrap()
+            .set_modified(two_days_ago())
+            .unwrap();
+    }
     let again = store(dir.path()).await;
-    assert!(!old.exists() && young.exists());
+    assert_eq!(again.get("k", 9).await.unwrap(), "v");
+    assert_eq!(again.unfinished("").await.unwrap().len(), 1);
+    assert!(old.exists(), "who reads deletes nothing");
+    let _ = again.create("k", Bytes::new()).await.unwrap();
+    assert!(!old.exists() && young.exists() && foreign.exists());
     let listed = again.list("", None).await.unwrap();
     assert_eq!(
         listed.objects.len(),
@@ -72,10 +81,78 @@ async fn nothing_is_left_in_the_hidden_folder_and_stale_drafts_are_swept() {
         "hidden files are listed: {listed:?}"
     );
     let error = again
-        .get(".batchweave-tmp/1-young", u64::MAX)
+        .get(".batchweave-tmp/1-00000000000000bb", u64::MAX)
         .await
         .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+}
+
+fn two_days_ago() -> std::time::SystemTime {
+    std::time::SystemTime::now() - std::time::Duration::from_hours(48)
+}
+
+/// What somebody else puts into a shared folder leads nowhere and makes nobody wait.
+#[tokio::test]
+async fn links_and_pipes_are_no_objects() {
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret");
+    fs::write(&secret, "TOP-SECRET").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).await;
+    let _ = store
+        .create("log/0", Bytes::from_static(b"v"))
+        .await
+        .unwrap();
+    let link = std::os::unix::fs::symlink::<&std::path::Path, std::path::PathBuf>;
+    link(&secret, dir.path().join("log/1")).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(dir.path().join("log/2"))
+        .status();
+    assert!(made.unwrap().success());
+    link(outside.path(), dir.path().join("away")).unwrap();
+    for key in ["log/1", "log/2", "away/secret"] {
+        for error in [
+            store.get(key, 1 << 20).await.unwrap_err(),
+            store.head(key).await.unwrap_err(),
+            store.get_range(key, 0..1).await.map(drop).unwrap_err(),
+        ] {
+            assert_eq!(error.kind, ErrorKind::Invalid, "{key}: {error}");
+            assert!(error.to_string().contains("remove it"), "{error}");
+        }
+    }
+    for prefix in ["away/", "away/s"] {
+        let error = store.list(prefix, None).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{prefix}: {error}");
+    }
+    assert_eq!(store.list("", None).await.unwrap().objects.len(), 1);
+    assert!(store.delete("away/secret").await.is_err());
+    store.delete("log/1").await.unwrap();
+    assert!(secret.exists() && !dir.path().join("log/1").exists());
+}
+
+#[tokio::test]
+async fn the_hidden_folder_is_never_another_ones() {
+    let outside = tempfile::tempdir().unwrap();
+    let theirs = outside.path().join("1-00000000000000aa");
+    File::create(&theirs)
+        .unwrap()
+        .set_modified(two_days_ago())
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), dir.path().join(HIDDEN)).unwrap();
+    let store = store(dir.path()).await;
+    assert!(store.unfinished("").await.unwrap().is_empty());
+    let error = store.create("k", Bytes::new()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("is no folder"), "{error}");
+    for id in ["notes.txt", "1-00000000000000aa"] {
+        let upload = PendingUpload {
+            id: id.into(),
+            ..PendingUpload::default()
+        };
+        assert!(store.abort(&upload).await.is_err(), "{id}");
+    }
+    assert!(theirs.exists());
 }
 
 #[test]

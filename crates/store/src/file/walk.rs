@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::HIDDEN;
+use super::{HIDDEN, inside};
 use crate::{ListPage, ObjectMeta};
 
 const PAGE_KEYS: usize = 1000;
@@ -13,6 +13,11 @@ const PAGE_KEYS: usize = 1000;
 /// One page of the objects below `prefix`, after the key `after`.
 pub(super) fn page(root: &Path, prefix: &str, after: Option<&str>) -> io::Result<ListPage> {
     fs::metadata(root)?;
+    // Up to the last slash the prefix names a folder.
+    let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
+    if !inside::is_folder(root, Path::new(folder))? {
+        return Ok(ListPage::default());
+    }
     let after: Vec<&str> = after
         .and_then(|key| key.strip_prefix(prefix))
         .map(|rest| rest.split('/').collect())

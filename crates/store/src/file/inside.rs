@@ -1,0 +1,106 @@
+//! Files below the root and nowhere else: others may write in a shared folder, and what they leave there
+//! (links, pipes, devices) must neither lead elsewhere nor make a reader wait.
+//!
+//! Invariants:
+//! - no link is followed below the root, in no part of a key; the root itself may be reached by links;
+//! - only regular files are objects.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, openat, openat2, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+/// What is under a key and is no regular file.
+pub(super) const NO_OBJECT: &str = "is a link, a pipe or a device, or leads through a link; nothing but \
+                                    regular files belongs into this folder: remove it";
+
+/// Opens below `root` without following links. Without `openat2` (before Linux 5.6, some sandboxes) links
+/// in the middle of a key are followed.
+fn open(root: &Path, key: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
+    let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(CWD, root, folder, Mode::empty())?;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    let opened = match openat2(&root, key, flags, Mode::empty(), resolve) {
+        Err(Errno::NOSYS | Errno::PERM) => {
+            openat(&root, key, flags | OFlags::NOFOLLOW, Mode::empty())
+        }
+        opened => opened,
+    };
+    Ok(opened?)
+}
+
+fn no_object() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, NO_OBJECT)
+}
+
+fn named(error: io::Error) -> io::Error {
+    let link = Errno::from_io_error(&error) == Some(Errno::LOOP);
+    if link { no_object() } else { error }
+}
+
+/// A regular file, open for reading.
+pub(super) fn file(root: &Path, key: &Path) -> io::Result<File> {
+    // A pipe without a writer would wait for one.
+    let file = File::from(open(root, key, OFlags::RDONLY | OFlags::NONBLOCK).map_err(named)?);
+    let meta = file.metadata()?;
+    if meta.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if meta.is_file() {
+        Ok(file)
+    } else {
+        Err(no_object())
+    }
+}
+
+/// The folder that holds `key`, and its last name.
+fn parent<'k>(root: &Path, key: &'k Path) -> io::Result<(OwnedFd, &'k OsStr)> {
+    let name = key.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    let above = key.parent().filter(|above| *above != Path::new(""));
+    let above = above.unwrap_or(Path::new("."));
+    let folder = open(root, above, OFlags::PATH | OFlags::DIRECTORY).map_err(named)?;
+    Ok((folder, name))
+}
+
+/// The size of a regular file.
+pub(super) fn size(root: &Path, key: &Path) -> io::Result<u64> {
+    let (folder, name) = parent(root, key)?;
+    let found = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Ok(found.st_size.cast_unsigned()),
+        FileType::Directory => Err(io::ErrorKind::IsADirectory.into()),
+        _ => Err(no_object()),
+    }
+}
+
+/// Deletes what is under `key`; of a link the link.
+pub(super) fn delete(root: &Path, key: &Path) -> io::Result<()> {
+    let (folder, name) = parent(root, key)?;
+    Ok(unlinkat(&folder, name, AtFlags::empty())?)
+}
+
+/// Whether a folder can be reached, none being there is no error.
+pub(super) fn is_folder(root: &Path, key: &Path) -> io::Result<bool> {
+    if key == Path::new("") {
+        return Ok(true);
+    }
+    match open(root, key, OFlags::PATH | OFlags::DIRECTORY).map_err(named) {
+        Ok(_) => Ok(true),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
+}

@@ -65,6 +65,7 @@ pub(crate) async fn read(
     for _ in 1..READS {
         let wrong = match &found {
             Ok(frames) => frames.iter().any(|frame| frame.fault.is_some()),
+            Err(CliError::Store(why)) => why.kind == ErrorKind::Contract || is_damage(why),
             Err(why) => matches!(why, CliError::Tgb(_)),
         };
         if !wrong {

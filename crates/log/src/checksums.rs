@@ -14,7 +14,7 @@ use batchweave_core::keys;
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::stream::Order;
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, IndexEntry, TRAILER_BYTES, Trailer};
-use batchweave_store::{StoreError, read_range};
+use batchweave_store::{ErrorKind, StoreError, read_range};
 use bytes::{Buf, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -77,6 +77,10 @@ impl From<StoreError> for Failure {
     fn from(why: StoreError) -> Self {
         if why.kind.is_transient() {
             return Self::Store(why);
+        }
+        // The answer may be wrong, not the object: another range than was asked for, or the end of it.
+        if matches!(why.kind, ErrorKind::Contract | ErrorKind::Range) {
+            return Self::Damaged(why.to_string());
         }
         Self::Gone(why.to_string())
     }

@@ -116,7 +116,8 @@ async fn keys(server: &Server) -> Vec<String> {
     }
 }
 
-/// Draws at most `count` lies: each read with one bit flipped, and each fifth read in another way, too.
+/// Draws at most `count` lies: each read with one bit flipped, and each fifth read in another way, too. The
+/// last read of each program, mostly of data and of a range, comes first, in all ways.
 fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Lie> {
     let others = [Fault::Short, Fault::Long, Fault::Spoil];
     let mut lies = Vec::new();
@@ -124,12 +125,16 @@ fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Lie
         for read in 0..reads {
             let lie = |how| Lie { program, read, how };
             lies.push(lie(Fault::Flip));
-            if read % 5 == 0 {
+            if read + 1 == reads {
+                lies.extend(others.map(lie));
+            } else if read % 5 == 0 {
                 lies.push(lie(others[(read / 5 % 3) as usize]));
             }
         }
     }
     lies.shuffle(&mut StdRng::seed_from_u64(seed));
+    let last = |lie: &Lie| lie.read + 1 == reads[lie.program];
+    lies.sort_by_key(|lie| !last(lie));
     // The same number per program as long as there are: some read much more than others.
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
     let mut turn = |lie: &Lie| {

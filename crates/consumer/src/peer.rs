@@ -37,7 +37,8 @@ pub(crate) struct Process {
     /// The user that it runs as.
     uid: u32,
     socket: Arc<AsyncFd<Connection>>,
-    process: Option<Arc<AsyncFd<OwnedFd>>>,
+    /// Readable once that process has ended.
+    pidfd: Option<Arc<AsyncFd<OwnedFd>>>,
 }
 
 /// Has the runtime watch a descriptor.
@@ -52,7 +53,7 @@ pub(crate) fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<Asyn
 
 impl Peer {
     pub(crate) fn new(connection: Connection, uid: u32) -> io::Result<(Self, Inbox)> {
-        let process = connection
+        let pidfd = connection
             .peer_pidfd()
             .map(|fd| watch(fd, Interest::READABLE))
             .transpose()?
@@ -60,7 +61,7 @@ impl Peer {
         let process = Process {
             uid,
             socket: Arc::new(watch(connection, Interest::READABLE | Interest::WRITABLE)?),
-            process,
+            pidfd,
         };
         let inbox = Inbox::Process(process.clone(), vec![0; MESSAGE_BYTES_MAX].into());
         Ok((Self::Process(process), inbox))
@@ -100,8 +101,8 @@ impl Peer {
     /// Until the process that connected has ended, even if a forked child keeps the socket open.
     pub(crate) async fn ended(&self) {
         match self {
-            Self::Process(peer) => match &peer.process {
-                Some(process) if process.readable().await.is_ok() => {}
+            Self::Process(peer) => match &peer.pidfd {
+                Some(pidfd) if pidfd.readable().await.is_ok() => {}
                 _ => pending().await,
             },
             #[cfg(feature = "simulation")]

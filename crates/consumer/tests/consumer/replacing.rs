@@ -58,9 +58,8 @@ fn neighbours(path: &Path) {
     let after = answer(&mut next).unwrap();
     assert!(after.session > welcome.session);
     let fault = loop {
-        match rank.hear().expect("it is told") {
-            DaemonMessage::Error(fault) => break fault,
-            _ => {}
+        if let DaemonMessage::Error(fault) = rank.hear().expect("it is told") {
+            break fault;
         }
     };
     assert_eq!(fault.known_name(), Some(ErrorName::DuplicateCoordinate));

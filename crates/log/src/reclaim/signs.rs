@@ -113,7 +113,11 @@ impl Listed {
                 continue;
             };
             let moves = proved::moves(job, signs, m.watermark());
-            let kept = moves.then(|| proved::kept(job, signs)).unwrap_or_default();
+            let kept = if moves {
+                proved::kept(job, signs)
+            } else {
+                BTreeSet::new()
+            };
             let replaced = |key: &&String| !proved::is_newest(key, own);
             let newest = moves || found.iter().any(|key| replaced(&key));
             let decides = |key: &&String| match keys::parse_mark(key) {

@@ -133,7 +133,7 @@ mod tests {
     use crate::Connection;
     use crate::wire::MESSAGE_BYTES_MAX;
 
-    const LINGERS: Duration = Duration::from_secs(120);
+    const LINGERS: Duration = Duration::from_mins(2);
 
     /// A socket whose last close waits until `reader` is gone.
     fn lingering() -> (TcpStream, TcpStream) {
@@ -142,7 +142,7 @@ mod tests {
         let (reader, _) = listener.accept().unwrap();
         full.set_nonblocking(true).unwrap();
         let why = loop {
-            if let Err(why) = full.write_all(&[0; 1 << 16]) {
+            if let Err(why) = full.write_all(&[0; 1 << 12]) {
                 break why;
             }
         };

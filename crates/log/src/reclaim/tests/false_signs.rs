@@ -4,6 +4,9 @@ use batchweave_core::lifecycle::Mark;
 
 use super::*;
 
+/// Makes a false body from the true one.
+type Forge = fn(Mark) -> Vec<u8>;
+
 /// Puts the names of `mark`'s two coordinates there, with a body made from the true one.
 async fn forge(scene: &Scene, step: Step, body: impl Fn(Mark) -> Vec<u8>) {
     for at in 0..2 {
@@ -15,7 +18,7 @@ async fn forge(scene: &Scene, step: Step, body: impl Fn(Mark) -> Vec<u8>) {
 
 #[tokio::test]
 async fn marks_and_progress_that_are_none_give_up_nothing() {
-    let forgeries: [(&str, fn(Mark) -> Vec<u8>); 5] = [
+    let forgeries: [(&str, Forge); 5] = [
         ("empty", |_| Vec::new()),
         ("another step's", |mark| Mark { step: 20, ..mark }.to_json()),
         ("another attempt's", |mark| {

@@ -288,7 +288,7 @@ pub(crate) async fn scrape(address: std::net::SocketAddr) -> String {
         use std::io::{Read, Write};
         let mut connection = std::net::TcpStream::connect(address).unwrap();
         connection
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .unwrap();
         let mut text = String::new();
         connection.read_to_string(&mut text).unwrap();

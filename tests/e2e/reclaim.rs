@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, Hash, JobName, RequestId, Step, StreamId, Version};
 use batchweave_core::keys;
+use batchweave_core::lifecycle::{Mark, Progress};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
@@ -32,6 +33,7 @@ const SHARED: u64 = 4;
 struct Job {
     name: JobName,
     opened: Version,
+    attempt: AttemptId,
     position: Step,
     marks: Vec<Step>,
 }
@@ -138,12 +140,36 @@ impl World {
             .filter(|step| step.is_multiple_of(INTERVAL))
             .collect();
         job.marks.extend(&marks);
-        let marks = marks
-            .into_iter()
-            .map(|step| keys::mark(&job.name, job.opened, 0, step, None));
-        let progress = keys::progress(&job.name, job.opened, 0, job.position, (0, 0), "n");
-        for key in std::iter::once(progress).chain(marks) {
-            let _ = self.store.create(&key, "{}".into()).await.unwrap();
+        let progress = Progress {
+            format: 1,
+            stream: stream().stream_id,
+            job: job.name.clone(),
+            opened: job.opened,
+            attempt: 0,
+            id: job.attempt,
+            node: "n".into(),
+            first: 0,
+            last: 0,
+            step: job.position,
+            at: String::new(),
+        };
+        let mark = |step| Mark {
+            format: 1,
+            stream: stream().stream_id,
+            job: job.name.clone(),
+            opened: job.opened,
+            attempt: 0,
+            id: job.attempt,
+            dp_rank: None,
+            dp_size: 1,
+            step,
+            state: "{}".into(),
+        };
+        let marks = marks.into_iter().map(mark);
+        let marks = marks.map(|mark| (mark.key(), mark.to_json()));
+        let all = std::iter::once((progress.key(), progress.to_json())).chain(marks);
+        for (key, body) in all {
+            let _ = self.store.create(&key, body.into()).await.unwrap();
         }
     }
 
@@ -200,6 +226,7 @@ async fn open_job(log: &mut Log, n: u8, name: JobName) -> Job {
     Job {
         name,
         opened,
+        attempt: AttemptId([n; 16]),
         position: 0,
         marks: Vec::new(),
     }

@@ -2,7 +2,7 @@
 //! or die at any request (nothing that it waits for comes ever). What it has sent goes on.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use batchweave_log::Clock;
@@ -204,6 +204,31 @@ impl Actor {
     /// Its clock as the log takes it.
     pub fn clock(self: &Arc<Self>) -> Arc<dyn Clock> {
         Arc::new(ActorClock(Arc::clone(self)))
+    }
+}
+
+/// All actors of a world, in the order of their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Actors(Vec<(String, Weak<Actor>)>);
+
+impl Actors {
+    /// Adds the one that `new` makes with its number.
+    pub(crate) fn add(&mut self, new: impl FnOnce(u32) -> Actor) -> Arc<Actor> {
+        let actor = Arc::new(new(self.0.len() as u32 + 1));
+        self.0.push((actor.name.clone(), Arc::downgrade(&actor)));
+        actor
+    }
+
+    /// The name of actor n at n - 1.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The names of those that somebody still has and that have not died.
+    pub(crate) fn living(&self) -> Vec<String> {
+        let all = self.0.iter().filter_map(|(_, actor)| actor.upgrade());
+        let living = all.filter(|actor| !actor.is_dead());
+        living.map(|actor| actor.name.clone()).collect()
     }
 }
 

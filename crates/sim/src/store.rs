@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use batchweave_core::keys;
 use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 
-use crate::actor::{Actor, Nature};
+use crate::actor::{Actor, Actors, Nature};
 use crate::busy::Busy;
 use crate::draw::Draw;
 use crate::fate::{self, Fate, Rates};
@@ -93,8 +93,7 @@ struct Inner {
     requests: u64,
     throttled: u64,
     counts: Counts,
-    actors: Vec<String>,
-    living: Vec<Weak<Actor>>,
+    actors: Actors,
 }
 
 /// The store, the recorder of all that happens in it, and the maker of actors.
@@ -131,8 +130,7 @@ impl SimStore {
             requests: 0,
             throttled: 0,
             counts: Counts::new(),
-            actors: Vec::new(),
-            living: Vec::new(),
+            actors: Actors::default(),
         };
         Arc::new(Self {
             time,
@@ -147,25 +145,14 @@ impl SimStore {
 
     /// A new actor.
     pub fn actor(&self, name: &str, nature: Nature) -> Arc<Actor> {
-        let id = {
-            let mut inner = self.inner();
-            inner.actors.push(name.to_owned());
-            inner.actors.len() as u32
-        };
         // By name, not by number: an actor draws the same when another is taken out of the world.
         let draw = Draw::new(self.settings.seed, name, 0);
-        let actor = Arc::new(Actor::new(id, name.to_owned(), nature, self.time, draw));
-        self.inner().living.push(Arc::downgrade(&actor));
-        actor
+        let new = |id| Actor::new(id, name.to_owned(), nature, self.time, draw);
+        self.inner().actors.add(new)
     }
 
-    /// The names of the actors that somebody still has and that have not died.
     pub(crate) fn living(&self) -> Vec<String> {
-        let mut living = self.inner().living.clone();
-        living.retain(|actor| actor.strong_count() > 0);
-        let alive = living.iter().filter_map(Weak::upgrade);
-        let alive = alive.filter(|actor| !actor.is_dead());
-        alive.map(|actor| actor.name.clone()).collect()
+        self.inner().actors.living()
     }
 
     /// Puts an object there before the world begins.
@@ -229,7 +216,7 @@ impl SimStore {
     /// The events kept, and the names of the actors; actor n is name n - 1.
     pub fn take_events(&self) -> (Vec<Event>, Vec<String>) {
         let mut inner = self.inner();
-        (inner.trace.take(), inner.actors.clone())
+        (inner.trace.take(), inner.actors.names())
     }
 
     /// Records something that is no request.

@@ -145,7 +145,9 @@ impl Place {
     fn metrics(&self) -> String {
         let get = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(self.admin_at)?;
-            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            stream.write_all(
+                b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+            )?;
             let mut text = String::new();
             stream.read_to_string(&mut text)?;
             Ok(text)

@@ -314,9 +314,9 @@ impl Hub {
                 state.fail_session(old, fault.remedy("read on in the newer session"));
             }
             Some(_) => tracing::warn!(
-                session = new,
-                old,
-                "a rank says that it replaces a session of another one: both go on"
+                session = old,
+                client = %hello.client,
+                "a rank says that it replaces this session, which is another one's: both go on"
             ),
         }
     }

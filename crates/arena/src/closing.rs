@@ -17,7 +17,7 @@ use std::thread;
 const SO_PASSRIGHTS: i32 = 83;
 /// Threads that close.
 const THREADS_MAX: usize = 8;
-/// With so many that are being closed nobody should be let in.
+/// Descriptors that may wait to be closed; with more, a daemon should accept no connection.
 pub const CLOSING_MAX: usize = 256;
 
 /// A socket's descriptor.

@@ -82,7 +82,7 @@ impl Gate {
         }
     }
 
-    /// A stranger counts among strangers only, and waits for nobody.
+    /// Tells a peer that may not connect so. Such peers have places of their own and take none from ranks.
     fn turn_away(&self, peer: Peer, inbox: Inbox, who: Who) {
         let Ok(place) = Arc::clone(&self.strangers).try_acquire_owned() else {
             return;

@@ -18,7 +18,7 @@ use crate::peer::{Inbox, Peer};
 
 /// With so many messages unsent a rank is not heard until it reads: far more than its credits can be.
 const UNSENT_MAX: usize = 16 << 10;
-/// Nor with so many answers to its marks, each of which may quote it.
+/// A rank with so many unsent answers to its marks is not heard either: each may quote what it sent.
 const ANSWERS_MAX: usize = 1024;
 /// A rank is told that its next step is late after this.
 const LATE_AFTER: Duration = Duration::from_millis(100);

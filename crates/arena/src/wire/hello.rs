@@ -131,7 +131,7 @@ impl Hello {
         }
         if self.client.len() > CLIENT_BYTES_MAX || self.client.chars().any(char::is_control) {
             return Err(format!(
-                "client is no name of one line and at most {CLIENT_BYTES_MAX} bytes"
+                "client must be one line of at most {CLIENT_BYTES_MAX} bytes"
             ));
         }
         if self.next_step >= 1 << 53 {

@@ -48,7 +48,7 @@ pub(crate) struct Said {
     pub(crate) waiting: bool,
 }
 
-/// Whose a session is: who has the same may end it by coming again.
+/// The user and rank that a session belongs to. A new session may replace an old one of an equal owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
     uid: u32,

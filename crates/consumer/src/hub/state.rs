@@ -156,7 +156,7 @@ impl State {
         wake
     }
 
-    /// Whose session it is.
+    /// The user and rank that the session belongs to.
     pub(super) fn owner(&self, id: SessionId) -> Option<&Owner> {
         self.lines.get(&id).map(|line| &line.owner)
     }

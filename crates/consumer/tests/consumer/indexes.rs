@@ -124,7 +124,7 @@ async fn a_reclaimed_object_with_an_index_is_reclaimed() {
     daemon.stop().await.unwrap();
 }
 
-/// Reads a step of so many ranks of this node. On a busy machine some reads are late and asked for twice,
+/// Data reads per step when `ranks` ranks of this node read the stream. On a busy machine some reads are late and asked for twice,
 /// one in twenty and two more at most, and some neighbours go apart: bounds lie half way to what reads
 /// that share nothing would come to.
 async fn requests(slices: u32, ranks: u32, dp_size: u32) -> f64 {

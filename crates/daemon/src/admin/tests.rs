@@ -187,7 +187,7 @@ async fn localhost_answers_to_its_own_names_only() {
     ] {
         assert_eq!(asked(address, host).await, "421", "{host}");
     }
-    // Who opens it to the network gives it names that it does not know.
+    // On a network address it answers to any name: it can't know which names lead to it.
     let open = SocketAddr::from(([127, 0, 0, 1], port));
     assert_eq!(asked(open, "consumer.training.svc:9464").await, "200");
 }

@@ -107,3 +107,108 @@ def test_configurations_hold_no_placeholder_but_the_pod_s_name(overlay: str) -> 
             if name.endswith(".toml"):
                 assert "STORE_URL" not in text
                 assert '"SOURCE"' not in text
+
+
+# The fields that the Pod Security Standards' level "restricted" asks for or forbids, as of
+# Kubernetes 1.31: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+RESTRICTED_VOLUMES = {
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}
+
+
+def beyond_restricted(pod: dict[str, Any]) -> list[str]:
+    """What the admission of a `restricted` namespace would refuse in this pod."""
+    wrong = [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)]
+    of_pod = pod.get("securityContext", {})
+    if of_pod.get("sysctls"):
+        wrong.append("sysctls")
+    for volume in pod.get("volumes", []):
+        wrong += [f"volume {kind}" for kind in set(volume) - {"name"} - RESTRICTED_VOLUMES]
+    for container in pod["containers"] + pod.get("initContainers", []):
+        context = {**of_pod, **container.get("securityContext", {})}
+        capabilities = context.get("capabilities", {})
+        rules = {
+            "privileged": not context.get("privileged"),
+            "privilege escalation": context.get("allowPrivilegeEscalation") is False,
+            "root": context.get("runAsNonRoot") is True and context.get("runAsUser") != 0,
+            "seccomp": context.get("seccompProfile", {}).get("type")
+            in {"RuntimeDefault", "Localhost"},
+            "capabilities": "ALL" in capabilities.get("drop", [])
+            and set(capabilities.get("add", [])) <= {"NET_BIND_SERVICE"},
+            "proc mount": context.get("procMount", "Default") == "Default",
+            "host ports": not any(port.get("hostPort") for port in container.get("ports", [])),
+        }
+        wrong += [f"{container['name']}: {rule}" for rule, held in rules.items() if not held]
+    return wrong
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_pod_is_restricted(overlay: str) -> None:
+    found = dict(pods(overlay))
+    assert {"training", "reclaim"} <= set(found)
+    assert len(found) > 2
+    assert {name: told for name, pod in found.items() if (told := beyond_restricted(pod))} == {}
+    for one in resources(overlay):
+        if one["kind"] == "Namespace":
+            labels = one["metadata"]["labels"]
+            assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"hostNetwork": True}, "hostNetwork"),
+        ({"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}, "volume hostPath"),
+        ({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}, "consumer: root"),
+        ({"securityContext": {"runAsNonRoot": True}}, "trainer: seccomp"),
+    ],
+)
+def test_a_pod_beyond_restricted_is_found(change: dict[str, Any], told: str) -> None:
+    pod = {**dict(pods("dev"))["training"], **change}
+    assert told in beyond_restricted(pod)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"privileged": True}, "privileged"),
+        ({"allowPrivilegeEscalation": True}, "privilege escalation"),
+        ({"runAsUser": 0}, "root"),
+        ({"capabilities": {"drop": []}}, "capabilities"),
+        ({"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}, "capabilities"),
+    ],
+)
+def test_a_container_beyond_restricted_is_found(change: dict[str, Any], told: str) -> None:
+    pod = dict(pods("dev"))["training"]
+    trainer = pod["containers"][0]
+    changed = {**trainer, "securityContext": {**trainer["securityContext"], **change}}
+    assert f"trainer: {told}" in beyond_restricted({**pod, "containers": [changed]})
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_ranks_reach_each_other_and_nobody_else_reaches_them(overlay: str) -> None:
+    """Policies add up: what one allows is allowed."""
+    found = [one for one in resources(overlay) if one["kind"] == "NetworkPolicy"]
+    ranks = {"app.kubernetes.io/name": "batchweave-training"}
+    policies = {one["metadata"]["name"]: one["spec"] for one in found}
+    between = policies["ranks"]
+    assert between["podSelector"] == {"matchLabels": ranks}
+    assert between["ingress"] == [{"from": [{"podSelector": {"matchLabels": ranks}}]}]
+    assert between["egress"] == [{"to": [{"podSelector": {"matchLabels": ranks}}]}]
+    labels = [
+        one["spec"]["template"]["metadata"]["labels"]
+        for one in resources(overlay)
+        if one["metadata"]["name"] == "training"
+    ]
+    assert labels
+    assert all(ranks.items() <= one.items() for one in labels)
+    ways_in = [one for spec in policies.values() for one in spec.get("ingress", [])]
+    # The scraper from its namespace, and what the dev overlay's store is for.
+    assert all("from" in way for way in ways_in)

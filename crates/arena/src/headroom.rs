@@ -56,16 +56,13 @@ impl MemoryLimits {
     /// The tightest of all limits that can be read; `None` where nothing can.
     pub fn headroom(&self) -> Option<Headroom> {
         let groups = self.own_cgroups();
-        let limits = groups.iter().filter_map(|folder| cgroup_headroom(folder));
+        let limits = groups.iter().filter_map(Group::headroom);
         limits.chain(self.machine()).min_by_key(|h| h.left)
     }
 
-    /// The smallest `memory.max` of the visible cgroups, for an automatic size of the arena.
+    /// The smallest limit of the visible cgroups, for an automatic size of the arena.
     pub fn smallest_limit(&self) -> Option<u64> {
-        self.own_cgroups()
-            .iter()
-            .filter_map(|folder| number(&folder.join("memory.max")))
-            .min()
+        self.own_cgroups().iter().filter_map(Group::limit).min()
     }
 
     /// The machine's memory; `None` where the kernel does not say.
@@ -80,25 +77,31 @@ impl MemoryLimits {
         line.split_ascii_whitespace().nth(1)?.parse().ok()
     }
 
-    /// Our own cgroup (version 2) and all above it.
-    fn own_cgroups(&self) -> Vec<PathBuf> {
+    /// Our own cgroup of each version, and all above it.
+    fn own_cgroups(&self) -> Vec<Group> {
         let Ok(text) = fs::read_to_string(self.proc.join("self/cgroup")) else {
             return Vec::new();
         };
-        let Some(own) = text.lines().find_map(|line| line.strip_prefix("0::/")) else {
-            return Vec::new();
-        };
-        // A path that leaves the visible hierarchy ("/../..") still has the root to look at.
-        let own = if own.split('/').any(|part| part == "..") {
-            ""
-        } else {
-            own
-        };
-        let own = self.cgroup.join(own);
-        own.ancestors()
-            .take_while(|p| p.starts_with(&self.cgroup))
-            .map(Path::to_owned)
-            .collect()
+        let own = text.lines().filter_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(":/")?;
+            let (root, files) = match controllers {
+                "" => (self.cgroup.clone(), &V2),
+                some if some.split(',').any(|one| one == "memory") => {
+                    (self.cgroup.join("memory"), &V1)
+                }
+                _ => return None,
+            };
+            // A path that leaves the visible hierarchy ("/../..") still has the root to look at.
+            let leaves = path.split('/').any(|part| part == "..");
+            let folder = root.join(if leaves { "" } else { path });
+            let folders = folder.ancestors().take_while(|p| p.starts_with(&root));
+            let groups = folders.map(|folder| Group {
+                folder: folder.to_owned(),
+                files,
+            });
+            Some(groups.collect::<Vec<_>>())
+        });
+        own.flatten().collect()
     }
 
     fn machine(&self) -> Option<Headroom> {
@@ -112,29 +115,62 @@ impl MemoryLimits {
     }
 }
 
-/// What is left in one cgroup; clean page cache counts as free, since the kernel drops it first.
-fn cgroup_headroom(folder: &Path) -> Option<Headroom> {
-    let max = number(&folder.join("memory.max"))?;
-    let current = number(&folder.join("memory.current"))?;
-    let cache = inactive_file(folder).unwrap_or(0).min(current);
-    Some(Headroom {
-        left: max.saturating_sub(current - cache),
-        place: folder.display().to_string(),
-        detail: format!("memory.max {max}, memory.current {current}, of it page cache {cache}"),
-    })
+/// Where a version of cgroups tells the limit, the use, and of that the page cache.
+#[derive(Debug)]
+struct Files {
+    limit: &'static str,
+    used: &'static str,
+    cache: &'static str,
+}
+
+const V2: Files = Files {
+    limit: "memory.max",
+    used: "memory.current",
+    cache: "inactive_file ",
+};
+const V1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cache: "total_inactive_file ",
+};
+/// Version 1 has no word for "none", but a number beyond every machine.
+const NO_LIMIT: u64 = 1 << 62;
+
+struct Group {
+    folder: PathBuf,
+    files: &'static Files,
+}
+
+impl Group {
+    fn limit(&self) -> Option<u64> {
+        number(&self.folder.join(self.files.limit)).filter(|limit| *limit < NO_LIMIT)
+    }
+
+    /// What is left; clean page cache counts as free, since the kernel drops it first.
+    fn headroom(&self) -> Option<Headroom> {
+        let (limit, files) = (self.limit()?, self.files);
+        let used = number(&self.folder.join(files.used))?;
+        let cache = self.cache().unwrap_or(0).min(used);
+        Some(Headroom {
+            left: limit.saturating_sub(used - cache),
+            place: self.folder.display().to_string(),
+            detail: format!(
+                "{} {limit}, {} {used}, of it page cache {cache}",
+                files.limit, files.used
+            ),
+        })
+    }
+
+    fn cache(&self) -> Option<u64> {
+        let text = fs::read_to_string(self.folder.join("memory.stat")).ok()?;
+        let found = |line: &str| line.strip_prefix(self.files.cache)?.trim().parse().ok();
+        text.lines().find_map(found)
+    }
 }
 
 /// A file with one number; `max` is none.
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-fn inactive_file(folder: &Path) -> Option<u64> {
-    let text = fs::read_to_string(folder.join("memory.stat")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("inactive_file "))?;
-    line.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -181,6 +217,39 @@ mod tests {
                 .to_string()
                 .contains("meminfo")
         );
+    }
+
+    /// As kernels of version 1 and container runtimes on them show it.
+    #[test]
+    fn limits_of_version_1_count_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        write(
+            root,
+            "proc/self/cgroup",
+            "9:cpu,cpuacct:/a\n4:memory:/docker/box\n1:name=systemd:/x\n0::/\n",
+        );
+        let limits = MemoryLimits::at(root.join("proc"), root.join("cg"));
+        // In the container its own group is the root that is visible.
+        write(root, "cg/memory/memory.limit_in_bytes", "9000\n");
+        write(root, "cg/memory/memory.usage_in_bytes", "6000\n");
+        write(
+            root,
+            "cg/memory/memory.stat",
+            "inactive_file 1\ntotal_inactive_file 500\n",
+        );
+        assert_eq!(limits.smallest_limit(), Some(9_000));
+        let text = limits.check(3_501).unwrap_err().to_string();
+        assert!(text.contains("memory.limit_in_bytes 9000"), "{text}");
+        limits.check(3_500).unwrap();
+        write(
+            root,
+            "cg/memory/docker/box/memory.limit_in_bytes",
+            "9223372036854771712\n",
+        );
+        assert_eq!(limits.smallest_limit(), Some(9_000));
+        write(root, "cg/memory/docker/box/memory.limit_in_bytes", "700\n");
+        assert_eq!(limits.smallest_limit(), Some(700));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Jobs and attempts put into the log: the daemon's own job, and attempts whose global rank 0 it serves.
 
+use std::time::Duration;
+
 use batchweave_arena::wire::{ErrorName, Fault, WaitCause};
 use batchweave_core::ids::{JobName, RequestId, Step};
 use batchweave_core::lifecycle::restart_points;
@@ -9,6 +11,7 @@ use batchweave_core::manifest::{Entry, Manifest, Void};
 use batchweave_log::{Log, LogError};
 use tokio::sync::oneshot;
 
+use crate::attempt_rate::{MOST, WINDOW};
 use crate::config::JobTable;
 use crate::error::RunError;
 use crate::member::{Hold, Wish};
@@ -128,6 +131,22 @@ pub(crate) fn being_opened(wish: &Wish) -> Hold {
     Hold {
         cause: WaitCause::AttemptNotOpen,
         fault: Fault::new(ErrorName::AttemptNotOpened, detail.clone()),
+        detail,
+    }
+}
+
+/// What a rank is told whose job has opened too many attempts of late.
+pub(crate) fn too_many(wish: &Wish, wait: Duration) -> Hold {
+    let detail = format!(
+        "job {} has opened {MOST} attempts within {} s, and the log keeps each: the next can be opened in {} s",
+        wish.job,
+        WINDOW.as_secs(),
+        wait.as_secs() + 1
+    );
+    let remedy = "look why the job starts again and again";
+    Hold {
+        cause: WaitCause::AttemptNotOpen,
+        fault: Fault::new(ErrorName::AttemptNotOpened, detail.clone()).remedy(remedy),
         detail,
     }
 }

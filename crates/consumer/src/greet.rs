@@ -12,7 +12,7 @@ use batchweave_daemon::newest::Place;
 use tokio::sync::{Notify, oneshot};
 
 use crate::admission::{Refusal, occupied};
-use crate::attempts::{Order, being_opened, refusal, with_restart};
+use crate::attempts::{Order, being_opened, refusal, too_many, with_restart};
 use crate::engine::SessionId;
 use crate::hub::{Hub, Outgoing, Reads};
 use crate::member::{Hold, Wish};
@@ -198,6 +198,13 @@ impl Entry<'_> {
     /// Has the attempt's record written; what may pass is something to wait for. None when the rank was
     /// refused meanwhile.
     async fn open(&mut self, wish: Wish) -> Option<Result<Option<Hold>, Fault>> {
+        if let Err(wait) = self
+            .hub
+            .attempt_rate
+            .take(&wish.job, self.hub.context.now())
+        {
+            return Some(Ok(Some(too_many(&wish, wait))));
+        }
         let (answer, mut answered) = oneshot::channel();
         let order = Order::Open(Box::new(wish.clone()), answer);
         if self.hub.orders.send(order).await.is_err() {
@@ -211,6 +218,9 @@ impl Entry<'_> {
                 None => self.hold(being_opened(&wish))?,
             }
         };
+        if !matches!(outcome, Ok(Ok(()))) {
+            self.hub.attempt_rate.give_back(&wish.job);
+        }
         Some(match outcome {
             Ok(Ok(())) => Ok(None),
             Ok(Err(why)) => refusal(&wish, &why).map(Some),

@@ -30,6 +30,7 @@ pub(crate) use state::State;
 pub(crate) use view::Late;
 
 use crate::admission::{self, Bounds, Refusal};
+use crate::attempt_rate::AttemptRate;
 use crate::attempts::Order;
 use crate::config::JobTable;
 use crate::context::Context;
@@ -112,6 +113,8 @@ pub(crate) struct Hub {
     looked: Notify,
     /// Tells that the head is another one. No watch channel: that wakes those who wait in any order.
     pub(crate) heads: Notify,
+    /// Bounds the attempts that ranks have opened.
+    pub(crate) attempt_rate: AttemptRate,
     /// Tells that progress is to be stored now.
     pub(crate) progress_due: Arc<Notify>,
     memory: Memory,
@@ -184,6 +187,7 @@ impl Hub {
             rounds: AtomicU64::new(0),
             looked: Notify::new(),
             heads: Notify::new(),
+            attempt_rate: AttemptRate::default(),
             progress_due,
             memory: parts.memory,
             growth: parts.growth,

@@ -12,6 +12,7 @@
 
 mod admission;
 mod alive;
+mod attempt_rate;
 mod attempts;
 mod board;
 pub mod config;

@@ -85,7 +85,7 @@ pub(crate) fn check_node(table: &ArenaTable) -> Result<(), String> {
 fn given(limits: &MemoryLimits, bytes: u64) -> Result<u64, String> {
     if let Some(limit) = limits.smallest_limit().filter(|limit| bytes > *limit) {
         return Err(format!(
-            "{bytes} bytes are more than the cgroup's memory.max of {limit}"
+            "{bytes} bytes are more than the cgroup's memory limit of {limit}"
         ));
     }
     if let Some(total) = limits.machine_bytes().filter(|total| bytes > *total) {
@@ -107,7 +107,7 @@ fn automatic(limits: &MemoryLimits, segment_bytes: u64) -> Result<u64, String> {
     let bytes = share - share % segment_bytes;
     if bytes == 0 {
         return Err(format!(
-            "0B makes it {share} bytes here ({PERCENT_OF_LIMIT} % of the cgroup's memory.max, at most \
+            "0B makes it {share} bytes here ({PERCENT_OF_LIMIT} % of the cgroup's memory limit, at most \
              {PERCENT_OF_MACHINE} % of the machine), less than one segment of {segment_bytes}: lower \
              arena.segment_bytes, or give a size"
         ));

@@ -3,9 +3,11 @@
 //! Invariants:
 //! - A frame that was pushed to a rank leaves the arena only after that rank's release or end.
 //! - A session is pushed its frames in order, each once, never more than its credits at a time.
+//! - What ranks hold leaves room for others: a rank holds no more than all leave, but for two steps.
 //! - Frames nobody was pushed may be dropped, the one needed latest first, when one that is needed
 //!   sooner wants the room: so a rank that stops reading holds up no other.
 
+mod cause;
 mod depth;
 mod due;
 mod located;
@@ -194,7 +196,9 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
 
     /// A rank released a frame; false when it did not hold it.
     pub(crate) fn release(&mut self, id: SessionId, frame: FrameId) -> bool {
-        let held = self.sessions.get_mut(&id).is_some_and(|s| s.release(frame));
+        let bytes = self.place_bytes(frame);
+        let session = self.sessions.get_mut(&id);
+        let held = session.is_some_and(|s| s.release(frame, bytes));
         if held {
             self.unhold(frame);
             self.drop_if_unwanted(frame);
@@ -259,27 +263,6 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         (self.held_bytes, self.space.used(), self.space.total())
     }
 
-    /// Why a rank's next frame was not pushed; None when nothing is missing.
-    pub(crate) fn cause(&self, id: SessionId) -> Option<Cause> {
-        let session = self.sessions.get(&id)?;
-        if session.done {
-            return None;
-        }
-        if !session.has_credit() {
-            return Some(Cause::Held);
-        }
-        match self.frames.get(&session.next) {
-            Some(frame) if frame.stale => Some(Cause::Unknown),
-            Some(frame) => match frame.state {
-                State::Fetching if frame.stalled => Some(Cause::Backpressure),
-                State::Fetching => Some(Cause::Fetching),
-                _ => None,
-            },
-            None if self.location(session.next).is_none() => Some(Cause::Unknown),
-            None => Some(Cause::ArenaFull),
-        }
-    }
-
     /// Pushes what can be pushed and starts what should be fetched.
     pub(crate) fn advance(&mut self) -> Vec<Action<R, E>> {
         let mut actions = Vec::new();
@@ -312,7 +295,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
                     actions.push(Action::End(id, end + later));
                     break;
                 }
-                if !session.has_credit() {
+                let free = self.limits.arena_bytes.saturating_sub(self.held_bytes);
+                if !session.has_credit() || !session.has_share(free) {
                     break;
                 }
                 let Some(frame) = self.frames.get_mut(&next).filter(|frame| !frame.stale) else {
@@ -340,7 +324,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
                         if frame.holders == 1 {
                             self.held_bytes += place.bytes;
                         }
-                        session.take_next();
+                        session.take_next(place.bytes);
                         passed += u64::from(session.next.step != next.step);
                     }
                 }
@@ -354,6 +338,11 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         for id in failed {
             self.drop_if_unwanted(id);
         }
+    }
+
+    fn place_bytes(&self, id: FrameId) -> u64 {
+        let place = self.frames.get(&id).and_then(|frame| frame.place);
+        place.map_or(0, |place| place.bytes)
     }
 
     fn unhold(&mut self, id: FrameId) {

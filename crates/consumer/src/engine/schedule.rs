@@ -1,5 +1,5 @@
 //! What to fetch next, and what to drop for it: everything is ordered by distance, the steps between
-//! a frame and the nearest rank that still wants it.
+//! a frame and the nearest rank that still wants it, and one more for a rank that holds its share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -218,7 +218,10 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     fn missing_at(&self, distance: u64) -> BTreeMap<FrameId, Location> {
         let mut missing = BTreeMap::new();
         for session in self.active() {
-            let step = session.ahead(distance);
+            let Some(count) = distance.checked_sub(self.lag(session)) else {
+                continue;
+            };
+            let step = session.ahead(count);
             let Some(places) = self.steps.get(&step) else {
                 continue;
             };
@@ -271,7 +274,13 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     /// How many steps from the nearest rank that still wants this frame.
     pub(super) fn distance(&self, id: FrameId) -> Option<u64> {
         let wanting = self.sessions.values().filter(|s| s.wants(id));
-        wanting.map(|s| s.before(id.step)).min()
+        wanting.map(|s| s.before(id.step) + self.lag(s)).min()
+    }
+
+    /// A rank that holds its share comes after those that hold less: its next step would lie in room
+    /// that one of them needs for the step that it waits for.
+    fn lag(&self, session: &Session) -> u64 {
+        u64::from(!session.has_share(self.free_bytes()))
     }
 }
 

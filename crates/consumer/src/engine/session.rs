@@ -12,6 +12,9 @@ use crate::skips::Skips;
 /// Number of a session, never used twice in a daemon's life.
 pub(crate) type SessionId = u64;
 
+/// Steps that a rank may hold whatever others hold: one in use, one to come.
+const LEAST_STEPS: usize = 2;
+
 /// What a rank's next frame waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -25,6 +28,8 @@ pub(crate) enum Cause {
     ArenaFull,
     /// The rank holds all its credits.
     Held,
+    /// The rank holds its share of the arena.
+    Share,
 }
 
 /// What a rank reads and where it stands.
@@ -40,8 +45,9 @@ pub(crate) struct Session {
     skips: Arc<Skips>,
     /// Steps of which it may hold frames at a time.
     credits: usize,
-    /// Frames pushed and not released: their slices by step.
+    /// Frames pushed and not released: their slices by step, and their bytes in the arena.
     held: BTreeMap<Step, BTreeSet<u32>>,
+    held_bytes: u64,
     /// Nothing more is pushed: it was told of the end or of a failure, or said so itself.
     pub(super) done: bool,
 }
@@ -61,6 +67,7 @@ impl Session {
             skips,
             credits,
             held: BTreeMap::new(),
+            held_bytes: 0,
             done: false,
         }
     }
@@ -80,9 +87,27 @@ impl Session {
         self.held.iter().flat_map(frames)
     }
 
+    /// Steps of which it holds frames.
+    pub(crate) fn held_steps(&self) -> usize {
+        self.held.len()
+    }
+
     /// Whether its credits allow another frame. A step that was begun may always be completed.
     pub(crate) fn has_credit(&self) -> bool {
-        self.next.slice > self.slices.start || self.held.len() < self.credits
+        self.begun() || self.held.len() < self.credits
+    }
+
+    /// Whether it may hold another frame where `free` bytes of the arena are held by nobody: it holds
+    /// no more than it leaves. Its least steps it may always hold.
+    ///
+    /// These are the dynamic thresholds of Choudhury and Hahne (1998) for the shared buffer of a
+    /// switch: whoever holds much stops first, and what is left is never nothing.
+    pub(super) fn has_share(&self, free: u64) -> bool {
+        self.begun() || self.held.len() < LEAST_STEPS || self.held_bytes < free
+    }
+
+    fn begun(&self) -> bool {
+        self.next.slice > self.slices.start
     }
 
     /// Steps taken since it joined.
@@ -109,10 +134,11 @@ impl Session {
         &self.skips
     }
 
-    /// Takes the next frame; the one after it is next.
-    pub(super) fn take_next(&mut self) {
+    /// Takes the next frame, of so many bytes; the one after it is next.
+    pub(super) fn take_next(&mut self, bytes: u64) {
         let FrameId { step, slice } = self.next;
         self.held.entry(step).or_default().insert(slice);
+        self.held_bytes += bytes;
         self.next = if slice + 1 < self.slices.end {
             FrameId {
                 step,
@@ -126,12 +152,15 @@ impl Session {
         };
     }
 
-    /// False when it does not hold this frame.
-    pub(super) fn release(&mut self, id: FrameId) -> bool {
+    /// Releases a frame of so many bytes; false when it does not hold it.
+    pub(super) fn release(&mut self, id: FrameId, bytes: u64) -> bool {
         let Some(slices) = self.held.get_mut(&id.step) else {
             return false;
         };
         let held = slices.remove(&id.slice);
+        if held {
+            self.held_bytes -= bytes;
+        }
         if slices.is_empty() {
             self.held.remove(&id.step);
         }

@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 mod causes;
 mod forgotten;
 mod requests;
+mod shares;
 
 use std::ops::Range;
 

@@ -52,7 +52,7 @@ impl State {
                 log.or_else(|| committed.then(data).flatten())
             }
             Cause::Fetching | Cause::Backpressure => self.store_failures.get(&Reads::Data),
-            Cause::ArenaFull | Cause::Held => None,
+            Cause::ArenaFull | Cause::Held | Cause::Share => None,
         };
         if let Some(why) = failure {
             return (WaitCause::StoreUnavailable, why.clone());
@@ -62,6 +62,11 @@ impl State {
             Cause::Fetching => (WaitCause::Fetching, String::new()),
             Cause::Backpressure => (WaitCause::Backpressure, self.held_of_arena()),
             Cause::ArenaFull => (WaitCause::ArenaFull, self.held_of_arena()),
+            Cause::Share => {
+                let (steps, held) = (session.held_steps(), self.held_of_arena());
+                let detail = format!("the rank holds {steps} steps, its share; {held}");
+                (WaitCause::ArenaFull, detail)
+            }
             Cause::Held => {
                 let detail = format!("the rank holds {} frames", session.held().count());
                 (WaitCause::HeldFrames, detail)

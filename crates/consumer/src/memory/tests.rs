@@ -42,7 +42,7 @@ fn an_arena_beyond_the_cgroup_is_refused_with_the_sizes() {
     assert!(within(100, Some(5), &table(5 * MIB)).is_ok());
     assert_eq!(
         within(100, Some(5), &table(5 * MIB + 1)).expect_err("one byte too many"),
-        "5242881 bytes are more than the cgroup's memory.max of 5242880"
+        "5242881 bytes are more than the cgroup's memory limit of 5242880"
     );
 }
 

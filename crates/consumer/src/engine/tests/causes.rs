@@ -15,22 +15,23 @@ fn causes_are_told_apart() {
     assert_eq!(world.engine.cause(1), Some(Cause::Unknown));
 }
 
-/// A rank that holds the whole arena keeps the other one's step out, and late when it comes.
+/// Two ranks that hold the whole arena keep the third one's step out, and late when it comes.
 #[test]
 fn a_full_arena_is_a_cause_and_so_is_what_it_delayed() {
-    let mut world = World::new(4, 2, 10);
+    let mut world = World::new(4, 3, 10);
     world.open(0, 0..1, 0, 8);
+    world.open(1, 1..2, 0, 8);
     while !world.fetching.is_empty() {
         world.finish(0, Ok(()));
     }
-    assert_eq!(world.held[&0].len(), 4, "all of the arena");
-    world.open(1, 1..2, 0, 8);
-    assert_eq!(world.engine.cause(1), Some(Cause::ArenaFull));
-    assert_eq!(world.engine.cause(0), Some(Cause::ArenaFull));
+    assert_eq!(world.held[&0].len() + world.held[&1].len(), 4, "all of it");
+    world.open(2, 2..3, 0, 8);
+    assert_eq!(world.engine.cause(2), Some(Cause::ArenaFull));
+    assert_eq!(world.engine.cause(0), Some(Cause::Share));
     world.release_oldest(0);
-    assert_eq!(world.engine.cause(1), Some(Cause::Backpressure));
+    assert_eq!(world.engine.cause(2), Some(Cause::Backpressure));
     world.finish(0, Ok(()));
-    assert_eq!(world.held[&1].len(), 1);
+    assert_eq!(world.held[&2].len(), 1);
 }
 
 /// Three frames of the arena's four are of one step: it fits. Five do not, whoever reads them.

@@ -15,6 +15,10 @@ pub(super) fn field(line: &str, field: &str) -> Option<String> {
         let (key, after) = plain_string(begin(rest, '"')?)?;
         rest = blanks(begin(after, ':')?);
         if key == field {
+            // A field that is there again and again would be copied as often.
+            if found.is_some() {
+                return None;
+            }
             let (text, after) = string(rest.strip_prefix('"')?)?;
             (found, rest) = (Some(text), after);
         } else {

@@ -6,31 +6,39 @@
 //! stands in the template's `{% generation %}` blocks, or, when it has none, what an assistant turn
 //! adds to the text that asks for it.
 
+mod processes;
 mod python;
+mod rendering;
 mod shield;
 mod template;
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
-
-use minijinja::Value;
 
 use crate::packing::Content;
 use crate::sources::Reason;
 use crate::tokenizer::{Tokenizer, TokenizerError};
 
-pub use template::{Template, TemplateError};
+pub use processes::{RENDER, serve};
+pub use template::{TemplateError, TemplateFile};
 
+use processes::Processes;
+use rendering::{Rendering, Setup};
 use shield::{GENERATION_BEGINS, GENERATION_ENDS, SHIELD};
 
 /// Makes tokens of conversations.
 pub struct Chat {
-    template: Template,
+    renderer: Renderer,
+    fingerprint: String,
     tokenizer: Arc<dyn Tokenizer>,
-    /// Fields of the document.
-    messages: String,
-    tools: String,
     specials: shield::Specials,
+}
+
+/// Where templates are rendered: here, or in processes whose memory is bounded.
+enum Renderer {
+    Here(Rendering),
+    Elsewhere(Processes),
 }
 
 /// What one document becomes; `Ok(None)` for a blank line.
@@ -43,25 +51,36 @@ fn wrong(detail: impl Into<String>) -> Reason {
 }
 
 impl Chat {
-    /// By `template`; `messages` and `tools` name the fields.
+    /// By `template`; `fields` name the messages and the tools. `program` renders in processes of its
+    /// own ([`serve`]); without one, it is done here.
     pub fn new(
-        template: Template,
+        template: TemplateFile,
         tokenizer: Arc<dyn Tokenizer>,
-        (messages, tools): (&str, &str),
-    ) -> Self {
-        let specials = shield::Specials::new(tokenizer.specials());
-        Self {
-            template,
+        fields: (&str, &str),
+        program: Option<&Path>,
+    ) -> Result<Self, TemplateError> {
+        let fingerprint = template.fingerprint();
+        let specials = tokenizer.specials();
+        let setup = Setup::new(template, fields, specials);
+        let specials = shield::Specials::new(specials);
+        let renderer = match program {
+            Some(program) => Renderer::Elsewhere(Processes::new(program, setup)?),
+            None => {
+                let rendering = setup.rendering();
+                Renderer::Here(rendering.map_err(|detail| setup.template.broken(detail))?)
+            }
+        };
+        Ok(Self {
+            renderer,
+            fingerprint,
             tokenizer,
-            messages: messages.to_owned(),
-            tools: tools.to_owned(),
             specials,
-        }
+        })
     }
 
     /// The template's text, which decides the tokens too.
-    pub fn template(&self) -> &Template {
-        &self.template
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     /// The tokens of the conversation in the JSON object `raw`.
@@ -69,70 +88,13 @@ impl Chat {
         if raw.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
-        let (text, learned) = self.text(raw)?;
+        let rendered = match &self.renderer {
+            Renderer::Here(rendering) => rendering.text(raw),
+            Renderer::Elsewhere(processes) => processes.text(raw),
+        };
+        let (text, learned) = rendered?;
         let turns = self.encode(&text, &learned);
         turns.map(Some).map_err(Reason::tokenizer)
-    }
-
-    /// The rendered text with its shields, and what of it is to be learned.
-    fn text(&self, raw: &[u8]) -> Result<(String, Vec<Range<usize>>), Reason> {
-        let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::BrokenJson {
-            column: e.column(),
-            detail: crate::sources::without_place(&e.to_string()),
-        })?;
-        let field = |name: &str| {
-            let value = document.get_attr(name).unwrap_or(Value::UNDEFINED);
-            self.specials.shield(&value).map_err(wrong)
-        };
-        let messages = field(&self.messages)?;
-        let tools = field(&self.tools)?;
-        let turns: Vec<Value> = match messages.try_iter() {
-            Ok(turns) if messages.kind() == minijinja::value::ValueKind::Seq => turns.collect(),
-            _ => {
-                let name = &self.messages;
-                return Err(wrong(format!("field {name:?} is no list of messages")));
-            }
-        };
-        let whole = self.render(&turns, &tools, false)?;
-        if self.template.marks_generation() {
-            return marked(&whole);
-        }
-        let learned = self.assistant_turns(&turns, &tools, &whole)?;
-        Ok((whole, learned))
-    }
-
-    fn render(&self, turns: &[Value], tools: &Value, ask: bool) -> Result<String, Reason> {
-        self.template.render(turns, tools, ask).map_err(wrong)
-    }
-
-    /// What each assistant turn adds to the text that asks for it.
-    fn assistant_turns(
-        &self,
-        turns: &[Value],
-        tools: &Value,
-        whole: &str,
-    ) -> Result<Vec<Range<usize>>, Reason> {
-        let mut learned = Vec::new();
-        for (n, turn) in turns.iter().enumerate() {
-            let role = turn.get_attr("role").unwrap_or_default();
-            if role.as_str() != Some("assistant") {
-                continue;
-            }
-            let before = self.render(&turns[..n], tools, true)?;
-            let after = self.render(&turns[..=n], tools, false)?;
-            if !whole.starts_with(&before) || !whole.starts_with(&after) {
-                let turn = n + 1;
-                return Err(wrong(format!(
-                    "the template writes message {turn} differently when others follow, so that what the assistant \
-                     said in it can't be told; a template with {{% generation %}} blocks says so itself"
-                )));
-            }
-            let end = after.trim_end().len();
-            if before.len() < end {
-                learned.push(before.len()..end);
-            }
-        }
-        Ok(learned)
     }
 
     fn encode(&self, text: &str, learned: &[Range<usize>]) -> Result<Content, TokenizerError> {
@@ -166,29 +128,6 @@ impl Chat {
         }
         Ok(Content::Turns(tokens, marks))
     }
-}
-
-/// Takes the marks of generation blocks out of the text.
-fn marked(text: &str) -> Result<(String, Vec<Range<usize>>), Reason> {
-    let mut clean = String::with_capacity(text.len());
-    let (mut learned, mut began) = (Vec::new(), None);
-    for c in text.chars() {
-        match (c, began) {
-            (GENERATION_BEGINS, None) => began = Some(clean.len()),
-            (GENERATION_ENDS, Some(from)) => {
-                learned.push(from..clean.len());
-                began = None;
-            }
-            (GENERATION_BEGINS | GENERATION_ENDS, _) => {
-                return Err(wrong("the template's generation blocks do not match"));
-            }
-            _ => clean.push(c),
-        }
-    }
-    if began.is_some() {
-        return Err(wrong("the template's last generation block does not end"));
-    }
-    Ok((clean, learned))
 }
 
 /// Whether a text holds one of the characters that mark places here.

@@ -1,6 +1,8 @@
 //! The producer's configuration: plain structs with their defaults; config/producer.toml explains
 //! each key, `check` finds contradictions.
 
+use std::path::PathBuf;
+
 use batchweave_core::stream::Order;
 use batchweave_daemon::config::{ByteSize, Listen, Period};
 use batchweave_daemon::telemetry::LogConfig;
@@ -199,6 +201,10 @@ pub struct ChatConfig {
     pub messages: String,
     /// JSON field with the tools.
     pub tools: String,
+    /// The program that renders in processes of its own ([`crate::chat::serve`]); not configured, but
+    /// set by the program itself. None renders in the caller's threads.
+    #[serde(skip)]
+    pub renderer: Option<PathBuf>,
 }
 
 /// `[upload]`

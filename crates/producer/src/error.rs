@@ -107,6 +107,9 @@ pub enum RunError {
     /// The tokenizer no longer gives the tokens that it gave at the start: a fault of the program.
     #[error("the tokenizer is broken since a document made it panic, so this producer stops: {0}")]
     TokenizerBroken(DocumentError),
+    /// Nothing renders conversations any more.
+    #[error("{0}; see that this user may start one more process, and start the producer again")]
+    NoRenderer(DocumentError),
 }
 
 impl RunError {
@@ -131,7 +134,8 @@ impl RunError {
             Self::Fenced { .. } => Exit::Fenced,
             Self::Tokenizer(TokenizerError::Embedded { .. })
             | Self::Metrics(_)
-            | Self::NoThread { .. } => Exit::Failure,
+            | Self::NoThread { .. }
+            | Self::NoRenderer(_) => Exit::Failure,
             Self::Name(_) | Self::Lost { .. } | Self::TokenizerBroken(_) => Exit::Internal,
             Self::Source(SourceError::Pattern { .. })
             | Self::Tokenizer(_)

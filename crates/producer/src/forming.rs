@@ -7,7 +7,7 @@ use batchweave_core::ids::Hash;
 use batchweave_core::stream::TokenizerId;
 use batchweave_daemon::panics;
 
-use crate::chat::{Chat, Template, TemplateError};
+use crate::chat::{Chat, TemplateError, TemplateFile};
 use crate::config::{PackingMode, ProducerConfig};
 use crate::error::RunError;
 use crate::packing::{
@@ -131,7 +131,7 @@ impl Forming {
         }
         let mut form = form.join(", ");
         if let Kind::Chat { chat, .. } = &self.kind {
-            let template = Hash::of(chat.template().fingerprint().as_bytes());
+            let template = Hash::of(chat.fingerprint().as_bytes());
             form = format!("{form}, template {:.8}", template.to_string());
         }
         let fingerprint = Hash::of(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
@@ -221,9 +221,10 @@ fn tokens_of(tokenizer: &dyn Tokenizer) -> Vec<Option<Vec<u32>>> {
 
 fn chat(config: &ProducerConfig, tokenizer: Arc<dyn Tokenizer>) -> Result<Chat, TemplateError> {
     let most = config.source.max_document_bytes.bytes();
-    let template = Template::load(config.chat.template.as_ref(), most)?;
+    let template = TemplateFile::read(config.chat.template.as_ref(), most)?;
     let fields = (config.chat.messages.as_str(), config.chat.tools.as_str());
-    Ok(Chat::new(template, tokenizer, fields))
+    let program = config.chat.renderer.as_deref();
+    Chat::new(template, tokenizer, fields, program)
 }
 
 /// A document and its bytes; `Ok(None)` for a blank line.

@@ -3,7 +3,7 @@
 
 use batchweave_daemon::{Exit, Failure, Program};
 use batchweave_producer::config::ProducerConfig;
-use batchweave_producer::{Outcome, run};
+use batchweave_producer::{Outcome, chat, run};
 use tokio_util::sync::CancellationToken;
 
 const PROGRAM: Program = Program {
@@ -15,11 +15,22 @@ store. A restart goes on at the last commit, exactly.",
 unavailable, 70 a fault of the program, 73 store or stream refused, 75 fenced by a newer instance (do not restart), 76 stored objects break the protocol.",
 };
 
+/// This program, also after its file was replaced by a newer version.
+const ITSELF: &str = "/proc/self/exe";
+
 fn main() -> Exit {
+    // Not a wish that a person has, so the help does not show it.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == chat::RENDER)
+    {
+        return chat::serve().map_or(Exit::Failure, |()| Exit::Ok);
+    }
     PROGRAM.main(|config: &ProducerConfig| &config.log, produce)
 }
 
-async fn produce(config: ProducerConfig, stop: CancellationToken) -> Result<(), Failure> {
+async fn produce(mut config: ProducerConfig, stop: CancellationToken) -> Result<(), Failure> {
+    config.chat.renderer = Some(ITSELF.into());
     let outcome = run(config, stop).await;
     match outcome.map_err(|why| Failure::new(&why, why.exit()))? {
         Outcome::Finished { batches } => {

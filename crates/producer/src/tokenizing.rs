@@ -137,6 +137,10 @@ impl Tokenizing {
                 };
                 Some(Tokenized::Document { document, bytes })
             }
+            // A document that comes later fares no better: none is left out for this.
+            Err(reason @ Reason::NoRenderer { .. }) => {
+                return Err(RunError::NoRenderer(at(reason)));
+            }
             Err(reason) => {
                 let error = at(reason);
                 Some(Tokenized::Bad { pass, error })

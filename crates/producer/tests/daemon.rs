@@ -14,6 +14,8 @@ mod panics;
 #[path = "daemon/starting.rs"]
 mod starting;
 mod support;
+#[path = "daemon/templates.rs"]
+mod templates;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -64,7 +64,8 @@ impl State {
             Cause::ArenaFull => (WaitCause::ArenaFull, self.held_of_arena()),
             Cause::Share => {
                 let (steps, held) = (session.held_steps(), self.held_of_arena());
-                let detail = format!("the rank holds {steps} steps, its share; {held}");
+                let detail =
+                    format!("the rank holds {steps} steps, its share of the arena; {held}");
                 (WaitCause::ArenaFull, detail)
             }
             Cause::Held => {

@@ -1,6 +1,6 @@
 //! Jobs and attempts through the log: who opens, who waits, who is told what, and what all nodes agree on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use batchweave_client::{Client, ClientError, ConnectOptions, ErrorName, Reader, Start};
 use batchweave_consumer::{RunError, run_on};
@@ -256,4 +256,38 @@ async fn quarantined_steps_are_the_same_on_all_nodes_and_after_restarts() {
     assert_eq!(next.await.unwrap(), wanted);
     first.stop().await.unwrap();
     second.stop().await.unwrap();
+}
+
+/// Each is a record that stays in the log for ever: who makes one hello after another opens thirty in a
+/// minute, and is told so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_attempts_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(1).await;
+    stream.commit(2, 2).await;
+    let daemon = Daemon::start(stream.store.clone(), consumer(dir.path()));
+    let before = Instant::now();
+    for n in 0..30 {
+        let attempt = Some(format!("{n:032x}"));
+        let one = ConnectOptions {
+            attempt,
+            ..options(&daemon.socket, 0, 1, 0)
+        };
+        drop(connect(one).await);
+    }
+    let one_more = ConnectOptions {
+        timeout: Duration::from_secs(1),
+        ..of('f', options(&daemon.socket, 0, 1, 0))
+    };
+    let outcome = spawn_blocking(move || Client::connect(one_more).map(drop)).await;
+    // The first of them may be a minute old on a machine that is so slow.
+    if before.elapsed() < Duration::from_mins(1) {
+        let error = outcome.unwrap().unwrap_err().to_string();
+        let wanted = "job llm has opened 30 attempts within 60 s, and the log keeps each";
+        assert!(error.contains(wanted), "{error}");
+        let manifest = stream.manifest().await;
+        let job = &manifest.jobs()[&"llm".parse().unwrap()];
+        assert_eq!(job.attempts.last().unwrap().number, 29);
+    }
+    daemon.stop().await.unwrap();
 }

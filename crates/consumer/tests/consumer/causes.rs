@@ -10,7 +10,7 @@ use batchweave_store::Op;
 use batchweave_store::testing::faults::{Fault, FaultStore, Rates};
 
 use crate::refusals::refused;
-use crate::serving::{TIMEOUT, connect, options, scrape};
+use crate::serving::{TIMEOUT, connect, options, read_all, scrape};
 use crate::support::{Daemon, Stream, consumer};
 
 /// Long enough for the daemon to notice that a step is late.
@@ -101,12 +101,28 @@ async fn a_rank_that_holds_too_much_is_told_what() {
     daemon.stop().await.unwrap();
 }
 
-/// A rank fills the arena; another waits for room, then for what there was no room for earlier.
+/// All that comes until nothing does: the steps that are held, and why no more comes.
+fn keep_all(reader: &mut Reader) -> (Vec<Batch>, WaitCause, String) {
+    let mut held = Vec::new();
+    loop {
+        match reader.next(LATE) {
+            Ok(batch) => held.push(batch.unwrap()),
+            Err(ClientError::Timeout { .. }) => {
+                let (cause, words) = reader.cause().unwrap();
+                return (held, cause, words);
+            }
+            Err(why) => panic!("{why}"),
+        }
+    }
+}
+
+/// The two steps that each rank may hold are most of the arena here. Another rank waits for room, then
+/// for what there was no room for earlier.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_arena_is_named_and_so_is_what_it_delays() {
     let dir = tempfile::tempdir().unwrap();
-    let mut stream = Stream::new(2).await;
-    stream.commit(300, 20).await;
+    let mut stream = Stream::new(80).await;
+    stream.commit(20, 20).await;
     let store = FaultStore::new(stream.store.clone(), 37, []);
     let daemon = Daemon::start(Arc::new(store.clone()), small(dir.path()));
     let greedy = ConnectOptions {
@@ -116,18 +132,17 @@ async fn a_full_arena_is_named_and_so_is_what_it_delays() {
     let other = options(&daemon.socket, 1, 2, 0);
     blocking(move || {
         let mut greedy = Client::connect(greedy).unwrap();
-        let mut held = Vec::new();
-        let (full, words) = loop {
-            match greedy.next(LATE) {
-                Ok(batch) => held.push(batch.unwrap()),
-                Err(ClientError::Timeout { .. }) => break greedy.cause().unwrap(),
-                Err(why) => panic!("{why}"),
-            }
-        };
-        assert_eq!(full, WaitCause::ArenaFull);
+        let (mut held, full, words) = keep_all(&mut greedy);
+        assert_eq!((held.len(), full), (2, WaitCause::ArenaFull));
+        assert!(
+            words.starts_with("the rank holds 2 steps, its share of the arena; "),
+            "{words}"
+        );
         assert!(words.ends_with("of the arena's 65536 bytes"), "{words}");
         let mut other = Client::connect(other).unwrap();
-        assert_eq!(cause(&mut other).0, WaitCause::ArenaFull);
+        let (full, words) = cause(&mut other);
+        assert_eq!(full, WaitCause::ArenaFull);
+        assert!(words.starts_with("ranks hold "), "{words}");
         slowly(&store);
         drop(held.remove(0));
         assert_eq!(cause(&mut other).0, WaitCause::Backpressure);
@@ -135,6 +150,32 @@ async fn a_full_arena_is_named_and_so_is_what_it_delays() {
         assert_eq!(other.cause(), None, "it has come");
     })
     .await;
+    daemon.stop().await.unwrap();
+}
+
+/// A rank that asks for all and releases nothing has half of the arena; the other reads on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_greedy_rank_holds_nobody_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(2).await;
+    stream.commit(300, 20).await;
+    stream.finish().await;
+    let daemon = Daemon::start(stream.store.clone(), small(dir.path()));
+    let greedy = ConnectOptions {
+        credits: 1_024,
+        ..options(&daemon.socket, 0, 2, 0)
+    };
+    let greedy = blocking(move || {
+        let mut greedy = Client::connect(greedy).unwrap();
+        let (held, cause, _) = keep_all(&mut greedy);
+        assert_eq!(cause, WaitCause::ArenaFull);
+        assert!((40..60).contains(&held.len()), "half: {}", held.len());
+        (greedy, held)
+    })
+    .await;
+    let read = read_all(options(&daemon.socket, 1, 2, 0), 2, 3);
+    assert_eq!(read.await.unwrap(), 300);
+    drop(greedy);
     daemon.stop().await.unwrap();
 }
 

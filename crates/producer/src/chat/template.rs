@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use minijinja::{Environment, Value};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::python;
@@ -37,6 +38,14 @@ pub enum TemplateError {
         /// What there is.
         detail: String,
     },
+    /// No process renders it.
+    #[error(
+        "chat.template: the process that renders conversations can't be used: {why}; see that this user may start one more"
+    )]
+    NoRenderer {
+        /// The system's words.
+        why: io::Error,
+    },
     /// Not a template.
     #[error("chat.template: {path} is no valid template: {detail}; mend it where the message says")]
     Broken {
@@ -47,20 +56,21 @@ pub enum TemplateError {
     },
 }
 
-/// A compiled template.
-#[derive(Debug)]
-pub struct Template {
-    env: Environment<'static>,
+/// A template as its file has it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TemplateFile {
+    /// As configured.
+    path: String,
     source: String,
     /// `bos_token` and the like.
     tokens: BTreeMap<String, String>,
-    marks: bool,
-    output_bytes_max: u64,
+    /// Of a text that it may write.
+    pub(super) output_bytes_max: u64,
 }
 
-impl Template {
-    /// Loads `path`: a template, or a `tokenizer_config.json` that has one.
-    pub fn load(path: &Path, output_bytes_max: u64) -> Result<Self, TemplateError> {
+impl TemplateFile {
+    /// Reads `path`: a template, or a `tokenizer_config.json` that has one.
+    pub fn read(path: &Path, output_bytes_max: u64) -> Result<Self, TemplateError> {
         let name = path.display().to_string();
         let unreadable = |why| TemplateError::Unreadable {
             path: name.clone(),
@@ -79,31 +89,59 @@ impl Template {
             let tokens = tokens.and_then(|text| serde_json::from_str(&text).ok());
             (text, special_tokens(&tokens.unwrap_or(Json::Null)))
         };
-        Self::new(source, tokens, output_bytes_max)
-            .map_err(|detail| TemplateError::Broken { path: name, detail })
-    }
-
-    pub(super) fn new(
-        source: String,
-        tokens: BTreeMap<String, String>,
-        output_bytes_max: u64,
-    ) -> Result<Self, String> {
-        let mut env = environment();
-        let (marked, marks) = with_marks(&source);
-        env.add_template_owned(NAME, marked)
-            .map_err(|e| e.to_string())?;
         Ok(Self {
-            env,
+            path: name,
             source,
             tokens,
-            marks,
             output_bytes_max,
         })
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(source: &str, tokens: BTreeMap<String, String>, most: u64) -> Self {
+        Self {
+            path: "a test".to_owned(),
+            source: source.to_owned(),
+            tokens,
+            output_bytes_max: most,
+        }
     }
 
     /// Everything that decides what it writes.
     pub fn fingerprint(&self) -> String {
         format!("{}\n{:?}", self.source, self.tokens)
+    }
+
+    /// What is wrong with it.
+    pub(super) fn broken(&self, detail: String) -> TemplateError {
+        TemplateError::Broken {
+            path: self.path.clone(),
+            detail,
+        }
+    }
+}
+
+/// A compiled template.
+#[derive(Debug)]
+pub(super) struct Template {
+    env: Environment<'static>,
+    tokens: BTreeMap<String, String>,
+    marks: bool,
+    output_bytes_max: u64,
+}
+
+impl Template {
+    pub(super) fn compile(file: &TemplateFile) -> Result<Self, String> {
+        let mut env = environment();
+        let (marked, marks) = with_marks(&file.source);
+        env.add_template_owned(NAME, marked)
+            .map_err(|e| e.to_string())?;
+        Ok(Self {
+            env,
+            tokens: file.tokens.clone(),
+            marks,
+            output_bytes_max: file.output_bytes_max,
+        })
     }
 
     /// Whether it says itself what the assistant said.

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use minijinja::Value;
+
+use super::template::Template;
 use super::*;
 use crate::tokenizer::{Choice, load};
 
@@ -17,16 +20,17 @@ fn read(name: &str) -> String {
     fs::read_to_string(folder().join(name)).unwrap()
 }
 
-fn template(source: &str, most: u64) -> Template {
+fn template(source: &str, most: u64) -> TemplateFile {
     let tokens = [("bos_token", "<s>"), ("eos_token", "</s>")];
     let tokens = tokens.map(|(name, text)| (name.to_owned(), text.to_owned()));
-    Template::new(source.to_owned(), BTreeMap::from(tokens), most).unwrap()
+    TemplateFile::of(source, BTreeMap::from(tokens), most)
 }
 
 /// Bytes as tokens, `<|endoftext|>` as 256.
 fn chat(source: &str) -> Chat {
     let tokenizer = load(&Choice::Bytes).unwrap();
-    Chat::new(template(source, 1 << 20), tokenizer, ("messages", "tools"))
+    let template = template(source, 1 << 20);
+    Chat::new(template, tokenizer, ("messages", "tools"), None).unwrap()
 }
 
 /// The text that is learned, spans joined by `|`, and everything.
@@ -68,6 +72,7 @@ fn five_families_write_what_jinja2_writes() {
         let tools = row.get_attr("tools").unwrap();
         for family in FAMILIES {
             let template = template(&read(&format!("{family}.jinja")), 1 << 20);
+            let template = Template::compile(&template).unwrap();
             for ask in [false, true] {
                 let expected = &golden[&format!("{family} {ask}")];
                 match template.render(&messages, &tools, ask) {
@@ -193,7 +198,8 @@ fn templates_are_found_in_the_files_that_models_come_with() {
         "{{ bos_token }}{{ messages|length }}",
     );
     let render = |path: &PathBuf| {
-        let template = Template::load(path, 100).unwrap();
+        let template = TemplateFile::read(path, 100).unwrap();
+        let template = Template::compile(&template).unwrap();
         template.render(&[], &Value::UNDEFINED, false).unwrap()
     };
     assert_eq!(
@@ -205,7 +211,11 @@ fn templates_are_found_in_the_files_that_models_come_with() {
         (write("odd.jinja", "{% if %}"), "is no valid template"),
         (folder.path().join("absent"), "can't be read"),
     ] {
-        let why = Template::load(&path, 100).unwrap_err().to_string();
+        let chat = TemplateFile::read(&path, 100).and_then(|template| {
+            let tokenizer = load(&Choice::Bytes).unwrap();
+            Chat::new(template, tokenizer, ("messages", "tools"), None)
+        });
+        let why = chat.map(drop).unwrap_err().to_string();
         assert!(why.contains(expected), "{why}");
     }
 }

@@ -87,6 +87,7 @@ impl Default for ChatConfig {
             template: String::new(),
             messages: "messages".into(),
             tools: "tools".into(),
+            renderer: None,
         }
     }
 }

@@ -95,6 +95,12 @@ pub enum Reason {
         /// What is there.
         detail: String,
     },
+    /// No fault of the document: nothing can render it.
+    #[error("the process that renders conversations can't be used: {why}")]
+    NoRenderer {
+        /// The system's words.
+        why: String,
+    },
     /// A conversation that the template does not take.
     #[error("the conversation {detail}; mend it, or chat.template")]
     Chat {

@@ -4,6 +4,7 @@ mod commands;
 mod errors;
 mod links;
 mod protocol;
+mod security;
 mod socket;
 
 use std::fs;

@@ -35,12 +35,12 @@ fn causes(code: &str) -> Vec<Cause> {
 }
 
 /// What stands between backticks.
-fn quoted(text: &str) -> Vec<&str> {
+pub(super) fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
 /// Rows of the table whose head begins with `head`: their cells.
-fn table<'a>(page: &'a str, head: &str) -> Vec<Vec<&'a str>> {
+pub(super) fn table<'a>(page: &'a str, head: &str) -> Vec<Vec<&'a str>> {
     let rows = page.lines().skip_while(|line| !line.starts_with(head));
     let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
     let cells = |row: &'a str| {
@@ -51,7 +51,7 @@ fn table<'a>(page: &'a str, head: &str) -> Vec<Vec<&'a str>> {
 }
 
 /// Test functions in Rust and Python by name: their text to the next function.
-fn bodies() -> BTreeMap<String, String> {
+pub(super) fn bodies() -> BTreeMap<String, String> {
     let known = tests();
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for (_, text) in sources(&["rs", "py"]) {

@@ -7,10 +7,11 @@
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{ExitStatusExt, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ const COPIES: u64 = 8;
 const STACK: usize = 16 << 20;
 /// A process that somebody else has ended leaves its conversation to the next one.
 const TRIES: u32 = 3;
+/// A process without its parent is of no use.
+const PARENT_LOOK: Duration = Duration::from_millis(500);
 
 /// Memory that a process may use.
 fn memory_of(setup: &Setup) -> u64 {
@@ -217,8 +220,17 @@ impl Drop for Process {
 /// Renders what comes by standard input until it ends: what a program does that is started with
 /// [`RENDER`].
 pub fn serve() -> io::Result<()> {
-    let thread = std::thread::Builder::new().stack_size(STACK);
-    let rendering = thread.spawn(|| render_all(io::stdin().lock(), io::stdout().lock()))?;
+    let parent = parent_id();
+    let thread = std::thread::Builder::new;
+    // Its input ends with its parent, but a template may look at neither for minutes.
+    thread().spawn(move || {
+        while parent_id() == parent {
+            std::thread::sleep(PARENT_LOOK);
+        }
+        std::process::exit(0)
+    })?;
+    let rendering = thread().stack_size(STACK);
+    let rendering = rendering.spawn(|| render_all(io::stdin().lock(), io::stdout().lock()))?;
     let ended = rendering.join();
     ended.unwrap_or_else(|_| Err(io::Error::other("the template's thread panicked")))
 }

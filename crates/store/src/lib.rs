@@ -7,6 +7,9 @@
 //! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "answer")]
+#[doc(hidden)]
+pub mod answer;
 mod body;
 mod contract;
 pub mod counting;

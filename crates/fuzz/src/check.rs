@@ -30,16 +30,24 @@ pub(crate) fn stream_id() -> StreamId {
     stream().stream_id
 }
 
-/// The state after the golden log: producers, a job with attempts, a mixture, a waiting TGB.
+/// The state after the golden log: a job with attempts, a mixture, a waiting TGB, no producer that goes on.
 pub(crate) fn manifest() -> &'static Manifest {
-    static FOLDED: LazyLock<Manifest> = LazyLock::new(|| {
-        let mut manifest = Manifest::new(stream().clone(), STREAM);
-        for record in LOG.split_inclusive(|&byte| byte == b'\n') {
-            good(manifest.fold(record), "the golden log");
-        }
-        manifest
-    });
+    static FOLDED: LazyLock<Manifest> = LazyLock::new(|| folded(usize::MAX));
     &FOLDED
+}
+
+/// The state before its last record: two producers that have committed and go on.
+pub(crate) fn producing() -> &'static Manifest {
+    static FOLDED: LazyLock<Manifest> = LazyLock::new(|| folded(4));
+    &FOLDED
+}
+
+fn folded(records: usize) -> Manifest {
+    let mut manifest = Manifest::new(stream().clone(), STREAM);
+    for record in LOG.split_inclusive(|&byte| byte == b'\n').take(records) {
+        good(manifest.fold(record), "the golden log");
+    }
+    manifest
 }
 
 /// The value, or a panic that says what failed.

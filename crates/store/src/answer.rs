@@ -1,5 +1,5 @@
 //! What an S3 server sends that is read here and not by the SDK: the head of an answer to a large read,
-//! and the names in a listing. Pure, and apart from the SDK, so that the fuzzer reaches it (`crates/fuzz`).
+//! and the names in a listing. Pure, and without anything else of this crate: `crates/fuzz` includes the file.
 
 /// Servers of S3 send about 15.
 const HEADERS_MAX: usize = 64;
@@ -16,15 +16,15 @@ const KEPT: [&str; 7] = [
 
 /// The head of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Head {
+pub(crate) struct Head {
     /// The status.
-    pub status: u16,
+    pub(crate) status: u16,
     version: u8,
     kept: Vec<(&'static str, String)>,
 }
 
 /// The head at the beginning of `bytes` and its length; `None` while it is not whole.
-pub fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, String> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut answer = httparse::Response::new(&mut headers);
     let length = match answer.parse(bytes) {
@@ -62,7 +62,7 @@ impl Head {
     }
 
     /// The value of a header.
-    pub fn value(&self, name: &str) -> Option<&str> {
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.kept
             .iter()
             .find(|(known, _)| *known == name)
@@ -70,7 +70,7 @@ impl Head {
     }
 
     /// Bytes of the body; `None` where it has no length, or is sent in chunks.
-    pub fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         if self.in_chunks() {
             return None;
         }
@@ -78,12 +78,12 @@ impl Head {
     }
 
     /// The body is sent in chunks, each with its length.
-    pub fn in_chunks(&self) -> bool {
+    pub(crate) fn in_chunks(&self) -> bool {
         self.value("transfer-encoding").is_some()
     }
 
     /// The connection may carry another request when the body was read.
-    pub fn keeps_open(&self) -> bool {
+    pub(crate) fn keeps_open(&self) -> bool {
         let close = self
             .value("connection")
             .is_some_and(|value| value.to_ascii_lowercase().contains("close"));
@@ -93,7 +93,7 @@ impl Head {
 
 /// A name as a listing writes it. Stores that do not know the encoding send names as they are, and
 /// do not say that they are encoded. What is no UTF-8 is no key of ours.
-pub fn decoded(name: &str, encoded: bool) -> String {
+pub(crate) fn decoded(name: &str, encoded: bool) -> String {
     if !encoded || !name.contains(['%', '+']) {
         return name.to_owned();
     }

@@ -1,8 +1,10 @@
 //! What an S3 server sends that is read without its SDK.
 
-use batchweave_store::answer::{decoded, parse};
-
+use self::answer::{decoded, parse};
 use crate::check::good;
+
+#[path = "../../../store/src/answer.rs"]
+mod answer;
 
 /// The head of an answer, as it comes in pieces.
 pub(super) fn head(input: &[u8]) {

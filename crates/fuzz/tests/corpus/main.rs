@@ -69,7 +69,11 @@ fn run(target: &Target, name: &str, input: &[u8]) {
     if std::panic::catch_unwind(|| run(input)).is_err() {
         let file = std::env::temp_dir().join(format!("batchweave-fuzz-{}", target.name));
         fs::write(&file, input).unwrap();
-        panic!("{} from {name}: the input is in {}", target.name, file.display());
+        panic!(
+            "{} from {name}: the input is in {}",
+            target.name,
+            file.display()
+        );
     }
 }
 

@@ -32,7 +32,9 @@ fn keyed(name: &str) -> Vec<(String, Vec<u8>)> {
 
 fn objects(name: &str, folder: &str) -> Vec<Vec<u8>> {
     let all = keyed(name).into_iter();
-    all.filter(|(key, _)| key.contains(folder)).map(|(_, object)| object).collect()
+    all.filter(|(key, _)| key.contains(folder))
+        .map(|(_, object)| object)
+        .collect()
 }
 
 /// The messages that `side` sends.
@@ -55,7 +57,10 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "segment" => segments(),
         "repair" => vec![golden("repair-v1.json")],
         "intent" => intents(),
-        "intent_key" => keyed("intents-v1-carried.txt").into_iter().map(|(key, _)| key.into()).collect(),
+        "intent_key" => keyed("intents-v1-carried.txt")
+            .into_iter()
+            .map(|(key, _)| key.into())
+            .collect(),
         "inputs" => links(),
         "cursor" => cursors(),
         "mark" => objects("jobs-v1.txt", "/marks/"),
@@ -78,7 +83,10 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
 }
 
 fn records() -> Vec<Vec<u8>> {
-    lines("log-v1.jsonl").into_iter().map(String::into_bytes).collect()
+    lines("log-v1.jsonl")
+        .into_iter()
+        .map(String::into_bytes)
+        .collect()
 }
 
 /// The entries of the golden log; batches go on from where their producer stands.
@@ -104,7 +112,11 @@ fn turns() -> Vec<u8> {
     let text = String::from_utf8(history(b'l')).unwrap();
     let records: Vec<&str> = text[1..].split("\n\n").collect();
     let (first, second) = (records[0], records[1]);
-    format!("l{second}\n\n{}\n\n{first}\n\n{}\n\n", records[3], records[2]).into_bytes()
+    format!(
+        "l{second}\n\n{}\n\n{first}\n\n{}\n\n",
+        records[3], records[2]
+    )
+    .into_bytes()
 }
 
 /// Only a producer, without what takes the most bytes.
@@ -130,7 +142,8 @@ fn segments() -> Vec<Vec<u8>> {
 
 fn intents() -> Vec<Vec<u8>> {
     let all = keyed("intents-v1.txt").into_iter();
-    all.map(|(key, object)| [key.as_bytes(), b"\n", &object].concat()).collect()
+    all.map(|(key, object)| [key.as_bytes(), b"\n", &object].concat())
+        .collect()
 }
 
 fn file(name: &str) -> PinnedFile {
@@ -194,7 +207,9 @@ fn frames() -> Vec<Vec<u8>> {
         object[at..end].to_vec()
     };
     let entries = contents.entries.iter().take(3);
-    entries.map(|entry| frame(entry.offset as usize, entry.payload_bytes)).collect()
+    entries
+        .map(|entry| frame(entry.offset as usize, entry.payload_bytes))
+        .collect()
 }
 
 fn indexes() -> Vec<Vec<u8>> {
@@ -202,7 +217,11 @@ fn indexes() -> Vec<Vec<u8>> {
     let contents = check_object(&object, "k").unwrap();
     let at = contents.trailer.index_offset as usize;
     let end = object.len() - TRAILER_BYTES as usize;
-    vec![object[at..end].to_vec(), object[end..].to_vec(), object[at..].to_vec()]
+    vec![
+        object[at..end].to_vec(),
+        object[end..].to_vec(),
+        object[at..].to_vec(),
+    ]
 }
 
 fn ranges() -> Vec<Vec<u8>> {

@@ -147,7 +147,9 @@ pub(super) fn ask(state: &Manifest) {
         let _ = state.mixture_at(name, producer.next_seq);
         let mut trial = Trial::new(state);
         for entry in state.open_steps().take(1) {
-            let _ = reclaim.data(&entry.tgb.parts[0].key, &named);
+            if let Some(part) = entry.tgb.parts.first() {
+                let _ = reclaim.data(&part.key, &named);
+            }
             if !producer.finished {
                 trial.commit(name, std::slice::from_ref(&entry.tgb));
             }

@@ -21,7 +21,12 @@ const JSON: Memory = Memory {
     constant: 256 << 10,
     per_byte: 256,
 };
-/// Of what is folded: states are kept, stored and read again. A quarter of a segment may be open.
+/// Of intents: their keys carry a copy that may inflate to a whole intent, and to make one takes 300 KiB.
+const DEFLATED: Memory = Memory {
+    constant: 1 << 20,
+    per_byte: 256,
+};
+/// Of what is folded: states are kept, stored and read again.
 const STATE: Memory = Memory {
     constant: 2 << 20,
     per_byte: 1024,
@@ -52,16 +57,8 @@ pub const TARGETS: &[Target] = &[
         },
     ),
     target("repair", objects::repair, JSON),
-    target("intent", objects::intent, JSON),
-    // Keys carry copies that may inflate to a whole intent.
-    target(
-        "intent_key",
-        keys::intent,
-        Memory {
-            constant: 1 << 20,
-            per_byte: 256,
-        },
-    ),
+    target("intent", objects::intent, DEFLATED),
+    target("intent_key", keys::intent, DEFLATED),
     target("inputs", lists::inputs, JSON),
     target("cursor", lists::cursor, JSON),
     target("mark", jobs::mark, JSON),

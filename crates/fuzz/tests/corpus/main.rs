@@ -15,7 +15,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 /// Mutations of all inputs of one target; in a build that is not optimized fewer.
-const MUTATIONS: usize = if cfg!(debug_assertions) { 400 } else { 4000 };
+const MUTATIONS: usize = if cfg!(debug_assertions) { 200 } else { 2000 };
 /// An input is smaller, or it does not belong into the repository.
 const INPUT_BYTES_MAX: u64 = 16 << 10;
 /// All of them.

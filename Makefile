@@ -9,7 +9,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 step = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help demo install test test-frameworks test-long lint build model whole-jobs damage clean mutations \
+.PHONY: help demo install test test-frameworks test-long lint build model whole-jobs damage fuzz clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
 	image image-check docs
 .NOTPARALLEL:
@@ -26,6 +26,7 @@ help:
 	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make whole-jobs RUNS=20  whole jobs in which everything is killed, each proved at the end'
 	@echo 'make damage     each object of a real stream damaged, each read of one a lie: half an hour'
+	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 inputs each: minutes'
 	@echo 'make model      explore the protocol in all orders of events: minutes'
 	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
@@ -42,6 +43,7 @@ test-long: system-all build $(VENV)/ready
 	$(call step,tests that take long)
 	BATCHWEAVE_LONG=1 cargo test $(CARGO_FLAGS) --no-fail-fast -- --include-ignored
 	BATCHWEAVE_LONG=1 $(MAKE) py-tests
+	$(MAKE) fuzz
 
 # BATCHWEAVE_SEED=N repeats a run, RUNS=20 makes so many with seeds that count on from it.
 RUNS := 1
@@ -53,6 +55,14 @@ whole-jobs: build
 damage: build
 	$(call step,each object of a real stream damaged and each read of one a lie)
 	$(if $(TRIALS),BATCHWEAVE_TRIALS=$(TRIALS)) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture damage::
+
+# With a folder of its own: everything in it counts which of its code runs. FUZZ_TARGETS='record fold' runs these
+# alone; `tools/fuzz --keep` adds what was found to tests/fuzz.
+FUZZ_RUNS := 100000
+fuzz:
+	$(call step,decoders under a fuzzer)
+	@tools/system-packages build fuzz
+	tools/fuzz $(FUZZ_RUNS) $(FUZZ_TARGETS)
 
 model: build
 	target/release/batchweave-model --all

@@ -30,6 +30,15 @@ impl Cursor {
     }
 }
 
+/// Levels of lists and objects in a value; none in a number or a text.
+pub(crate) fn levels(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(levels).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
 // Written out here because serde_json's own order of keys depends on a feature that any crate of
 // a build may switch on. The depth is bounded: serde_json refuses to parse beyond 128 levels.
 fn write(value: &Value, out: &mut String) {

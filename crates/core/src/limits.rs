@@ -16,6 +16,9 @@ pub const INTENT_BYTES_MAX: usize = ENTRY_BYTES_MAX + (1 << 10);
 pub const INTENTS_PER_ROUND: usize = 4096;
 /// A cursor as canonical JSON.
 pub const CURSOR_BYTES_MAX: usize = 16 << 10;
+/// Levels of lists and objects in a cursor or in a mixture's weights: JSON readers stop at 127, and a
+/// record has three around them.
+pub const VALUE_LEVELS_MAX: usize = 124;
 /// stream.json.
 pub const STREAM_BYTES_MAX: usize = 1 << 20;
 /// Files of one link of an input list, as bytes of JSON; a larger file name has a link of its own.

@@ -6,6 +6,7 @@ mod varint;
 
 use crate::crc::crc32c;
 use crate::ids::{Hash, Seq};
+use crate::limits::NUMBER_MAX;
 use varint::{Reader, unzigzag};
 
 pub use block::Block;
@@ -207,6 +208,9 @@ impl Sources {
         };
         let mut reader = Reader(rest);
         let mut pieces: Vec<Piece> = Vec::new();
+        // Sums stay below the numeric limit, so that placing the pieces can't overflow.
+        let below = |sum: Option<u64>| sum.filter(|sum| *sum < NUMBER_MAX);
+        let mut items = 0_u64;
         while !reader.0.is_empty() {
             let head = reader.next()?;
             let mut piece = if head & ELSEWHERE == 0 {
@@ -223,6 +227,8 @@ impl Sources {
             };
             piece.skip = if head & SKIPS == 0 { 0 } else { reader.next()? };
             piece.items = reader.next()?;
+            below(piece.skip.checked_add(piece.items))?;
+            items = below(items.checked_add(piece.items))?;
             piece.new_row = head & NEW_ROW != 0;
             pieces.push(piece);
         }

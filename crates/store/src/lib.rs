@@ -7,6 +7,8 @@
 //! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "s3")]
+mod answer;
 mod body;
 mod contract;
 pub mod counting;

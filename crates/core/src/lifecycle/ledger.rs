@@ -68,10 +68,14 @@ impl LedgerEntry {
         self.to - self.from - skipped
     }
 
-    /// Each received step with its checksums.
+    /// Each received step with its checksums, from one skipped range to the next: a range may be as long
+    /// as numbers go, and none of its steps is counted through.
     pub fn steps(&self) -> impl Iterator<Item = (Step, &[u32])> {
-        let inside = |step: &Step| self.skipped.iter().any(|(a, b)| (*a..*b).contains(step));
-        let steps = (self.from..self.to).filter(move |step| !inside(step));
+        let begins = std::iter::once(self.from).chain(self.skipped.iter().map(|(_, end)| *end));
+        let ends = self.skipped.iter().map(|(first, _)| *first);
+        let steps = begins
+            .zip(ends.chain([self.to]))
+            .flat_map(|(begin, end)| begin..end);
         steps.zip(self.crcs.chunks(self.slices.max(1) as usize))
     }
 

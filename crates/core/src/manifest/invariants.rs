@@ -7,9 +7,11 @@
 //! - I5 open producers have an epoch of at least 1 and lie before the head of the log;
 //! - I6 attempts of a job are numbered one after another, opened in the order of the log, and all but
 //!   the newest have ended;
-//! - I7 versions and steps, waiting ones included, stay below the numeric limit;
+//! - I7 versions and steps, waiting ones included, stay below the numeric limit; so do all numbers that
+//!   a fold or a reader goes on from, and the sizes of meshes divide the stream's slices;
 //! - I8 what is kept about names and turns is what producers and waiting TGBs give;
-//! - I9 repaired versions grow and lie before the head of the log.
+//! - I9 repaired versions grow and lie before the head of the log, and so do those that opened jobs and
+//!   attempts, and added or lifted quarantines.
 //!
 //! A fold checks them for what its record touched; all the rest is as it was after the fold before.
 //! Whatever comes from elsewhere (a snapshot) is checked as a whole; so are all folds of tests.
@@ -26,6 +28,7 @@ use crate::stream::Order;
 
 /// The first invariant that is broken, in words.
 pub(super) fn check(m: &Manifest) -> Result<(), String> {
+    check_numbers(m)?;
     check_open(m, m.first_open_step())?;
     check_turn(m)?;
     for (name, p) in &m.producers {
@@ -39,6 +42,15 @@ pub(super) fn check(m: &Manifest) -> Result<(), String> {
     }
     if !m.repaired.is_sorted() || m.repaired.last().is_some_and(|v| *v >= m.next_version) {
         return Err("I9: repaired versions are out of order".to_owned());
+    }
+    let jobs = m.jobs.values();
+    let mut opened = jobs.flat_map(|job| job.attempts.iter().map(|a| a.opened).chain([job.opened]));
+    let mut ranges = m
+        .quarantine
+        .iter()
+        .flat_map(|q| [q.added, q.lifted.unwrap_or(0)]);
+    if opened.any(|v| v >= m.next_version) || ranges.any(|v| v >= m.next_version) {
+        return Err("I9: a job or a quarantine is of a version that is not written yet".to_owned());
     }
     check_lanes(m)
 }
@@ -73,6 +85,37 @@ pub(super) fn check_touched(m: &Manifest, folded: &Folded, first: Step) -> Resul
         }
     }
     Ok(())
+}
+
+/// I7 for what a fold only counts up or takes after a check: in a snapshot anything may stand there.
+fn check_numbers(m: &Manifest) -> Result<(), String> {
+    let counted = [m.void_entries, m.void_records, m.mixture.id, m.watermark];
+    let producers = m
+        .producers
+        .iter()
+        .flat_map(|(_, p)| [p.epoch, p.began, p.next_seq]);
+    let jobs = m.jobs.values();
+    let jobs = jobs.flat_map(|job| [job.opened, job.start, job.lease_seconds.unwrap_or(0)]);
+    let attempts = || m.jobs.values().flat_map(|job| &job.attempts);
+    let attempted = attempts().flat_map(|a| [a.number, a.start, a.head.unwrap_or(0)]);
+    let skipped = m.quarantine.iter().flat_map(|q| [q.first, q.last]);
+    let mut all = counted
+        .into_iter()
+        .chain(producers)
+        .chain(jobs)
+        .chain(attempted)
+        .chain(skipped);
+    if all.any(|number| number > NUMBER_MAX) {
+        return Err("I7: its numbers are above the limit".to_owned());
+    }
+    let slices = m.stream.slices;
+    match attempts().find(|a| a.dp_size == 0 || !slices.is_multiple_of(a.dp_size)) {
+        Some(a) => Err(format!(
+            "I7: dp_size {} does not divide {slices} slices",
+            a.dp_size
+        )),
+        None => Ok(()),
+    }
 }
 
 /// I1 from step `from` on, I2 and I7.

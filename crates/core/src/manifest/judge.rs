@@ -4,8 +4,11 @@ use super::entry::{Entry, Finished, Opened, Retired};
 use super::state::{Manifest, ProducerState};
 use super::void::Void;
 use super::{judge_admin, judge_batch};
+use crate::cursor;
 use crate::ids::{Epoch, ProducerName};
-use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REASON_BYTES_MAX, VERSION_LAST};
+use crate::limits::{
+    ENTRY_BYTES_MAX, NUMBER_MAX, REASON_BYTES_MAX, VALUE_LEVELS_MAX, VERSION_LAST,
+};
 use crate::mutation::{self, Mutation};
 
 /// What a valid entry does.
@@ -150,6 +153,15 @@ pub(super) fn text(text: &str) -> Result<(), Void> {
 pub(super) fn number(value: u64) -> Result<(), Void> {
     if value >= NUMBER_MAX {
         return Err(Void::NumberTooLarge { limit: NUMBER_MAX });
+    }
+    Ok(())
+}
+
+/// Values are nested no deeper than a record can hold: one that its readers can't parse would stop everybody.
+pub(super) fn levels(value: &serde_json::Value) -> Result<(), Void> {
+    if cursor::levels(value) > VALUE_LEVELS_MAX {
+        let limit = VALUE_LEVELS_MAX;
+        return Err(Void::TooDeep { limit });
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::entry::{
     AttemptOpened, JobClosed, JobOpened, Mixture, QuarantineLifted, Quarantined, Watermark,
 };
-use super::judge::{Verdict, number, text};
+use super::judge::{Verdict, levels, number, text};
 use super::state::{JobState, Manifest};
 use super::void::Void;
 use crate::ids::{JobName, Step, Version};
@@ -90,6 +90,7 @@ pub(super) fn mixture(m: &Manifest, e: &Mixture) -> Result<(), Void> {
             found: e.id,
         });
     }
+    levels(&e.spec)?;
     for (name, &seq) in &e.from {
         number(seq)?;
         let state = m

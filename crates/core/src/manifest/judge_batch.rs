@@ -1,7 +1,7 @@
 //! The rules of a batch entry (protocol.md, Producers 2 to 4).
 
 use super::entry::Batch;
-use super::judge::number;
+use super::judge::{levels, number};
 use super::order;
 use super::state::Manifest;
 use super::void::Void;
@@ -42,6 +42,7 @@ pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
     if e.cursor_before != state.cursor.hash() && !any {
         return Err(Void::WrongCursor(e.producer.clone()));
     }
+    levels(&e.cursor.0)?;
     if !e.cursor.fits() {
         return Err(Void::CursorTooLarge);
     }

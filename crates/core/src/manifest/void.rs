@@ -42,6 +42,10 @@ pub enum Void {
     WrongCursor(ProducerName),
     #[error("the cursor after is larger than a cursor may be")]
     CursorTooLarge,
+    #[error(
+        "the cursor or the weights are nested deeper than {limit} levels: no record can hold them"
+    )]
+    TooDeep { limit: usize },
     #[error("mixture {found} is not the one in force at sequence {seq}, {current}")]
     WrongMixture { seq: Seq, current: u64, found: u64 },
     #[error("TGB {seq}: {reason}")]

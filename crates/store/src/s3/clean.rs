@@ -4,8 +4,8 @@ use aws_sdk_s3::operation::list_multipart_uploads::ListMultipartUploadsOutput;
 use aws_sdk_s3::types::{Delete, EncodingType, Error as Refused, ObjectIdentifier};
 use futures::{StreamExt, stream};
 
-use super::list::decoded;
 use super::{S3Store, errors};
+use crate::answer::decoded;
 use crate::{Effect, ErrorKind, Op, PendingUpload, Store, StoreError, key};
 
 /// S3's own limit.

@@ -4,6 +4,7 @@
 use aws_sdk_s3::types::{EncodingType, Object};
 
 use super::S3Store;
+use crate::answer::decoded;
 use crate::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError, key};
 
 /// One page of the objects whose keys begin with `prefix`.
@@ -58,57 +59,4 @@ fn relative(store: &S3Store, object: &Object, encoded: bool) -> Option<ObjectMet
         size,
         etag: etag.map(str::to_owned),
     })
-}
-
-/// A name as a listing writes it. Stores that do not know the encoding send names as they are, and
-/// do not say that they are encoded. What is no UTF-8 is no key of ours.
-pub(super) fn decoded(name: &str, encoded: bool) -> String {
-    if !encoded || !name.contains(['%', '+']) {
-        return name.to_owned();
-    }
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.first_chunk::<2>().filter(|_| *first == b'%');
-        let value = digits.and_then(|digits| Some(hex(digits[0])? << 4 | hex(digits[1])?));
-        rest = if value.is_some() {
-            &behind[2..]
-        } else {
-            behind
-        };
-        bytes.push(match value {
-            Some(value) => value,
-            None if *first == b'+' => b' ',
-            None => *first,
-        });
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    let value = char::from(digit).to_digit(16)?;
-    u8::try_from(value).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names() {
-        for (sent, name) in [
-            ("log/7.json", "log/7.json"),
-            ("p%40x/%3D%2f", "p@x/=/"),
-            ("a+b%2Bc", "a b+c"),
-            ("%01", "\u{1}"),
-            ("%C3%A4", "ä"),
-            ("%ff", "\u{fffd}"),
-            ("100%", "100%"),
-            ("%4", "%4"),
-            ("%zz%é", "%zz%é"),
-        ] {
-            assert_eq!(decoded(sent, true), name);
-            assert_eq!(decoded(sent, false), sent);
-        }
-    }
 }

@@ -1,0 +1,159 @@
+//! Stored JSON objects of the log: each as it is read, and what is done with it then.
+
+use std::sync::Arc;
+
+use batchweave_core::ids::{CommitId, Hash};
+use batchweave_core::intent::{self, Worth};
+use batchweave_core::limits::SEGMENT_STEPS;
+use batchweave_core::manifest::repair::Repair;
+use batchweave_core::manifest::{Entry, Manifest, Record, Segment};
+use batchweave_core::stream::StreamConfig;
+
+use super::fold;
+use crate::check::{self, good, manifest, producing, stable, stream_id, version_in};
+use crate::seal::each_json;
+
+pub(super) fn stream(input: &[u8]) {
+    each_json(input, |bytes| {
+        let Ok(config) = StreamConfig::from_json(bytes, "stream.json") else {
+            return;
+        };
+        stable(&config, StreamConfig::to_json, |b| {
+            StreamConfig::from_json(b, "stream.json")
+        });
+        let _ = config.differences(check::stream());
+        assert_eq!(config.check(), Ok(()));
+        let manifest = Manifest::new(config, bytes);
+        let _ = (manifest.end(), manifest.awaited());
+    });
+}
+
+/// A record as it stands, then its entries where they fit: in the next record of states of the golden log.
+pub(super) fn record(input: &[u8]) {
+    each_json(input, |bytes| {
+        let version = version_in(bytes);
+        let Ok(record) = Record::from_json(bytes, version) else {
+            return;
+        };
+        stable(&record, Record::to_json, |b| Record::from_json(b, version));
+        for entry in &record.entries {
+            let written = good(serde_json::to_vec(entry), "an entry is written");
+            assert_eq!(entry.json_len(), written.len());
+        }
+        for state in [manifest(), producing()] {
+            let mut state = state.clone();
+            let _ = state.clone().fold(bytes);
+            let folded = state.clone().fold_repaired(bytes);
+            assert!(folded.void.is_some());
+            let mut record = record.clone();
+            fold::fit(&mut record, &state);
+            fold::add(&mut state, &record);
+        }
+    });
+}
+
+/// A snapshot of whatever version it says, and records upon it.
+pub(super) fn snapshot(input: &[u8]) {
+    each_json(input, |bytes| {
+        let version = version_in(bytes);
+        let config = Arc::new(check::stream().clone());
+        let read = |bytes: &[u8]| Manifest::from_snapshot(Arc::clone(&config), bytes, version);
+        let Ok(mut state) = read(bytes) else {
+            return;
+        };
+        fold::same_snapshot(&state);
+        fold::ask(&state);
+        for entries in fold::typical(&state) {
+            let mut record = fold::record(entries, CommitId([3; 16]));
+            fold::fit(&mut record, &state);
+            fold::add(&mut state, &record);
+        }
+        let _ = state.fold_repaired(bytes);
+        fold::same_snapshot(&state);
+    });
+}
+
+/// An input that begins with `+` is some steps, one a line: the others of a whole segment follow them.
+pub(super) fn segment(input: &[u8]) {
+    if let Some(steps) = input.strip_prefix(b"+") {
+        return whole_segment(steps);
+    }
+    each_json(input, |bytes| {
+        let _ = Segment::from_json(bytes, stream_id(), 0);
+    });
+}
+
+fn whole_segment(steps: &[u8]) {
+    let (digest, id) = (Hash([0; 32]), stream_id());
+    let mut lines: Vec<String> = Vec::new();
+    for line in String::from_utf8_lossy(steps).lines().take(8) {
+        lines.push(line.to_owned());
+    }
+    for step in lines.len() as u64..SEGMENT_STEPS {
+        lines.push(format!(
+            r#"{{"step":{step},"producer":"a","epoch":1,"seq":{step},"version":1,"tgb":{{"rows":1,"tokens":1,"digest":"{digest}","parts":[]}}}}"#
+        ));
+    }
+    let text = format!(
+        r#"{{"format":1,"stream":"{id}","segment":0,"steps":[{}]}}"#,
+        lines.join(",")
+    );
+    let read = |bytes: &[u8]| Segment::from_json(bytes, id, 0);
+    let Ok(segment) = read(&crate::seal::json(text.as_bytes())) else {
+        return;
+    };
+    stable(&segment, Segment::to_json, read);
+    for step in [0, 7, SEGMENT_STEPS - 1, SEGMENT_STEPS, u64::MAX] {
+        assert_eq!(segment.step(step).is_some(), step < SEGMENT_STEPS);
+    }
+    for entry in &segment.steps[..8] {
+        super::tgb::plan(&entry.tgb, entry.seq, b"");
+    }
+}
+
+pub(super) fn repair(input: &[u8]) {
+    each_json(input, |bytes| {
+        let version = version_in(bytes);
+        let read = |bytes: &[u8]| Repair::from_json(bytes, stream_id(), version);
+        if let Ok(repair) = read(bytes) {
+            stable(&repair, Repair::to_json, read);
+        }
+    });
+}
+
+/// The first line is the key, the rest the object. Without a key that fits, its own is taken.
+pub(super) fn intent(input: &[u8]) {
+    let split = input.iter().position(|&byte| byte == b'\n');
+    let (key, body) = split.map_or((&b""[..], input), |at| (&input[..at], &input[at + 1..]));
+    let key = String::from_utf8_lossy(key);
+    each_json(body, |bytes| {
+        if let Ok(entry) = intent::decode(&key, bytes, stream_id()) {
+            announced(&entry);
+        }
+    });
+}
+
+/// What an intent announced is worth something or not; what may be committed can be read again.
+pub(super) fn announced(entry: &Entry) {
+    let (key, bytes) = good(
+        intent::encode(stream_id(), entry, 1000).ok_or("none"),
+        "its intent",
+    );
+    let again = good(
+        intent::decode(&key, &bytes, stream_id()),
+        "an intent is read again",
+    );
+    assert_eq!(*entry, again);
+    if let Some(copy) = intent::carried(&key) {
+        assert_eq!(good(copy, "the copy in its key"), bytes);
+    }
+    for state in [manifest(), producing()] {
+        let mut state = state.clone();
+        let mut record = fold::record(vec![entry.clone()], CommitId([2; 16]));
+        fold::fit(&mut record, &state);
+        if !matches!(intent::worth(&state, &record.entries[0]), Worth::Never(_)) {
+            fold::add(&mut state, &record);
+        }
+    }
+    assert!(entry.producer().is_some());
+}

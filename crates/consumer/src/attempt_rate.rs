@@ -9,7 +9,7 @@ use batchweave_core::ids::JobName;
 
 /// Attempts of a job that may be opened within `WINDOW`: more than restarts make, less than a flood.
 pub(crate) const MOST: usize = 30;
-pub(crate) const WINDOW: Duration = Duration::from_secs(60);
+pub(crate) const WINDOW: Duration = Duration::from_mins(1);
 
 /// When the last attempts of each job were opened.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl AttemptRate {
         });
         let times = jobs.entry(job.clone()).or_default();
         match times.front() {
-            Some(oldest) if times.len() >= MOST => Err(*oldest + WINDOW - now),
+            Some(oldest) if times.len() >= MOST => Err((*oldest + WINDOW).saturating_sub(now)),
             _ => {
                 times.push_back(now);
                 Ok(())

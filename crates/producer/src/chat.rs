@@ -63,12 +63,11 @@ impl Chat {
         let specials = tokenizer.specials();
         let setup = Setup::new(template, fields, specials);
         let specials = shield::Specials::new(specials);
-        let renderer = match program {
-            Some(program) => Renderer::Elsewhere(Processes::new(program, setup)?),
-            None => {
-                let rendering = setup.rendering();
-                Renderer::Here(rendering.map_err(|detail| setup.template.broken(detail))?)
-            }
+        let renderer = if let Some(program) = program {
+            Renderer::Elsewhere(Processes::new(program, setup)?)
+        } else {
+            let rendering = setup.rendering();
+            Renderer::Here(rendering.map_err(|detail| setup.template.broken(detail))?)
         };
         Ok(Self {
             renderer,

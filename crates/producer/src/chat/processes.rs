@@ -28,6 +28,8 @@ const MEMORY_LEAST: u64 = 512 << 20;
 /// Of the longest text that it may write: copies on the way.
 const COPIES: u64 = 8;
 const STACK: usize = 16 << 20;
+/// Of a pipe's ends, as much as a pipe holds.
+const BUFFER: usize = 64 << 10;
 /// A process that somebody else has ended leaves its conversation to the next one.
 const TRIES: u32 = 3;
 /// A process without its parent is of no use.
@@ -175,8 +177,8 @@ impl Process {
         };
         let mut process = Self {
             child,
-            input: BufWriter::new(input),
-            output: BufReader::new(output),
+            input: BufWriter::with_capacity(BUFFER, input),
+            output: BufReader::with_capacity(BUFFER, output),
         };
         let setup = serde_json::to_vec(setup)?;
         let ready = process.exchange(&setup);
@@ -230,7 +232,11 @@ pub fn serve() -> io::Result<()> {
         std::process::exit(0)
     })?;
     let rendering = thread().stack_size(STACK);
-    let rendering = rendering.spawn(|| render_all(io::stdin().lock(), io::stdout().lock()))?;
+    let rendering = rendering.spawn(|| {
+        // One write an answer: the other side wakes up once.
+        let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
+        render_all(io::stdin().lock(), output)
+    })?;
     let ended = rendering.join();
     ended.unwrap_or_else(|_| Err(io::Error::other("the template's thread panicked")))
 }

@@ -26,7 +26,7 @@ help:
 	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make whole-jobs RUNS=20  whole jobs in which everything is killed, each proved at the end'
 	@echo 'make damage     each object of a real stream damaged, each read of one a lie: half an hour'
-	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 inputs each: minutes'
+	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
 	@echo 'make model      explore the protocol in all orders of events: minutes'
 	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
@@ -57,12 +57,13 @@ damage: build
 	$(if $(TRIALS),BATCHWEAVE_TRIALS=$(TRIALS)) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture damage::
 
 # With a folder of its own: everything in it counts which of its code runs. FUZZ_TARGETS='record fold' runs these
-# alone; `tools/fuzz --keep` adds what was found to tests/fuzz.
+# alone, FUZZ_SECONDS=0 however long it takes; `tools/fuzz --keep` adds what was found to tests/fuzz.
 FUZZ_RUNS := 100000
+FUZZ_SECONDS := 30
 fuzz:
 	$(call step,decoders under a fuzzer)
 	@tools/system-packages build fuzz
-	tools/fuzz $(FUZZ_RUNS) $(FUZZ_TARGETS)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) tools/fuzz $(FUZZ_RUNS) $(FUZZ_TARGETS)
 
 model: build
 	target/release/batchweave-model --all

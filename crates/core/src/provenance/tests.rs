@@ -21,7 +21,7 @@ fn any_piece() -> impl Strategy<Value = Piece> {
         0..3_u64,
         0..3_u32,
         small,
-        any::<u64>(),
+        0..NUMBER_MAX - 5,
         0..5_u64,
         any::<bool>(),
     )
@@ -49,6 +49,32 @@ fn any_provenance() -> impl Strategy<Value = Provenance> {
             first_seq,
             tgbs,
         })
+}
+
+/// What such sums would place lies beyond every TGB, and adding on would overflow.
+#[test]
+fn counts_that_can_not_be_are_malformed() {
+    let most = NUMBER_MAX - 1;
+    let one = |pieces: Vec<Piece>| {
+        let form = Form::Rows;
+        let provenance = Provenance {
+            inputs: Hash([0; 32]),
+            first_seq: 7,
+            tgbs: vec![Sources { form, pieces }],
+        };
+        Provenance::decode(&provenance.encode())
+    };
+    assert!(one(vec![piece(0, 0, most, false)]).is_ok());
+    assert!(one(vec![piece(0, most, 0, false)]).is_ok());
+    for pieces in [
+        vec![piece(0, 0, NUMBER_MAX, false)],
+        vec![piece(0, 1, most, false)],
+        vec![piece(0, 0, most, false), piece(1, 0, 1, false)],
+        vec![piece(0, u64::MAX, 1, false)],
+    ] {
+        let refused = Err(ProvenanceError::Malformed { seq: 7 });
+        assert_eq!(one(pieces), refused);
+    }
 }
 
 proptest! {

@@ -46,6 +46,7 @@ pub(super) fn fold(input: &[u8]) {
     for job in history.jobs() {
         let _ = job.lineage();
     }
+    same_snapshot(&state);
     ask(&state);
 }
 
@@ -104,7 +105,6 @@ pub(super) fn add(
     assert_eq!(folded.entries, judged, "verdicts before and in the fold");
     assert_eq!(other.fold(&bytes), Ok(folded.clone()));
     assert_eq!(*state, other, "two folds");
-    same_snapshot(state);
     Some(folded)
 }
 

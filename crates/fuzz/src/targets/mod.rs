@@ -18,22 +18,22 @@ use crate::{Memory, Target};
 
 /// Of what is parsed as JSON.
 const JSON: Memory = Memory {
-    constant: 256 << 10,
+    constant: 64 << 10,
     per_byte: 256,
 };
 /// Of intents: their keys carry a copy that may inflate to a whole intent, and to make one takes 300 KiB.
 const DEFLATED: Memory = Memory {
-    constant: 1 << 20,
+    constant: 512 << 10,
     per_byte: 256,
 };
 /// Of what is folded: states are kept, stored and read again.
 const STATE: Memory = Memory {
-    constant: 2 << 20,
-    per_byte: 1024,
+    constant: 512 << 10,
+    per_byte: 256,
 };
 /// Of fixed fields.
 const FIELDS: Memory = Memory {
-    constant: 64 << 10,
+    constant: 16 << 10,
     per_byte: 64,
 };
 
@@ -52,7 +52,7 @@ pub const TARGETS: &[Target] = &[
         "segment",
         objects::segment,
         Memory {
-            constant: 8 << 20,
+            constant: 4 << 20,
             per_byte: 256,
         },
     ),

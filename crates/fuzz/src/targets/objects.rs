@@ -48,6 +48,7 @@ pub(super) fn record(input: &[u8]) {
             let mut record = record.clone();
             fold::fit(&mut record, &state);
             fold::add(&mut state, &record);
+            fold::same_snapshot(&state);
         }
     });
 }
@@ -153,6 +154,7 @@ pub(super) fn announced(entry: &Entry) {
         fold::fit(&mut record, &state);
         if !matches!(intent::worth(&state, &record.entries[0]), Worth::Never(_)) {
             fold::add(&mut state, &record);
+            fold::same_snapshot(&state);
         }
     }
     assert!(entry.producer().is_some());

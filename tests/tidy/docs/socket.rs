@@ -51,7 +51,7 @@ pub(super) fn table<'a>(page: &'a str, head: &str) -> Vec<Vec<&'a str>> {
 }
 
 /// Test functions in Rust and Python by name: their text to the next function.
-pub(super) fn bodies() -> BTreeMap<String, String> {
+fn bodies() -> BTreeMap<String, String> {
     let known = tests();
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for (_, text) in sources(&["rs", "py"]) {

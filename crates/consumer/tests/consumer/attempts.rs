@@ -283,7 +283,8 @@ async fn a_flood_of_attempts_waits() {
     // The first of them may be a minute old on a machine that is so slow.
     if before.elapsed() < Duration::from_mins(1) {
         let error = outcome.unwrap().unwrap_err().to_string();
-        let wanted = "job llm has opened 30 attempts within 60 s, and the log keeps each";
+        let wanted =
+            "attempt_not_open: job llm has opened 30 attempts within 60 s, and the log keeps each";
         assert!(error.contains(wanted), "{error}");
         let manifest = stream.manifest().await;
         let job = &manifest.jobs()[&"llm".parse().unwrap()];

@@ -186,8 +186,10 @@ fn check_producer(m: &Manifest, name: &ProducerName, p: &ProducerState) -> Resul
 
 fn check_job(name: &JobName, job: &JobState) -> Result<(), String> {
     let numbers = job.attempts.iter().map(|a| a.number);
-    let first = job.attempts_opened() - job.attempts.len() as u64;
-    let numbered = numbers.eq(first..job.attempts_opened());
+    let opened = job.attempts_opened();
+    // None where they do not grow, as a snapshot may have them.
+    let first = opened.checked_sub(job.attempts.len() as u64);
+    let numbered = first.is_some_and(|first| numbers.eq(first..opened));
     let in_order = job.attempts.windows(2).all(|w| w[0].opened <= w[1].opened);
     let mut rest = job.attempts.iter().rev();
     let newest = rest.next();

@@ -96,7 +96,7 @@ def test_an_arena_beyond_the_limit_of_the_unit_is_named(site: Site) -> None:
     else:
         mounted = f"mount --bind {limits} /sys/fs/cgroup && exec {' '.join(command)}"
         command = ["unshare", "--mount", "sh", "-c", mounted]
-        limit = f"8388608 bytes are more than the cgroup's memory.max of {6 << 20}"
+        limit = f"8388608 bytes are more than the cgroup's memory limit of {6 << 20}"
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == CONFIG, ended.stderr
     assert f"arena.bytes: {limit}" in ended.stderr, ended.stderr

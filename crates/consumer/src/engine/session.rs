@@ -134,7 +134,7 @@ impl Session {
         &self.skips
     }
 
-    /// Takes the next frame, of so many bytes; the one after it is next.
+    /// Takes the next frame, which has `bytes` in the arena, and moves on to the one after it.
     pub(super) fn take_next(&mut self, bytes: u64) {
         let FrameId { step, slice } = self.next;
         self.held.entry(step).or_default().insert(slice);
@@ -152,7 +152,7 @@ impl Session {
         };
     }
 
-    /// Releases a frame of so many bytes; false when it does not hold it.
+    /// Releases a frame that has `bytes` in the arena; false when it does not hold it.
     pub(super) fn release(&mut self, id: FrameId, bytes: u64) -> bool {
         let Some(slices) = self.held.get_mut(&id.step) else {
             return false;

@@ -247,7 +247,7 @@ fn render_all(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     };
     let setup: Setup = serde_json::from_slice(&setup)?;
     limit(Resource::As, memory_of(&setup))?;
-    // What it was asked to render is nobody's business.
+    // A core file would hold the conversation.
     limit(Resource::Core, 0)?;
     let rendering = setup.rendering();
     let ready: Ready = rendering.as_ref().map(|_| ()).map_err(Clone::clone);

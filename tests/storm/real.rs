@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use batchweave_core::commit::{Dac, DacOptions};
+use batchweave_core::commit_policy::{Dac, DacOptions};
 use batchweave_core::cursor::Cursor;
+use batchweave_core::fixtures;
 use batchweave_core::ids::{Hash, ProducerName};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
-use batchweave_core::samples;
 use batchweave_core::stream::{Order, StreamConfig};
 use batchweave_core::tgb::Digest;
 use batchweave_dev_s3::{LatencyProfile, Options, Server};
@@ -96,7 +96,7 @@ pub(crate) async fn run(load: Load) -> Measured {
 fn stream(seed: u64) -> StreamConfig {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&seed.to_le_bytes());
-    samples::stream(id, Order::Arrival, Vec::new())
+    fixtures::stream(id, Order::Arrival, Vec::new())
 }
 
 struct Task {
@@ -155,7 +155,7 @@ async fn produce(task: Task) {
 
 fn item(name: &ProducerName, key: String, seq: u64) -> CommitItem {
     let digest = Digest(Hash::of(format!("{name}/{seq}").as_bytes()).0);
-    let tgb = samples::tgb(&key, 0, 512, digest);
+    let tgb = fixtures::tgb(&key, 0, 512, digest);
     CommitItem {
         tgbs: vec![tgb],
         cursor: Cursor(serde_json::json!({ "row": seq + 1 })),

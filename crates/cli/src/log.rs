@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::{CommitId, Step, Version};
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Folded, Writer};
 use batchweave_daemon::Exit;
 use batchweave_log::Log;
@@ -160,8 +160,8 @@ impl Line {
         let mut verdicts = folded.entries.into_iter();
         let judged = |entry: Entry| {
             let (verdict, reason) = match verdicts.next() {
-                Some(Ok(Verdict::Applies)) => ("applies", None),
-                Some(Ok(Verdict::Repeat)) => ("repeat", None),
+                Some(Ok(Validity::Applies)) => ("applies", None),
+                Some(Ok(Validity::Repeat)) => ("repeat", None),
                 Some(Err(reason)) => ("void", Some(reason.to_string())),
                 None => ("void", void.clone()),
             };

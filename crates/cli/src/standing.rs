@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_core::ids::{JobName, Step};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{self, Due, JobSigns};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{AttemptState, JobState, QuarantineState};
+use batchweave_core::retention::{self, Due, JobObjects};
 use batchweave_log::Log;
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::output::{Style, table};
 
 /// What all jobs' marks and progress say.
-pub(crate) type Signs = BTreeMap<JobName, JobSigns>;
+pub(crate) type Signs = BTreeMap<JobName, JobObjects>;
 
 /// One open job.
 #[derive(Debug, Clone, Serialize)]
@@ -61,7 +61,7 @@ pub(crate) struct Reader {
 
 /// All open jobs by name; `signs` are none for states of the past.
 pub(crate) fn all(m: &Manifest, signs: Option<&Signs>) -> Vec<Standing> {
-    let none = JobSigns::new();
+    let none = JobObjects::new();
     let one = |(name, state): (&JobName, &JobState)| {
         let mine = signs.map(|all| all.get(name).unwrap_or(&none));
         Standing::of(name, state, mine)
@@ -83,9 +83,9 @@ pub(crate) async fn history(
     log: &Log,
     name: &JobName,
     job: &JobState,
-) -> Result<JobSigns, CliError> {
+) -> Result<JobObjects, CliError> {
     let head = log.manifest().next_step();
-    let mut all = JobSigns::new();
+    let mut all = JobObjects::new();
     for attempt in &job.attempts {
         let signs = all.entry(attempt.number).or_default();
         let folders = [keys::marks, keys::progress_of];
@@ -98,7 +98,7 @@ pub(crate) async fn history(
     Ok(all)
 }
 
-fn position(state: &JobState, signs: &JobSigns) -> Option<Step> {
+fn position(state: &JobState, signs: &JobObjects) -> Option<Step> {
     let newest = state.attempts.last()?;
     let seen = signs.get(&newest.number);
     Some(seen.map_or(newest.start, |signs| signs.position(newest)))
@@ -106,12 +106,12 @@ fn position(state: &JobState, signs: &JobSigns) -> Option<Step> {
 
 impl Standing {
     /// A job by its signs; none for states of the past.
-    pub(crate) fn of(name: &JobName, state: &JobState, signs: Option<&JobSigns>) -> Self {
+    pub(crate) fn of(name: &JobName, state: &JobState, signs: Option<&JobObjects>) -> Self {
         Self {
             name: name.clone(),
             position: signs.and_then(|signs| position(state, signs)),
-            restart_points: signs.map(|signs| lifecycle::restart_points(state, signs)),
-            floor: signs.and_then(|signs| lifecycle::floor(state, signs)),
+            restart_points: signs.map(|signs| retention::restart_points(state, signs)),
+            floor: signs.and_then(|signs| retention::floor(state, signs)),
             state: state.clone(),
         }
     }
@@ -177,7 +177,7 @@ impl Reader {
 
 impl Reclaim {
     pub(crate) fn of(m: &Manifest, signs: &Signs) -> Self {
-        match lifecycle::watermark(m, signs) {
+        match retention::watermark(m, signs) {
             Due::Publish(due) => Self::May {
                 watermark: due.step,
             },

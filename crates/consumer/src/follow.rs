@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::wire::{ErrorName, Fault};
-use batchweave_core::follow::{Looks, Standing, followers};
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::Manifest;
+use batchweave_core::polling::{PollSchedule, PollState, followers};
 use batchweave_log::{Located, Log, LogError};
 use tokio::sync::{mpsc, watch};
 
@@ -187,12 +187,12 @@ fn pause(
     table: &FollowTable,
     (steps_ahead, manifest): (u64, &Manifest),
 ) -> Duration {
-    let looks = Looks {
+    let looks = PollSchedule {
         starved: table.starved.0,
         idle: table.idle.0,
         steps_ahead,
     };
-    let now = Standing {
+    let now = PollState {
         lead: needs.lead,
         hurry: needs.hurry,
         followers: followers(manifest, needs.coordinates),

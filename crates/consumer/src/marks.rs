@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use batchweave_arena::wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{AttemptSigns, Mark};
-use batchweave_core::mutation::{self, Mutation};
+use batchweave_core::retention::{AttemptObjects, Mark};
 use batchweave_store::StoreError;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -196,7 +196,7 @@ impl Marks {
         let marks = self.clone();
         self.tasks.spawn(async move {
             // The ledger first: a proof must have no hole below a restart point.
-            let blind = mutation::is(Mutation::MarkBeforeLedger);
+            let blind = guards::is(Mutation::MarkBeforeLedger);
             let kept = blind || receipt.await.unwrap_or(false);
             if let Some(mark) = mark {
                 marks.keep(&mark, kept).await;
@@ -269,9 +269,9 @@ async fn warn_of_incomplete(hub: &Hub, mark: &Mark) {
     }
 }
 
-async fn list(hub: &Hub, mark: &Mark) -> Result<AttemptSigns, StoreError> {
+async fn list(hub: &Hub, mark: &Mark) -> Result<AttemptObjects, StoreError> {
     let prefix = keys::marks(&mark.job, mark.opened, mark.attempt);
-    let mut signs = AttemptSigns::default();
+    let mut signs = AttemptObjects::default();
     let mut page = None;
     loop {
         let found = hub.store.list(&prefix, page).await?;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::AttemptId;
-use batchweave_core::lifecycle::Progress;
-use batchweave_core::mutation::{self, Mutation};
+use batchweave_core::retention::Progress;
 use tokio_util::sync::CancellationToken;
 
 use crate::hub::{Hub, Run, hex};
@@ -61,7 +61,7 @@ async fn round(hub: &Hub, stored: &mut Vec<Stored>) {
         hub.lock().progress_stored(&run);
         let replaced = |old: &mut Stored| {
             let inside = run.first <= old.run.first && old.run.last <= run.last;
-            let inside = inside || mutation::is(Mutation::WideProgress);
+            let inside = inside || guards::is(Mutation::WideProgress);
             old.attempt == attempt && inside && old.run.step <= run.step
         };
         for old in stored.extract_if(.., replaced) {

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - an id holds the hash of its link's bytes, so a chain that is read from its head is whole, or an error;
 //! - the ids that one opening of a producer makes have ever more files, so what its cursor has passed is never
-//!   named by it again (`lifecycle::reclaim` rests on this);
+//!   named by it again (`retention::reclaim` rests on this);
 //! - no link is shared between openings: another one's may be about to be deleted.
 
 use std::fmt;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::FormatError;
 use crate::ids::{Epoch, ProducerName, Seq, StreamId};
 use crate::limits::{ENTRY_BYTES_MAX, INTENT_BYTES_MAX, INTENTS_PER_ROUND};
-use crate::manifest::judge;
+use crate::manifest::rules;
 use crate::manifest::{Entry, Manifest, Void};
 use crate::{json, keys};
 
@@ -171,7 +171,7 @@ pub enum Worth {
 
 /// Judges an intent's entry alone.
 pub fn worth(manifest: &Manifest, entry: &Entry) -> Worth {
-    let verdict = judge::size(entry).and_then(|()| manifest.judge(entry).map(|_| ()));
+    let verdict = rules::size(entry).and_then(|()| manifest.validate(entry).map(|_| ()));
     match verdict {
         Ok(()) => Worth::Candidate,
         Err(Void::WrongSeq { next, found, .. }) if found > next => Worth::Candidate,

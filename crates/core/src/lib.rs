@@ -3,22 +3,24 @@
 //! This crate never does I/O, never reads a clock and never draws a random number.
 #![forbid(unsafe_code)]
 
-pub mod commit;
+pub mod commit_policy;
 pub mod crc;
 pub mod cursor;
 pub mod error;
-pub mod follow;
+pub mod fixtures;
+pub mod flow_control;
+pub mod guards;
 pub mod ids;
 pub mod inputs;
 pub mod intent;
 pub mod json;
 pub mod keys;
-pub mod lifecycle;
 pub mod limits;
 pub mod manifest;
 pub mod mesh;
-pub mod mutation;
+pub mod polling;
+pub mod proof;
 pub mod provenance;
-pub mod samples;
+pub mod retention;
 pub mod stream;
 pub mod tgb;

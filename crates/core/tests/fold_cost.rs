@@ -7,16 +7,16 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use batchweave_core::cursor::Cursor;
+use batchweave_core::fixtures;
 use batchweave_core::ids::{CommitId, Nonce, ProducerName};
 use batchweave_core::keys;
 use batchweave_core::manifest::entry::{Batch, Opened};
 use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Writer};
-use batchweave_core::samples;
 use batchweave_core::stream::Order;
 use batchweave_core::tgb::Digest;
 
 fn empty() -> Manifest {
-    let config = samples::stream([7; 16], Order::Arrival, Vec::new());
+    let config = fixtures::stream([7; 16], Order::Arrival, Vec::new());
     let json = config.to_json();
     Manifest::new(config, &json)
 }
@@ -44,7 +44,7 @@ fn batch(m: &Manifest, producer: &ProducerName) -> Entry {
     let state = m.producer(producer).expect("opened");
     let seq = state.next_seq;
     let key = keys::data(producer, 1, state.nonce, (seq, seq), 0, 0);
-    let tgb = samples::tgb(&key, 0, 1024, Digest([1; 32]));
+    let tgb = fixtures::tgb(&key, 0, 1024, Digest([1; 32]));
     Entry::Batch(Batch {
         producer: producer.clone(),
         epoch: 1,
@@ -87,7 +87,9 @@ fn with_producers(count: usize) -> (Manifest, Vec<ProducerName>) {
 #[test]
 #[ignore = "prints times"]
 fn cost_by_producers() {
-    println!("producers   fold us   clone us   judge_all x1000 ms   fold x1000 ms   snapshot ms");
+    println!(
+        "producers   fold us   clone us   validate_all x1000 ms   fold x1000 ms   snapshot ms"
+    );
     for count in [1, 16, 256, 1024, 4096] {
         let (mut m, names) = with_producers(count);
         let rounds = 2000;
@@ -106,7 +108,7 @@ fn cost_by_producers() {
         let some = &names[..count.min(1000)];
         let entries: Vec<_> = some.iter().map(|name| batch(&m, name)).collect();
         let start = Instant::now();
-        assert!(m.judge_all(&entries).iter().all(Result::is_ok));
+        assert!(m.validate_all(&entries).iter().all(Result::is_ok));
         let judge = start.elapsed().as_secs_f64();
         let bytes = record(&m, entries);
         let start = Instant::now();

@@ -2,7 +2,7 @@
 //! a repeat harmless.
 
 use batchweave_core::ids::Version;
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Manifest, Writer};
 
 use crate::append::Append;
@@ -36,7 +36,7 @@ impl Log {
             let Some(entry) = make(&self.manifest)? else {
                 return Ok(None);
             };
-            if self.manifest.judge(&entry).map_err(LogError::Void)? == Verdict::Repeat {
+            if self.manifest.validate(&entry).map_err(LogError::Void)? == Validity::Repeat {
                 return Ok(None);
             }
             if let Append::Won { version, .. } = self.append(&writer, vec![entry]).await? {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use batchweave_core::flow_control::{Gate, Held, Lead, Pace, Sizes, lead};
 use batchweave_core::ids::Version;
-use batchweave_core::lifecycle::pace::{Gate, Held, Lead, Pace, Sizes, lead};
 use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_core::manifest::StepEntry;
 use tokio::sync::watch;

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::{Entry, Folded, Hints, Record, Writer};
-use batchweave_core::mutation::{self, Mutation};
 use bytes::Bytes;
 use tracing::{debug, warn};
 
@@ -50,7 +50,7 @@ impl Log {
         writer: &Writer,
         entries: Vec<Entry>,
     ) -> Result<Append, LogError> {
-        for verdict in self.manifest.judge_all(&entries) {
+        for verdict in self.manifest.validate_all(&entries) {
             verdict.map_err(LogError::Void)?;
         }
         self.put_record(writer, Hints::default(), entries).await
@@ -74,7 +74,7 @@ impl Log {
             return Ok(Append::Lost { version, folded });
         }
         let version = self.manifest.next_version();
-        let mistaken = mutation::is(Mutation::Trust412) || mutation::is(Mutation::Unfolded);
+        let mistaken = guards::is(Mutation::Trust412) || guards::is(Mutation::Unfolded);
         let again = mistaken.then(|| entries.clone());
         let bytes = self.record(version, writer, hints.clone(), entries);
         match self.put_open(version, bytes.clone(), false).await? {
@@ -88,7 +88,7 @@ impl Log {
                 let folded = self.fold_put(&theirs).await?.unwrap_or_default();
                 self.snapshot_if_due(false).await;
                 if let Some(entries) = again
-                    && (theirs == bytes) == mutation::is(Mutation::Trust412)
+                    && (theirs == bytes) == guards::is(Mutation::Trust412)
                 {
                     return Box::pin(self.put_record(writer, hints, entries)).await;
                 }

@@ -1,9 +1,9 @@
 //! Which entries go into the next record, and what policies see of a record.
 
-use batchweave_core::commit::{SeenRecord, tag};
-use batchweave_core::lifecycle::pace::Gate;
+use batchweave_core::commit_policy::{SeenRecord, tag};
+use batchweave_core::flow_control::Gate;
 use batchweave_core::limits::RECORD_BYTES_MAX;
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Folded, Manifest};
 
 use crate::LogError;
@@ -63,11 +63,11 @@ pub(crate) fn choose(
 }
 
 fn valid(manifest: &Manifest, candidates: Vec<Entry>, own: usize) -> Result<Chosen, LogError> {
-    let verdicts = manifest.judge_all(&candidates);
+    let verdicts = manifest.validate_all(&candidates);
     let mut chosen = Chosen::default();
     for (at, (entry, verdict)) in candidates.into_iter().zip(verdicts).enumerate() {
         match verdict {
-            Ok(Verdict::Applies) => {
+            Ok(Validity::Applies) => {
                 if let Some((name, _)) = entry.producer().filter(|_| at >= own) {
                     chosen.others.push(tag(name.as_str()));
                 }

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::commit::{Action, Event, Policy, Queue, SeenRecord};
+use batchweave_core::commit_policy::{Action, Event, Policy, Queue, SeenRecord};
+use batchweave_core::flow_control::pacing;
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
-use batchweave_core::lifecycle::pace::pacing;
 use batchweave_core::manifest::{Entry, Hints, Writer};
-use batchweave_core::mutation::{self, Mutation};
 
 use crate::ahead::Ahead;
 use crate::append::Append;
@@ -218,7 +218,7 @@ impl Committer {
         let ours = state.filter(|p| p.nonce == self.nonce);
         self.epoch = ours.map_or(self.epoch, |open| open.epoch);
         let current = state.map_or(0, |p| p.epoch);
-        let again = !mutation::is(Mutation::OpeningNotAnnounced);
+        let again = !guards::is(Mutation::OpeningNotAnnounced);
         if self.epoch == 0 && self.opening != 0 && self.opening <= current && again {
             // Somebody else has the epoch that was announced.
             (self.announced, self.opening) = (0, 0);

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use batchweave_core::commit::{Event, Policy};
+use batchweave_core::commit_policy::{Event, Policy};
+use batchweave_core::flow_control::{Held, Lead, Pace};
 use batchweave_core::ids::{Epoch, Seq, Step, Version};
-use batchweave_core::lifecycle::pace::{Held, Lead, Pace};
 use batchweave_core::manifest::Manifest;
 use futures::FutureExt;
 use tokio::sync::{mpsc, watch};

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use batchweave_core::error::FormatError;
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
 use batchweave_core::manifest::record::SnapshotHint;
 use batchweave_core::manifest::{Manifest, Record};
-use batchweave_core::mutation::{self, Mutation};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::{ErrorKind, Store, StoreError};
 use bytes::Bytes;
@@ -86,8 +86,7 @@ impl Log {
         let store = Arc::clone(&self.store);
         let least = self.manifest.next_version() + JUMP_MIN;
         let newest = list_snapshots(store.as_ref()).await?.into_iter().max();
-        let Some(newest) = newest.filter(|v| *v >= least || mutation::is(Mutation::JumpBack))
-        else {
+        let Some(newest) = newest.filter(|v| *v >= least || guards::is(Mutation::JumpBack)) else {
             return Ok(false);
         };
         let stream = Arc::new(self.manifest.stream().clone());

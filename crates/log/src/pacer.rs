@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::flow_control::{Limits, Pace, Position, pacing};
 use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::AttemptSigns;
-use batchweave_core::lifecycle::pace::{Limits, Pace, Position, pacing};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::AttemptState;
+use batchweave_core::retention::AttemptObjects;
 use batchweave_store::{Store, StoreError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -175,7 +175,7 @@ async fn position(
     head: Step,
 ) -> Result<Step, StoreError> {
     let prefix = keys::progress_of(job, opened, attempt.number);
-    let mut signs = AttemptSigns::default();
+    let mut signs = AttemptObjects::default();
     let mut next = None;
     for _ in 0..PAGES_MAX {
         let page = store.list(&prefix, next).await?;

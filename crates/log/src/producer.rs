@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use batchweave_core::commit::{Event, Plain, Policy};
+use batchweave_core::commit_policy::{Event, Plain, Policy};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
 use batchweave_core::manifest::entry::{Batch, Finished};
@@ -231,7 +231,7 @@ impl Producer {
     }
 
     async fn try_entry(&mut self, entry: Entry) -> Result<Commit, LogError> {
-        if let Err(void) = self.log.manifest().judge(&entry) {
+        if let Err(void) = self.log.manifest().validate(&entry) {
             return self.stopped(void);
         }
         match self.log.append(&self.writer, vec![entry]).await? {

@@ -2,8 +2,8 @@
 //! the object itself says who won: the same bytes mean us. No object: the same bytes are put at the
 //! same key again, until the answer is definite (pitfalls P2, P3, P4).
 
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::keys;
-use batchweave_core::mutation::{self, Mutation};
 use batchweave_store::{Create, Effect, ErrorKind, Store, StoreError};
 use bytes::Bytes;
 use tracing::warn;
@@ -61,7 +61,7 @@ pub(crate) async fn put_again(
         };
         if let Some(e) = &error {
             in_doubt |= e.effect == Effect::Unknown;
-            if in_doubt && mutation::is(Mutation::NextAfterUnknown) {
+            if in_doubt && guards::is(Mutation::NextAfterUnknown) {
                 return Ok(Resolved::Ours);
             }
             let hopeless = !e.kind.is_transient() || tries >= DID_NOT_TRIES;
@@ -92,7 +92,7 @@ pub(crate) async fn put_again(
 }
 
 fn trusted(exists: bool) -> bool {
-    exists && mutation::is(Mutation::Trust412)
+    exists && guards::is(Mutation::Trust412)
 }
 
 /// The object, or `None` when it is absent; asks until one of the two is certain.

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::stream::{Order, StreamConfig};
 use batchweave_core::tgb::Digest;
-use batchweave_core::{keys, limits, samples};
+use batchweave_core::{fixtures, keys, limits};
 use batchweave_store::{
     Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
 };
@@ -158,7 +158,7 @@ impl Store for Scripted {
 
 pub(crate) fn config(producers: &[&str]) -> StreamConfig {
     let producers = producers.iter().map(|p| p.parse().unwrap()).collect();
-    samples::stream([3; 16], Order::Arrival, producers)
+    fixtures::stream([3; 16], Order::Arrival, producers)
 }
 
 pub(crate) fn options(seed: u8) -> LogOptions {
@@ -189,7 +189,7 @@ pub(crate) fn item(producer: &Producer, first: u64, tgbs: u64) -> CommitItem {
     );
     assert!(tgbs as usize <= limits::ENTRY_TGBS_MAX);
     let tgbs = (0..tgbs)
-        .map(|i| samples::tgb(&key, i, 1024, Digest([(first + i) as u8; 32])))
+        .map(|i| fixtures::tgb(&key, i, 1024, Digest([(first + i) as u8; 32])))
         .collect();
     CommitItem {
         tgbs,

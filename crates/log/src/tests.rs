@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::commit::Plain;
+use batchweave_core::commit_policy::Plain;
 use batchweave_core::ids::Hash;
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use batchweave_core::cursor::Cursor;
+use batchweave_core::flow_control::{Gate, Held};
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Version};
-use batchweave_core::lifecycle::pace::{Gate, Held};
 use batchweave_core::limits::{ENTRY_BYTES_MAX, ENTRY_TGBS_MAX};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::entry::{Batch, Entry, Finished, Opened};
 use batchweave_core::manifest::state::ProducerState;
-use batchweave_core::mutation::{self, Mutation};
 use batchweave_core::tgb::TgbRecord;
 
 /// What becomes visible together: all TGBs of one object (or of the objects of one TGB), durable
@@ -264,7 +264,7 @@ impl Wants {
             cursor = item.cursor.clone();
             count += 1;
         }
-        if mutation::is(Mutation::HalfObject) && tgbs.len() > 1 {
+        if guards::is(Mutation::HalfObject) && tgbs.len() > 1 {
             tgbs.pop();
         }
         let last_seq = (first_seq + tgbs.len() as u64).saturating_sub(1);

@@ -4,7 +4,7 @@
 //! The facts are kept beside the product's manifest and by other means (a list of all that ever
 //! applied), so that the two check each other.
 
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Folded, Manifest, Void};
 
 use crate::config::{Config, JOBS_MAX};
@@ -129,7 +129,7 @@ impl Facts {
                 Err(void) if !fold.would_apply(*spec, void) => {
                     Some(Broken::new(Property::NoVoid, format!("{spec}: {void}")))
                 }
-                Ok(Verdict::Repeat) => None,
+                Ok(Validity::Repeat) => None,
                 _ => facts.apply(config, *spec),
             };
             broken = broken.or(found);

@@ -2,7 +2,7 @@
 //! (when to do what) is left open: anything may happen at any time, so that every policy is covered.
 
 use batchweave_core::manifest::Void;
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 
 use crate::action::How;
 use crate::guard::Guard;
@@ -211,7 +211,7 @@ impl Turn<'_> {
                 continue;
             }
             let verdict = self.tables.judge(view, entries).last().cloned();
-            if verdict != Some(Ok(Verdict::Applies)) {
+            if verdict != Some(Ok(Validity::Applies)) {
                 entries.pop();
             }
             if let Some(Err(void)) = self.tables.judge(view, &[intent]).first()

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use batchweave_core::ids::{AttemptNo, JobName, Version};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::reclaim::{Fate, Named, Reclaim};
-use batchweave_core::lifecycle::{self, AttemptSigns, Due, JobSigns};
+use batchweave_core::retention::reclaim::{Fate, Named, Reclaim};
+use batchweave_core::retention::{self, AttemptObjects, Due, JobObjects};
 
 use crate::config::Config;
 use crate::entries::command;
@@ -49,7 +49,7 @@ impl Tables {
             return known;
         }
         let listed = self.listed(node, &signs);
-        let due = match lifecycle::watermark(self.manifest(node), &listed) {
+        let due = match retention::watermark(self.manifest(node), &listed) {
             Due::Publish(watermark) => Some(watermark.step as u8),
             _ => None,
         };
@@ -64,7 +64,7 @@ impl Tables {
         }
         let listed = self.listed(node, &signs);
         let manifest = self.manifest(node);
-        let asked = lifecycle::asked(manifest, &listed, step.into(), command(0)).is_ok();
+        let asked = retention::asked(manifest, &listed, step.into(), command(0)).is_ok();
         self.asked.insert((node, signs, step), asked);
         asked
     }
@@ -109,7 +109,7 @@ impl Tables {
     }
 
     /// What LISTs of the folders of all open jobs' attempts say.
-    fn listed(&self, node: Node, signs: &Signs) -> BTreeMap<JobName, JobSigns> {
+    fn listed(&self, node: Node, signs: &Signs) -> BTreeMap<JobName, JobObjects> {
         let (facts, config) = (self.facts(node), self.config());
         let head = facts.next_step.into();
         let mut all = BTreeMap::new();
@@ -117,9 +117,9 @@ impl Tables {
             let Some(name) = spec::job(index) else {
                 continue;
             };
-            let mut of_job = JobSigns::new();
+            let mut of_job = JobObjects::new();
             for (number, &(trainer, _)) in (0..).zip(&job.attempts) {
-                let mut found = AttemptSigns::default();
+                let mut found = AttemptObjects::default();
                 let folder = Folder {
                     job: &name,
                     opened: job.opened.into(),

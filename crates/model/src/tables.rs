@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use batchweave_core::ids::{CommitId, Hash, StreamId};
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Void, Writer};
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
 
@@ -61,7 +61,7 @@ pub struct Draft {
 }
 
 /// The product's verdicts on entries.
-type Verdicts = Vec<Result<Verdict, Void>>;
+type Verdicts = Vec<Result<Validity, Void>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -198,7 +198,7 @@ impl Tables {
     }
 
     /// The product's verdict on entries as one record.
-    pub fn judge(&mut self, node: Node, entries: &[EntryNo]) -> &[Result<Verdict, Void>] {
+    pub fn judge(&mut self, node: Node, entries: &[EntryNo]) -> &[Result<Validity, Void>] {
         let key = (node, entries.to_vec());
         let (nodes, specs) = (&self.nodes, &self.specs);
         self.judged.entry(key).or_insert_with(|| {
@@ -206,7 +206,7 @@ impl Tables {
                 .iter()
                 .map(|&number| specs[number as usize - 1].1.clone())
                 .collect();
-            nodes[node as usize].manifest.judge_all(&real)
+            nodes[node as usize].manifest.validate_all(&real)
         })
     }
 

@@ -1,7 +1,7 @@
 //! Trainers: each opens one attempt of its job, from any checkpoint, receives steps and makes marks,
 //! also when a newer attempt has superseded it. And what must hold for them, by the order of events.
 
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 
 use crate::facts::Job;
 use crate::guard::Guard;
@@ -56,7 +56,7 @@ impl Turn<'_> {
             coordinates: self.config.coordinates,
         });
         // Below the watermark: the trainer is told so and takes another checkpoint.
-        let valid = self.tables.judge(process.view, &[entry]) == [Ok(Verdict::Applies)];
+        let valid = self.tables.judge(process.view, &[entry]) == [Ok(Validity::Applies)];
         if !valid && (!below || self.keeps(Guard::FoldStarts)) {
             return None;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::lifecycle::pace::{Bound, Held, Limits, Pace};
+use batchweave_core::flow_control::{Bound, Held, Limits, Pace};
 use batchweave_core::stream::Order;
 use batchweave_daemon::admin::Health;
 use batchweave_log::{CommitQueue, Pacer, Standing, TokioClock};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use batchweave_core::commit::{Dac, DacOptions};
+use batchweave_core::commit_policy::{Dac, DacOptions};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;

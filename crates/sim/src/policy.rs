@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use batchweave_core::commit::{Action, Dac, DacOptions, Event, Naive, Plain, Policy, Queue};
+use batchweave_core::commit_policy::{Action, Dac, DacOptions, Event, Naive, Plain, Policy, Queue};
 use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use batchweave_core::mutation::{Mutation, set};
+use batchweave_core::guards::{Mutation, set};
 use batchweave_sim::check::check;
 use batchweave_sim::command::faults::{explain, one};
 use batchweave_sim::link::LinkPlan;

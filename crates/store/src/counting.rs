@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 
-use crate::trouble::Trouble;
+use crate::availability::Trouble;
 use crate::{
     Body, Chunks, Create, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError,
 };

@@ -9,6 +9,7 @@
 
 #[cfg(feature = "s3")]
 mod answer;
+mod availability;
 mod body;
 mod contract;
 pub mod counting;
@@ -22,7 +23,6 @@ mod probe;
 #[cfg(feature = "s3")]
 pub mod s3;
 pub mod testing;
-mod trouble;
 
 pub use body::{Body, read_range};
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};

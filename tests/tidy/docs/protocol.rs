@@ -98,7 +98,7 @@ fn what_the_protocol_page_names_exists() {
     let page = fs::read_to_string(root().join("docs/protocol.md")).unwrap();
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let guards = read("crates/model/src/guard.rs");
-    let mutations = read("crates/core/src/mutation.rs");
+    let mutations = read("crates/core/src/guards.rs");
     let sim: String = sources(&["rs"])
         .into_iter()
         .filter(|(name, _)| name.starts_with("crates/sim/src/"))

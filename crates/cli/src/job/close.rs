@@ -5,7 +5,7 @@
 use batchweave_core::ids::{JobName, RequestId, Step, Version};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::JobClosed;
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 use batchweave_daemon::Exit;
 use batchweave_log::Log;
 use serde::Serialize;
@@ -32,7 +32,7 @@ struct Report {
 pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, CliError> {
     let mut log = context::open_log(context.store(false).await?).await?;
     let request = admin::request(args.request, &mut log);
-    let repeated = log.manifest().judge(&entry(args, request, 0)) == Ok(Verdict::Repeat);
+    let repeated = log.manifest().validate(&entry(args, request, 0)) == Ok(Validity::Repeat);
     let (opened, version) = if repeated {
         (None, None)
     } else {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use batchweave_core::ids::{AttemptNo, Step};
-use batchweave_core::lifecycle::{AttemptSigns, JobSigns};
 use batchweave_core::manifest::state::AttemptState;
+use batchweave_core::retention::{AttemptObjects, JobObjects};
 use batchweave_daemon::Exit;
 use serde::Serialize;
 
@@ -72,13 +72,13 @@ pub(super) async fn run(args: &JobShowArgs, context: &Context) -> Result<Exit, C
 
 fn seen<'a>(
     job: &'a Standing,
-    signs: &'a JobSigns,
-) -> impl Iterator<Item = (&'a AttemptState, &'a AttemptSigns)> {
+    signs: &'a JobObjects,
+) -> impl Iterator<Item = (&'a AttemptState, &'a AttemptObjects)> {
     let attempts = job.state.attempts.iter();
     attempts.filter_map(|attempt| Some((attempt, signs.get(&attempt.number)?)))
 }
 
-fn marks(job: &Standing, signs: &JobSigns) -> Vec<Mark> {
+fn marks(job: &Standing, signs: &JobObjects) -> Vec<Mark> {
     let mut marks = Vec::new();
     for (attempt, signs) in seen(job, signs) {
         let mut all = BTreeMap::new();
@@ -96,12 +96,12 @@ fn marks(job: &Standing, signs: &JobSigns) -> Vec<Mark> {
     marks
 }
 
-fn progress(job: &Standing, signs: &JobSigns) -> Vec<Progress> {
+fn progress(job: &Standing, signs: &JobObjects) -> Vec<Progress> {
     let mut rows: Vec<Progress> = Vec::new();
     let newest = job.state.attempts.last().map(|attempt| attempt.number);
     // What is over may have been reclaimed, and then says nothing.
     let says =
-        |a: &AttemptState, s: &AttemptSigns| Some(a.number) == newest || !s.progress.is_empty();
+        |a: &AttemptState, s: &AttemptObjects| Some(a.number) == newest || !s.progress.is_empty();
     for (attempt, signs) in seen(job, signs).filter(|(a, s)| says(a, s)) {
         for coordinate in 0..attempt.dp_size {
             let step = signs.progress.get(&coordinate);

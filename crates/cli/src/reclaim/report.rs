@@ -1,7 +1,7 @@
 //! What `batchweave reclaim` tells, as JSON has it.
 
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
-use batchweave_core::lifecycle::Due;
+use batchweave_core::retention::Due;
 use batchweave_log::Log;
 use batchweave_log::reclaim::{Class, Held, Plan, Requests, Tally, Totals};
 use serde::Serialize;

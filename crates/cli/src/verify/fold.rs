@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{Step, Version};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{History, Named};
 use batchweave_core::manifest::{Folded, Manifest, Segment};
+use batchweave_core::proof::{History, Named};
 use batchweave_log::{Log, LogError};
 use batchweave_store::Store;
 use futures::future::try_join_all;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{
+use batchweave_core::proof::{
     AttemptRecord, Contradiction, JobRecord, Ledger, LedgerPlace, Leg, LegProof, Named, ProvenLeg,
 };
 use batchweave_store::Store;

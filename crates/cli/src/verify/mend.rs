@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{
+use batchweave_core::mesh;
+use batchweave_core::proof::{
     AttemptRecord, JobRecord, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, Leg, Retold, Told,
     retell,
 };
-use batchweave_core::mesh;
 use batchweave_core::stream::StreamConfig;
 use batchweave_log::{Checksums, crcs_of};
 use batchweave_store::Store;

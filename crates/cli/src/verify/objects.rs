@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{ProducerName, Seq, Step};
 use batchweave_core::manifest::entry::Batch;
-use batchweave_core::manifest::judge::Verdict;
+use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Folded};
 use batchweave_core::tgb::{ENTRY_BYTES, TRAILER_BYTES};
 
@@ -46,7 +46,7 @@ impl Objects {
     pub(super) fn note(&mut self, folded: &Folded) {
         let Some(record) = &folded.record else { return };
         for (entry, verdict) in record.entries.iter().zip(&folded.entries) {
-            if let (Entry::Batch(batch), Ok(Verdict::Applies)) = (entry, verdict) {
+            if let (Entry::Batch(batch), Ok(Validity::Applies)) = (entry, verdict) {
                 self.commit(batch);
             }
         }

@@ -1,8 +1,8 @@
 //! What the proof of a run says: for people, as JSON, and for the picture.
 
 use batchweave_core::ids::{AttemptNo, Step, Version};
-use batchweave_core::lifecycle::{AttemptRecord, JobRecord, Leg, ProvenLeg};
 use batchweave_core::manifest::entry::Parent;
+use batchweave_core::proof::{AttemptRecord, JobRecord, Leg, ProvenLeg};
 use serde::Serialize;
 
 use super::job::Listed;

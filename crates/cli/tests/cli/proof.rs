@@ -7,9 +7,9 @@ use std::fs;
 use batchweave_core::crc::crc32c;
 use batchweave_core::ids::{AttemptId, Step};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{Ledger, LedgerEntry};
 use batchweave_core::manifest::entry::{Quarantined, Watermark};
 use batchweave_core::manifest::{Entry, Manifest};
+use batchweave_core::proof::{Ledger, LedgerEntry};
 use serde_json::Value;
 
 use crate::world::{SLICES, World, tgb};

@@ -1,9 +1,9 @@
 //! A training run as its daemons leave it in the store: attempts, marks, progress.
 
 use batchweave_core::ids::{AttemptId, JobName};
-use batchweave_core::lifecycle::{Mark, Progress};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, Parent};
+use batchweave_core::retention::{Mark, Progress};
 use batchweave_store::Create;
 
 use crate::world::World;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::wire::{Checkpoint, ErrorName, Fault, Hello, Mode};
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::{AttemptNo, JobName, Step, StreamId, Version};
-use batchweave_core::lifecycle::Mark;
-use batchweave_core::mutation::{self, Mutation};
+use batchweave_core::retention::Mark;
 use tokio::sync::{Notify, oneshot};
 
 use super::{Head, State};
@@ -181,7 +181,7 @@ impl State {
         let Some(line) = self.lines.get_mut(&id) else {
             return;
         };
-        if mutation::is(Mutation::PositionUnheard) {
+        if guards::is(Mutation::PositionUnheard) {
             return;
         }
         let most = if mistakes::is(Mistake::BelievedRank) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
-use batchweave_core::lifecycle::{LedgerEntry, Told};
+use batchweave_core::proof::{LedgerEntry, Told};
 
 use super::book::{Book, Hole, reader};
 use super::holes::{Holes, Reader};

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
-use batchweave_core::lifecycle::{LEDGER_CRCS, LEDGER_STEPS, LedgerEntry};
+use batchweave_core::proof::{LEDGER_CRCS, LEDGER_STEPS, LedgerEntry};
 
 use crate::member::Member;
 

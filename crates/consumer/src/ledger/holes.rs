@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
-use batchweave_core::lifecycle::LEDGER_STEPS;
+use batchweave_core::proof::LEDGER_STEPS;
 
 use super::book::{Hole, reader};
 use crate::member::Member;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::Step;
-use batchweave_core::lifecycle::{LedgerEntry, Retold, retell};
+use batchweave_core::proof::{LedgerEntry, Retold, retell};
 use batchweave_log::{Checksums, Log, LogError, StepCrcs, crcs_of};
 use batchweave_store::Store;
 use tokio::sync::mpsc;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{Ledger, LedgerPlace};
+use batchweave_core::proof::{Ledger, LedgerPlace};
 use batchweave_store::{Store, StoreError};
 use futures::{StreamExt, TryStreamExt};
 

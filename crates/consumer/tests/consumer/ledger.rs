@@ -6,10 +6,10 @@ use std::sync::{Arc, Barrier};
 use batchweave_client::{Client, ConnectOptions, Start};
 use batchweave_core::ids::{AttemptNo, JobName, Step};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{
+use batchweave_core::manifest::Manifest;
+use batchweave_core::proof::{
     Contradiction, History, JobRecord, Ledger, LedgerPlace, Leg, LegProof, Named, ProvenLeg,
 };
-use batchweave_core::manifest::Manifest;
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
 use tokio::task::JoinHandle;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use batchweave_client::{ConnectOptions, ErrorName, Reader, Start, State};
 use batchweave_core::ids::Step;
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{Mark, Progress};
+use batchweave_core::retention::{Mark, Progress};
 use batchweave_store::Store;
 use tokio::task::spawn_blocking;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::entry::{Batch, Entry};
 use super::fold_error::FoldError;
-use super::judge::{self, Verdict};
 use super::record::Record;
+use super::rules::{self, Validity};
 use super::segment::{Filled, Segment};
 use super::state::{
     AttemptState, JobState, Manifest, MixtureState, ProducerState, QuarantineState, StepEntry,
@@ -15,10 +15,10 @@ use super::state::{
 use super::void::{RecordVoid, Void};
 use super::{invariants, order, view};
 use crate::error::FormatError;
+use crate::guards::{self, Mutation};
 use crate::ids::{Hash, RequestId, Version};
 use crate::keys;
 use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
-use crate::mutation::{self, Mutation};
 
 /// What a record did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,7 +26,7 @@ pub struct Folded {
     /// Set when the whole record is void.
     pub void: Option<RecordVoid>,
     /// Its verdicts, entry by entry; empty when void as a whole.
-    pub entries: Vec<Result<Verdict, Void>>,
+    pub entries: Vec<Result<Validity, Void>>,
     /// TGBs that got their step.
     pub placed: Vec<Arc<StepEntry>>,
     /// Segments that became full.
@@ -124,10 +124,10 @@ impl Manifest {
             self.void_records += 1;
         } else {
             for entry in &record.entries {
-                let verdict = self.judge_sized(entry, bytes.len());
+                let verdict = self.validate_sized(entry, bytes.len());
                 match &verdict {
-                    Ok(Verdict::Applies) => folded.placed.extend(self.apply(entry, version)),
-                    Ok(Verdict::Repeat) => {}
+                    Ok(Validity::Applies) => folded.placed.extend(self.apply(entry, version)),
+                    Ok(Validity::Repeat) => {}
                     Err(_) => self.void_entries += 1,
                 }
                 folded.entries.push(verdict);
@@ -143,11 +143,11 @@ impl Manifest {
         folded
     }
 
-    fn judge_sized(&self, entry: &Entry, record_bytes: usize) -> Result<Verdict, Void> {
+    fn validate_sized(&self, entry: &Entry, record_bytes: usize) -> Result<Validity, Void> {
         if record_bytes > ENTRY_BYTES_MAX {
-            judge::size(entry)?;
+            rules::size(entry)?;
         }
-        self.judge(entry)
+        self.validate(entry)
     }
 
     /// Adds placed steps to the open segment and takes full segments off it.
@@ -191,7 +191,7 @@ impl Manifest {
                     finished: false,
                     retired: false,
                     mixtures: before
-                        .filter(|_| !mutation::is(Mutation::MixturesForgotten))
+                        .filter(|_| !guards::is(Mutation::MixturesForgotten))
                         .map(|p| p.mixtures.clone())
                         .unwrap_or_default(),
                 };

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Axis, Parent};
+use crate::guards::{self, Mutation};
 use crate::ids::{AttemptId, AttemptNo, RequestId, Step, Version};
-use crate::mutation::{self, Mutation};
 
 /// One attempt of an open job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ impl JobState {
     /// Forgets the attempts that ended below the watermark, up to one that did not.
     pub(super) fn forget_attempts(&mut self, watermark: Step) {
         let over = |a: &&AttemptState| {
-            let early = mutation::is(Mutation::ForgottenAttempts);
+            let early = guards::is(Mutation::ForgottenAttempts);
             a.head.is_some_and(|head| head < watermark || early)
         };
         let over = self.attempts.iter().take_while(over).count();

@@ -11,9 +11,9 @@ use super::state::{
     JobState, Manifest, MixtureState, ProducerState, QuarantineState, StepEntry, Waiting,
 };
 use crate::error::FormatError;
+use crate::guards::{self, Mutation};
 use crate::ids::{Hash, JobName, ProducerName, RequestId, Seq, Step, StreamId, Version};
 use crate::limits::SNAPSHOT_BYTES_MAX;
-use crate::mutation::{self, Mutation};
 use crate::stream::StreamConfig;
 use crate::{json, keys};
 
@@ -64,7 +64,7 @@ impl Manifest {
             record: self.prev,
             next_step: self.next_step,
             watermark: self.watermark,
-            sealed: self.sealed && !mutation::is(Mutation::SealForgotten),
+            sealed: self.sealed && !guards::is(Mutation::SealForgotten),
             turn,
             turn_since,
             producers: pairs(self.producers.iter()),

@@ -8,14 +8,14 @@ use crate::cursor::Cursor;
 use crate::ids::{CommitId, Nonce, ProducerName, RequestId};
 use crate::stream::{Order, StreamConfig};
 use crate::tgb::{Digest, TgbRecord};
-use crate::{keys, samples};
+use crate::{fixtures, keys};
 
 pub(crate) fn name(text: &str) -> ProducerName {
     text.parse().unwrap()
 }
 
 pub(crate) fn config(order: Order, producers: &[&str]) -> StreamConfig {
-    samples::stream([7; 16], order, producers.iter().map(|p| name(p)).collect())
+    fixtures::stream([7; 16], order, producers.iter().map(|p| name(p)).collect())
 }
 
 /// A manifest with the means to write to its log.
@@ -113,7 +113,7 @@ impl Bench {
 }
 
 pub(crate) fn tgb(key: &str, index: u64) -> TgbRecord {
-    samples::tgb(key, index, 1024, Digest([index as u8; 32]))
+    fixtures::tgb(key, index, 1024, Digest([index as u8; 32]))
 }
 
 pub(crate) fn request(n: u8) -> RequestId {

@@ -6,7 +6,7 @@
 //! record.
 
 use super::fold::Folded;
-use super::judge::Verdict;
+use super::rules::Validity;
 use super::state::Manifest;
 use super::void::RecordVoid;
 use crate::ids::Hash;
@@ -29,8 +29,8 @@ pub(super) fn after(m: &Manifest, record: Hash, folded: &Folded) -> Hash {
     // Why an entry is void is for people; that it is void is the same for everybody.
     bytes.extend(folded.entries.iter().map(|verdict| match verdict {
         Err(_) => 0,
-        Ok(Verdict::Applies) => 1,
-        Ok(Verdict::Repeat) => 2,
+        Ok(Validity::Applies) => 1,
+        Ok(Validity::Repeat) => 2,
     }));
     for placed in &folded.placed {
         for number in [placed.step, placed.epoch, placed.seq] {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{CommitId, Hash};
 use batchweave_core::ids::{Nonce, RequestId};
-use batchweave_core::lifecycle::reclaim::{Named, Reclaim};
-use batchweave_core::lifecycle::{self, History};
 use batchweave_core::limits::RECORD_BYTES_MAX;
 use batchweave_core::manifest::entry::{Batch, Finished, Opened, Sealed, Unsealed};
 use batchweave_core::manifest::trial::Trial;
 use batchweave_core::manifest::{Entry, FoldError, Hints, Manifest, Record, Writer};
+use batchweave_core::proof::History;
+use batchweave_core::retention::reclaim::{Named, Reclaim};
+use batchweave_core::retention::{self};
 use batchweave_core::stream::Order;
 use batchweave_core::{intent, json};
 
@@ -93,7 +94,7 @@ pub(super) fn add(
     if bytes.len() > RECORD_BYTES_MAX {
         return None;
     }
-    let judged = state.judge_all(&record.entries);
+    let judged = state.validate_all(&record.entries);
     for entry in &record.entries {
         let _ = intent::worth(state, entry);
     }
@@ -131,12 +132,12 @@ pub(super) fn ask(state: &Manifest) {
         let _ = state.open_step(step);
     }
     let signs = BTreeMap::default();
-    let _ = lifecycle::watermark(state, &BTreeMap::default());
+    let _ = retention::watermark(state, &BTreeMap::default());
     let reclaim = Reclaim::as_if(state, state.next_step());
     let named = Named::of(state, state.watermark());
     for (name, job) in state.jobs() {
-        let _ = (lifecycle::floor(job, &signs), job.attempts_opened());
-        let _ = lifecycle::restart_points(job, &signs);
+        let _ = (retention::floor(job, &signs), job.attempts_opened());
+        let _ = retention::restart_points(job, &signs);
         let _ = reclaim.job(
             &format!("jobs/{name}@{}/0/marks/000000000001-all.json", job.opened),
             None,

@@ -1,7 +1,8 @@
 //! What jobs leave in the store.
 
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{Ledger, LedgerPlace, Mark, Progress};
+use batchweave_core::proof::{Ledger, LedgerPlace};
+use batchweave_core::retention::{Mark, Progress};
 
 use crate::check::{stable, stream_id};
 use crate::seal::each_json;

@@ -4,8 +4,8 @@ use batchweave_core::ids::{AttemptId, CommitId, Hash, JobName, ProducerName, Str
 use batchweave_core::inputs::LinkId;
 use batchweave_core::intent;
 use batchweave_core::keys;
-use batchweave_core::lifecycle::AttemptSigns;
-use batchweave_core::lifecycle::reclaim::{Named, Reclaim};
+use batchweave_core::retention::AttemptObjects;
+use batchweave_core::retention::reclaim::{Named, Reclaim};
 
 use crate::check::{manifest, stream_id};
 
@@ -18,7 +18,7 @@ pub(super) fn keys(input: &[u8]) {
     let state = manifest();
     let reclaim = Reclaim::by(state);
     let named = Named::of(state, state.watermark());
-    let mut signs = AttemptSigns::default();
+    let mut signs = AttemptObjects::default();
     let mut listed = Vec::new();
     let mut announced = Vec::new();
     for key in text.lines() {
@@ -52,7 +52,7 @@ pub(super) fn keys(input: &[u8]) {
             let _ = signs.position(attempt);
         }
         let all = [(0, signs.clone()), (1, signs.clone())].into();
-        let _ = batchweave_core::lifecycle::floor(job, &all);
+        let _ = batchweave_core::retention::floor(job, &all);
     }
 }
 

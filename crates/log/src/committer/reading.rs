@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use batchweave_core::commit::Event;
+use batchweave_core::commit_policy::Event;
 use batchweave_core::manifest::Folded;
 
 use super::Committer;

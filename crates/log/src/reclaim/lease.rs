@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use batchweave_core::ids::{AttemptNo, JobName, RequestId, Version};
-use batchweave_core::lifecycle::JobSigns;
 use batchweave_core::manifest::entry::JobClosed;
 use batchweave_core::manifest::{Entry, Manifest};
+use batchweave_core::retention::JobObjects;
 
 use super::signs::Signs;
 
@@ -15,7 +15,7 @@ use super::signs::Signs;
 #[derive(Debug)]
 struct Seen {
     attempts: AttemptNo,
-    signs: JobSigns,
+    signs: JobObjects,
     since: Duration,
 }
 

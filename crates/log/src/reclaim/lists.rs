@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::LinkId;
 use batchweave_core::keys;
-use batchweave_core::lifecycle::reclaim::{Links, Reclaim};
+use batchweave_core::retention::reclaim::{Links, Reclaim};
 use batchweave_store::{ObjectMeta, Store};
 use tracing::warn;
 

@@ -23,7 +23,7 @@ mod sweep;
 mod tests;
 
 use batchweave_core::ids::Step;
-use batchweave_core::lifecycle::reclaim::Reclaim;
+use batchweave_core::retention::reclaim::Reclaim;
 
 pub use plan::{Held, Plan};
 pub use report::{Class, Refused, Report, Requests, Tally, Totals};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::reclaim::Reclaim;
-use batchweave_core::lifecycle::{self, Due, JobSigns, Progress};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::JobState;
+use batchweave_core::retention::reclaim::Reclaim;
+use batchweave_core::retention::{self, Due, JobObjects, Progress};
 
 use super::report::{Class, ReclaimError, Requests, Totals};
 use super::scan::{self, Keep, Known};
@@ -77,11 +77,11 @@ pub(super) async fn make(
     let mut listed = signs::list(log).await?;
     let (signs, gets) = known.proved.signs(log, &mut listed).await?;
     let fold = log.manifest().clone();
-    let due = lifecycle::watermark(&fold, &signs);
+    let due = retention::watermark(&fold, &signs);
     let after = match (to, &due) {
         (Some(step), _) => {
             let request = log.new_request();
-            lifecycle::asked(&fold, &signs, step, request)?.step
+            retention::asked(&fold, &signs, step, request)?.step
         }
         (None, Due::Publish(entry)) => entry.step,
         (None, _) => fold.watermark(),
@@ -110,11 +110,11 @@ async fn held(
     signs: &signs::Signs,
     requests: &mut Requests,
 ) -> Result<Vec<Held>, LogError> {
-    let none = JobSigns::new();
+    let none = JobObjects::new();
     let mut held = Vec::new();
     for (name, job) in fold.jobs().iter().filter(|(_, job)| job.holds) {
         let signs = signs.get(name).unwrap_or(&none);
-        let mut points: Vec<_> = lifecycle::restart_points(job, signs).into_iter().collect();
+        let mut points: Vec<_> = retention::restart_points(job, signs).into_iter().collect();
         // The start of an attempt stands in the log also when its data is gone.
         points.retain(|point| *point >= fold.watermark());
         points.drain(..points.len().saturating_sub(POINTS_TOLD));
@@ -124,7 +124,7 @@ async fn held(
             job: name.clone(),
             opened: job.opened,
             keep: job.keep,
-            floor: lifecycle::floor(job, signs),
+            floor: retention::floor(job, signs),
             points,
             attempt: newest.map(|attempt| {
                 let position = of_newest.map_or(attempt.start, |(a, s)| s.position(a));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{AttemptId, Step, StreamId};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{self, AttemptSigns, JobSigns, Mark, Progress};
 use batchweave_core::manifest::state::JobState;
+use batchweave_core::retention::{self, AttemptObjects, JobObjects, Mark, Progress};
 use batchweave_store::{ErrorKind, Store, StoreError};
 use futures::{StreamExt, TryStreamExt, stream};
 use tracing::warn;
@@ -97,13 +97,13 @@ async fn read(
 }
 
 /// Whether the marks and progress of `job` would move the watermark, if no other job held it.
-pub(super) fn moves(job: &JobState, signs: &JobSigns, watermark: Step) -> bool {
-    job.holds && lifecycle::floor(job, signs).is_some_and(|floor| floor > watermark)
+pub(super) fn moves(job: &JobState, signs: &JobObjects, watermark: Step) -> bool {
+    job.holds && retention::floor(job, signs).is_some_and(|floor| floor > watermark)
 }
 
 /// The restart points that a job keeps: with one of them less, its floor would be lower.
-pub(super) fn kept(job: &JobState, signs: &JobSigns) -> BTreeSet<Step> {
-    let points = lifecycle::restart_points(job, signs);
+pub(super) fn kept(job: &JobState, signs: &JobObjects) -> BTreeSet<Step> {
+    let points = retention::restart_points(job, signs);
     points
         .into_iter()
         .rev()
@@ -112,7 +112,7 @@ pub(super) fn kept(job: &JobState, signs: &JobSigns) -> BTreeSet<Step> {
 }
 
 /// Whether a progress object is the newest of one of its coordinates.
-pub(super) fn is_newest(key: &str, signs: &AttemptSigns) -> bool {
+pub(super) fn is_newest(key: &str, signs: &AttemptObjects) -> bool {
     keys::parse_progress(key).is_some_and(|progress| {
         let at = signs.progress.range(progress.first..=progress.last);
         at.into_iter().any(|(_, newest)| *newest == progress.step)

@@ -1,9 +1,9 @@
 //! The record of a pass: a watermark, after the closing of jobs whose lease has run out.
 
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::{RequestId, Step};
-use batchweave_core::lifecycle::{self, Asked, Due};
 use batchweave_core::manifest::{Entry, Manifest, Writer};
-use batchweave_core::mutation::{self, Mutation};
+use batchweave_core::retention::{self, Asked, Due};
 use tracing::{info, warn};
 
 use super::lease::{self, Leases};
@@ -48,8 +48,8 @@ pub(super) async fn publish(
         };
         let stale = computed
             .take()
-            .filter(|_| mutation::is(Mutation::StaleWatermark));
-        let stale = stale.filter(|entry| log.manifest().judge(entry).is_ok());
+            .filter(|_| guards::is(Mutation::StaleWatermark));
+        let stale = stale.filter(|entry| log.manifest().validate(entry).is_ok());
         let Some(entry) = stale.or(entry) else {
             return Ok(signs);
         };
@@ -78,14 +78,14 @@ fn due(
     report: &mut Report,
 ) -> Result<Option<Entry>, ReclaimError> {
     if let Some((step, request)) = asked {
-        return match lifecycle::asked(m, signs, step, request) {
+        return match retention::asked(m, signs, step, request) {
             Ok(entry) => Ok(Some(Entry::Watermark(entry))),
             // Somebody was faster: what was asked for is so.
             Err(Asked::NotAbove { .. }) => Ok(None),
             Err(refused) => Err(refused.into()),
         };
     }
-    let due = lifecycle::watermark(m, signs);
+    let due = retention::watermark(m, signs);
     let entry = match &due {
         Due::Publish(entry) => Some(Entry::Watermark(entry.clone())),
         _ => None,

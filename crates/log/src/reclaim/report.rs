@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use batchweave_core::ids::{JobName, Step, Version};
-use batchweave_core::lifecycle::{Asked, Due};
+use batchweave_core::retention::{Asked, Due};
 use batchweave_store::StoreError;
 
 use super::scan::Found;

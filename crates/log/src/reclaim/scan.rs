@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::ProducerName;
 use batchweave_core::keys;
-use batchweave_core::lifecycle::reclaim::{Fate, Named, Reclaim, retained_segments};
 use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_core::manifest::{Manifest, Segment};
-use batchweave_core::mutation::{self, Mutation};
+use batchweave_core::retention::reclaim::{Fate, Named, Reclaim, retained_segments};
 use batchweave_store::{ErrorKind, ObjectMeta, PendingUpload, Store, StoreError};
 use tracing::debug;
 
@@ -92,7 +92,7 @@ pub(super) async fn scan(
 ) -> Result<Found, LogError> {
     let mut found = Found::default();
     let named = known.segments.named(log, rule, &mut found.requests).await?;
-    let mixed = if mutation::is(Mutation::MixedFolds) {
+    let mixed = if guards::is(Mutation::MixedFolds) {
         Some(later(log).await?)
     } else {
         None

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::{JobName, Step};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::JobSigns;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{AttemptState, JobState};
-use batchweave_core::mutation::{self, Mutation};
+use batchweave_core::retention::JobObjects;
 use batchweave_store::{ObjectMeta, Store, StoreError};
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -19,13 +19,13 @@ use crate::{Log, LogError};
 const LISTS_AT_ONCE: usize = 8;
 
 /// All open jobs' signs.
-pub(super) type Signs = BTreeMap<JobName, JobSigns>;
+pub(super) type Signs = BTreeMap<JobName, JobObjects>;
 
 impl Log {
     /// What the open jobs' attempts say of where they stand and from where they can restart, by the
     /// state that is folded and by names alone: marks and progress of the newest attempts, and the marks
     /// of those earlier ones that may still count.
-    pub async fn signs(&mut self) -> Result<BTreeMap<JobName, JobSigns>, LogError> {
+    pub async fn signs(&mut self) -> Result<BTreeMap<JobName, JobObjects>, LogError> {
         Ok(list(self).await?.signs(self.manifest()))
     }
 }
@@ -82,7 +82,7 @@ impl Listed {
     /// What the names say.
     pub(super) fn signs(&self, m: &Manifest) -> Signs {
         let jobs = m.jobs().keys();
-        let mut signs: Signs = jobs.map(|j| (j.clone(), JobSigns::new())).collect();
+        let mut signs: Signs = jobs.map(|j| (j.clone(), JobObjects::new())).collect();
         for (folder, found) in &self.folders {
             let attempt = signs.entry(folder.job.clone()).or_default();
             let attempt = attempt.entry(folder.attempt).or_default();
@@ -165,7 +165,7 @@ fn folders(m: &Manifest) -> Vec<Folder> {
 fn that_matter(job: &JobState, watermark: Step) -> impl Iterator<Item = &AttemptState> {
     let mut lowest_later_start = Step::MAX;
     job.attempts.iter().rev().filter(move |attempt| {
-        let listed = lowest_later_start == Step::MAX || !mutation::is(Mutation::EarlierMarks);
+        let listed = lowest_later_start == Step::MAX || !guards::is(Mutation::EarlierMarks);
         let matters = listed && lowest_later_start >= watermark.max(attempt.start);
         lowest_later_start = lowest_later_start.min(attempt.start);
         matters

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use batchweave_core::ids::{RequestId, Step};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{Asked, Due};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::JobClosed;
+use batchweave_core::retention::{Asked, Due};
 use batchweave_store::testing::faults::{Fault, FaultStore};
 use batchweave_store::{ErrorKind, Op, Store};
 

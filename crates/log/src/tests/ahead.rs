@@ -3,9 +3,9 @@
 mod bounds;
 mod slow_job;
 
-use batchweave_core::commit::{Dac, DacOptions};
+use batchweave_core::commit_policy::{Dac, DacOptions};
+use batchweave_core::flow_control::{Bound, Limits, Pace, Position};
 use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
-use batchweave_core::lifecycle::pace::{Bound, Limits, Pace, Position};
 use batchweave_core::manifest::entry::{AttemptOpened, JobClosed, JobOpened};
 use batchweave_core::stream::Order;
 use tokio::sync::watch;

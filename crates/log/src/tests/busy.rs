@@ -1,6 +1,6 @@
 //! People, jobs and new producers get a word in while others commit without a pause. Time is virtual.
 
-use batchweave_core::commit::{Dac, DacOptions};
+use batchweave_core::commit_policy::{Dac, DacOptions};
 use tokio::task::JoinSet;
 
 use super::distant::{Distant, world};

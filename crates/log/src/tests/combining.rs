@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use batchweave_core::commit::{Dac, DacOptions};
+use batchweave_core::commit_policy::{Dac, DacOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;

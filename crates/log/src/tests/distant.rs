@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
-use batchweave_core::commit::{Action, Event, Policy, Queue};
+use batchweave_core::commit_policy::{Action, Event, Policy, Queue};
 use batchweave_store::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 use rand::rngs::StdRng;

@@ -1,7 +1,7 @@
 //! Intents between producers whose policies are told what to do, step by step: those of openings
 //! and finishes, and those of fenced instances.
 
-use batchweave_core::commit::Action::{self, Announce, Gather, List};
+use batchweave_core::commit_policy::Action::{self, Announce, Gather, List};
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::Record;
 

@@ -1,7 +1,7 @@
 //! Whatever strangers may leave under `intents/`: none of it is committed, and nobody is held up.
 
-use batchweave_core::commit::Action::{Gather, List};
-use batchweave_core::commit::{Dac, DacOptions};
+use batchweave_core::commit_policy::Action::{Gather, List};
+use batchweave_core::commit_policy::{Dac, DacOptions};
 use batchweave_core::ids::StreamId;
 use batchweave_core::intent;
 use batchweave_core::limits::INTENT_BYTES_MAX;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use batchweave_core::commit::Action::{Gather, List};
+use batchweave_core::commit_policy::Action::{Gather, List};
 use batchweave_core::intent;
 use batchweave_core::manifest::entry::{Batch, Mixture};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::follow::{Looks, Standing, followers};
+use batchweave_core::polling::{PollSchedule, PollState, followers};
 use batchweave_log::{Log, LogError, LogOptions};
 
 use super::run::Shared;
@@ -12,7 +12,7 @@ use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 
 /// The consumer's defaults: `[follow]` and `[prefetch]` of its configuration.
-const LOOKS: Looks = Looks {
+const LOOKS: PollSchedule = PollSchedule {
     starved: Duration::from_millis(50),
     idle: Duration::from_secs(2),
     steps_ahead: 64,
@@ -60,7 +60,7 @@ async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError
             }
             Err(e) => return Err(e),
         }
-        let now = Standing {
+        let now = PollState {
             lead: Some(shared.plan.lead),
             hurry: false,
             followers: if shared.plan.aware {

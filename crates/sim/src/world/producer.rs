@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::cursor::Cursor;
+use batchweave_core::flow_control::Limits;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::pace::Limits;
 use batchweave_log::{
     CommitEnd, CommitItem, CommitQueue, DriverOptions, Log, LogError, Pacer, Producer,
     ProducerOpening,

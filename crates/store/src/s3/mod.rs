@@ -4,15 +4,15 @@
 //! - `create` sends one request and never repeats it (a repeat could hide our own success).
 //! - Data requests are repeated inside: every data key is unique, so a repeat finds itself.
 //! - Bodies are in memory, never aws-chunked; every request has a time-out.
-//! - Large reads have a way of their own (`lean`), with the same rules.
+//! - Large reads have a way of their own (`direct_read`), with the same rules.
 
 mod bounded;
 mod clean;
 mod config;
+mod direct_read;
 mod errors;
 mod inspect;
 mod late;
-mod lean;
 mod list;
 mod presign;
 mod read;
@@ -51,7 +51,7 @@ struct Inner {
     /// As `data`, each request over a connection of its own.
     fresh: Client,
     /// Large reads.
-    lean: lean::Lean,
+    direct_read: direct_read::DirectRead,
     encryption: Encryption,
 }
 
@@ -82,7 +82,7 @@ impl S3Store {
             commit: clients.commit,
             data: clients.data,
             fresh: clients.fresh,
-            lean: lean::Lean::new(options.low_water),
+            direct_read: direct_read::DirectRead::new(options.low_water),
             encryption: options.encryption.clone(),
         })))
     }
@@ -183,7 +183,7 @@ impl Store for S3Store {
         fresh: bool,
     ) -> Result<Box<dyn Body>, StoreError> {
         key::check_range(&self.0.root, key, &range)?;
-        lean::open(self.clone(), key, range, fresh).await
+        direct_read::open(self.clone(), key, range, fresh).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {

@@ -358,7 +358,7 @@ fn repeated_requests_are_no_ops() {
     }))
     .unwrap();
     let folded = b.fold(vec![sealed]);
-    assert_eq!(folded.entries, [Ok(judge::Verdict::Repeat)]);
+    assert_eq!(folded.entries, [Ok(rules::Validity::Repeat)]);
     assert!(
         !b.m.sealed(),
         "an old command sent again does not seal again"

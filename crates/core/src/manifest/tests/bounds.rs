@@ -63,15 +63,15 @@ fn writers_are_refused_while_there_are_versions_left_to_end_the_stream() {
     let mut b = at(&early, VERSION_LAST - 2, 0).unwrap();
     let entry = Entry::Batch(b.batch("p0", 1));
     assert_eq!(
-        b.m.judge(&entry),
-        Ok(judge::Verdict::Applies),
+        b.m.validate(&entry),
+        Ok(rules::Validity::Applies),
         "judged before the put"
     );
     assert_eq!(b.one(entry), Ok(()), "and so by the fold");
     assert_eq!(b.m.next_version(), VERSION_LAST);
     let entry = Entry::Batch(b.batch("p0", 1));
     assert_eq!(
-        b.m.judge_all(std::slice::from_ref(&entry)),
+        b.m.validate_all(std::slice::from_ref(&entry)),
         [Err(Void::VersionsUsedUp)]
     );
     assert_eq!(b.one(entry), Err(Void::VersionsUsedUp));
@@ -94,7 +94,7 @@ fn there_is_no_record_at_the_last_number() {
         reason: String::new(),
     });
     assert_eq!(
-        b.m.judge(&seal),
+        b.m.validate(&seal),
         Err(Void::VersionsUsedUp),
         "no writer puts one"
     );

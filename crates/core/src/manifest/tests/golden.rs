@@ -8,8 +8,9 @@ use serde_json::json;
 use super::*;
 use crate::ids::{AttemptId, JobName};
 use crate::intent;
-use crate::lifecycle::{Ledger, LedgerEntry, LedgerPlace, Mark, Progress, Told};
 use crate::manifest::repair::Repair;
+use crate::proof::{Ledger, LedgerEntry, LedgerPlace, Told};
+use crate::retention::{Mark, Progress};
 
 fn golden(name: &str, bytes: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
@@ -120,7 +121,7 @@ fn history() -> Bench {
         folded
             .entries
             .iter()
-            .all(|e| *e == Ok(judge::Verdict::Applies)),
+            .all(|e| *e == Ok(rules::Validity::Applies)),
         "{folded:?}"
     );
     b

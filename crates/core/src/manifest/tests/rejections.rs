@@ -23,7 +23,7 @@ fn own_range(e: &mut Batch, from: &str, to: &str) {
 
 #[test]
 fn objects_of_another_range_are_found() {
-    use crate::mutation::{Mutation, set};
+    use crate::guards::{Mutation, set};
     set(Some(Mutation::ObjectRange));
     let outcome = std::panic::catch_unwind(a_batch_is_refused_for_each_broken_rule);
     set(None);
@@ -83,8 +83,8 @@ fn a_batch_is_refused_for_each_broken_rule() {
     ];
     let b = bench();
     assert_eq!(
-        b.m.judge(&Entry::Batch(b.batch("p0", 2))),
-        Ok(judge::Verdict::Applies)
+        b.m.validate(&Entry::Batch(b.batch("p0", 2))),
+        Ok(rules::Validity::Applies)
     );
     for (message, break_it) in cases {
         let mut entry = b.batch("p0", 2);

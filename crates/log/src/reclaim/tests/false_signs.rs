@@ -1,6 +1,6 @@
 //! Names of marks and progress with nothing behind them, or with what is not theirs.
 
-use batchweave_core::lifecycle::Mark;
+use batchweave_core::retention::Mark;
 
 use super::*;
 

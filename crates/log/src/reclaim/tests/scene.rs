@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use async_trait::async_trait;
 use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::lifecycle::{Mark, Progress};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
+use batchweave_core::retention::{Mark, Progress};
 use batchweave_store::memory::MemoryStore;
 use batchweave_store::{
     Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,

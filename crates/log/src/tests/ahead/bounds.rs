@@ -1,6 +1,6 @@
 //! Each bound alone, with positions told by the test.
 
-use batchweave_core::commit::Action::{Announce, Gather, List};
+use batchweave_core::commit_policy::Action::{Announce, Gather, List};
 
 use super::*;
 use crate::tests::distant::{Came, Told};

@@ -1,14 +1,14 @@
 //! The rules of jobs, attempts, mixtures, quarantine and watermark.
 
-use super::entry::{
-    AttemptOpened, JobClosed, JobOpened, Mixture, QuarantineLifted, Quarantined, Watermark,
-};
-use super::judge::{Verdict, levels, number, text};
-use super::state::{JobState, Manifest};
-use super::void::Void;
+use super::{Validity, levels, number, text};
+use crate::guards::{self, Mutation};
 use crate::ids::{JobName, Step, Version};
 use crate::limits::MESH_RANKS_MAX;
-use crate::mutation::{self, Mutation};
+use crate::manifest::entry::{
+    AttemptOpened, JobClosed, JobOpened, Mixture, QuarantineLifted, Quarantined, Watermark,
+};
+use crate::manifest::state::{JobState, Manifest};
+use crate::manifest::void::Void;
 
 fn open_job<'m>(m: &'m Manifest, job: &JobName, opened: Version) -> Result<&'m JobState, Void> {
     let found = m.jobs.get(job).filter(|state| state.opened == opened);
@@ -45,10 +45,10 @@ pub(super) fn job_closed(m: &Manifest, e: &JobClosed) -> Result<(), Void> {
     open_job(m, &e.job, e.opened).map(|_| ())
 }
 
-pub(super) fn attempt_opened(m: &Manifest, e: &AttemptOpened) -> Result<Verdict, Void> {
+pub(super) fn attempt_opened(m: &Manifest, e: &AttemptOpened) -> Result<Validity, Void> {
     let job = open_job(m, &e.job, e.opened)?;
     if job.attempts.iter().any(|a| a.id == e.attempt) {
-        return Ok(Verdict::Repeat);
+        return Ok(Validity::Repeat);
     }
     if job.attempts.last().map(|a| a.id) != e.predecessor {
         return Err(Void::WrongPredecessor);
@@ -60,7 +60,7 @@ pub(super) fn attempt_opened(m: &Manifest, e: &AttemptOpened) -> Result<Verdict,
     }
     mesh(m.stream.slices, e)?;
     at_watermark(m, e.start)?;
-    Ok(Verdict::Applies)
+    Ok(Validity::Applies)
 }
 
 fn mesh(slices: u32, e: &AttemptOpened) -> Result<(), Void> {
@@ -146,7 +146,7 @@ pub(super) fn watermark(m: &Manifest, e: &Watermark) -> Result<(), Void> {
             head: m.next_step,
         });
     }
-    if e.jobs != m.holding_jobs() && !mutation::is(Mutation::StaleWatermark) {
+    if e.jobs != m.holding_jobs() && !guards::is(Mutation::StaleWatermark) {
         return Err(Void::WatermarkJobs);
     }
     if e.jobs.is_empty() && e.request.is_none() {

@@ -52,14 +52,14 @@ pub(super) async fn ask(
     etag: Option<&str>,
     mut fresh: bool,
 ) -> Result<Asked, StoreError> {
-    let lean = &store.0.lean;
+    let direct_read = &store.0.direct_read;
     loop {
-        let (signed, known) = match lean.signatures.of(store, key).await {
+        let (signed, known) = match direct_read.signatures.of(store, key).await {
             Ok(signed) => signed,
             // No credentials, or a kind of bucket whose URLs can't be signed.
             Err(why) => return Ok(Asked::Refused(why.to_string())),
         };
-        let connection = match lean.pool.connect(&signed.to, fresh).await {
+        let connection = match direct_read.pool.connect(&signed.to, fresh).await {
             Ok(connection) => connection,
             Err(why) => {
                 let detail = format!("no connection to {}: {why}", store.0.endpoint);
@@ -90,7 +90,7 @@ pub(super) async fn ask(
         let header = |name: &str| answer.head.value(name);
         let (kind, detail) = errors::of_read(Op::GetRange, status, &document, header);
         if answer.head.keeps_open() && Some(document.len() as u64) == answer.head.length() {
-            lean.pool.give_back(answer.connection);
+            direct_read.pool.give_back(answer.connection);
         }
         match status {
             416 => return Err(read::beyond(store, key, range, None)),
@@ -98,7 +98,7 @@ pub(super) async fn ask(
             408 | 429 | 500 | 502..=599 => {
                 return Ok(Asked::Failed(failed(store, key, kind, detail)));
             }
-            400..=403 if known => lean.signatures.forget(key),
+            400..=403 if known => direct_read.signatures.forget(key),
             _ => return Ok(Asked::Refused(detail)),
         }
     }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::ids::{AttemptId, AttemptNo, StreamId};
-use crate::lifecycle::lineage::JobRecord;
 use crate::manifest::entry::Parent;
 use crate::manifest::state::AttemptState;
+use crate::proof::lineage::JobRecord;
 
 const SLICES: u32 = 8;
 const STEPS: Step = 3000;

@@ -2,7 +2,7 @@
 
 use super::Lookup;
 use crate::ids::Step;
-use crate::lifecycle::contradiction::Mismatch;
+use crate::proof::contradiction::Mismatch;
 use crate::tgb::Digest;
 
 /// Exchanges of two slices are tried up to so many slices.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::attempt_objects::JobObjects;
 use super::restart::floor;
-use super::signs::JobSigns;
+use crate::guards::{self, Mutation};
 use crate::ids::{JobName, RequestId, Step};
 use crate::manifest::Manifest;
 use crate::manifest::entry::Watermark;
-use crate::mutation::{self, Mutation};
 
 /// What follows for the watermark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Due {
 
 /// The watermark by the floors of all jobs that hold. `signs` must have been read after the fold
 /// to `m`, for its incarnations; a job without signs has its attempts' starts alone.
-pub fn watermark(m: &Manifest, signs: &BTreeMap<JobName, JobSigns>) -> Due {
+pub fn watermark(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Due {
     let Some((job, floor)) = lowest(m, signs) else {
         return Due::NoJob;
     };
@@ -89,7 +89,7 @@ pub enum Asked {
 /// The watermark at `step`, as a person wants it: never above the floor of a job that holds.
 pub fn asked(
     m: &Manifest,
-    signs: &BTreeMap<JobName, JobSigns>,
+    signs: &BTreeMap<JobName, JobObjects>,
     step: Step,
     request: RequestId,
 ) -> Result<Watermark, Asked> {
@@ -113,14 +113,14 @@ pub fn asked(
 }
 
 /// The job that holds the most. No floor at all is the lowest.
-fn lowest(m: &Manifest, signs: &BTreeMap<JobName, JobSigns>) -> Option<(JobName, Option<Step>)> {
-    let none = JobSigns::new();
+fn lowest(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Option<(JobName, Option<Step>)> {
+    let none = JobObjects::new();
     let holding = m.jobs().iter().filter(|(_, job)| job.holds);
     let floors = holding.map(|(name, job)| {
         let signs = signs.get(name).unwrap_or(&none);
         (name.clone(), floor(job, signs))
     });
-    if mutation::is(Mutation::HighestFloor) {
+    if guards::is(Mutation::HighestFloor) {
         return floors.max_by_key(|(_, floor)| *floor);
     }
     floors.min_by_key(|(_, floor)| *floor)

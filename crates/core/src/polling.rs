@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::manifest::Manifest;
 
-/// Looks a second of all followers. A prefix takes 5,500 reads a second; each new record costs a
+/// PollSchedule a second of all followers. A prefix takes 5,500 reads a second; each new record costs a
 /// follower a second look, and writers read there too.
 pub const LOOKS_PER_SECOND: u32 = 2000;
 
@@ -17,7 +17,7 @@ const JITTER: (f64, f64) = (0.75, 0.5);
 
 /// The bounds of one follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Looks {
+pub struct PollSchedule {
     /// From one look to the next while a rank waits for a step.
     pub starved: Duration,
     /// When enough is read ahead.
@@ -28,7 +28,7 @@ pub struct Looks {
 
 /// Where a follower stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct PollState {
     /// How far the head is ahead of the rank that is nearest to it; `None` without ranks.
     pub lead: Option<u64>,
     /// Some rank waits for its job or attempt to be opened.
@@ -37,9 +37,9 @@ pub struct Standing {
     pub followers: u32,
 }
 
-impl Looks {
+impl PollSchedule {
     /// The time from one look to the next; `draw` is any number from 0 to 1.
-    pub fn pause(&self, now: Standing, draw: f64) -> Duration {
+    pub fn pause(&self, now: PollState, draw: f64) -> Duration {
         let crowd = Duration::from_secs(1) * now.followers / LOOKS_PER_SECOND;
         let least = self.starved.max(crowd);
         let share = now.lead.map_or(1.0, |lead| {
@@ -70,14 +70,14 @@ pub fn followers(manifest: &Manifest, own: u32) -> u32 {
 mod tests {
     use super::*;
 
-    const LOOKS: Looks = Looks {
+    const LOOKS: PollSchedule = PollSchedule {
         starved: Duration::from_millis(50),
         idle: Duration::from_secs(2),
         steps_ahead: 64,
     };
 
     fn pause(lead: Option<u64>, hurry: bool, followers: u32) -> Duration {
-        let now = Standing {
+        let now = PollState {
             lead,
             hurry,
             followers,
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn jitter_is_a_quarter_each_way() {
-        let now = Standing {
+        let now = PollState {
             lead: Some(0),
-            ..Standing::default()
+            ..PollState::default()
         };
         assert_eq!(LOOKS.pause(now, 0.0), Duration::from_micros(37_500));
         assert_eq!(LOOKS.pause(now, 1.0), Duration::from_micros(62_500));

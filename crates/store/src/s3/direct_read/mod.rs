@@ -31,14 +31,14 @@ const OFF_FOR: Duration = Duration::from_mins(10);
 
 /// What these reads share.
 #[derive(Default)]
-pub(super) struct Lean {
+pub(super) struct DirectRead {
     pool: pool::Pool,
     signatures: signed::Signatures,
     /// The SDK reads until then.
     off: Mutex<Option<Instant>>,
 }
 
-impl Lean {
+impl DirectRead {
     pub(super) fn new(low_water: Option<LowWater>) -> Self {
         Self {
             pool: pool::Pool::new(low_water),
@@ -63,7 +63,7 @@ impl Lean {
 
 /// Where a body comes from.
 enum Source {
-    Lean(Answer),
+    DirectRead(Answer),
     Sdk(Copied),
     /// The body was read, or broke off.
     Gone,
@@ -78,7 +78,7 @@ pub(super) async fn open(
 ) -> Result<Box<dyn Body>, StoreError> {
     // No range of HTTP is empty, and servers keep sizes in signed 64 bits.
     let plain = !range.is_empty() && i64::try_from(range.end).is_ok();
-    if !plain || store.0.lean.is_off() {
+    if !plain || store.0.direct_read.is_off() {
         let chunks = read::range(store, key, range).await?;
         return Ok(Box::new(Copied::new(chunks).await?));
     }
@@ -96,7 +96,7 @@ pub(super) async fn open(
 
 fn etag(source: &Source) -> Option<String> {
     match source {
-        Source::Lean(answer) => answer.head.value("etag").map(str::to_owned),
+        Source::DirectRead(answer) => answer.head.value("etag").map(str::to_owned),
         Source::Sdk(_) | Source::Gone => None,
     }
 }
@@ -112,11 +112,11 @@ async fn source(
     let mut tries = 0;
     loop {
         match exchange::ask(store, key, range, etag, fresh || tries > 0).await? {
-            Asked::Answer(answer) => return Ok(Source::Lean(answer)),
+            Asked::Answer(answer) => return Ok(Source::DirectRead(answer)),
             Asked::Refused(why) => {
                 let etag = etag.map(str::to_owned);
                 let chunks = read::from(store.clone(), key, range.clone(), etag).await?;
-                store.0.lean.turn_off(store, &why);
+                store.0.direct_read.turn_off(store, &why);
                 return Ok(Source::Sdk(Copied::new(chunks).await?));
             }
             Asked::Failed(error) => {
@@ -181,12 +181,12 @@ impl Reading {
                 0 => return Ok(Err(early())),
                 count => return Ok(Ok(count)),
             },
-            Source::Lean(answer) if !answer.early.is_empty() => {
+            Source::DirectRead(answer) if !answer.early.is_empty() => {
                 let count = answer.early.len().min(into.len());
                 into[..count].copy_from_slice(&answer.early.split_to(count));
                 return Ok(Ok(count));
             }
-            Source::Lean(answer) => answer.connection.read(into).await,
+            Source::DirectRead(answer) => answer.connection.read(into).await,
         };
         Ok(match read {
             Ok(Ok(0)) => Err(early()),
@@ -199,11 +199,11 @@ impl Reading {
     /// Behind the last byte.
     fn end(&mut self) {
         let source = std::mem::replace(&mut self.source, Source::Gone);
-        if let Source::Lean(answer) = source
+        if let Source::DirectRead(answer) = source
             && answer.early.is_empty()
             && answer.head.keeps_open()
         {
-            self.store.0.lean.pool.give_back(answer.connection);
+            self.store.0.direct_read.pool.give_back(answer.connection);
         }
     }
 

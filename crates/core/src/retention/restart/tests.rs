@@ -38,8 +38,8 @@ fn job(keep: u32, starts: &[Step]) -> JobState {
 const HEAD: Step = 10_000;
 
 /// Complete marks at these steps of each attempt; the newest has received everything.
-fn signs(marks: &[&[Step]]) -> JobSigns {
-    let mut signs = JobSigns::new();
+fn signs(marks: &[&[Step]]) -> JobObjects {
+    let mut signs = JobObjects::new();
     for (number, steps) in (0_u64..).zip(marks) {
         let attempt = signs.entry(number).or_default();
         for step in *steps {
@@ -52,12 +52,12 @@ fn signs(marks: &[&[Step]]) -> JobSigns {
     signs
 }
 
-fn received(signs: &mut AttemptSigns, attempt: u64, step: Step, range: (u32, u32)) {
+fn received(signs: &mut AttemptObjects, attempt: u64, step: Step, range: (u32, u32)) {
     let key = keys::progress(&name(), 4, attempt, step, range, "n");
     signs.note(&key, 2, HEAD);
 }
 
-fn points(job: &JobState, signs: &JobSigns) -> Vec<Step> {
+fn points(job: &JobState, signs: &JobObjects) -> Vec<Step> {
     restart_points(job, signs).into_iter().collect()
 }
 
@@ -120,7 +120,7 @@ fn with_fewer_than_k_restart_points_nothing_moves() {
     assert_eq!(floor(&job(2, &[30]), &signs(&[&[]])), None);
     assert_eq!(floor(&job(2, &[30, 30]), &signs(&[&[30], &[30]])), None);
     assert_eq!(floor(&job(1, &[30]), &signs(&[&[]])), Some(30));
-    assert_eq!(floor(&job(1, &[30]), &JobSigns::new()), Some(30));
+    assert_eq!(floor(&job(1, &[30]), &JobObjects::new()), Some(30));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn the_floor_is_never_above_what_every_coordinate_has_received() {
 
 #[test]
 fn names_that_say_nothing_are_ignored_and_counted() {
-    let mut attempt = AttemptSigns::default();
+    let mut attempt = AttemptObjects::default();
     for key in [
         keys::mark(&name(), 4, 0, 11, Some(0)),
         keys::mark(&name(), 4, 0, 11, None),
@@ -156,9 +156,9 @@ fn names_that_say_nothing_are_ignored_and_counted() {
     ] {
         attempt.note(&key, 2, 10);
     }
-    let expected = AttemptSigns {
+    let expected = AttemptObjects {
         ignored: 6,
-        ..AttemptSigns::default()
+        ..AttemptObjects::default()
     };
     assert_eq!(attempt, expected);
     attempt.note(&keys::mark(&name(), 4, 0, 10, None), 2, 10);

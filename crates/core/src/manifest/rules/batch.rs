@@ -1,22 +1,22 @@
 //! The rules of a batch entry (protocol.md, Producers 2 to 4).
 
-use super::entry::Batch;
-use super::judge::{levels, number};
-use super::order;
-use super::state::Manifest;
-use super::void::Void;
+use super::{levels, number};
+use crate::guards::{self, Mutation};
 use crate::ids::Seq;
 use crate::keys;
 use crate::limits::ENTRY_TGBS_MAX;
-use crate::mutation::{self, Mutation};
+use crate::manifest::entry::Batch;
+use crate::manifest::order;
+use crate::manifest::state::Manifest;
+use crate::manifest::void::Void;
 use crate::tgb::TgbRecord;
 
-pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
+pub(super) fn validate(m: &Manifest, e: &Batch) -> Result<(), Void> {
     let state = m.writer(&e.producer, e.epoch)?;
     if m.sealed {
         return Err(Void::Sealed);
     }
-    let any = mutation::is(Mutation::AnySequence);
+    let any = guards::is(Mutation::AnySequence);
     if e.first_seq != state.next_seq && !any {
         let producer = e.producer.clone();
         return Err(Void::WrongSeq {
@@ -58,11 +58,11 @@ pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
     }
     let folder = keys::data_folder(&e.producer, e.epoch, state.nonce);
     for (seq, tgb) in (e.first_seq..).zip(&e.tgbs) {
-        judge_tgb(m.stream.slices, tgb).map_err(|reason| Void::BadTgb { seq, reason })?;
+        validate_tgb(m.stream.slices, tgb).map_err(|reason| Void::BadTgb { seq, reason })?;
         tgb.parts
             .iter()
-            .filter(|_| !mutation::is(Mutation::AnyEpoch))
-            .try_for_each(|p| judge_object(&p.key, &folder, e, seq))?;
+            .filter(|_| !guards::is(Mutation::AnyEpoch))
+            .try_for_each(|p| validate_object(&p.key, &folder, e, seq))?;
     }
     match e.first_step {
         Some(asserted) if order::step_of_next(m, &e.producer) != Some(asserted) => {
@@ -77,15 +77,15 @@ pub(super) fn judge(m: &Manifest, e: &Batch) -> Result<(), Void> {
 
 /// All TGBs of an object or none: the object's own range, which stands in its key, must lie within
 /// the entry's.
-fn judge_object(key: &str, folder: &str, e: &Batch, seq: Seq) -> Result<(), Void> {
+fn validate_object(key: &str, folder: &str, e: &Batch, seq: Seq) -> Result<(), Void> {
     let (first, last) = key
         .strip_prefix(folder)
         .and_then(keys::data_seqs)
         .ok_or_else(|| Void::ForeignObject {
             key: key.to_owned(),
         })?;
-    let whole = (first >= e.first_seq && last <= e.last_seq) || mutation::is(Mutation::HalfObject);
-    let right = (whole && (first..=last).contains(&seq)) || mutation::is(Mutation::ObjectRange);
+    let whole = (first >= e.first_seq && last <= e.last_seq) || guards::is(Mutation::HalfObject);
+    let right = (whole && (first..=last).contains(&seq)) || guards::is(Mutation::ObjectRange);
     if !right {
         return Err(Void::SharedObject {
             key: key.to_owned(),
@@ -99,7 +99,7 @@ fn judge_object(key: &str, folder: &str, e: &Batch, seq: Seq) -> Result<(), Void
 /// A provenance key is a key.
 const PROVENANCE_BYTES_MAX: usize = 1024;
 
-fn judge_tgb(slices: u32, tgb: &TgbRecord) -> Result<(), String> {
+fn validate_tgb(slices: u32, tgb: &TgbRecord) -> Result<(), String> {
     tgb.check(slices).map_err(|broken| broken.to_string())?;
     match &tgb.provenance {
         Some(key) if key.len() > PROVENANCE_BYTES_MAX => {

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::signs::JobSigns;
+use super::attempt_objects::JobObjects;
+use crate::guards::{self, Mutation};
 use crate::ids::{Epoch, IdError, Nonce, ProducerName, Seq, Step, Version};
 use crate::inputs::{self, LinkId};
 use crate::intent;
@@ -20,7 +21,6 @@ use crate::keys::{self, AliveKey, MarkKey, Owner, ProgressKey};
 use crate::limits::{SEGMENT_STEPS, SNAPSHOTS_KEPT};
 use crate::manifest::state::JobState;
 use crate::manifest::{Manifest, StepEntry};
-use crate::mutation::{self, Mutation};
 use crate::tgb::TgbRecord;
 
 /// The links of one list.
@@ -67,7 +67,7 @@ impl Named {
     pub fn step(&mut self, entry: &StepEntry, watermark: Step) {
         if entry.step >= watermark {
             self.tgb(&entry.tgb);
-        } else if mutation::is(Mutation::SharedObject) {
+        } else if guards::is(Mutation::SharedObject) {
             let parts = entry.tgb.parts.iter();
             self.below.extend(parts.map(|part| part.key.clone()));
         }
@@ -120,7 +120,7 @@ impl<'m> Reclaim<'m> {
         if named.contains(key) {
             return Fate::Needed;
         }
-        if self.may_commit(&object) && !mutation::is(Mutation::UncommittedObject) {
+        if self.may_commit(&object) && !guards::is(Mutation::UncommittedObject) {
             return Fate::Uncommitted;
         }
         Fate::Dead
@@ -220,7 +220,7 @@ impl<'m> Reclaim<'m> {
 
     /// An object of a job's attempt. `signs` are those of its job, if it is open. Ledgers are the
     /// proof of what was delivered: never deleted.
-    pub fn job(&self, key: &str, signs: Option<&JobSigns>) -> Fate {
+    pub fn job(&self, key: &str, signs: Option<&JobObjects>) -> Fate {
         if keys::parse_ledger(key).is_some() {
             return Fate::Needed;
         }
@@ -264,7 +264,7 @@ impl<'m> Reclaim<'m> {
 }
 
 /// Progress of a superseded attempt, or such that each of its coordinates has newer.
-fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobSigns>) -> bool {
+fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobObjects>) -> bool {
     let attempt = progress.owner.attempt;
     if attempt + 1 < job.attempts_opened() {
         return true;
@@ -284,7 +284,7 @@ fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobSigns
 }
 
 /// A heartbeat of a superseded attempt, or one that its node has replaced.
-fn alive_dead(alive: &AliveKey, job: &JobState, signs: Option<&JobSigns>) -> bool {
+fn alive_dead(alive: &AliveKey, job: &JobState, signs: Option<&JobObjects>) -> bool {
     let attempt = alive.owner.attempt;
     if attempt + 1 < job.attempts_opened() {
         return true;

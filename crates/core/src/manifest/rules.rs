@@ -1,19 +1,22 @@
 //! Is an entry valid in a state? A pure question: nothing changes here.
 
+mod admin;
+mod batch;
+
 use super::entry::{Entry, Finished, Opened, Retired};
 use super::state::{Manifest, ProducerState};
 use super::void::Void;
-use super::{judge_admin, judge_batch};
+
 use crate::cursor;
+use crate::guards::{self, Mutation};
 use crate::ids::{Epoch, ProducerName};
 use crate::limits::{
     ENTRY_BYTES_MAX, NUMBER_MAX, REASON_BYTES_MAX, VALUE_LEVELS_MAX, VERSION_LAST,
 };
-use crate::mutation::{self, Mutation};
 
 /// What a valid entry does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Validity {
     /// It changes the state.
     Applies,
     /// It was applied before (same request or attempt id): harmless.
@@ -22,42 +25,42 @@ pub enum Verdict {
 
 impl Manifest {
     /// Judges one entry by this state. Writers ask before they put; the fold asks again.
-    pub fn judge(&self, entry: &Entry) -> Result<Verdict, Void> {
+    pub fn validate(&self, entry: &Entry) -> Result<Validity, Void> {
         if let Some(id) = entry.request()
             && self.requests.contains(&id)
         {
-            return Ok(Verdict::Repeat);
+            return Ok(Validity::Repeat);
         }
         match entry {
             _ if self.next_version >= NUMBER_MAX => Err(Void::VersionsUsedUp),
             Entry::Opened(_) | Entry::Batch(_) if self.next_version >= VERSION_LAST => {
                 Err(Void::VersionsUsedUp)
             }
-            Entry::Opened(e) => self.judge_opened(e),
-            Entry::Batch(e) => judge_batch::judge(self, e),
-            Entry::Finished(e) => self.judge_finished(e),
-            Entry::Retired(e) => self.judge_retired(e),
-            Entry::JobOpened(e) => judge_admin::job_opened(self, e),
-            Entry::JobClosed(e) => judge_admin::job_closed(self, e),
-            Entry::AttemptOpened(e) => return judge_admin::attempt_opened(self, e),
-            Entry::Mixture(e) => judge_admin::mixture(self, e),
-            Entry::Quarantined(e) => judge_admin::quarantined(self, e),
-            Entry::QuarantineLifted(e) => judge_admin::quarantine_lifted(self, e),
-            Entry::Watermark(e) => judge_admin::watermark(self, e),
+            Entry::Opened(e) => self.validate_opened(e),
+            Entry::Batch(e) => batch::validate(self, e),
+            Entry::Finished(e) => self.validate_finished(e),
+            Entry::Retired(e) => self.validate_retired(e),
+            Entry::JobOpened(e) => admin::job_opened(self, e),
+            Entry::JobClosed(e) => admin::job_closed(self, e),
+            Entry::AttemptOpened(e) => return admin::attempt_opened(self, e),
+            Entry::Mixture(e) => admin::mixture(self, e),
+            Entry::Quarantined(e) => admin::quarantined(self, e),
+            Entry::QuarantineLifted(e) => admin::quarantine_lifted(self, e),
+            Entry::Watermark(e) => admin::watermark(self, e),
             Entry::Sealed(e) => text(&e.reason).and_then(|()| self.unsealed()),
             Entry::Unsealed(_) if !self.sealed => Err(Void::NotSealed),
             Entry::Unsealed(e) => text(&e.reason),
         }
-        .map(|()| Verdict::Applies)
+        .map(|()| Validity::Applies)
     }
 
     /// Judges several entries as one record would: each by the state after those before it.
     /// Costs as much as folding them, whatever else the state holds.
-    pub fn judge_all(&self, entries: &[Entry]) -> Vec<Result<Verdict, Void>> {
+    pub fn validate_all(&self, entries: &[Entry]) -> Vec<Result<Validity, Void>> {
         let mut state = self.clone();
         let judged = |entry: &Entry| {
-            let verdict = size(entry).and_then(|()| state.judge(entry));
-            if verdict == Ok(Verdict::Applies) {
+            let verdict = size(entry).and_then(|()| state.validate(entry));
+            if verdict == Ok(Validity::Applies) {
                 state.apply(entry, state.next_version);
             }
             verdict
@@ -73,7 +76,7 @@ impl Manifest {
         }
     }
 
-    fn judge_opened(&self, e: &Opened) -> Result<(), Void> {
+    fn validate_opened(&self, e: &Opened) -> Result<(), Void> {
         text(&e.instance)?;
         number(e.began)?;
         if !self.lanes.allows(&e.producer) {
@@ -100,7 +103,7 @@ impl Manifest {
             .producers
             .get(name)
             .ok_or_else(|| Void::NotOpened(name.clone()))?;
-        if state.epoch != epoch && !mutation::is(Mutation::AnyEpoch) {
+        if state.epoch != epoch && !guards::is(Mutation::AnyEpoch) {
             let producer = name.clone();
             return Err(Void::WrongEpoch {
                 producer,
@@ -120,9 +123,9 @@ impl Manifest {
         Ok(state)
     }
 
-    fn judge_finished(&self, e: &Finished) -> Result<(), Void> {
+    fn validate_finished(&self, e: &Finished) -> Result<(), Void> {
         let state = self.writer(&e.producer, e.epoch)?;
-        if state.next_seq != e.final_seq && !mutation::is(Mutation::AnySequence) {
+        if state.next_seq != e.final_seq && !guards::is(Mutation::AnySequence) {
             let producer = e.producer.clone();
             return Err(Void::WrongSeq {
                 producer,
@@ -133,7 +136,7 @@ impl Manifest {
         Ok(())
     }
 
-    fn judge_retired(&self, e: &Retired) -> Result<(), Void> {
+    fn validate_retired(&self, e: &Retired) -> Result<(), Void> {
         text(&e.reason)?;
         self.writer(&e.producer, e.epoch).map(|_| ())
     }

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::ids::{AttemptId, JobName, RequestId};
-use crate::lifecycle::AttemptSigns;
 use crate::manifest::Entry;
 use crate::manifest::entry::{AttemptOpened, JobClosed, JobOpened, Retired, Watermark};
 use crate::manifest::testing::{Bench, name, request, tgb};
+use crate::retention::AttemptObjects;
 use crate::stream::Order;
 
 const RANDOM: u64 = 0;
@@ -248,12 +248,12 @@ fn with_job() -> (Bench, JobName) {
 fn marks_and_progress_go_when_they_say_nothing_any_more_and_ledgers_never() {
     let (b, job) = with_job();
     let rule = Reclaim::by(&b.m);
-    let mut newest = AttemptSigns::default();
+    let mut newest = AttemptObjects::default();
     for (step, range) in [(7, (0, 1)), (8, (0, 0)), (9, (0, 1))] {
         newest.note(&keys::progress(&job, 2, 1, step, range, "n"), 2, 12);
     }
     newest.progress.insert(1, 8);
-    let signs = JobSigns::from([(1, newest)]);
+    let signs = JobObjects::from([(1, newest)]);
     for (key, expected) in [
         (keys::mark(&job, 2, 0, 4, Some(0)), Fate::Dead),
         (keys::mark(&job, 2, 0, 6, Some(0)), Fate::Needed),

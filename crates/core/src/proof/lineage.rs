@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::ids::{AttemptNo, JobName, RequestId, Step, Version};
 use crate::manifest::entry::Parent;
-use crate::manifest::judge::Verdict;
+use crate::manifest::rules::Validity;
 use crate::manifest::state::AttemptState;
 use crate::manifest::{Entry, Folded};
 
@@ -201,7 +201,7 @@ impl History {
     pub fn note(&mut self, version: Version, folded: &Folded) {
         let Some(record) = &folded.record else { return };
         for (entry, verdict) in record.entries.iter().zip(&folded.entries) {
-            if matches!(verdict, Ok(Verdict::Applies)) {
+            if matches!(verdict, Ok(Validity::Applies)) {
                 self.apply(version, entry);
             }
         }

@@ -57,7 +57,7 @@ impl Gate {
         let owner = self.now.trial.owns_next_step(producer);
         let after = self.now.after(producer, tgbs);
         if !(owner && self.is_starved()) {
-            self.judge(producer, owner, &after)?;
+            self.validate(producer, owner, &after)?;
         }
         self.now = after.state;
         Ok(())
@@ -67,7 +67,7 @@ impl Gate {
     pub fn finish(&mut self, entry: &Entry) -> Result<(), Held> {
         let after = self.now.after_finish(entry);
         if !self.is_starved() {
-            self.judge_finish(&after)?;
+            self.validate_finish(&after)?;
         }
         self.now = after.state;
         Ok(())
@@ -80,12 +80,12 @@ impl Gate {
             Entry::Batch(e) => {
                 let owner = self.now.trial.owns_next_step(&e.producer);
                 let after = self.now.after(&e.producer, &e.tgbs);
-                let judged = self.judge(&e.producer, owner, &after);
+                let judged = self.validate(&e.producer, owner, &after);
                 (after, judged)
             }
             Entry::Finished(_) => {
                 let after = self.now.after_finish(entry);
-                let judged = self.judge_finish(&after);
+                let judged = self.validate_finish(&after);
                 (after, judged)
             }
             _ => return true,
@@ -112,7 +112,7 @@ impl Gate {
         self.slowest.as_ref().is_some_and(|s| next <= s.position)
     }
 
-    fn judge(&self, producer: &ProducerName, owner: bool, after: &After) -> Result<(), Held> {
+    fn validate(&self, producer: &ProducerName, owner: bool, after: &After) -> Result<(), Held> {
         self.below_ceiling(after)?;
         // The owner is held by what can be read, never by what waits for it.
         self.bytes_fit(after, if owner { 0 } else { after.state.waiting })?;
@@ -124,7 +124,7 @@ impl Gate {
         }
     }
 
-    fn judge_finish(&self, after: &After) -> Result<(), Held> {
+    fn validate_finish(&self, after: &After) -> Result<(), Held> {
         self.below_ceiling(after)?;
         if after.given.steps == 0 {
             return Ok(());

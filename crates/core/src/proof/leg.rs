@@ -197,7 +197,7 @@ impl<'a> LegProof<'a> {
         let most = self.readers.values().map(|s| s.at).max().max(furthest);
         self.settle(end.max(most.unwrap_or(0)), log)?;
         if self.leg.to.is_none() {
-            self.judge_tail(even_from)?;
+            self.validate_tail(even_from)?;
         }
         self.proven.end = self.settled;
         Ok(self.proven)
@@ -302,7 +302,7 @@ impl<'a> LegProof<'a> {
     }
 
     /// The newest attempt ends where its slowest coordinate does.
-    fn judge_tail(&mut self, even_from: Option<Step>) -> Result<(), Contradiction> {
+    fn validate_tail(&mut self, even_from: Option<Step>) -> Result<(), Contradiction> {
         let all = 0..self.attempt.state.dp_size;
         let reached: Vec<_> = all.map(|c| (c, self.reached(c))).collect();
         for &(dp_rank, step) in &reached {

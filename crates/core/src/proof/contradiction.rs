@@ -3,7 +3,7 @@
 use crate::error::FormatError;
 use crate::ids::{AttemptId, AttemptNo, Step, Version};
 use crate::keys;
-use crate::lifecycle::lineage::LineageError;
+use crate::proof::lineage::LineageError;
 use crate::tgb::Digest;
 
 /// The first thing found that an honest run can't have left behind.

@@ -9,22 +9,21 @@
 
 use std::collections::BTreeSet;
 
-use super::signs::{AttemptSigns, JobSigns};
+use super::attempt_objects::{AttemptObjects, JobObjects};
+use crate::guards::{self, Mutation};
 use crate::ids::Step;
 use crate::manifest::state::{AttemptState, JobState};
-use crate::mutation::{self, Mutation};
 
 /// The steps from which `job` can restart. A mark below the start of its own attempt says nothing:
 /// that attempt never had those steps.
-pub fn restart_points(job: &JobState, signs: &JobSigns) -> BTreeSet<Step> {
+pub fn restart_points(job: &JobState, signs: &JobObjects) -> BTreeSet<Step> {
     let mut points = BTreeSet::new();
     let mut lowest_later_start = Step::MAX;
     for attempt in job.attempts.iter().rev() {
-        let still =
-            |point: &Step| *point <= lowest_later_start || mutation::is(Mutation::PoolMarks);
+        let still = |point: &Step| *point <= lowest_later_start || guards::is(Mutation::PoolMarks);
         points.extend(own_points(attempt, signs.get(&attempt.number)).filter(still));
         lowest_later_start = lowest_later_start.min(attempt.start);
-        if mutation::is(Mutation::NewestMarks) {
+        if guards::is(Mutation::NewestMarks) {
             break;
         }
     }
@@ -33,7 +32,7 @@ pub fn restart_points(job: &JobState, signs: &JobSigns) -> BTreeSet<Step> {
 
 fn own_points(
     attempt: &AttemptState,
-    signs: Option<&AttemptSigns>,
+    signs: Option<&AttemptObjects>,
 ) -> impl Iterator<Item = Step> + use<> {
     let start = attempt.start;
     let marks = signs.map(|signs| signs.complete_marks(attempt.dp_size));
@@ -43,17 +42,17 @@ fn own_points(
 
 /// The oldest step that `job` may still need; `None` when it has not restart points enough to say
 /// so, which holds the watermark where it is.
-pub fn floor(job: &JobState, signs: &JobSigns) -> Option<Step> {
+pub fn floor(job: &JobState, signs: &JobObjects) -> Option<Step> {
     let newest = job.attempts.last()?;
     let points = restart_points(job, signs);
     let keep = (job.keep.max(1) as usize).min(points.len().max(1));
     // Who counts the newest attempt's alone must take one for enough, or hold all for long.
-    let enough = mutation::is(Mutation::FewerThanKept) || mutation::is(Mutation::NewestMarks);
+    let enough = guards::is(Mutation::FewerThanKept) || guards::is(Mutation::NewestMarks);
     if points.len() < job.keep as usize && !enough {
         return None;
     }
     let kept = *points.iter().rev().nth(keep - 1)?;
-    if mutation::is(Mutation::BeyondProgress) {
+    if guards::is(Mutation::BeyondProgress) {
         return Some(kept);
     }
     let signs = signs.get(&newest.number);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Claim, LegProof, Lookup};
 use crate::ids::Step;
-use crate::lifecycle::contradiction::Contradiction;
+use crate::proof::contradiction::Contradiction;
 
 /// Where a reader stands.
 pub(super) struct Stand {

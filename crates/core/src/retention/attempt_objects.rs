@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::guards::{self, Mutation};
 use crate::ids::{AttemptNo, Step};
 use crate::keys;
 use crate::manifest::state::AttemptState;
-use crate::mutation::{self, Mutation};
 
 /// See the file's header. Foreign, future (above the head) and out-of-mesh names are ignored and
 /// counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AttemptSigns {
+pub struct AttemptObjects {
     /// Marks of single coordinates, by step.
     pub marks: BTreeMap<Step, BTreeSet<u32>>,
     /// Steps for which one rank has spoken for all.
@@ -24,9 +24,9 @@ pub struct AttemptSigns {
 }
 
 /// The signs of a job's attempts.
-pub type JobSigns = BTreeMap<AttemptNo, AttemptSigns>;
+pub type JobObjects = BTreeMap<AttemptNo, AttemptObjects>;
 
-impl AttemptSigns {
+impl AttemptObjects {
     /// Takes one key of the attempt's folder.
     pub fn note(&mut self, key: &str, dp_size: u32, head: Step) {
         let known = self.note_mark(key, dp_size, head)
@@ -70,7 +70,7 @@ impl AttemptSigns {
 
     /// Steps that all coordinates, or one for all, have marked.
     pub fn complete_marks(&self, dp_size: u32) -> BTreeSet<Step> {
-        let enough = if mutation::is(Mutation::IncompleteMarks) {
+        let enough = if guards::is(Mutation::IncompleteMarks) {
             1
         } else {
             dp_size as usize

@@ -1,0 +1,20 @@
+//! Proof that the deliveries of a job fit the log: every step of its lineage once, in order, with the
+//! bytes that the log names.
+//!
+//! - `lineage`: the attempts of a job one after another; `ledger`: what a daemon delivered;
+//! - `leg`: the proof of one attempt's part, or its first `contradiction`;
+//! - `retell`: ledger entries rebuilt from checksums.
+
+mod contradiction;
+mod ledger;
+mod leg;
+mod lineage;
+mod retell;
+
+pub use contradiction::{Contradiction, Mismatch};
+pub use ledger::{
+    LEDGER_CRCS, LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, Told,
+};
+pub use leg::{LegProof, Lookup, Named, ProvenLeg, Unproved};
+pub use lineage::{AttemptRecord, History, JobRecord, Leg, LineageError};
+pub use retell::{Retold, retell};

@@ -6,9 +6,10 @@ use batchweave_core::ids::{AttemptId, Hash as Sha, StreamId};
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
 use batchweave_core::tgb::{Digest, Part, TgbRecord};
 use batchweave_daemon::config::ByteSize;
-use batchweave_log::{Commit, LogOptions, Producer, ProducerOpening, create};
+use batchweave_log::create;
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
+use batchweave_testkit::{TestProducer, open_log};
 use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -50,19 +51,11 @@ fn job() -> JobTable {
     }
 }
 
-async fn open(store: &Arc<dyn Store>, seed: u8) -> Log {
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new([seed; 32])
-    };
-    Log::open(Arc::clone(store), &options).await.unwrap()
-}
-
 /// A stream with the job, its attempt, and a batch for each digest.
 async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
     let store: Arc<dyn Store> = MemoryStore::new();
     let _ = create(&store, &config()).await.unwrap();
-    let mut log = open(&store, 1).await;
+    let mut log = open_log(&store, 1).await;
     open_job(&mut log, &job(), "test").await.unwrap();
     let wish = Wish {
         job: "llm".parse().unwrap(),
@@ -73,15 +66,11 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
         dp_size: 2,
     };
     open_attempt(&mut log, &wish, "test").await.unwrap();
-    let opening = Producer::open(open(&store, 2).await, "p".parse().unwrap(), "test").await;
-    let ProducerOpening::Opened(mut producer) = opening.unwrap() else {
-        panic!("a new producer")
-    };
+    let mut producer = TestProducer::open(open_log(&store, 2).await, "p", "test").await;
     for digest in digests {
         let seq = producer.next_seq();
-        let (name, epoch, nonce) = (producer.name(), producer.epoch(), producer.nonce());
         let part = Part {
-            key: keys::data(name, epoch, nonce, (seq, seq), 5, 0),
+            key: producer.data_key((seq, seq), 0),
             offset: 0,
             length: 256,
             first_slice: 0,
@@ -97,7 +86,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
             provenance: None,
         };
         let committed = producer.try_commit(vec![tgb], Cursor::default()).await;
-        assert!(matches!(committed, Ok(Commit::Committed { .. })));
+        committed.unwrap();
     }
     log.catch_up().await.unwrap();
     (store, log)

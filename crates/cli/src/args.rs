@@ -100,7 +100,7 @@ impl Verb {
     /// Returns the log filter that applies without RUST_LOG. `log` and `verify` print void entries themselves.
     pub(crate) fn log_level(&self) -> &'static str {
         match self {
-            Self::Log(_) => "warn,batchweave_log::tail=error",
+            Self::Log(_) => "warn,batchweave_log::read::tail=error",
             Self::Verify(_) => "warn,batchweave_log=error",
             _ => "warn",
         }

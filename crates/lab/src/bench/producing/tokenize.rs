@@ -12,12 +12,13 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Measured, Text, TextArgs, Watch, alone, config, cores, forming, mb, median};
+use super::super::cpu::median;
+use super::{Measured, Text, TextArgs, Watch, alone, config, cores, forming, mb};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct TokenizeReport {
     encoding: &'static str,
     cores: usize,
     documents: usize,
@@ -32,7 +33,7 @@ pub(crate) struct Report {
     ratio_of_cpu: f64,
 }
 
-pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
+pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError> {
     let text = Text::new(args)?;
     let config = config(&text);
     let open = |_: String| async { Err(remote()) }.boxed();
@@ -61,7 +62,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
         rounds.push((limit, ours));
     }
     let bytes = text.bytes as f64;
-    Ok(Report {
+    Ok(TokenizeReport {
         encoding: "cl100k_base",
         cores: cores(),
         documents: text.documents.len(),
@@ -136,7 +137,7 @@ fn count(results: &std::sync::mpsc::Receiver<oneshot::Receiver<Results>>) -> Res
     Ok(tokens)
 }
 
-impl Report {
+impl TokenizeReport {
     pub(crate) fn text(&self) -> String {
         format!(
             "{} documents, {:.1} MB, {} tokens of {}, {} cores\n\

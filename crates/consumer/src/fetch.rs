@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 use batchweave_arena::wire::Fault;
 use batchweave_arena::{FrameBuf, Segment};
 use batchweave_core::crc::Crc32c;
-use batchweave_core::tgb::plan::{Read, coalesce};
+use batchweave_core::tgb::ranges::{Read, coalesce};
 use batchweave_core::tgb::{FrameHeader, verify_summed};
 
 use self::fault::{head_for, unreadable};

@@ -147,7 +147,7 @@ mod tests {
     use std::time::Duration;
 
     use batchweave_core::ids::{Hash, StreamId};
-    use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+    use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
     use batchweave_daemon::config::Period;
     use batchweave_store::memory::MemoryStore;
 
@@ -158,11 +158,11 @@ mod tests {
             format: 1,
             stream_id: StreamId::from_random([3; 16]),
             slices: 1,
-            order: Order::Arrival,
+            order: StreamOrder::Arrival,
             producers: Vec::new(),
             tokenizer: TokenizerId {
                 name: "bytes".into(),
-                fingerprint: Hash::of(b"bytes"),
+                fingerprint: Hash::sha256(b"bytes"),
             },
             seq_len: 8,
             rows_per_slice: 1,

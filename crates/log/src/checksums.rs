@@ -12,7 +12,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{Seq, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, IndexEntry, TRAILER_BYTES, Trailer};
 use batchweave_store::{ErrorKind, StoreError, read_range};
 use bytes::{Buf, BytesMut};
@@ -196,8 +196,8 @@ impl Checksums {
         add(&mut extent, key, entry);
         let config = self.log.manifest().stream();
         let apart = match config.order {
-            Order::Arrival => 1,
-            Order::Lanes => config.producers.len().max(1) as u64,
+            StreamOrder::Arrival => 1,
+            StreamOrder::Lanes => config.producers.len().max(1) as u64,
         };
         for up in [false, true] {
             let (mut step, mut seq) = (entry.step, entry.seq);

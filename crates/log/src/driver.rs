@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use batchweave_core::commit_policy::{Event, Policy};
-use batchweave_core::flow_control::{Held, Lead, Pace};
+use batchweave_core::flow_control::{Backlog, FlowControl, HeldBack};
 use batchweave_core::ids::{Epoch, Seq, Step, Version};
 use batchweave_core::manifest::Manifest;
 use futures::FutureExt;
@@ -73,9 +73,9 @@ pub struct Standing {
     /// The folded state.
     pub manifest: Manifest,
     /// Why it may not commit all that it has.
-    pub held: Option<Held>,
+    pub held: Option<HeldBack>,
     /// How far the stream is ahead of the slowest job that paces.
-    pub lead: Option<Lead>,
+    pub lead: Option<Backlog>,
 }
 
 /// Bounds of the commit task.
@@ -87,7 +87,7 @@ pub struct DriverOptions {
     pub tgbs_per_entry: usize,
     /// How far it may run ahead, and of whom; `None` is no bound. When the sender is gone while
     /// something is held, the task ends with what is committed: the ceiling would never rise.
-    pub pace: Option<watch::Receiver<Pace>>,
+    pub pace: Option<watch::Receiver<FlowControl>>,
 }
 
 impl Default for DriverOptions {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use batchweave_core::error::FormatError;
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
@@ -54,7 +54,7 @@ impl Log {
         let search = Search {
             store: store.as_ref(),
             stream: &stream,
-            genesis: Hash::of(&stream_json),
+            genesis: Hash::sha256(&stream_json),
             unusable: Vec::new(),
         };
         let (start, unusable) = search.run(listed?).await?;
@@ -86,7 +86,7 @@ impl Log {
         let store = Arc::clone(&self.store);
         let least = self.manifest.next_version() + JUMP_MIN;
         let newest = list_snapshots(store.as_ref()).await?.into_iter().max();
-        let Some(newest) = newest.filter(|v| *v >= least || guards::is(Mutation::JumpBack)) else {
+        let Some(newest) = newest.filter(|v| *v >= least || guards::jumps_back()) else {
             return Ok(false);
         };
         let stream = Arc::new(self.manifest.stream().clone());
@@ -264,7 +264,7 @@ impl Search<'_> {
         }
         let hint = SnapshotHint {
             version,
-            hash: Hash::of(&bytes),
+            hash: Hash::sha256(&bytes),
         };
         let tail = records.split_off(records.len().min(1));
         if let Some(reason) = contradiction(&manifest, hint, records.first(), &tail)? {
@@ -300,7 +300,7 @@ fn contradiction(
     let Some(record) = record else {
         return Ok(Some("the log has no such version"));
     };
-    if Hash::of(record) != manifest.prev() {
+    if Hash::sha256(record) != manifest.prev() {
         return match later.next() {
             Some(next) if next.prev == manifest.prev() => Err(LogError::Altered {
                 key: keys::log(hint.version),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::flow_control::{Limits, Pace, Position, pacing};
+use batchweave_core::flow_control::{FlowControl, JobPosition, Limits, pacing_jobs};
 use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
@@ -31,8 +31,8 @@ const PAGES_MAX: usize = 64;
 /// allowed before.
 #[derive(Debug)]
 pub struct Pacer {
-    tell: watch::Sender<Pace>,
-    pace: Pace,
+    tell: watch::Sender<FlowControl>,
+    pace: FlowControl,
 }
 
 /// An attempt whose position is asked for.
@@ -46,8 +46,8 @@ struct Asked {
 
 impl Pacer {
     /// The pacer, and what goes into `DriverOptions::pace`.
-    pub fn new(limits: Limits) -> (Self, watch::Receiver<Pace>) {
-        let pace = Pace::new(limits);
+    pub fn new(limits: Limits) -> (Self, watch::Receiver<FlowControl>) {
+        let pace = FlowControl::new(limits);
         let (tell, told) = watch::channel(pace.clone());
         (Self { tell, pace }, told)
     }
@@ -105,7 +105,7 @@ impl Pacer {
         });
         let held = standing.held.as_ref().and_then(|held| held.by.as_ref());
         let all =
-            pacing(m).filter_map(|(name, job)| Some((name, job.opened, job.attempts.last()?)));
+            pacing_jobs(m).filter_map(|(name, job)| Some((name, job.opened, job.attempts.last()?)));
         let near = |name: &JobName, opened, attempt: &AttemptState| {
             let steps = self.pace.limits.steps.is_some_and(|most| {
                 let position = self.known(name, opened, attempt);
@@ -148,7 +148,7 @@ impl Pacer {
             };
             let known = self.known(&job, opened, &attempt);
             // A LIST may miss objects while they are replaced, so an older one counts on.
-            let position = Position {
+            let position = JobPosition {
                 opened,
                 attempt: attempt.number,
                 step: step.max(known),
@@ -194,14 +194,14 @@ async fn position(
 pub async fn positions(
     store: &dyn Store,
     m: &Manifest,
-) -> Result<BTreeMap<JobName, Position>, StoreError> {
+) -> Result<BTreeMap<JobName, JobPosition>, StoreError> {
     let mut positions = BTreeMap::new();
-    for (job, state) in pacing(m) {
+    for (job, state) in pacing_jobs(m) {
         let Some(attempt) = state.attempts.last() else {
             continue;
         };
         let step = position(store, job, state.opened, attempt, m.next_step()).await?;
-        let position = Position {
+        let position = JobPosition {
             opened: state.opened,
             attempt: attempt.number,
             step,

@@ -172,7 +172,7 @@ impl Log {
         match self.store.get(&key, keys::bytes_max(&key)).await {
             Ok(stored) => {
                 let repair = Repair::from_json(&stored, self.manifest.stream_id(), version)?;
-                Ok(repair.bad == Hash::of(bytes))
+                Ok(repair.bad == Hash::sha256(bytes))
             }
             Err(e) if e.is_not_found() => Ok(false),
             Err(e) => Err(e.into()),

@@ -304,7 +304,7 @@ async fn an_unreadable_record_stops_writers_too_until_it_is_repaired() {
         error.contains(&keys::log(1)) && error.contains("repair"),
         "{error}"
     );
-    let bad = Hash::of(b"garbage");
+    let bad = Hash::sha256(b"garbage");
     let stream = producer.log().manifest().stream_id();
     let repair = Repair {
         format: 1,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::flow_control::{Bound, Held, Limits, Pace};
-use batchweave_core::stream::Order;
+use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
+use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::admin::Health;
 use batchweave_log::{CommitQueue, Pacer, Standing, TokioClock};
 use batchweave_store::Store;
@@ -33,7 +33,7 @@ pub(crate) fn limits(config: &ProducerConfig) -> Limits {
             WhenNoJob::Run => bound(ahead.no_job_steps),
             WhenNoJob::Wait => Some(ahead.no_job_steps),
         },
-        lead: (config.stream.order == Order::Lanes).then_some(ahead.lane_lead),
+        lane_lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
     }
 }
 
@@ -41,8 +41,8 @@ pub(crate) fn limits(config: &ProducerConfig) -> Limits {
 /// they are small beside the bound: then room is used as it comes, by all producers alike.
 pub(crate) fn entry_max(config: &ProducerConfig) -> usize {
     let lanes = match config.stream.order {
-        Order::Arrival => 1,
-        Order::Lanes => config.stream.producers.len().max(1) as u64,
+        StreamOrder::Arrival => 1,
+        StreamOrder::Lanes => config.stream.producers.len().max(1) as u64,
     };
     let most = config.commit.max_batches;
     match limits(config).steps {
@@ -54,7 +54,9 @@ pub(crate) fn entry_max(config: &ProducerConfig) -> usize {
 }
 
 /// Who reads positions, if anything is bounded, and what the commit task is told.
-pub(crate) fn pacer(config: &ProducerConfig) -> (Option<Pacer>, Option<watch::Receiver<Pace>>) {
+pub(crate) fn pacer(
+    config: &ProducerConfig,
+) -> (Option<Pacer>, Option<watch::Receiver<FlowControl>>) {
     let limits = limits(config);
     if !limits.any() {
         return (None, None);
@@ -92,9 +94,9 @@ struct Teller {
     metrics: Arc<Metrics>,
     health: Health,
     /// What was logged last, and when.
-    said: Option<(Held, Instant)>,
+    said: Option<(HeldBack, Instant)>,
     /// What holds now, since when, and until when that is counted.
-    held: Option<(Held, Instant, Instant)>,
+    held: Option<(HeldBack, Instant, Instant)>,
 }
 
 impl Teller {
@@ -125,7 +127,7 @@ impl Teller {
         }
     }
 
-    fn tell(&mut self, held: Option<Held>) {
+    fn tell(&mut self, held: Option<HeldBack>) {
         let now = Instant::now();
         if let Some((before, _, counted)) = &self.held {
             let seconds = now.duration_since(*counted).as_secs_f64();
@@ -164,12 +166,12 @@ fn kind(bound: Bound) -> &'static str {
         Bound::Steps(_) => "steps",
         Bound::Bytes(_) => "bytes",
         Bound::NoJob(_) => "no_job",
-        Bound::Lead(_) => "lead",
+        Bound::LaneLead(_) => "lead",
     }
 }
 
 /// What makes a hold another one.
-fn who(held: &Held) -> (Bound, Option<&str>) {
+fn who(held: &HeldBack) -> (Bound, Option<&str>) {
     (held.bound, held.by.as_ref().map(|by| by.job.as_str()))
 }
 
@@ -212,9 +214,9 @@ mod tests {
         assert_eq!(entry_max(&config(100, WhenNoJob::Run, 0)), 25);
         assert_eq!(entry_max(&config(3, WhenNoJob::Run, 0)), 1);
         let mut lanes = config(100, WhenNoJob::Run, 0);
-        lanes.stream.order = Order::Lanes;
+        lanes.stream.order = StreamOrder::Lanes;
         lanes.stream.producers = ["a", "b", "c"].map(str::to_owned).into();
         assert_eq!(entry_max(&lanes), 8);
-        assert_eq!(limits(&lanes).lead, Some(256));
+        assert_eq!(limits(&lanes).lane_lead, Some(256));
     }
 }

@@ -3,8 +3,8 @@
 use batchweave_arena::wire::{DaemonMessage, ErrorName, Hello, Mode};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, Hash as Sha, StreamId};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_daemon::config::ByteSize;
 use batchweave_log::{Commit, LogOptions, Producer, ProducerOpening, create};
 use batchweave_store::Store;
@@ -31,7 +31,7 @@ fn config() -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([9; 16]),
         slices: 2,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: Vec::new(),
         tokenizer: TokenizerId {
             name: "test".into(),
@@ -80,7 +80,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
     for digest in digests {
         let seq = producer.next_seq();
         let (name, epoch, nonce) = (producer.name(), producer.epoch(), producer.nonce());
-        let part = Part {
+        let part = ObjectPart {
             key: keys::data(name, epoch, nonce, (seq, seq), 5, 0),
             offset: 0,
             length: 256,

@@ -1,6 +1,6 @@
 //! The record of a pass: a watermark, after the closing of jobs whose lease has run out.
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{RequestId, Step};
 use batchweave_core::manifest::{Entry, Manifest, Writer};
 use batchweave_core::retention::{self, Asked, Due};
@@ -48,7 +48,7 @@ pub(super) async fn publish(
         };
         let stale = computed
             .take()
-            .filter(|_| guards::is(Mutation::StaleWatermark));
+            .filter(|_| guards::accepts_stale_watermark());
         let stale = stale.filter(|entry| log.manifest().validate(entry).is_ok());
         let Some(entry) = stale.or(entry) else {
             return Ok(signs);

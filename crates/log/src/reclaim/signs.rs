@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{JobName, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
@@ -165,7 +165,7 @@ fn folders(m: &Manifest) -> Vec<Folder> {
 fn that_matter(job: &JobState, watermark: Step) -> impl Iterator<Item = &AttemptState> {
     let mut lowest_later_start = Step::MAX;
     job.attempts.iter().rev().filter(move |attempt| {
-        let listed = lowest_later_start == Step::MAX || !guards::is(Mutation::EarlierMarks);
+        let listed = lowest_later_start == Step::MAX || !guards::skips_earlier_marks();
         let matters = listed && lowest_later_start >= watermark.max(attempt.start);
         lowest_later_start = lowest_later_start.min(attempt.start);
         matters

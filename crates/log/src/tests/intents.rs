@@ -135,7 +135,7 @@ async fn a_look_that_fails_while_nothing_waits_for_it_is_left_for_later() {
         let came = policy.does(&[LOOK, PUT_ALL]).await;
         assert_eq!(came, [Came::CaughtUp, Came::Won], "{at}");
         distant.is_busy(true);
-        policy.say(&[Action::Look(1)]);
+        policy.say(&[Action::Poll(1)]);
         // Longer than one read is tried again.
         tokio::time::sleep(Duration::from_mins(5)).await;
         assert_eq!(policy.does(&[]).await, [Came::CaughtUp], "{at}");
@@ -162,7 +162,7 @@ async fn a_look_behind_a_leader_is_one_window_but_not_twice_with_a_pause_between
     let policy = Told::default();
     let queue = slow.spawn(policy.clone(), DriverOptions::default());
     assert!(queue.submit(waiting).await);
-    let look = Action::Look(4);
+    let look = Action::Poll(4);
     let came = policy.does(&[look, look]).await;
     assert_eq!(came, [Came::Behind; 2], "it goes on at once");
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::manifest::Record;
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_log::{Folder, LogError};
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -170,7 +170,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
         key_bytes_max: KEY_BYTES_MAX,
     };
     let store = SimStore::new(time, settings);
-    let stream = stream(plan.seed, Order::Arrival, Vec::new());
+    let stream = stream(plan.seed, StreamOrder::Arrival, Vec::new());
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     let producers = plan.producers();
     let (send, begin) = watch::channel(None);

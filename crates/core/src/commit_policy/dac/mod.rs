@@ -130,7 +130,7 @@ impl Dac {
         self.expected = expected;
         // Who can't announce is going to put, and has to know the head.
         let action = match doing {
-            Doing::Look if !self.is_mute(now) => Action::Look(expected),
+            Doing::Look if !self.is_mute(now) => Action::Poll(expected),
             _ => Action::CatchUp(expected),
         };
         self.act(now, doing, action)

@@ -34,7 +34,7 @@ pub struct PinnedFile {
 impl PinnedFile {
     /// Pins a file by its two ends (the whole file, and nothing, when it is small).
     pub fn new(name: String, size: u64, head: &[u8], tail: &[u8]) -> Self {
-        let hash = Hash::of(&[head, tail].concat()).to_string();
+        let hash = Hash::sha256(&[head, tail].concat()).to_string();
         Self {
             name,
             size,
@@ -137,7 +137,7 @@ struct Stored {
 
 impl Stored {
     fn read(bytes: &[u8], id: &LinkId, key: &str) -> Result<Self, FormatError> {
-        if Hash::of(bytes) != id.hash {
+        if Hash::sha256(bytes) != id.hash {
             let reason =
                 "its bytes are not those that its name has the hash of: the object was damaged";
             return Err(FormatError::rule(key, reason));
@@ -289,7 +289,7 @@ impl Chain {
             epoch,
             nonce,
             files: self.files() + lines.len() as u64,
-            hash: Hash::of(text.as_bytes()),
+            hash: Hash::sha256(text.as_bytes()),
         };
         self.0.push(Link {
             id,

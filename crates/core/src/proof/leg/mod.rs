@@ -26,7 +26,7 @@ const TAIL_STEPS: u64 = 2 * LEDGER_STEPS;
 
 /// What the log says of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Named {
+pub struct LoggedTgb {
     /// The digest of its batch.
     pub digest: Digest,
     /// The version that committed it.
@@ -34,7 +34,7 @@ pub struct Named {
 }
 
 /// Answers what the log says of a step; `None` beyond its head.
-pub type Lookup<'l> = &'l (dyn Fn(Step) -> Option<Named> + Sync);
+pub type Lookup<'l> = &'l (dyn Fn(Step) -> Option<LoggedTgb> + Sync);
 
 /// What was proved of one leg.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -340,7 +340,7 @@ impl<'a> LegProof<'a> {
     fn check(&mut self, step: Step, log: Lookup<'_>) -> Result<(), Contradiction> {
         let known = self.open.remove(&step).unwrap_or_default();
         let mut crcs: Vec<u32> = known.into_iter().flatten().collect();
-        let found = Digest::of_crcs(crcs.iter().copied());
+        let found = Digest::from_crcs(crcs.iter().copied());
         let Some(named) = log(step) else {
             return Ok(());
         };

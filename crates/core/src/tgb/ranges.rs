@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::error::{Fault, Place, TgbError};
-use super::{ENTRY_BYTES, IndexEntry, Part, TgbRecord, frame_bytes};
+use super::error::{Fault, FrameLocation, TgbError};
+use super::{ENTRY_BYTES, IndexEntry, ObjectPart, TgbRecord, frame_bytes};
 use crate::ids::{Seq, Step};
 
 /// A read larger than this is cut into pieces that are fetched side by side: 16 MiB, and room for the
@@ -19,13 +19,13 @@ pub const fn with_headers(payload: u64) -> u64 {
 
 /// Slices of one TGB that lie in one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted<'a> {
+pub struct PartSlices<'a> {
     /// The step.
     pub step: Step,
     /// The TGB's number within its producer.
     pub seq: Seq,
     /// Where they lie.
-    pub part: &'a Part,
+    pub part: &'a ObjectPart,
     /// Which of the part's slices; never empty.
     pub slices: Range<u32>,
 }
@@ -45,12 +45,12 @@ pub struct Frame<'a> {
     pub range: Range<u64>,
 }
 
-/// The answer of [`Wanted::locate`].
+/// The answer of [`PartSlices::locate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Located<'a> {
     /// All frames, no read needed.
     Frames(Vec<Frame<'a>>),
-    /// Read these bytes of the part's object, then ask [`Wanted::from_index`].
+    /// Read these bytes of the part's object, then ask [`PartSlices::from_index`].
     Index(Range<u64>),
 }
 
@@ -81,11 +81,17 @@ pub struct Read {
 }
 
 /// The parts of `tgb` that hold some of `slices`. The record has passed [`TgbRecord::check`].
-pub fn wanted(step: Step, seq: Seq, tgb: &TgbRecord, slices: Range<u32>) -> Vec<Wanted<'_>> {
-    let cut = |part: &Part| part.first_slice.max(slices.start)..part.end_slice().min(slices.end);
+pub fn part_slices(
+    step: Step,
+    seq: Seq,
+    tgb: &TgbRecord,
+    slices: Range<u32>,
+) -> Vec<PartSlices<'_>> {
+    let cut =
+        |part: &ObjectPart| part.first_slice.max(slices.start)..part.end_slice().min(slices.end);
     let parts = tgb.parts.iter().map(|part| (part, cut(part)));
     let held = parts.filter(|(_, slices)| !slices.is_empty());
-    held.map(|(part, slices)| Wanted {
+    held.map(|(part, slices)| PartSlices {
         step,
         seq,
         part,
@@ -94,7 +100,7 @@ pub fn wanted(step: Step, seq: Seq, tgb: &TgbRecord, slices: Range<u32>) -> Vec<
     .collect()
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> PartSlices<'a> {
     /// Where the frames lie, or what to read to learn it.
     pub fn locate(&self) -> Located<'a> {
         let part = self.part;
@@ -169,7 +175,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn error(&self, slice: u32, fault: Fault) -> TgbError {
-        let place = Place {
+        let place = FrameLocation {
             key: self.part.key.clone(),
             step: Some(self.step),
             seq: Some(self.seq),

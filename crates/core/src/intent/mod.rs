@@ -17,20 +17,10 @@ use crate::{json, keys};
 
 mod carried;
 
+pub use crate::keys::Announced;
 pub use carried::{carried, stem};
 
 const _: () = assert!(INTENT_BYTES_MAX > ENTRY_BYTES_MAX);
-
-/// What an intent's key says of its entry.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Announced {
-    /// The producer wants to be opened.
-    Opened,
-    /// TGBs from the first to the last sequence number.
-    Batch(Seq, Seq),
-    /// The producer has no more than so many TGBs.
-    Finished(Seq),
-}
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,7 +150,7 @@ fn is_early(manifest: &Manifest, producer: &ProducerName, epoch: Epoch, what: &A
 
 /// What an intent's entry is worth by one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Worth {
+pub enum Candidacy {
     /// It is valid, or may be after others of its producer.
     Candidate,
     /// It is not valid, but a record that is no entry of its producer could make it so.
@@ -170,19 +160,19 @@ pub enum Worth {
 }
 
 /// Judges an intent's entry alone.
-pub fn worth(manifest: &Manifest, entry: &Entry) -> Worth {
+pub fn candidacy(manifest: &Manifest, entry: &Entry) -> Candidacy {
     let verdict = rules::size(entry).and_then(|()| manifest.validate(entry).map(|_| ()));
     match verdict {
-        Ok(()) => Worth::Candidate,
-        Err(Void::WrongSeq { next, found, .. }) if found > next => Worth::Candidate,
+        Ok(()) => Candidacy::Candidate,
+        Err(Void::WrongSeq { next, found, .. }) if found > next => Candidacy::Candidate,
         Err(void) => match void {
             Void::Sealed
             | Void::VersionsUsedUp
             | Void::WrongMixture { .. }
             | Void::WrongStep { .. }
-            | Void::NotOpened(_) => Worth::NotNow(void),
-            Void::WrongEpoch { current, found, .. } if found > current => Worth::NotNow(void),
-            _ => Worth::Never(void),
+            | Void::NotOpened(_) => Candidacy::NotNow(void),
+            Void::WrongEpoch { current, found, .. } if found > current => Candidacy::NotNow(void),
+            _ => Candidacy::Never(void),
         },
     }
 }

@@ -8,7 +8,7 @@ use crate::ids::Step;
 
 /// Whose steps are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retold {
+pub struct ReaderSlices {
     /// The data coordinate.
     pub dp_rank: u32,
     /// The rank in the whole job, as in its other entries.
@@ -19,8 +19,8 @@ pub struct Retold {
 
 /// Entries for those of `steps` that `crcs` has, and the others with the reason: neighbours together.
 /// `next_kept` gives the first step at or after one that is not quarantined.
-pub fn retell(
-    of: &Retold,
+pub fn rebuild_entries(
+    of: &ReaderSlices,
     steps: Range<Step>,
     next_kept: impl Fn(Step) -> Step,
     crcs: impl Fn(Step) -> Result<Vec<u32>, String>,
@@ -53,7 +53,7 @@ pub fn retell(
     (entries, left)
 }
 
-fn begin(of: &Retold, from: Step) -> LedgerEntry {
+fn begin(of: &ReaderSlices, from: Step) -> LedgerEntry {
     LedgerEntry {
         dp_rank: of.dp_rank,
         rank: of.rank,
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_can_not_be_read_is_left_and_quarantined_steps_are_passed_over() {
-        let of = Retold {
+        let of = ReaderSlices {
             dp_rank: 1,
             rank: Some(3),
             slices: 2..4,
@@ -84,7 +84,7 @@ mod tests {
             8 | 9 => Err("gone".to_owned()),
             step => Ok(vec![step as u32, 0]),
         };
-        let (entries, left) = retell(&of, 2..12, next_kept, crcs);
+        let (entries, left) = rebuild_entries(&of, 2..12, next_kept, crcs);
         let short: Vec<_> = entries
             .iter()
             .map(|e| (e.from, e.to, &e.skipped[..]))
@@ -98,6 +98,9 @@ mod tests {
                 .iter()
                 .all(|e| whose(e) == ((1, Some(3)), 2, 2, true))
         );
-        assert_eq!(retell(&of, 4..7, next_kept, crcs), (Vec::new(), Vec::new()));
+        assert_eq!(
+            rebuild_entries(&of, 4..7, next_kept, crcs),
+            (Vec::new(), Vec::new())
+        );
     }
 }

@@ -26,8 +26,8 @@ fn tgb(seq: Seq, sizes: &[usize]) -> TgbData {
     }
 }
 
-fn part(frame_bytes: Option<u64>) -> Part {
-    Part {
+fn part(frame_bytes: Option<u64>) -> ObjectPart {
+    ObjectPart {
         key: "k".into(),
         offset: 640,
         length: 4 * 128,
@@ -41,7 +41,7 @@ fn part(frame_bytes: Option<u64>) -> Part {
 #[test]
 fn frames_of_one_size_need_no_index() {
     let part = part(Some(128));
-    let wanted = Wanted {
+    let wanted = PartSlices {
         step: 5,
         seq: 2,
         part: &part,
@@ -60,7 +60,7 @@ fn frames_of_one_size_need_no_index() {
 #[test]
 fn only_the_wanted_entries_are_read() {
     let part = part(None);
-    let wanted = Wanted {
+    let wanted = PartSlices {
         step: 5,
         seq: 2,
         part: &part,
@@ -72,7 +72,7 @@ fn only_the_wanted_entries_are_read() {
 #[test]
 fn index_entries_are_checked() {
     let part = part(None);
-    let wanted = Wanted {
+    let wanted = PartSlices {
         step: 5,
         seq: 2,
         part: &part,
@@ -150,7 +150,7 @@ fn a_nodes_slices_are_one_read() {
     )
     .unwrap();
     let frames = |slices: Range<u32>| {
-        let of = |(seq, tgb)| wanted(seq, seq, tgb, slices.clone());
+        let of = |(seq, tgb)| part_slices(seq, seq, tgb, slices.clone());
         let all: Vec<_> = (0_u64..).zip(&packed.tgbs).flat_map(of).collect();
         let located = all.iter().flat_map(|w| match w.locate() {
             Located::Frames(frames) => frames,
@@ -251,7 +251,7 @@ proptest! {
         for ((data, record), step) in tgbs.iter().zip(&packed.tgbs).zip(100..) {
             prop_assert_eq!(record.check(slices), Ok(()));
             let mut frames = Vec::new();
-            let wanted = wanted(step, data.seq, record, range.clone());
+            let wanted = part_slices(step, data.seq, record, range.clone());
             for wanted in &wanted {
                 match wanted.locate() {
                     Located::Frames(known) => frames.extend(known),

@@ -119,7 +119,7 @@ impl LedgerEntry {
 /// How far ledgers tell of a reader: of all its steps below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Told {
+pub struct ReaderCoverage {
     /// The data coordinate.
     pub dp_rank: u32,
     /// The rank in the whole job, as in the entries.
@@ -129,7 +129,7 @@ pub struct Told {
     pub to: Step,
 }
 
-impl Told {
+impl ReaderCoverage {
     /// Whose.
     pub fn reader(&self) -> (u32, Option<u32>) {
         (self.dp_rank, self.rank)
@@ -159,7 +159,7 @@ pub struct Ledger {
     /// How far this object and all stored before it tell, without a hole, of every reader that the node
     /// knows of: so the newest object of each node says where to go on. Objects of old do not have it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub told: Vec<Told>,
+    pub told: Vec<ReaderCoverage>,
 }
 
 /// Where a ledger lies: what its key and stream say.
@@ -238,14 +238,14 @@ impl Ledger {
         if self.told.len() > LEDGER_ENTRIES_MAX {
             return Err(format!("told of more than {LEDGER_ENTRIES_MAX} readers"));
         }
-        let apart = |pair: &[Told]| pair[0].reader() < pair[1].reader();
+        let apart = |pair: &[ReaderCoverage]| pair[0].reader() < pair[1].reader();
         if !self.told.windows(2).all(apart) || self.told.iter().any(|told| told.to >= NUMBER_MAX) {
             return Err("told must have each reader once, in order".into());
         }
         for entry in &self.entries {
             let found = self
                 .told
-                .binary_search_by_key(&entry.reader(), Told::reader);
+                .binary_search_by_key(&entry.reader(), ReaderCoverage::reader);
             if found.is_err() {
                 return Err(format!("told says nothing of coordinate {}", entry.dp_rank));
             }

@@ -35,7 +35,7 @@ pub struct Limits {
     /// While no job paces: steps above the watermark.
     pub no_job: Option<u64>,
     /// Under `lanes`: TGBs of one lane that wait for their turn.
-    pub lead: Option<u64>,
+    pub lane_lead: Option<u64>,
 }
 
 impl Limits {
@@ -52,7 +52,7 @@ impl Limits {
 
 /// How far the newest attempt of a job was seen to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position {
+pub struct JobPosition {
     /// The job's incarnation.
     pub opened: Version,
     /// The attempt.
@@ -74,14 +74,14 @@ pub struct Slowest {
 
 /// What a producer knows of jobs, and what bounds it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct FlowControl {
     /// The bounds.
     pub limits: Limits,
     /// Positions as last seen; one that is not of its job's newest attempt counts for nothing.
-    pub positions: BTreeMap<JobName, Position>,
+    pub positions: BTreeMap<JobName, JobPosition>,
 }
 
-impl Pace {
+impl FlowControl {
     /// Nothing is known yet.
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Pace {
             let same = seen.opened == opened && seen.attempt == attempt.number;
             same.then_some(seen.step.max(attempt.start))
         };
-        let all = pacing(m).map(|(name, job)| {
+        let all = pacing_jobs(m).map(|(name, job)| {
             let newest = job.attempts.last();
             let position = match newest {
                 Some(attempt) => known(name, job.opened, attempt).unwrap_or(attempt.start),
@@ -128,7 +128,7 @@ impl Pace {
 }
 
 /// The open jobs that hold producers back.
-pub fn pacing(m: &Manifest) -> impl Iterator<Item = (&JobName, &JobState)> {
+pub fn pacing_jobs(m: &Manifest) -> impl Iterator<Item = (&JobName, &JobState)> {
     m.jobs().iter().filter(|(_, job)| job.paces)
 }
 
@@ -143,12 +143,13 @@ pub enum Bound {
     /// Steps above the watermark while no job paces.
     NoJob(u64),
     /// TGBs that wait for their turn.
-    Lead(u64),
+    #[serde(rename = "lead")]
+    LaneLead(u64),
 }
 
 /// Why a producer may not commit what it has, and who is waited for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct HeldBack {
     /// The bound.
     pub bound: Bound,
     /// The job that all wait for; none when no job paces.
@@ -159,11 +160,11 @@ pub struct Held {
     pub next_step: Step,
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for HeldBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = self.next_step;
         match (self.bound, &self.by) {
-            (Bound::Lead(most), _) => {
+            (Bound::LaneLead(most), _) => {
                 let lane = self.lane.as_ref().map_or("another lane", |l| l.as_str());
                 write!(
                     f,
@@ -188,7 +189,7 @@ impl fmt::Display for Held {
                             "; the stream may be {most} bytes ahead (ahead.max_bytes)"
                         )?;
                     }
-                    Bound::Steps(most) | Bound::NoJob(most) | Bound::Lead(most) => {
+                    Bound::Steps(most) | Bound::NoJob(most) | Bound::LaneLead(most) => {
                         write!(
                             f,
                             "; the stream may be {most} steps ahead (ahead.max_steps)"
@@ -216,7 +217,7 @@ impl fmt::Display for Slowest {
 
 /// How far the stream is ahead of its slowest job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Lead {
+pub struct Backlog {
     /// The slowest job that paces.
     pub slowest: Slowest,
     /// Steps that it has not received.
@@ -226,12 +227,12 @@ pub struct Lead {
 }
 
 /// How far the stream is ahead of the slowest job that paces; `None` without one.
-pub fn lead(m: &Manifest, pace: &Pace, sizes: Option<&Sizes>) -> Option<Lead> {
+pub fn backlog(m: &Manifest, pace: &FlowControl, sizes: Option<&Sizes>) -> Option<Backlog> {
     let slowest = pace.slowest(m)?;
     let steps = m.next_step().saturating_sub(slowest.position);
     let from = slowest.position.max(m.watermark());
     let bytes = sizes.and_then(|sizes| sizes.from(from));
-    Some(Lead {
+    Some(Backlog {
         slowest,
         steps,
         bytes: bytes.map(|bytes| bytes.saturating_add(m.waiting_bytes())),

@@ -164,7 +164,7 @@ impl Provenance {
     }
 
     /// What the TGB `seq` was made from.
-    pub fn of(&self, seq: Seq) -> Option<&Sources> {
+    pub fn get(&self, seq: Seq) -> Option<&Sources> {
         let n = usize::try_from(seq.checked_sub(self.first_seq)?).ok()?;
         self.tgbs.get(n)
     }

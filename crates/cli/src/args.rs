@@ -126,7 +126,7 @@ impl Verb {
     /// request that it refuses, which the client is told anyway.
     pub(crate) fn log_level(&self) -> &'static str {
         match self {
-            Self::Log(_) => "warn,batchweave_log::tail=error",
+            Self::Log(_) => "warn,batchweave_log::read::tail=error",
             Self::Verify(_) => "warn,batchweave_log=error",
             Self::DevS3(_) => "warn,s3s=off",
             _ => "warn",

@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{CommitId, Nonce, RequestId, Version};
+use batchweave_core::ids::{CommitId, Hash, Nonce, RequestId, Version};
 use batchweave_core::manifest::Manifest;
 use batchweave_store::Store;
+use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::append::OpenPut;
 use crate::clock::{Clock, TokioClock};
-use crate::doubt::Stopped;
-use crate::folder::Folder;
-use crate::snapshots::Snapshots;
+use crate::copies::state::Snapshots;
+use crate::read::shared_fold::Folder;
 
 /// How to open a log.
 #[derive(Debug, Clone)]
@@ -40,6 +39,21 @@ impl LogOptions {
             folder: None,
         }
     }
+}
+
+/// A record whose put may have happened, or may yet.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenPut {
+    pub(crate) version: Version,
+    pub(crate) bytes: Bytes,
+}
+
+/// A record at which this fold stopped though it was made again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopped {
+    pub(crate) version: Version,
+    pub(crate) hash: Hash,
+    pub(crate) until: Duration,
 }
 
 /// The log of one stream, folded up to some version.

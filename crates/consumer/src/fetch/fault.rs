@@ -6,8 +6,8 @@ use batchweave_store::ErrorKind;
 
 use super::READS_MAX;
 use super::retry::ReadError;
-use crate::attempts::below_watermark;
-use crate::hub::{Head, Hub};
+use crate::job::attempts::below_watermark;
+use crate::node::{Head, Hub};
 
 /// How often it is tried to read the log before a missing object gets its name without it.
 const LOOKS: u32 = 12;

@@ -13,7 +13,7 @@ use futures::future::try_join_all;
 
 use super::Target;
 use super::retry::{ReadError, open, patiently, short};
-use crate::hub::Hub;
+use crate::node::Hub;
 
 /// Read and summed at a time: some of a core's own cache.
 const CHUNK_BYTES: usize = 256 << 10;

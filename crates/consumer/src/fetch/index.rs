@@ -18,8 +18,8 @@ use tokio::sync::Semaphore;
 use super::READS_MAX;
 use super::fault::{corrupt, head_for, unreadable};
 use super::retry::{ReadError, open, patiently, short};
-use crate::hub::{Hub, State};
-use crate::plan::{Location, blocks};
+use crate::engine::location::{Location, blocks};
+use crate::node::{Hub, State};
 
 /// Entries that are this near to one another are read together, with what lies between.
 const GAP_BYTES: u64 = 64 << 10;

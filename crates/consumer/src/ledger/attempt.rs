@@ -9,7 +9,7 @@ use batchweave_core::proof::{LedgerEntry, ReaderCoverage};
 use super::book::{Book, Hole, reader};
 use super::holes::{Holes, Reader};
 use super::stored::Stored;
-use crate::member::Member;
+use crate::job::membership::Member;
 
 /// See the file's header.
 pub(super) struct Attempt {

@@ -83,11 +83,11 @@ fn dac(seed: u64) -> Dac {
     })
 }
 
-fn paced(limits: Limits) -> (watch::Sender<Pace>, DriverOptions) {
+fn paced(limits: Limits) -> (watch::Sender<Pace>, CommitOptions) {
     let (tell, told) = watch::channel(Pace::new(limits));
-    let options = DriverOptions {
+    let options = CommitOptions {
         pace: Some(told),
-        ..DriverOptions::default()
+        ..CommitOptions::default()
     };
     (tell, options)
 }

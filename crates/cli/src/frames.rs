@@ -16,24 +16,24 @@ use crate::error::CliError;
 
 /// One slice as it is stored.
 #[derive(Debug, Serialize)]
-pub(crate) struct Frame {
-    pub(crate) slice: u32,
-    pub(crate) key: String,
-    pub(crate) offset: u64,
+pub struct Frame {
+    pub slice: u32,
+    pub key: String,
+    pub offset: u64,
     /// Bytes of the frame: header, payload and padding.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// CRC32C of the payload, once it was verified.
-    pub(crate) crc32c: Option<Crc>,
+    pub crc32c: Option<Crc>,
     /// What is wrong with it.
-    pub(crate) fault: Option<String>,
+    pub fault: Option<String>,
     /// The payload, when nothing is wrong.
     #[serde(skip)]
-    pub(crate) payload: Option<Bytes>,
+    pub payload: Option<Bytes>,
 }
 
 /// A CRC32C; printed as eight hexadecimal digits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Crc(pub(crate) u32);
+pub struct Crc(pub u32);
 
 impl fmt::Display for Crc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Reads `slices` of the batch, as large reads, and verifies each frame. Damage is reported frame by
 /// frame, once it was read again over other connections; a store that fails otherwise is an error.
 /// Payloads are dropped unless `keep`.
-pub(crate) async fn read(
+pub async fn read(
     store: &dyn Store,
     stream: StreamId,
     entry: &StepEntry,
@@ -113,7 +113,7 @@ async fn read_once(
 }
 
 /// The object is gone or cut short: a fault of these frames, not of the store.
-pub(crate) fn is_damage(error: &StoreError) -> bool {
+pub fn is_damage(error: &StoreError) -> bool {
     matches!(error.kind, ErrorKind::NotFound | ErrorKind::Range)
 }
 

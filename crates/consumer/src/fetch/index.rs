@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use batchweave_arena::wire::Fault;
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::tgb::plan::{Frame, Located, Wanted};
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, TgbError};
+use batchweave_wire::Fault;
 use bytes::Bytes;
 use futures::future::join_all;
 use tokio::sync::Semaphore;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use batchweave_arena::wire::{ErrorName, Fault, WaitCause};
 use batchweave_core::ids::{JobName, RequestId, Step};
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobOpened};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::manifest::{Entry, Manifest, Void};
 use batchweave_core::retention::restart_points;
 use batchweave_log::{Log, LogError};
+use batchweave_wire::{ErrorName, Fault, WaitCause};
 use tokio::sync::oneshot;
 
 use crate::config::JobTable;

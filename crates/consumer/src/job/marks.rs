@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use batchweave_arena::wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
 use batchweave_core::guards::{self, Mutation};
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::keys;
 use batchweave_core::retention::{AttemptObjects, Mark};
 use batchweave_store::StoreError;
+use batchweave_wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::sync::Semaphore;

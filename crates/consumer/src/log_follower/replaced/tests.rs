@@ -1,6 +1,5 @@
 //! A daemon whose log is another one at the next look.
 
-use batchweave_arena::wire::{DaemonMessage, ErrorName, Hello, Mode};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, Hash as Sha, StreamId};
 use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
@@ -10,6 +9,7 @@ use batchweave_log::create;
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
 use batchweave_testkit::{TestProducer, open_log};
+use batchweave_wire::{DaemonMessage, ErrorName, Hello, Mode};
 use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

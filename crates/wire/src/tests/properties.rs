@@ -90,7 +90,7 @@ fn batch() -> impl Strategy<Value = DaemonMessage> {
     let slices = proptest::collection::vec(slice(), 1..=FRAMES_MAX);
     (any::<u64>(), 0..1000_u32, 0..1000_u32, slices).prop_map(|(step, first, more, slices)| {
         let of = first + slices.len() as u32 + more;
-        DaemonMessage::Batch(Batch {
+        DaemonMessage::Batch(BatchMessage {
             step,
             first,
             of,

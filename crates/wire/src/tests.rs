@@ -26,10 +26,10 @@ fn broken(good: &DaemonMessage, at: usize, with: &[u8]) -> String {
 #[test]
 fn each_rule_of_the_header_has_its_error() {
     let good = DaemonMessage::Marked(7);
-    assert!(broken(&good, 0, b"GET ").contains("no BatchWeave"));
+    assert!(broken(&good, 0, b"GET ").contains("not a BatchWeave message"));
     assert!(broken(&good, 4, &[2, 0]).contains("speaks socket protocol 2"));
     assert!(broken(&good, 6, &[1, 0]).contains("message type 1 is not one that a client"));
-    assert!(broken(&good, 8, &[25]).contains("message of 24 bytes says it has 25"));
+    assert!(broken(&good, 8, &[25]).contains("message of 24 bytes, but its header states 25"));
     assert!(broken(&good, 12, &[1]).contains("reserved"));
 }
 
@@ -43,7 +43,7 @@ fn each_rule_of_a_batch_has_its_error() {
         offset: 128,
         length: 64,
     };
-    let good = DaemonMessage::Batch(Batch {
+    let good = DaemonMessage::Batch(BatchMessage {
         step: 9,
         first: 1,
         of: 2,
@@ -76,7 +76,7 @@ fn each_rule_of_a_batch_has_its_error() {
         let error = broken(&good, at, with);
         assert!(error.contains(says), "{error}");
     }
-    let none = DaemonMessage::Batch(Batch {
+    let none = DaemonMessage::Batch(BatchMessage {
         step: 0,
         first: 0,
         of: 1,
@@ -96,7 +96,7 @@ fn a_large_step_goes_in_parts() {
         length: 0,
     };
     let slices: Vec<_> = (0..2500).map(slice).collect();
-    let parts: Vec<Batch> = Batch::split(5, &slices).collect();
+    let parts: Vec<BatchMessage> = BatchMessage::split(5, &slices).collect();
     assert_eq!(
         parts.iter().map(|p| (p.first, p.of)).collect::<Vec<_>>(),
         [(0, 2500), (1024, 2500), (2048, 2500)]
@@ -227,7 +227,7 @@ fn a_refused_mark_names_its_step() {
 /// Numbers and names are the wire's and stand in docs/socket.md and in the Python client.
 #[test]
 fn the_page_lists_every_error_and_cause() {
-    let page = include_str!("../../../../docs/socket.md");
+    let page = include_str!("../../../docs/socket.md");
     for error in ErrorName::ALL {
         assert!(
             page.contains(&format!("| {} | `{error}` |", error.code())),
@@ -262,7 +262,7 @@ fn golden_bytes() {
         offset: 64,
         length: 5,
     };
-    let batch = DaemonMessage::Batch(Batch {
+    let batch = DaemonMessage::Batch(BatchMessage {
         step: 6,
         first: 0,
         of: 1,

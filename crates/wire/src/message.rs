@@ -1,8 +1,8 @@
 //! The two directions as enums, the type numbers, and the small messages.
 
-use super::bytes::{Builder, Fields, split};
-use super::{
-    Batch, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, STATE_BYTES_MAX,
+use crate::bytes::{Builder, Fields, split};
+use crate::{
+    BatchMessage, DETAIL_BYTES_MAX, Fault, Hello, LAYOUTS_MAX, Layout, Release, STATE_BYTES_MAX,
     WaitCause, Welcome, WireError,
 };
 
@@ -99,7 +99,7 @@ pub enum DaemonMessage {
     /// A layout.
     Layout(LayoutMessage),
     /// Slices of a step.
-    Batch(Batch),
+    Batch(BatchMessage),
     /// The stream has no step at or above this one.
     EndOfStream(u64),
     /// The next step is late.
@@ -190,7 +190,7 @@ impl DaemonMessage {
             kind::WELCOME => Welcome::decode(body).map(Self::Welcome),
             kind::SEGMENT => segment(body).map(Self::Segment),
             kind::LAYOUT => layout(body).map(Self::Layout),
-            kind::BATCH => Batch::decode(body).map(Self::Batch),
+            kind::BATCH => BatchMessage::decode(body).map(Self::Batch),
             kind::END_OF_STREAM => number("end_of_stream", body).map(Self::EndOfStream),
             kind::WAITING => waiting(body).map(Self::Waiting),
             kind::ERROR => Fault::decode(body).map(Self::Error),

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::WireError;
-use super::bytes::Builder;
+use crate::WireError;
+use crate::bytes::Builder;
 
 macro_rules! errors {
     ($($(#[$doc:meta])* $variant:ident = $code:literal $name:literal $remedy:literal,)+) => {
@@ -193,12 +193,12 @@ impl Fault {
         ErrorName::from_code(self.code)
     }
 
-    pub(super) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
+    pub(crate) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
         let json = serde_json::to_vec(self).map_err(|e| WireError::body("error", e.to_string()))?;
         Builder::new("error", kind).raw(&json).finish()
     }
 
-    pub(super) fn decode(body: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, WireError> {
         serde_json::from_slice(body).map_err(|e| WireError::body("error", e.to_string()))
     }
 }

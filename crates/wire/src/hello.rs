@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bytes::Builder;
-use super::{CREDITS_MAX, CREDITS_MIN, PROTOCOL, WireError};
+use crate::bytes::Builder;
+use crate::{CREDITS_MAX, CREDITS_MIN, PROTOCOL, WireError};
 
 /// How a rank enters its attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,12 +149,12 @@ impl Hello {
         self.global_rank.map_or(self.dp_size == 1, |rank| rank == 0)
     }
 
-    pub(super) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
+    pub(crate) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
         let json = serde_json::to_vec(self).map_err(|e| WireError::body("hello", e.to_string()))?;
         Builder::new("hello", kind).raw(&json).finish()
     }
 
-    pub(super) fn decode(body: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, WireError> {
         serde_json::from_slice(body).map_err(|e| WireError::body("hello", e.to_string()))
     }
 }

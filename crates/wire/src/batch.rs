@@ -1,10 +1,10 @@
 //! `batch` and `release`: which frames a rank may read, and which it is done with.
 
-use super::bytes::{Builder, Fields};
-use super::{ALIGN, FRAMES_MAX, LAYOUTS_MAX, WireError};
+use crate::bytes::{Builder, Fields};
+use crate::{ALIGN, FRAMES_MAX, LAYOUTS_MAX, WireError};
 
-pub(super) const BATCH_HEAD_BYTES: usize = 24;
-pub(super) const SLICE_BYTES: usize = 40;
+pub(crate) const BATCH_HEAD_BYTES: usize = 24;
+pub(crate) const SLICE_BYTES: usize = 40;
 
 /// Where one slice's arrays lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct SliceRef {
 
 /// Some or all of a rank's slices of one step, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
+pub struct BatchMessage {
     /// The step.
     pub step: u64,
     /// Position of the first slice below among the rank's slices of this step.
@@ -36,14 +36,14 @@ pub struct Batch {
     pub slices: Vec<SliceRef>,
 }
 
-impl Batch {
+impl BatchMessage {
     /// The messages that deliver `slices`, all slices of one step.
-    pub fn split(step: u64, slices: &[SliceRef]) -> impl Iterator<Item = Batch> {
+    pub fn split(step: u64, slices: &[SliceRef]) -> impl Iterator<Item = BatchMessage> {
         let of = slices.len() as u32;
         slices
             .chunks(FRAMES_MAX)
             .enumerate()
-            .map(move |(i, part)| Batch {
+            .map(move |(i, part)| BatchMessage {
                 step,
                 first: (i * FRAMES_MAX) as u32,
                 of,
@@ -51,7 +51,7 @@ impl Batch {
             })
     }
 
-    pub(super) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
+    pub(crate) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
         self.check()?;
         let mut out = Builder::new("batch", kind)
             .u64(self.step)
@@ -66,7 +66,7 @@ impl Batch {
         out.finish()
     }
 
-    pub(super) fn decode(body: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut f = Fields::new("batch", body);
         let (step, first, of) = (f.u64()?, f.u32()?, f.u32()?);
         let count = f.count("slices", FRAMES_MAX)?;
@@ -138,7 +138,7 @@ pub struct Release {
 }
 
 impl Release {
-    pub(super) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
+    pub(crate) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
         let count = self.frames.len();
         if count > FRAMES_MAX {
             let reason = format!("{count} frames, at most {FRAMES_MAX} are allowed");
@@ -154,7 +154,7 @@ impl Release {
             .finish()
     }
 
-    pub(super) fn decode(body: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut f = Fields::new("release", body);
         let next_step = f.u64()?;
         let count = f.count("frames", FRAMES_MAX)?;

@@ -1,7 +1,7 @@
 //! `welcome`: the daemon's answer to a good hello.
 
-use super::WireError;
-use super::bytes::{Builder, Fields};
+use crate::WireError;
+use crate::bytes::{Builder, Fields};
 
 /// What the rank will get.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    pub(super) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
+    pub(crate) fn encode(&self, kind: u16) -> Result<Vec<u8>, WireError> {
         self.check()?;
         Builder::new("welcome", kind)
             .u64(self.session)
@@ -54,7 +54,7 @@ impl Welcome {
             .finish()
     }
 
-    pub(super) fn decode(body: &[u8]) -> Result<Self, WireError> {
+    pub(crate) fn decode(body: &[u8]) -> Result<Self, WireError> {
         let mut f = Fields::new("welcome", body);
         let welcome = Self {
             session: f.u64()?,

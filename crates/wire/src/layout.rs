@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::WireError;
+use crate::WireError;
 
 /// Element types, by their safetensors names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::stream::{StreamConfig, StreamOrder};
 use batchweave_core::tgb::Digest;
 use batchweave_dev_s3::{LatencyProfile, Options, Server};
-use batchweave_log::{CommitItem, DriverOptions, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{CommitItem, CommitOptions, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::Store;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -131,9 +131,9 @@ async fn produce(task: Task) {
     let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
     let queue = producer.spawn(
         policy,
-        DriverOptions {
+        CommitOptions {
             queue: 4096,
-            ..DriverOptions::default()
+            ..CommitOptions::default()
         },
     );
     let gap = Duration::from_secs_f64(1.0 / task.load.rate);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
 use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::admin::Health;
-use batchweave_log::{CommitQueue, Pacer, Standing, TokioClock};
+use batchweave_log::{CommitQueue, FlowControlStatus, PositionReader, TokioClock};
 use batchweave_store::Store;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ pub(crate) fn limits(config: &ProducerConfig) -> Limits {
             WhenNoJob::Run => bound(ahead.no_job_steps),
             WhenNoJob::Wait => Some(ahead.no_job_steps),
         },
-        lane_lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
+        lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
     }
 }
 
@@ -56,19 +56,19 @@ pub(crate) fn entry_max(config: &ProducerConfig) -> usize {
 /// Who reads positions, if anything is bounded, and what the commit task is told.
 pub(crate) fn pacer(
     config: &ProducerConfig,
-) -> (Option<Pacer>, Option<watch::Receiver<FlowControl>>) {
+) -> (Option<PositionReader>, Option<watch::Receiver<FlowControl>>) {
     let limits = limits(config);
     if !limits.any() {
         return (None, None);
     }
-    let (pacer, pace) = Pacer::new(limits);
+    let (pacer, pace) = PositionReader::new(limits);
     (Some(pacer), Some(pace))
 }
 
 /// Starts reading positions and telling people, until the commit task ends; `pacing` ends the
 /// reading, and with it the waiting of who is held.
 pub(crate) fn start(
-    pacer: Pacer,
+    pacer: PositionReader,
     store: Arc<dyn Store>,
     queue: &CommitQueue,
     pacing: CancellationToken,
@@ -77,7 +77,7 @@ pub(crate) fn start(
     let follow = pacer.follow(
         store,
         TokioClock::shared(),
-        queue.standing(),
+        queue.flow_control(),
         rand::random(),
     );
     tokio::spawn(async move { pacing.run_until_cancelled(follow).await });
@@ -87,7 +87,7 @@ pub(crate) fn start(
         said: None,
         held: None,
     };
-    tokio::spawn(teller.run(queue.standing()));
+    tokio::spawn(teller.run(queue.flow_control()));
 }
 
 struct Teller {
@@ -100,7 +100,7 @@ struct Teller {
 }
 
 impl Teller {
-    async fn run(mut self, mut standing: watch::Receiver<Standing>) {
+    async fn run(mut self, mut standing: watch::Receiver<FlowControlStatus>) {
         loop {
             let (held, lead) = {
                 let now = standing.borrow_and_update();
@@ -166,7 +166,7 @@ fn kind(bound: Bound) -> &'static str {
         Bound::Steps(_) => "steps",
         Bound::Bytes(_) => "bytes",
         Bound::NoJob(_) => "no_job",
-        Bound::LaneLead(_) => "lead",
+        Bound::Lead(_) => "lead",
     }
 }
 
@@ -217,6 +217,6 @@ mod tests {
         lanes.stream.order = StreamOrder::Lanes;
         lanes.stream.producers = ["a", "b", "c"].map(str::to_owned).into();
         assert_eq!(entry_max(&lanes), 8);
-        assert_eq!(limits(&lanes).lane_lead, Some(256));
+        assert_eq!(limits(&lanes).lead, Some(256));
     }
 }

@@ -15,7 +15,7 @@ use batchweave_core::proof::{
     ReaderSlices, rebuild_entries,
 };
 use batchweave_core::stream::StreamConfig;
-use batchweave_log::{Checksums, crcs_of};
+use batchweave_log::{Checksums, slice_crcs};
 use batchweave_store::Store;
 use serde::Serialize;
 
@@ -126,9 +126,9 @@ impl Mender<'_> {
             }
             steps.sort_unstable();
             steps.dedup();
-            let read = sums.of(&steps, &slices).await?;
+            let read = sums.for_steps(&steps, &slices).await?;
             for (of, part) in now {
-                let crcs = |step| crcs_of(of.slices.clone(), read.get(&step));
+                let crcs = |step| slice_crcs(of.slices.clone(), read.get(&step));
                 let kept = |step| attempt.next_kept(step);
                 let (told, lost) = rebuild_entries(&of, part.clone(), kept, crcs);
                 // What was read, and what can't be: told from here on.

@@ -177,7 +177,7 @@ pub(crate) fn refusal(wish: &Wish, why: &LogError) -> Result<Hold, Fault> {
 
 /// The oldest restart point of a job whose data is there; `None` too where the store does not say.
 pub(crate) async fn oldest_restart(log: &mut Log, job: &JobName) -> Option<Step> {
-    let signs = match log.signs().await {
+    let signs = match log.job_objects().await {
         Ok(signs) => signs.get(job).cloned().unwrap_or_default(),
         Err(why) => {
             tracing::debug!(%job, %why, "restart points can't be listed");

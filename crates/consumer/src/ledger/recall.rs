@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::Step;
 use batchweave_core::proof::{LedgerEntry, ReaderSlices, rebuild_entries};
-use batchweave_log::{Checksums, Log, LogError, StepCrcs, crcs_of};
+use batchweave_log::{Checksums, Log, LogError, StepCrcs, slice_crcs};
 use batchweave_store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -138,7 +138,7 @@ async fn read(
             none.insert(Checksums::new(log))
         }
     };
-    open.of(steps, slices).await
+    open.for_steps(steps, slices).await
 }
 
 fn told(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {
@@ -149,7 +149,7 @@ fn told(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {
             rank: member.rank,
             slices: member.slices.clone(),
         };
-        let crcs = |step: Step| crcs_of(member.slices.clone(), read.get(&step));
+        let crcs = |step: Step| slice_crcs(member.slices.clone(), read.get(&step));
         let (told, lost) =
             rebuild_entries(&of, steps.clone(), |step| member.skips.pass(step), crcs);
         entries.extend(told);

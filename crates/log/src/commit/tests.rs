@@ -143,7 +143,7 @@ async fn sixteen_producers_share_one_log() {
         tasks.spawn(async move {
             let producer = opened(&store, &format!("p{n}"), n + 10).await;
             let items: Vec<_> = (0..20).map(|i| item(&producer, i * 2, 2)).collect();
-            let queue = producer.spawn(policy(u64::from(n)), DriverOptions::default());
+            let queue = producer.spawn(policy(u64::from(n)), CommitOptions::default());
             for next in items {
                 assert!(queue.submit(next).await);
             }

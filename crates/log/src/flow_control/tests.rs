@@ -83,11 +83,11 @@ fn dac(seed: u64) -> Dac {
     })
 }
 
-fn paced(limits: Limits) -> (watch::Sender<FlowControl>, DriverOptions) {
+fn paced(limits: Limits) -> (watch::Sender<FlowControl>, CommitOptions) {
     let (tell, told) = watch::channel(FlowControl::new(limits));
-    let options = DriverOptions {
+    let options = CommitOptions {
         pace: Some(told),
-        ..DriverOptions::default()
+        ..CommitOptions::default()
     };
     (tell, options)
 }

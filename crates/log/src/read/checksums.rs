@@ -32,7 +32,7 @@ const KEPT: usize = 1 << 17;
 pub type StepCrcs = Result<BTreeMap<u32, u32>, String>;
 
 /// The checksums of `slices`, in order.
-pub fn crcs_of(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
+pub fn slice_crcs(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
     let step = step.ok_or("it was not read")?;
     let crcs = step.as_ref().map_err(Clone::clone)?;
     let found: Option<Vec<u32>> = slices.map(|slice| crcs.get(&slice).copied()).collect();
@@ -98,7 +98,7 @@ impl Checksums {
 
     /// The checksums of those slices that lie in one of `slices`, for each of `steps`. Fails only for
     /// what may be otherwise later: a store or a log that can't be read.
-    pub async fn of(
+    pub async fn for_steps(
         &mut self,
         steps: &[Step],
         slices: &[Range<u32>],

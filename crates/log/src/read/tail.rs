@@ -145,7 +145,7 @@ impl Log {
         }
         // Ours only when all is done: this future may be dropped at any await.
         let mut manifest = self.manifest.clone();
-        let result = match &self.folder {
+        let result = match &self.shared_fold {
             Some(folder) => folder.fold(&mut manifest, bytes),
             None => manifest.fold(bytes),
         };

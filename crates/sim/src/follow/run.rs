@@ -7,7 +7,7 @@ use std::time::Duration;
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_core::stream::StreamOrder;
-use batchweave_log::Folder;
+use batchweave_log::SharedFold;
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -43,8 +43,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn memo(&self) -> Arc<dyn Folder> {
-        Arc::clone(&self.memo) as Arc<dyn Folder>
+    pub(super) fn memo(&self) -> Arc<dyn SharedFold> {
+        Arc::clone(&self.memo) as Arc<dyn SharedFold>
     }
 
     pub(super) fn opened(&self) {

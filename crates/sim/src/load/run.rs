@@ -8,7 +8,7 @@ use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::manifest::Record;
 use batchweave_core::stream::StreamOrder;
-use batchweave_log::{Folder, LogError};
+use batchweave_log::{LogError, SharedFold};
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -96,8 +96,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn memo(&self) -> Arc<dyn Folder> {
-        Arc::clone(&self.memo) as Arc<dyn Folder>
+    pub(super) fn memo(&self) -> Arc<dyn SharedFold> {
+        Arc::clone(&self.memo) as Arc<dyn SharedFold>
     }
 
     pub(super) fn set_newest(&self, number: u32, actor: &Arc<Actor>) {

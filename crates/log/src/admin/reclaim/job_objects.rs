@@ -25,7 +25,7 @@ impl Log {
     /// What the open jobs' attempts say of where they stand and from where they can restart, by the
     /// state that is folded and by names alone: marks and progress of the newest attempts, and the marks
     /// of those earlier ones that may still count.
-    pub async fn signs(&mut self) -> Result<BTreeMap<JobName, JobObjects>, LogError> {
+    pub async fn job_objects(&mut self) -> Result<BTreeMap<JobName, JobObjects>, LogError> {
         Ok(list(self).await?.signs(self.manifest()))
     }
 }

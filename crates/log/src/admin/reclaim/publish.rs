@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::job_objects::{self, Signs};
 use super::lease::{self, Leases};
-use super::report::{ReclaimError, Report};
+use super::report::{ReclaimError, ReclaimReport};
 use super::scan::Known;
 use crate::Log;
 use crate::commit::append::Append;
@@ -22,7 +22,7 @@ pub(super) async fn publish(
     log: &mut Log,
     (leases, known): (&mut Leases, &mut Known),
     to: Option<Step>,
-    report: &mut Report,
+    report: &mut ReclaimReport,
 ) -> Result<Signs, ReclaimError> {
     let request = log.new_request();
     let mut before = None;
@@ -75,7 +75,7 @@ fn due(
     m: &Manifest,
     signs: &Signs,
     asked: Option<(Step, RequestId)>,
-    report: &mut Report,
+    report: &mut ReclaimReport,
 ) -> Result<Option<Entry>, ReclaimError> {
     if let Some((step, request)) = asked {
         return match retention::asked(m, signs, step, request) {
@@ -94,7 +94,11 @@ fn due(
     Ok(entry)
 }
 
-async fn won(log: &mut Log, entry: Entry, report: &mut Report) -> Result<bool, ReclaimError> {
+async fn won(
+    log: &mut Log,
+    entry: Entry,
+    report: &mut ReclaimReport,
+) -> Result<bool, ReclaimError> {
     let writer = Writer {
         name: "reclaimer".to_owned(),
         epoch: 0,

@@ -244,14 +244,14 @@ async fn squat(store: &Arc<dyn Store>, name: &str) {
     }
 }
 
-async fn produce(store: Arc<dyn Store>, name: String, seed: u64) -> Committed {
+async fn produce(store: Arc<dyn Store>, name: String, seed: u64) -> CommitProgress {
     let producer = opened(&store, &name, seed as u8).await;
     let all: Vec<_> = (0..25).map(|i| item(&producer, i, 1)).collect();
     let policy = Dac::new(DacOptions {
         seed,
         ..DacOptions::default()
     });
-    let queue = producer.spawn(policy, DriverOptions::default());
+    let queue = producer.spawn(policy, CommitOptions::default());
     let progress = queue.progress();
     let mut rng = StdRng::seed_from_u64(seed);
     for next in all {

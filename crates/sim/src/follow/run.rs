@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -36,7 +36,7 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
         keep: Keep::Records,
     };
     let store = SimStore::new(time, settings);
-    let mut stream = stream(plan.seed, Order::Arrival, Vec::new());
+    let mut stream = stream(plan.seed, StreamOrder::Arrival, Vec::new());
     stream.slices = plan.nodes;
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     store.lift_limits();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use batchweave_core::ids::Version;
-use batchweave_log::Folder;
+use batchweave_log::SharedFold;
 use tokio::sync::watch;
 
 use super::FollowPlan;
@@ -52,8 +52,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn memo(&self) -> Arc<dyn Folder> {
-        Arc::clone(&self.memo) as Arc<dyn Folder>
+    pub(super) fn memo(&self) -> Arc<dyn SharedFold> {
+        Arc::clone(&self.memo) as Arc<dyn SharedFold>
     }
 
     pub(super) fn opened(&self) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -46,7 +46,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
         key_bytes_max: KEY_BYTES_MAX,
     };
     let store = SimStore::new(time, settings);
-    let stream = stream(plan.seed, Order::Arrival, Vec::new());
+    let stream = stream(plan.seed, StreamOrder::Arrival, Vec::new());
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     let producers = plan.producers();
     let (send, begin) = watch::channel(None);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::manifest::Record;
-use batchweave_log::{Folder, LogError};
+use batchweave_log::{LogError, SharedFold};
 use tokio::sync::watch;
 
 use super::memo::Memo;
@@ -68,8 +68,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn memo(&self) -> Arc<dyn Folder> {
-        Arc::clone(&self.memo) as Arc<dyn Folder>
+    pub(super) fn memo(&self) -> Arc<dyn SharedFold> {
+        Arc::clone(&self.memo) as Arc<dyn SharedFold>
     }
 
     pub(super) fn set_newest(&self, number: u32, actor: &Arc<Actor>) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use batchweave_core::ids::{Hash, ProducerName, Seq, Step, StreamId};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_log::LogError;
 
 use super::content::SLICES;
@@ -138,7 +138,7 @@ fn stream_id(seed: u64) -> StreamId {
 }
 
 /// The stream of a run.
-pub(crate) fn stream(seed: u64, order: Order, producers: Vec<ProducerName>) -> StreamConfig {
+pub(crate) fn stream(seed: u64, order: StreamOrder, producers: Vec<ProducerName>) -> StreamConfig {
     StreamConfig {
         format: 1,
         stream_id: stream_id(seed),
@@ -147,7 +147,7 @@ pub(crate) fn stream(seed: u64, order: Order, producers: Vec<ProducerName>) -> S
         producers,
         tokenizer: TokenizerId {
             name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
+            fingerprint: Hash::sha256(b"bytes"),
         },
         seq_len: 8,
         rows_per_slice: 1,

@@ -1,4 +1,4 @@
-"""The operator's pages: every error in troubleshooting.md, every key in configuration.md."""
+"""The operator's pages: every error in troubleshooting.md, every log field in operations.md."""
 
 from __future__ import annotations
 
@@ -38,40 +38,6 @@ def test_each_error_has_cause_and_remedy() -> None:
         cells = row.split(" | ")
         assert len(cells) == 2, name
         assert all(len(cell) > 5 for cell in cells), name
-
-
-def configured(name: str) -> list[str]:
-    """Lines of the tables of configuration.md, made from the shipped file."""
-    text = (ROOT / "config" / f"{name}.toml").read_text()
-    table = ""
-    words: list[str] = []
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("["):
-            table, words = line.strip("[]"), []
-        elif found := re.match(r"^(?:# )?(\w+) = (.*)$", line):
-            reason = " ".join(words) or "As above."
-            default = "" if line.startswith("#") else f"`{found[2]}`"
-            key = f"`{table}.{found[1]}`"
-            lines.append(f"| {key} | {default} | {reason.replace('|', chr(92) + '|')} |")
-            words = []
-        elif line.startswith("#"):
-            words.append(line.removeprefix("#").strip())
-        else:
-            words = []
-    return lines
-
-
-def test_configuration_md_is_made_from_the_shipped_files() -> None:
-    path = ROOT / "docs" / "configuration.md"
-    page = path.read_text()
-    for name in ("producer", "consumer"):
-        begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
-        head, rest = page.split(begin)
-        _, tail = rest.split(end)
-        table = "\n".join(["| key | default | meaning |", "|---|---|---|", *configured(name), ""])
-        page = head + begin + table + end + tail
-    assert path.read_text() == page, "docs/configuration.md lags behind config/*.toml"
 
 
 def logged(source: str) -> set[str]:

@@ -1,7 +1,7 @@
 """The generated parts of the documentation: `python tests/py/generated_docs.py` writes them.
 
-The tables of docs/configuration.md come from config/*.toml, the synopses of docs/cli.md and docs/lab.md
-from `batchweave VERB --help`.
+The tables of docs/configuration.md come from config/*.toml, the synopses of docs/cli.md and
+docs/lab.md from `batchweave VERB --help`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def configuration() -> str:
 
 
 def synopsis(text: str) -> str:
-    """The synopsis of a command from its help: usage, with its own options in place of `[OPTIONS]`."""
+    """The synopsis of a command from its help: the usage, with each option of its own."""
     usage = re.search(r"^Usage: (.*)$", text, re.MULTILINE)
     assert usage, text
     own = text[usage.end() :].split("\nGlobal options:")[0]

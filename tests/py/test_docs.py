@@ -1,6 +1,6 @@
 """The shell in the documentation: docs/first-steps.md and docs/own-data.md are done as they are
-written, every command of docs/cli.md and docs/lab.md runs on a stream like that of the page, and the
-rest parses and has a reason not to run.
+written, every command of docs/cli.md and docs/lab.md runs on a stream like that of the page, and
+the rest parses and has a reason not to run.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def test_own_data(terminal: Terminal) -> None:
 
 # Commands of the reference pages that the test does not run, and why.
 ELSEWHERE = {
-    "batchweave bench": "minutes of measuring; tests in Rust run each on a small scale",
+    "batchweave bench": "minutes of measuring; crates/lab tests each on a small scale",
     "batchweave init --slices 16": "an abbreviated command",
     "batchweave quarantine --lift 92b0": "an id of that day",
     "batchweave job close llm": "without an attempt it closes at once; tests/e2e has one",

@@ -1,4 +1,4 @@
-"""The operator's pages: each error message in troubleshooting.md, each log field in operations.md."""
+"""The operator's pages: error messages in troubleshooting.md, log fields in operations.md."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Hash, Step, StreamId};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_log::{Located, Log, LogOptions, create};
 use batchweave_store::Store;
 use batchweave_store::file::FileStore;
@@ -47,11 +47,11 @@ fn stream() -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([9; 16]),
         slices: 1,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: Vec::new(),
         tokenizer: TokenizerId {
             name: "none".into(),
-            fingerprint: Hash::of(b"none"),
+            fingerprint: Hash::sha256(b"none"),
         },
         seq_len: 8,
         rows_per_slice: 1,
@@ -92,7 +92,7 @@ impl World {
         let seqs = (first, first + SHARED - 1);
         let key = self.producer.data_key(seqs, 0);
         let body: Vec<u8> = (0..length * SHARED).map(|_| rng.random()).collect();
-        let part = |n: u64| Part {
+        let part = |n: u64| ObjectPart {
             key: key.clone(),
             offset: n * length,
             length,
@@ -113,7 +113,7 @@ impl World {
         for n in 0..SHARED {
             let at = (n * length) as usize;
             let slice = &body[at..at + length as usize];
-            self.bytes.insert(first + n, Hash::of(slice));
+            self.bytes.insert(first + n, Hash::sha256(slice));
         }
         let _ = self.store.upload(&key, Bytes::from(body)).await.unwrap();
         let cursor = Cursor(serde_json::json!({ "row": seqs.1 }));
@@ -153,7 +153,7 @@ impl World {
             let part = &entry.tgb.parts[0];
             let body = self.store.get(&part.key, u64::MAX).await.unwrap();
             let at = part.offset as usize..(part.offset + part.length) as usize;
-            assert_eq!(Hash::of(&body[at]), self.bytes[&step], "step {step}");
+            assert_eq!(Hash::sha256(&body[at]), self.bytes[&step], "step {step}");
         }
         assert_eq!(self.log.manifest().void_entries(), 0);
     }

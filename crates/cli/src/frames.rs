@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::StreamId;
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::plan::{self, FrameSlot, Located, PIECE_BYTES_MAX};
+use batchweave_core::tgb::ranges::{self, FrameSlot, Located, PIECE_BYTES_MAX};
 use batchweave_core::tgb::{Expect, FrameHeader, Identity, verify};
 use batchweave_store::{ErrorKind, Store, StoreError, read_range};
 use bytes::Bytes;
@@ -85,7 +85,7 @@ async fn read_once(
     fresh: bool,
 ) -> Result<Vec<Frame>, CliError> {
     let mut located = Vec::new();
-    for wanted in plan::wanted(entry.step, entry.seq, &entry.tgb, slices) {
+    for wanted in ranges::part_slices(entry.step, entry.seq, &entry.tgb, slices) {
         match wanted.locate() {
             Located::Frames(frames) => located.extend(frames),
             Located::Index(range) => {
@@ -96,7 +96,7 @@ async fn read_once(
     }
     let identity = Identity::new(stream, &entry.producer, entry.epoch);
     let mut all = Vec::with_capacity(located.len());
-    for read in plan::coalesce(&located, PIECE_BYTES_MAX) {
+    for read in ranges::coalesce(&located, PIECE_BYTES_MAX) {
         let fetched = match read_range(store, &read.key, read.range.clone(), fresh).await {
             Ok(bytes) => Ok(bytes),
             Err(e) if is_damage(&e) => Err(e.to_string()),

@@ -75,7 +75,7 @@ pub(crate) async fn read_objects(log: &mut Log) -> Result<ObjectsByJob, CliError
     if log.manifest().jobs().is_empty() {
         return Ok(ObjectsByJob::new());
     }
-    Ok(log.signs().await?)
+    Ok(log.job_objects().await?)
 }
 
 /// The same of one job, what matters no more included.

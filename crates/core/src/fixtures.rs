@@ -3,8 +3,8 @@
 
 use crate::ids::{AttemptId, AttemptNo, Hash, JobName, ProducerName, Step, StreamId, Version};
 use crate::retention::{Mark, Progress};
-use crate::stream::{Order, StreamConfig, TokenizerId};
-use crate::tgb::{Digest, Part, TgbRecord};
+use crate::stream::{StreamConfig, StreamOrder, TokenizerId};
+use crate::tgb::{Digest, ObjectPart, TgbRecord};
 
 /// Slices of a batch.
 pub const SLICES: u32 = 4;
@@ -12,7 +12,7 @@ pub const SLICES: u32 = 4;
 pub const SEQ_LEN: u32 = 8;
 
 /// A stream of such batches; its id is made of `id`.
-pub fn stream(id: [u8; 16], order: Order, producers: Vec<ProducerName>) -> StreamConfig {
+pub fn stream(id: [u8; 16], order: StreamOrder, producers: Vec<ProducerName>) -> StreamConfig {
     StreamConfig {
         format: 1,
         stream_id: StreamId::from_random(id),
@@ -21,7 +21,7 @@ pub fn stream(id: [u8; 16], order: Order, producers: Vec<ProducerName>) -> Strea
         producers,
         tokenizer: TokenizerId {
             name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
+            fingerprint: Hash::sha256(b"bytes"),
         },
         seq_len: SEQ_LEN,
         rows_per_slice: 1,
@@ -35,7 +35,7 @@ pub fn tgb(key: &str, index: u64, bytes: u64, digest: Digest) -> TgbRecord {
         rows: u64::from(SLICES),
         tokens: u64::from(SLICES * SEQ_LEN),
         digest,
-        parts: vec![Part {
+        parts: vec![ObjectPart {
             key: key.to_owned(),
             offset: index * bytes,
             length: bytes,

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::clock::{Clock, TokioClock};
 use crate::copies::state::Snapshots;
-use crate::read::shared_fold::Folder;
+use crate::read::shared_fold::SharedFold;
 
 /// How to open a log.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct LogOptions {
     /// What everything that waits asks for the time.
     pub clock: Arc<dyn Clock>,
     /// Folds in place of the manifest itself; for simulations.
-    pub folder: Option<Arc<dyn Folder>>,
+    pub shared_fold: Option<Arc<dyn SharedFold>>,
 }
 
 impl LogOptions {
@@ -36,7 +36,7 @@ impl LogOptions {
             seed,
             write_snapshots: true,
             clock: TokioClock::shared(),
-            folder: None,
+            shared_fold: None,
         }
     }
 }
@@ -68,7 +68,7 @@ pub struct Log {
     pub(crate) snapshots: Snapshots,
     pub(crate) window: u64,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) folder: Option<Arc<dyn Folder>>,
+    pub(crate) shared_fold: Option<Arc<dyn SharedFold>>,
     /// Looks in a row at a next version that was not there.
     pub(crate) idle_looks: u32,
     /// Our last put, while its outcome is open.
@@ -95,7 +95,7 @@ impl Log {
             snapshots: Snapshots::new(options.write_snapshots),
             window: 1,
             clock: Arc::clone(&options.clock),
-            folder: options.folder.clone(),
+            shared_fold: options.shared_fold.clone(),
             idle_looks: 0,
             open_put: None,
             base: None,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::flow_control::{Bound, Held, Limits, Pace};
-use batchweave_core::stream::Order;
+use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
+use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::admin::Health;
-use batchweave_log::{CommitQueue, Pacer, Standing, TokioClock};
+use batchweave_log::{CommitQueue, FlowControlStatus, PositionReader, TokioClock};
 use batchweave_store::Store;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ pub(crate) fn limits(config: &ProducerConfig) -> Limits {
             WhenNoJob::Run => bound(ahead.no_job_steps),
             WhenNoJob::Wait => Some(ahead.no_job_steps),
         },
-        lead: (config.stream.order == Order::Lanes).then_some(ahead.lane_lead),
+        lane_lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
     }
 }
 
@@ -41,8 +41,8 @@ pub(crate) fn limits(config: &ProducerConfig) -> Limits {
 /// they are small beside the bound: then room is used as it comes, by all producers alike.
 pub(crate) fn entry_max(config: &ProducerConfig) -> usize {
     let lanes = match config.stream.order {
-        Order::Arrival => 1,
-        Order::Lanes => config.stream.producers.len().max(1) as u64,
+        StreamOrder::Arrival => 1,
+        StreamOrder::Lanes => config.stream.producers.len().max(1) as u64,
     };
     let most = config.commit.max_batches;
     match limits(config).steps {
@@ -54,19 +54,21 @@ pub(crate) fn entry_max(config: &ProducerConfig) -> usize {
 }
 
 /// Who reads positions, if anything is bounded, and what the commit task is told.
-pub(crate) fn pacer(config: &ProducerConfig) -> (Option<Pacer>, Option<watch::Receiver<Pace>>) {
+pub(crate) fn pacer(
+    config: &ProducerConfig,
+) -> (Option<PositionReader>, Option<watch::Receiver<FlowControl>>) {
     let limits = limits(config);
     if !limits.any() {
         return (None, None);
     }
-    let (pacer, pace) = Pacer::new(limits);
+    let (pacer, pace) = PositionReader::new(limits);
     (Some(pacer), Some(pace))
 }
 
 /// Starts reading positions and telling people, until the commit task ends; `pacing` ends the
 /// reading, and with it the waiting of who is held.
 pub(crate) fn start(
-    pacer: Pacer,
+    pacer: PositionReader,
     store: Arc<dyn Store>,
     queue: &CommitQueue,
     pacing: CancellationToken,
@@ -75,7 +77,7 @@ pub(crate) fn start(
     let follow = pacer.follow(
         store,
         TokioClock::shared(),
-        queue.standing(),
+        queue.flow_control(),
         rand::random(),
     );
     tokio::spawn(async move { pacing.run_until_cancelled(follow).await });
@@ -85,20 +87,20 @@ pub(crate) fn start(
         said: None,
         held: None,
     };
-    tokio::spawn(teller.run(queue.standing()));
+    tokio::spawn(teller.run(queue.flow_control()));
 }
 
 struct Teller {
     metrics: Arc<Metrics>,
     health: Health,
     /// What was logged last, and when.
-    said: Option<(Held, Instant)>,
+    said: Option<(HeldBack, Instant)>,
     /// What holds now, since when, and until when that is counted.
-    held: Option<(Held, Instant, Instant)>,
+    held: Option<(HeldBack, Instant, Instant)>,
 }
 
 impl Teller {
-    async fn run(mut self, mut standing: watch::Receiver<Standing>) {
+    async fn run(mut self, mut standing: watch::Receiver<FlowControlStatus>) {
         loop {
             let (held, lead) = {
                 let now = standing.borrow_and_update();
@@ -125,7 +127,7 @@ impl Teller {
         }
     }
 
-    fn tell(&mut self, held: Option<Held>) {
+    fn tell(&mut self, held: Option<HeldBack>) {
         let now = Instant::now();
         if let Some((before, _, counted)) = &self.held {
             let seconds = now.duration_since(*counted).as_secs_f64();
@@ -164,12 +166,12 @@ fn kind(bound: Bound) -> &'static str {
         Bound::Steps(_) => "steps",
         Bound::Bytes(_) => "bytes",
         Bound::NoJob(_) => "no_job",
-        Bound::Lead(_) => "lead",
+        Bound::LaneLead(_) => "lead",
     }
 }
 
 /// What makes a hold another one.
-fn who(held: &Held) -> (Bound, Option<&str>) {
+fn who(held: &HeldBack) -> (Bound, Option<&str>) {
     (held.bound, held.by.as_ref().map(|by| by.job.as_str()))
 }
 
@@ -212,9 +214,9 @@ mod tests {
         assert_eq!(entry_max(&config(100, WhenNoJob::Run, 0)), 25);
         assert_eq!(entry_max(&config(3, WhenNoJob::Run, 0)), 1);
         let mut lanes = config(100, WhenNoJob::Run, 0);
-        lanes.stream.order = Order::Lanes;
+        lanes.stream.order = StreamOrder::Lanes;
         lanes.stream.producers = ["a", "b", "c"].map(str::to_owned).into();
         assert_eq!(entry_max(&lanes), 8);
-        assert_eq!(limits(&lanes).lead, Some(256));
+        assert_eq!(limits(&lanes).lane_lead, Some(256));
     }
 }

@@ -285,7 +285,7 @@ impl Uploads {
         stop: &CancellationToken,
     ) -> Result<bool, RunError> {
         // What is held back already is enough: nothing more goes up meanwhile.
-        let from = (groups, queue.standing(), self.room);
+        let from = (groups, queue.flow_control(), self.room);
         let groups = stream::unfold(from, async |(mut groups, mut standing, room)| {
             let _ = standing.wait_for(|now| now.held.is_none()).await;
             let group = groups.recv().await?;

@@ -10,7 +10,7 @@ use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_daemon::admin::{self, Health};
 use batchweave_daemon::shutdown::unless_stopped;
-use batchweave_log::{CommitEnd, DriverOptions, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{CommitEnd, CommitOptions, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
 use futures::FutureExt;
@@ -257,10 +257,10 @@ async fn produce(
         pacing.clone(),
     );
     let (pacer, pace) = ahead::pacer(config);
-    let driver = DriverOptions {
+    let driver = CommitOptions {
         tgbs_per_entry: ahead::entry_max(config),
         pace,
-        ..DriverOptions::default()
+        ..CommitOptions::default()
     };
     let queue = producer.spawn(opened.policy, driver);
     health.ready(ahead::PRODUCING);

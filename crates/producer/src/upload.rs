@@ -11,7 +11,7 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, StreamId};
 use batchweave_core::keys;
 use batchweave_core::provenance::Provenance;
-use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, Run, TgbRecord};
+use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, SliceRun, TgbRecord};
 use batchweave_log::CommitItem;
 use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError};
 use tokio::time::Instant;
@@ -61,7 +61,7 @@ pub(crate) enum Uploaded {
     Batches(CommitItem),
     /// An object of a batch that has several.
     Part {
-        run: Run,
+        run: SliceRun,
         rows: u64,
         tokens: u64,
         /// With the batch's last slice.
@@ -122,7 +122,7 @@ impl Uploader {
         let tgbs = made.map(|(run, (rows, tokens))| TgbRecord {
             rows,
             tokens,
-            digest: Digest::of_crcs(run.crcs),
+            digest: Digest::from_crcs(run.crcs),
             parts: vec![run.part],
             provenance: provenance.clone(),
         });

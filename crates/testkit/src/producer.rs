@@ -4,7 +4,7 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, StreamId};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
-use batchweave_core::manifest::entry::{Batch, Finished, Opened};
+use batchweave_core::manifest::entry::{BatchEntry, Finished, Opened};
 use batchweave_core::tgb::{Identity, TgbData, TgbRecord, pack};
 use batchweave_log::{Log, LogError};
 
@@ -96,7 +96,7 @@ impl TestProducer {
             let state = m.producer(producer);
             let first_seq = state.map_or(0, |p| p.next_seq);
             let cursor_before = state.map(|p| p.cursor.hash());
-            Entry::Batch(Batch {
+            Entry::Batch(BatchEntry {
                 producer: producer.clone(),
                 epoch,
                 first_seq,

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use batchweave_arena::wire::{ArrayLayout, Dtype, LAYOUTS_MAX, Layout as WireLayout};
 use batchweave_core::tgb::{Dtype as CoreDtype, Layout, LayoutError};
+use batchweave_wire::{ArrayLayout, Dtype, LAYOUTS_MAX, Layout as WireLayout};
 
 /// What ranks are told of a frame: where its data begins in its payload, and the arrays in it.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What ranks get in place of frames that can't be had.
 
-use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_core::ids::Step;
 use batchweave_store::ErrorKind;
+use batchweave_wire::{ErrorName, Fault};
 
 use super::READS_MAX;
 use super::retry::ReadError;

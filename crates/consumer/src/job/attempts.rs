@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use batchweave_arena::wire::{ErrorName, Fault, WaitCause};
 use batchweave_core::ids::{JobName, RequestId, Step};
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobOpened};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::manifest::{Entry, Manifest, Void};
 use batchweave_core::retention::restart_points;
 use batchweave_log::{Log, LogError};
+use batchweave_wire::{ErrorName, Fault, WaitCause};
 use tokio::sync::oneshot;
 
 use crate::config::JobTable;
@@ -177,7 +177,7 @@ pub(crate) fn refusal(wish: &Wish, why: &LogError) -> Result<Hold, Fault> {
 
 /// The oldest restart point of a job whose data is there; `None` too where the store does not say.
 pub(crate) async fn oldest_restart(log: &mut Log, job: &JobName) -> Option<Step> {
-    let signs = match log.signs().await {
+    let signs = match log.job_objects().await {
         Ok(signs) => signs.get(job).cloned().unwrap_or_default(),
         Err(why) => {
             tracing::debug!(%job, %why, "restart points can't be listed");

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use batchweave_arena::wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::keys;
 use batchweave_core::retention::{AttemptObjects, Mark};
 use batchweave_store::StoreError;
+use batchweave_wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -196,7 +196,7 @@ impl Marks {
         let marks = self.clone();
         self.tasks.spawn(async move {
             // The ledger first: a proof must have no hole below a restart point.
-            let blind = guards::is(Mutation::MarkBeforeLedger);
+            let blind = guards::confirms_mark_before_ledger();
             let kept = blind || receipt.await.unwrap_or(false);
             if let Some(mark) = mark {
                 marks.keep(&mark, kept).await;

@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::proof::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, Told};
+use batchweave_core::proof::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, ReaderCoverage};
 use batchweave_log::Log;
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -148,7 +148,7 @@ impl Keeper {
     /// Another daemon may have told of a rank after the stored objects were read for a rank that came
     /// earlier: they are read once per batch of reports, when a rank in it is new here.
     fn doubt_stored(&mut self) {
-        if guards::is(Mutation::StaleLedger) {
+        if guards::trusts_cached_ledgers() {
             return;
         }
         for attempt in self.attempts.values_mut() {
@@ -191,7 +191,7 @@ impl Keeper {
 
     async fn begin(&mut self, member: &Arc<Member>, next_step: Step, asked: &Asked) {
         let gone = asked.flush.contains(&key(member));
-        if gone && !guards::is(Mutation::UnflushedReturn) {
+        if gone && !guards::skips_flush_on_return() {
             // It may be back from just now.
             self.flush(&key(member)).await;
         }
@@ -291,7 +291,7 @@ impl Keeper {
 
     /// Answers marks of ranks without a hole.
     fn answer(&mut self) {
-        let stored = self.unsaved.is_empty() || guards::is(Mutation::UnsavedLedger);
+        let stored = self.unsaved.is_empty() || guards::confirms_mark_without_ledger();
         let attempts = &self.attempts;
         self.waiting.retain(|mark| {
             let attempt = attempts.get(&mark.key);
@@ -336,7 +336,7 @@ impl Keeper {
         self.save().await;
     }
 
-    fn add(&mut self, member: &Member, entries: Vec<LedgerEntry>, told: Vec<Told>) {
+    fn add(&mut self, member: &Member, entries: Vec<LedgerEntry>, told: Vec<ReaderCoverage>) {
         let node = hex(&self.hub.instance);
         let (job, opened, attempt) = (&member.job, member.opened, member.attempt);
         let ledger = Ledger {

@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use batchweave_arena::Segment;
-use batchweave_arena::wire::{ErrorName, Fault, Hello, Welcome};
 use batchweave_core::ids::{JobName, ProducerName, Step, Version};
 use batchweave_core::manifest::state::{JobState, QuarantineState};
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::{Store, StoreError};
+use batchweave_wire::{ErrorName, Fault, Hello, Welcome};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 

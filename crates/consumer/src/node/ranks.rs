@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{Checkpoint, ErrorName, Fault, Hello, Mode};
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{AttemptNo, JobName, Step, StreamId, Version};
 use batchweave_core::retention::Mark;
+use batchweave_wire::{Checkpoint, ErrorName, Fault, Hello, Mode};
 use tokio::sync::{Notify, oneshot};
 
 use super::{Head, State};
@@ -181,7 +181,7 @@ impl State {
         let Some(line) = self.lines.get_mut(&id) else {
             return;
         };
-        if guards::is(Mutation::PositionUnheard) {
+        if guards::ignores_reported_position() {
             return;
         }
         let most = if mistakes::is(Mistake::BelievedRank) {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use batchweave_arena::Segment;
-use batchweave_arena::wire::{
-    DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
-};
 use batchweave_core::ids::Step;
 use batchweave_core::tgb::HEADER_BYTES;
+use batchweave_wire::{
+    DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
+};
 use tokio::sync::Notify;
 
 use super::outbox::{Line, Outgoing, Owner};

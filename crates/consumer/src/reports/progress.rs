@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::AttemptId;
 use batchweave_core::retention::Progress;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ async fn round(hub: &Hub, stored: &mut Vec<Stored>) {
         hub.lock().progress_stored(&run);
         let replaced = |old: &mut Stored| {
             let inside = run.first <= old.run.first && old.run.last <= run.last;
-            let inside = inside || guards::is(Mutation::WideProgress);
+            let inside = inside || guards::replaces_other_progress();
             old.attempt == attempt && inside && old.run.step <= run.step
         };
         for old in stored.extract_if(.., replaced) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
-use batchweave_core::tgb::plan::with_headers;
+use batchweave_core::tgb::ranges::with_headers;
 use batchweave_daemon::admin::{self, Health};
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::Log;

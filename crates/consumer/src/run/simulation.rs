@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::{MemoryLimits, Segment};
-use batchweave_core::tgb::plan::with_headers;
+use batchweave_core::tgb::ranges::with_headers;
 use batchweave_daemon::newest::Newest;
 use batchweave_log::{Clock, Log};
 use batchweave_store::Store;

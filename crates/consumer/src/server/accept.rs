@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_arena::{CLOSING_MAX, Connection, Listener, Peer as Who, closing, own_uid};
 use batchweave_daemon::newest::Newest;
+use batchweave_wire::{ErrorName, Fault};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Semaphore;

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use batchweave_arena::wire::{DaemonMessage, MESSAGE_BYTES_MAX};
 use batchweave_arena::{Connection, Segment};
+use batchweave_wire::{DaemonMessage, MESSAGE_BYTES_MAX};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use batchweave_arena::wire::{DaemonMessage, Fault, WaitCause, Waiting};
 use batchweave_daemon::admin::Health;
+use batchweave_wire::{DaemonMessage, Fault, WaitCause, Waiting};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::node::Outgoing;

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{
-    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, WaitCause, Waiting, Welcome, WireError,
-};
 use batchweave_core::ids::JobName;
 use batchweave_daemon::newest::Place;
+use batchweave_wire::{
+    ClientMessage, DaemonMessage, ErrorName, Fault, Hello, WaitCause, Waiting, Welcome, WireError,
+};
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::SessionId;

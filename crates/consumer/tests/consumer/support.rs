@@ -9,7 +9,7 @@ use batchweave_core::ids::{Hash, RequestId, Step, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::entry::{JobClosed, QuarantineLifted, Quarantined, Watermark};
 use batchweave_core::manifest::{Entry, Manifest};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_core::tgb::{Dtype, Layout, TgbData};
 use batchweave_daemon::config::{ByteSize, Listen, Period};
 use batchweave_log::{Log, LogOptions, create};
@@ -50,7 +50,7 @@ fn config(slices: u32) -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([9; 16]),
         slices,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: vec!["p".parse().unwrap()],
         tokenizer: TokenizerId {
             name: "test".into(),

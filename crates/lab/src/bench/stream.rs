@@ -5,7 +5,7 @@ use std::sync::Arc;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Hash, StreamId, Version};
 use batchweave_core::keys;
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_core::tgb::{Dtype, Identity, Layout, Packed, TgbData, TgbRecord, pack};
 use batchweave_log::{Commit, Log, LogError, LogOptions, Producer, ProducerOpening};
 use batchweave_store::Store;
@@ -26,11 +26,11 @@ pub(super) fn config() -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([0xb5; 16]),
         slices: SLICES,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: Vec::new(),
         tokenizer: TokenizerId {
             name: "none".to_owned(),
-            fingerprint: Hash::of(b"none"),
+            fingerprint: Hash::sha256(b"none"),
         },
         seq_len: SEQ_LEN,
         rows_per_slice: ROWS,

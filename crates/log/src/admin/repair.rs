@@ -118,7 +118,7 @@ pub async fn damage(
         key,
         reason,
         bytes: found.len() as u64,
-        bad: Hash::of(&found),
+        bad: Hash::sha256(&found),
         remedy: Remedy::Unsteady,
         stream: stream.stream_id,
     };
@@ -199,7 +199,7 @@ pub async fn repair(
     let found = patient
         .get(&damage.key, keys::bytes_max(&damage.key))
         .await?;
-    if Hash::of(&found) != damage.bad {
+    if Hash::sha256(&found) != damage.bad {
         return Ok(Repaired::Refused(Remedy::Unsteady));
     }
     let now = remedy(patient.as_ref(), damage).await?;

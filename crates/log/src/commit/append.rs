@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::{Entry, Folded, Hints, Record, Writer};
 use bytes::Bytes;
@@ -68,7 +68,7 @@ impl Log {
             return Ok(Append::Lost { version, folded });
         }
         let version = self.manifest.next_version();
-        let mistaken = guards::is(Mutation::Trust412) || guards::is(Mutation::Unfolded);
+        let mistaken = guards::trusts_412() || guards::retries_without_folding();
         let again = mistaken.then(|| entries.clone());
         let bytes = self.record(version, writer, hints.clone(), entries);
         match self.put_open(version, bytes.clone(), false).await? {
@@ -82,7 +82,7 @@ impl Log {
                 let folded = self.fold_put(&theirs).await?.unwrap_or_default();
                 self.snapshot_if_due(false).await;
                 if let Some(entries) = again
-                    && (theirs == bytes) == guards::is(Mutation::Trust412)
+                    && (theirs == bytes) == guards::trusts_412()
                 {
                     return Box::pin(self.put_record(writer, hints, entries)).await;
                 }

@@ -1,6 +1,6 @@
 //! Which entries go into the next record, and what policies see of a record.
 
-use batchweave_core::commit_policy::{SeenRecord, tag};
+use batchweave_core::commit_policy::{SeenRecord, name_hash};
 use batchweave_core::flow_control::Gate;
 use batchweave_core::limits::RECORD_BYTES_MAX;
 use batchweave_core::manifest::rules::Validity;
@@ -69,7 +69,7 @@ fn valid(manifest: &Manifest, candidates: Vec<Entry>, own: usize) -> Result<Chos
         match verdict {
             Ok(Validity::Applies) => {
                 if let Some((name, _)) = entry.producer().filter(|_| at >= own) {
-                    chosen.others.push(tag(name.as_str()));
+                    chosen.others.push(name_hash(name.as_str()));
                 }
                 chosen.entries.push(entry);
             }
@@ -85,10 +85,12 @@ pub(crate) fn seen_record(folded: &Folded) -> Option<SeenRecord> {
     let record = folded.record.as_ref()?;
     let producers = record.entries.iter().filter_map(Entry::producer);
     Some(SeenRecord {
-        writer: tag(&record.writer.name),
+        writer: name_hash(&record.writer.name),
         leads: record.hints.leads,
         put_ms: record.hints.put_ms,
-        producers: producers.map(|(name, _)| tag(name.as_str())).collect(),
+        producers: producers
+            .map(|(name, _)| name_hash(name.as_str()))
+            .collect(),
     })
 }
 

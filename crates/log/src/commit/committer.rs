@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::commit_policy::{Action, Event, Policy, Queue, SeenRecord};
-use batchweave_core::flow_control::pacing;
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::flow_control::pacing_jobs;
+use batchweave_core::guards;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
 use batchweave_core::manifest::{Entry, Hints, Writer};
 
@@ -157,7 +157,7 @@ impl Committer {
             Action::Idle => return Ok(Ok(Next::Wait(None))),
             Action::Wait(time) => return Ok(Ok(Next::Wait(Some(time)))),
             Action::CatchUp(expected) => self.catch_up(expected, false).await?,
-            Action::Look(expected) => match self.catch_up(expected, true).await {
+            Action::Poll(expected) => match self.catch_up(expected, true).await {
                 // Nothing waits for it: a later look will do.
                 Err(e) if e.may_pass() && self.wants.is_empty() => Ok(Event::CaughtUp(Vec::new())),
                 looked => looked?,
@@ -218,7 +218,7 @@ impl Committer {
         let ours = state.filter(|p| p.nonce == self.nonce);
         self.epoch = ours.map_or(self.epoch, |open| open.epoch);
         let current = state.map_or(0, |p| p.epoch);
-        let again = !guards::is(Mutation::OpeningNotAnnounced);
+        let again = !guards::announces_opening_once();
         if self.epoch == 0 && self.opening != 0 && self.opening <= current && again {
             // Somebody else has the epoch that was announced.
             (self.announced, self.opening) = (0, 0);
@@ -291,7 +291,7 @@ impl Committer {
         let own = candidates.len();
         if combine {
             // Who is only opening was told of no bounds: while a job paces it takes openings along.
-            let blind = self.epoch == 0 && pacing(&self.log.manifest).next().is_some();
+            let blind = self.epoch == 0 && pacing_jobs(&self.log.manifest).next().is_some();
             let fit = |e: &Entry| !blind || matches!(e, Entry::Opened(_));
             candidates.extend(gathered.into_iter().filter(fit));
         }

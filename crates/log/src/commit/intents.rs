@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use batchweave_core::error::FormatError;
 use batchweave_core::ids::{ProducerName, StreamId};
-use batchweave_core::intent::{self, Selection, Worth};
+use batchweave_core::intent::{self, Candidacy, Selection};
 use batchweave_core::keys;
 use batchweave_core::limits::INTENTS_PER_ROUND;
 use batchweave_core::manifest::{Entry, Manifest};
@@ -209,13 +209,13 @@ impl Intents {
             let short = intent::stem(&key).into_owned();
             match entry {
                 None => {}
-                Some(Ok(entry)) => match intent::worth(manifest, &entry) {
-                    Worth::Candidate => self.gathered.push(entry),
-                    Worth::NotNow(reason) => {
+                Some(Ok(entry)) => match intent::candidacy(manifest, &entry) {
+                    Candidacy::Candidate => self.gathered.push(entry),
+                    Candidacy::NotNow(reason) => {
                         debug!(key = short, %reason, "an intent is of no use at present");
                         self.useless.not_now(key, manifest);
                     }
-                    Worth::Never(reason) => {
+                    Candidacy::Never(reason) => {
                         warn!(key = short, %reason, "an intent that can't be committed is ignored");
                         self.useless.never(key);
                     }

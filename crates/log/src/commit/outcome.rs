@@ -1,6 +1,6 @@
 //! Why an instance of a producer can commit no more.
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{Epoch, ProducerName, Seq, Version};
 use batchweave_core::manifest::Manifest;
 
@@ -25,14 +25,14 @@ pub(crate) fn check(
             return Err(Stop::Finished { tgbs: p.next_seq });
         }
         // Of two that open the name at a time the newer stays, whoever came first.
-        Some(p) if epoch == 0 && p.began > began && !guards::is(Mutation::OlderFences) => {
+        Some(p) if epoch == 0 && p.began > began && !guards::lets_older_instance_fence() => {
             let instance = p.instance.clone();
             return Err(Stop::Fenced {
                 by: p.epoch,
                 instance,
             });
         }
-        Some(p) if epoch != 0 && p.epoch > epoch && !guards::is(Mutation::AnyEpoch) => {
+        Some(p) if epoch != 0 && p.epoch > epoch && !guards::skips_epoch_check() => {
             let instance = p.instance.clone();
             return Err(Stop::Fenced {
                 by: p.epoch,

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::flow_control::{Gate, Held};
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::flow_control::{Gate, HeldBack};
+use batchweave_core::guards;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Version};
 use batchweave_core::limits::{ENTRY_BYTES_MAX, ENTRY_TGBS_MAX};
 use batchweave_core::manifest::Manifest;
-use batchweave_core::manifest::entry::{Batch, Entry, Finished, Opened};
+use batchweave_core::manifest::entry::{BatchEntry, Entry, Finished, Opened};
 use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::tgb::TgbRecord;
 
@@ -115,7 +115,7 @@ impl Wants {
         gate: Option<&mut Gate>,
         epoch: Epoch,
         now: Duration,
-    ) -> Option<Held> {
+    ) -> Option<HeldBack> {
         let held = gate.and_then(|gate| self.ask(gate, epoch));
         if held.is_none() {
             self.allowed = self.queue.len();
@@ -130,7 +130,7 @@ impl Wants {
         held
     }
 
-    fn ask(&mut self, gate: &mut Gate, epoch: Epoch) -> Option<Held> {
+    fn ask(&mut self, gate: &mut Gate, epoch: Epoch) -> Option<HeldBack> {
         for (at, waiting) in self.queue.iter().enumerate() {
             let asked = match &waiting.want {
                 Want::Open { .. } => Ok(()),
@@ -264,11 +264,11 @@ impl Wants {
             cursor = item.cursor.clone();
             count += 1;
         }
-        if guards::is(Mutation::HalfObject) && tgbs.len() > 1 {
+        if guards::splits_objects() && tgbs.len() > 1 {
             tgbs.pop();
         }
         let last_seq = (first_seq + tgbs.len() as u64).saturating_sub(1);
-        let entry = Batch {
+        let entry = BatchEntry {
             producer: self.name.clone(),
             epoch,
             first_seq,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use batchweave_core::commit_policy::{Event, Plain, Policy};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
-use batchweave_core::manifest::entry::{Batch, Finished};
+use batchweave_core::manifest::entry::{BatchEntry, Finished};
 use batchweave_core::manifest::{Entry, Void, Writer};
 use batchweave_core::tgb::TgbRecord;
 
@@ -205,7 +205,7 @@ impl Producer {
         cursor: Cursor,
     ) -> Result<Commit, LogError> {
         let first_seq = self.next_seq();
-        let entry = Batch {
+        let entry = BatchEntry {
             producer: self.name.clone(),
             epoch: self.epoch,
             first_seq,

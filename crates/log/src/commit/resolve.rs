@@ -2,7 +2,7 @@
 //! the object itself says who won: the same bytes mean us. No object: the same bytes are put at the
 //! same key again, until the answer is definite (pitfalls P2, P3, P4).
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::keys;
 use batchweave_store::{Create, Effect, ErrorKind, Store, StoreError};
 use bytes::Bytes;
@@ -61,7 +61,7 @@ pub(crate) async fn put_again(
         };
         if let Some(e) = &error {
             in_doubt |= e.effect == Effect::Unknown;
-            if in_doubt && guards::is(Mutation::NextAfterUnknown) {
+            if in_doubt && guards::moves_on_after_unknown_outcome() {
                 return Ok(Resolved::Ours);
             }
             let hopeless = !e.kind.is_transient() || tries >= DID_NOT_TRIES;
@@ -92,7 +92,7 @@ pub(crate) async fn put_again(
 }
 
 fn trusted(exists: bool) -> bool {
-    exists && guards::is(Mutation::Trust412)
+    exists && guards::trusts_412()
 }
 
 /// The object, or `None` when it is absent; asks until one of the two is certain.

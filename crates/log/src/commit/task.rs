@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use batchweave_core::commit_policy::{Event, Policy};
-use batchweave_core::flow_control::{Held, Lead, Pace};
+use batchweave_core::flow_control::{Backlog, FlowControl, HeldBack};
 use batchweave_core::ids::{Epoch, Seq, Step, Version};
 use batchweave_core::manifest::Manifest;
 use futures::FutureExt;
@@ -44,7 +44,7 @@ pub enum CommitEnd {
 
 /// How far the commit task has come; a watch value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitProgress {
     /// Records won.
     pub records: u64,
     /// Versions lost to others.
@@ -69,28 +69,28 @@ pub struct Committed {
 
 /// Where a producer stands with its bounds; a watch value, kept up to date while there are bounds.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct FlowControlStatus {
     /// The folded state.
     pub manifest: Manifest,
     /// Why it may not commit all that it has.
-    pub held: Option<Held>,
+    pub held: Option<HeldBack>,
     /// How far the stream is ahead of the slowest job that paces.
-    pub lead: Option<Lead>,
+    pub lead: Option<Backlog>,
 }
 
 /// Bounds of the commit task.
 #[derive(Debug, Clone)]
-pub struct DriverOptions {
+pub struct CommitOptions {
     /// Items that may wait; submitting more waits.
     pub queue: usize,
     /// TGBs in one entry at most.
     pub tgbs_per_entry: usize,
     /// How far it may run ahead, and of whom; `None` is no bound. When the sender is gone while
     /// something is held, the task ends with what is committed: the ceiling would never rise.
-    pub pace: Option<watch::Receiver<Pace>>,
+    pub pace: Option<watch::Receiver<FlowControl>>,
 }
 
-impl Default for DriverOptions {
+impl Default for CommitOptions {
     fn default() -> Self {
         Self {
             queue: 64,
@@ -109,8 +109,8 @@ enum Message {
 #[derive(Debug)]
 pub struct CommitQueue {
     send: mpsc::Sender<Message>,
-    progress: watch::Receiver<Committed>,
-    standing: watch::Receiver<Standing>,
+    progress: watch::Receiver<CommitProgress>,
+    standing: watch::Receiver<FlowControlStatus>,
     task: JoinHandle<Result<(CommitEnd, Producer), LogError>>,
 }
 
@@ -122,12 +122,12 @@ impl CommitQueue {
     }
 
     /// Progress, to be read at any time.
-    pub fn progress(&self) -> watch::Receiver<Committed> {
+    pub fn progress(&self) -> watch::Receiver<CommitProgress> {
         self.progress.clone()
     }
 
     /// Where the producer stands with its bounds, to be read at any time.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
+    pub fn flow_control(&self) -> watch::Receiver<FlowControlStatus> {
         self.standing.clone()
     }
 
@@ -154,8 +154,8 @@ struct Driver<P> {
     closed: bool,
     /// When one who is held looks at the log again.
     look_at: Option<Duration>,
-    progress: watch::Sender<Committed>,
-    standing: watch::Sender<Standing>,
+    progress: watch::Sender<CommitProgress>,
+    standing: watch::Sender<FlowControlStatus>,
 }
 
 /// Who is held looks at the log after an eighth of the time for which it has been held, within these.
@@ -171,14 +171,14 @@ enum Wake {
 
 impl Producer {
     /// Starts the commit task.
-    pub fn spawn(self, policy: impl Policy + 'static, options: DriverOptions) -> CommitQueue {
+    pub fn spawn(self, policy: impl Policy + 'static, options: CommitOptions) -> CommitQueue {
         let (send, receive) = mpsc::channel(options.queue.max(1));
-        let start = Committed {
+        let start = CommitProgress {
             next_seq: self.next_seq(),
-            ..Committed::default()
+            ..CommitProgress::default()
         };
         let (progress, watcher) = watch::channel(start);
-        let (standing, stands) = watch::channel(Standing {
+        let (standing, stands) = watch::channel(FlowControlStatus {
             manifest: self.log().manifest().clone(),
             held: None,
             lead: None,
@@ -320,7 +320,7 @@ impl<P: Policy> Driver<P> {
         let committer = &self.committer;
         let done = committer.done;
         let next_seq = committer.next_seq();
-        let committed = Committed {
+        let committed = CommitProgress {
             records: done.records,
             lost: done.lost,
             announced: done.announced,

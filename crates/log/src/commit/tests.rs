@@ -143,7 +143,7 @@ async fn sixteen_producers_share_one_log() {
         tasks.spawn(async move {
             let producer = opened(&store, &format!("p{n}"), n + 10).await;
             let items: Vec<_> = (0..20).map(|i| item(&producer, i * 2, 2)).collect();
-            let queue = producer.spawn(policy(u64::from(n)), DriverOptions::default());
+            let queue = producer.spawn(policy(u64::from(n)), CommitOptions::default());
             for next in items {
                 assert!(queue.submit(next).await);
             }
@@ -248,7 +248,7 @@ async fn an_unreadable_record_stops_writers_too_until_it_is_repaired() {
         error.contains(&keys::log(1)) && error.contains("repair"),
         "{error}"
     );
-    let bad = Hash::of(b"garbage");
+    let bad = Hash::sha256(b"garbage");
     let stream = producer.log().manifest().stream_id();
     let repair = Repair {
         format: 1,

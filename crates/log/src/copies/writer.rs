@@ -86,7 +86,7 @@ impl WriteJob {
             known: version,
             hint: Some(SnapshotHint {
                 version,
-                hash: Hash::of(&bytes),
+                hash: Hash::sha256(&bytes),
             }),
             bytes: bytes.len() as u64,
             segments: self.manifest.next_step() / SEGMENT_STEPS,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use batchweave_core::flow_control::{Gate, Held, Lead, Pace, Sizes, lead};
+use batchweave_core::flow_control::{Backlog, FlowControl, Gate, HeldBack, Sizes, backlog};
 use batchweave_core::ids::Version;
 use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_core::manifest::StepEntry;
@@ -14,11 +14,11 @@ use crate::{Log, LogError};
 /// See the file's header. The default holds nothing back.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
-    told: Option<watch::Receiver<Pace>>,
-    pace: Pace,
+    told: Option<watch::Receiver<FlowControl>>,
+    pace: FlowControl,
     /// Counted only with a bound in bytes.
     sizes: Option<Sizes>,
-    held: Option<(Held, Duration)>,
+    held: Option<(HeldBack, Duration)>,
     /// Whoever reads positions is gone: what is held now will be held for ever.
     last: bool,
     /// At this version everything that others had announced was above the ceiling.
@@ -26,7 +26,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    pub(crate) fn new(told: Option<watch::Receiver<Pace>>) -> Self {
+    pub(crate) fn new(told: Option<watch::Receiver<FlowControl>>) -> Self {
         Self {
             told,
             ..Self::default()
@@ -85,19 +85,19 @@ impl Ahead {
     }
 
     /// What is held by now, if anything.
-    pub(crate) fn note_held(&mut self, held: Option<Held>, now: Duration) {
+    pub(crate) fn note_held(&mut self, held: Option<HeldBack>, now: Duration) {
         let since = self.held.take().map_or(now, |(_, since)| since);
         self.held = held.map(|held| (held, since));
     }
 
     /// Why something is held, and since when.
-    pub(crate) fn held(&self) -> Option<&(Held, Duration)> {
+    pub(crate) fn held(&self) -> Option<&(HeldBack, Duration)> {
         self.held.as_ref()
     }
 
     /// How far the stream is ahead of the slowest job.
-    pub(crate) fn lead(&self, log: &Log) -> Option<Lead> {
-        lead(log.manifest(), &self.pace, self.sizes.as_ref())
+    pub(crate) fn lead(&self, log: &Log) -> Option<Backlog> {
+        backlog(log.manifest(), &self.pace, self.sizes.as_ref())
     }
 
     /// Whether anything is bounded.

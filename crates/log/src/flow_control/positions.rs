@@ -1,14 +1,12 @@
 //! Reads how far jobs are, for a producer with bounds: one LIST of the newest attempt's progress, and
 //! only while the bound is near.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::flow_control::{Limits, Pace, Position, pacing};
+use batchweave_core::flow_control::{FlowControl, JobPosition, Limits, pacing_jobs};
 use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::AttemptState;
 use batchweave_core::retention::AttemptObjects;
 use batchweave_store::{Store, StoreError};
@@ -17,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::Standing;
+use crate::FlowControlStatus;
 use crate::clock::Clock;
 
 /// Positions are read again after an eighth of the time since the last news, within these: a job that
@@ -30,9 +28,9 @@ const PAGES_MAX: usize = 64;
 /// Tells a commit task how far it may go. When it is dropped, nothing is allowed any more that was not
 /// allowed before.
 #[derive(Debug)]
-pub struct Pacer {
-    tell: watch::Sender<Pace>,
-    pace: Pace,
+pub struct PositionReader {
+    tell: watch::Sender<FlowControl>,
+    pace: FlowControl,
 }
 
 /// An attempt whose position is asked for.
@@ -44,10 +42,10 @@ struct Asked {
     head: Step,
 }
 
-impl Pacer {
-    /// The pacer, and what goes into `DriverOptions::pace`.
-    pub fn new(limits: Limits) -> (Self, watch::Receiver<Pace>) {
-        let pace = Pace::new(limits);
+impl PositionReader {
+    /// The pacer, and what goes into `CommitOptions::pace`.
+    pub fn new(limits: Limits) -> (Self, watch::Receiver<FlowControl>) {
+        let pace = FlowControl::new(limits);
         let (tell, told) = watch::channel(pace.clone());
         (Self { tell, pace }, told)
     }
@@ -57,7 +55,7 @@ impl Pacer {
         mut self,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        mut standing: watch::Receiver<Standing>,
+        mut standing: watch::Receiver<FlowControlStatus>,
         seed: [u8; 32],
     ) {
         let mut rng = StdRng::from_seed(seed);
@@ -94,7 +92,7 @@ impl Pacer {
     }
 
     /// The attempts whose position matters now: none while the bound is far.
-    fn asked(&self, standing: &Standing) -> Vec<Asked> {
+    fn asked(&self, standing: &FlowControlStatus) -> Vec<Asked> {
         let m = &standing.manifest;
         if !self.pace.limits.follow_jobs() {
             return Vec::new();
@@ -105,7 +103,7 @@ impl Pacer {
         });
         let held = standing.held.as_ref().and_then(|held| held.by.as_ref());
         let all =
-            pacing(m).filter_map(|(name, job)| Some((name, job.opened, job.attempts.last()?)));
+            pacing_jobs(m).filter_map(|(name, job)| Some((name, job.opened, job.attempts.last()?)));
         let near = |name: &JobName, opened, attempt: &AttemptState| {
             let steps = self.pace.limits.steps.is_some_and(|most| {
                 let position = self.known(name, opened, attempt);
@@ -148,7 +146,7 @@ impl Pacer {
             };
             let known = self.known(&job, opened, &attempt);
             // A LIST may miss objects while they are replaced, so an older one counts on.
-            let position = Position {
+            let position = JobPosition {
                 opened,
                 attempt: attempt.number,
                 step: step.max(known),
@@ -188,25 +186,4 @@ async fn position(
         }
     }
     Ok(signs.position(attempt))
-}
-
-/// The positions of all jobs that pace, whatever the bounds: for `status`.
-pub async fn positions(
-    store: &dyn Store,
-    m: &Manifest,
-) -> Result<BTreeMap<JobName, Position>, StoreError> {
-    let mut positions = BTreeMap::new();
-    for (job, state) in pacing(m) {
-        let Some(attempt) = state.attempts.last() else {
-            continue;
-        };
-        let step = position(store, job, state.opened, attempt, m.next_step()).await?;
-        let position = Position {
-            opened: state.opened,
-            attempt: attempt.number,
-            step,
-        };
-        positions.insert(job.clone(), position);
-    }
-    Ok(positions)
 }

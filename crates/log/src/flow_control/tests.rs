@@ -4,10 +4,10 @@ mod bounds;
 mod slow_job;
 
 use batchweave_core::commit_policy::{Dac, DacOptions};
-use batchweave_core::flow_control::{Bound, Limits, Pace, Position};
+use batchweave_core::flow_control::{Bound, FlowControl, JobPosition, Limits};
 use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
 use batchweave_core::manifest::entry::{AttemptOpened, JobClosed, JobOpened};
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use tokio::sync::watch;
 
 use crate::testing::distant::{Distant, LOOK, PUT_ALL};
@@ -83,17 +83,17 @@ fn dac(seed: u64) -> Dac {
     })
 }
 
-fn paced(limits: Limits) -> (watch::Sender<Pace>, DriverOptions) {
-    let (tell, told) = watch::channel(Pace::new(limits));
-    let options = DriverOptions {
+fn paced(limits: Limits) -> (watch::Sender<FlowControl>, CommitOptions) {
+    let (tell, told) = watch::channel(FlowControl::new(limits));
+    let options = CommitOptions {
         pace: Some(told),
-        ..DriverOptions::default()
+        ..CommitOptions::default()
     };
     (tell, options)
 }
 
-fn at(tell: &watch::Sender<Pace>, opened: Version, step: Step) {
-    let position = Position {
+fn at(tell: &watch::Sender<FlowControl>, opened: Version, step: Step) {
+    let position = JobPosition {
         opened,
         attempt: 0,
         step,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{Seq, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, IndexEntry, TRAILER_BYTES, Trailer};
 use batchweave_store::{ErrorKind, StoreError, read_range};
 use bytes::{Buf, BytesMut};
@@ -32,7 +32,7 @@ const KEPT: usize = 1 << 17;
 pub type StepCrcs = Result<BTreeMap<u32, u32>, String>;
 
 /// The checksums of `slices`, in order.
-pub fn crcs_of(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
+pub fn slice_crcs(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
     let step = step.ok_or("it was not read")?;
     let crcs = step.as_ref().map_err(Clone::clone)?;
     let found: Option<Vec<u32>> = slices.map(|slice| crcs.get(&slice).copied()).collect();
@@ -98,7 +98,7 @@ impl Checksums {
 
     /// The checksums of those slices that lie in one of `slices`, for each of `steps`. Fails only for
     /// what may be otherwise later: a store or a log that can't be read.
-    pub async fn of(
+    pub async fn for_steps(
         &mut self,
         steps: &[Step],
         slices: &[Range<u32>],
@@ -196,8 +196,8 @@ impl Checksums {
         add(&mut extent, key, entry);
         let config = self.log.manifest().stream();
         let apart = match config.order {
-            Order::Arrival => 1,
-            Order::Lanes => config.producers.len().max(1) as u64,
+            StreamOrder::Arrival => 1,
+            StreamOrder::Lanes => config.producers.len().max(1) as u64,
         };
         for up in [false, true] {
             let (mut step, mut seq) = (entry.step, entry.seq);

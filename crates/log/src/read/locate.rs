@@ -112,7 +112,7 @@ impl Log {
             } else {
                 None
             };
-            if record.is_none_or(|bytes| Hash::of(&bytes) != filled.record) {
+            if record.is_none_or(|bytes| Hash::sha256(&bytes) != filled.record) {
                 warn!(key, "an index segment is not of this log: ignored");
                 return Ok(None);
             }
@@ -171,7 +171,7 @@ impl Log {
                 continue;
             };
             let record = window::get_record(store, version).await?;
-            let ours = record.is_some_and(|bytes| Hash::of(&bytes) == manifest.prev());
+            let ours = record.is_some_and(|bytes| Hash::sha256(&bytes) == manifest.prev());
             if ours && manifest.next_step() / SEGMENT_STEPS <= number {
                 return Ok(manifest);
             }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::Hash;
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
@@ -40,7 +40,7 @@ impl Log {
         let search = Search {
             store: store.as_ref(),
             stream: &stream,
-            genesis: Hash::of(&stream_json),
+            genesis: Hash::sha256(&stream_json),
             unusable: Vec::new(),
         };
         let (start, unusable) = search.run(listed?).await?;
@@ -72,7 +72,7 @@ impl Log {
         let store = Arc::clone(&self.store);
         let least = self.manifest.next_version() + JUMP_MIN;
         let newest = list_snapshots(store.as_ref()).await?.into_iter().max();
-        let Some(newest) = newest.filter(|v| *v >= least || guards::is(Mutation::JumpBack)) else {
+        let Some(newest) = newest.filter(|v| *v >= least || guards::jumps_back()) else {
             return Ok(false);
         };
         let stream = Arc::new(self.manifest.stream().clone());

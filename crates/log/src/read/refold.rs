@@ -13,7 +13,7 @@ use batchweave_store::Store;
 use tracing::info;
 
 use crate::clock::Clock;
-use crate::read::shared_fold::Folder;
+use crate::read::shared_fold::SharedFold;
 use crate::read::snapshot_search::{Found, Search, list_snapshots};
 use crate::read::window;
 use crate::{Log, LogError, LogOptions};
@@ -23,7 +23,7 @@ use crate::{Log, LogError, LogOptions};
 pub(crate) struct Refold {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    folder: Option<Arc<dyn Folder>>,
+    shared_fold: Option<Arc<dyn SharedFold>>,
     stream: Arc<StreamConfig>,
     genesis: Hash,
     /// The snapshot with which the first fold began.
@@ -62,7 +62,7 @@ impl Refold {
         Self {
             store: Arc::clone(&log.store),
             clock: Arc::clone(&log.clock),
-            folder: log.folder.clone().and_then(Folder::second),
+            shared_fold: log.shared_fold.clone().and_then(SharedFold::second),
             stream: Arc::new(log.manifest.stream().clone()),
             genesis: log.manifest.genesis(),
             base: log.base,
@@ -136,7 +136,7 @@ impl Refold {
         let options = LogOptions {
             write_snapshots: false,
             clock: Arc::clone(&self.clock),
-            folder: self.folder.clone(),
+            shared_fold: self.shared_fold.clone(),
             ..LogOptions::new([0; 32])
         };
         let mut log = Log::new(Arc::clone(&self.store), manifest, &options);

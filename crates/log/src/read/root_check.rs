@@ -37,7 +37,7 @@ pub(crate) async fn explain(
         return Ok(());
     };
     let now = get_record(store, before).await?;
-    if now.as_ref().map(|bytes| Hash::of(bytes)) != Some(held) {
+    if now.as_ref().map(|bytes| Hash::sha256(bytes)) != Some(held) {
         return Err(LogError::Altered {
             key: keys::log(before),
             held,

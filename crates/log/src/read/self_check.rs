@@ -42,7 +42,7 @@ impl Log {
             return Err(error.into());
         }
         root_check::check_root(self.store.as_ref(), self.manifest.stream_id()).await?;
-        let (hash, now) = (Hash::of(bytes), self.clock.now());
+        let (hash, now) = (Hash::sha256(bytes), self.clock.now());
         let known = self
             .stopped
             .filter(|s| (s.version, s.hash) == (version, hash));

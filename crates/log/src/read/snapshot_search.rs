@@ -186,7 +186,7 @@ impl Search<'_> {
         }
         let hint = SnapshotHint {
             version,
-            hash: Hash::of(&bytes),
+            hash: Hash::sha256(&bytes),
         };
         let tail = records.split_off(records.len().min(1));
         if let Some(reason) = contradiction(&manifest, hint, records.first(), &tail)? {
@@ -222,7 +222,7 @@ fn contradiction(
     let Some(record) = record else {
         return Ok(Some("the log has no such version"));
     };
-    if Hash::of(record) != manifest.prev() {
+    if Hash::sha256(record) != manifest.prev() {
         return match later.next() {
             Some(next) if next.prev == manifest.prev() => Err(LogError::Altered {
                 key: keys::log(hint.version),

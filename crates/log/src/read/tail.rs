@@ -145,7 +145,7 @@ impl Log {
         }
         // Ours only when all is done: this future may be dropped at any await.
         let mut manifest = self.manifest.clone();
-        let result = match &self.folder {
+        let result = match &self.shared_fold {
             Some(folder) => folder.fold(&mut manifest, bytes),
             None => manifest.fold(bytes),
         };
@@ -174,7 +174,7 @@ impl Log {
         match self.store.get(&key, keys::bytes_max(&key)).await {
             Ok(stored) => {
                 let repair = Repair::from_json(&stored, self.manifest.stream_id(), version)?;
-                Ok(repair.bad == Hash::of(bytes))
+                Ok(repair.bad == Hash::sha256(bytes))
             }
             Err(e) if e.is_not_found() => Ok(false),
             Err(e) => Err(e.into()),

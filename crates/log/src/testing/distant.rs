@@ -246,7 +246,7 @@ pub(crate) async fn told(store: &Arc<dyn Store>, name: &str, seed: u8) -> (Told,
     let policy = Told::default();
     let producer = opened(store, name, seed).await;
     let first = item(&producer, 0, 1);
-    let queue = producer.spawn(policy.clone(), DriverOptions::default());
+    let queue = producer.spawn(policy.clone(), CommitOptions::default());
     assert!(queue.submit(first).await);
     // The commit task asks nothing before it has something.
     let came = policy.does(&[LOOK, PUT_ALL]).await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use batchweave_core::commit_policy::Plain;
 use batchweave_core::cursor::Cursor;
-use batchweave_core::stream::{Order, StreamConfig};
+use batchweave_core::stream::{StreamConfig, StreamOrder};
 use batchweave_core::tgb::Digest;
 use batchweave_core::{fixtures, keys, limits};
 use batchweave_store::memory::MemoryStore;
@@ -167,7 +167,7 @@ impl Store for Scripted {
 
 pub(crate) fn config(producers: &[&str]) -> StreamConfig {
     let producers = producers.iter().map(|p| p.parse().unwrap()).collect();
-    fixtures::stream([3; 16], Order::Arrival, producers)
+    fixtures::stream([3; 16], StreamOrder::Arrival, producers)
 }
 
 pub(crate) fn options(seed: u8) -> LogOptions {

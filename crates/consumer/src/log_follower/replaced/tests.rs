@@ -1,15 +1,15 @@
 //! A daemon whose log is another one at the next look.
 
-use batchweave_arena::wire::{DaemonMessage, ErrorName, Hello, Mode};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, Hash as Sha, StreamId};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_daemon::config::ByteSize;
 use batchweave_log::create;
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
 use batchweave_testkit::{TestProducer, open_log};
+use batchweave_wire::{DaemonMessage, ErrorName, Hello, Mode};
 use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +32,7 @@ fn config() -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([9; 16]),
         slices: 2,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: Vec::new(),
         tokenizer: TokenizerId {
             name: "test".into(),
@@ -69,7 +69,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
     let mut producer = TestProducer::open(open_log(&store, 2).await, "p", "test").await;
     for digest in digests {
         let seq = producer.next_seq();
-        let part = Part {
+        let part = ObjectPart {
             key: producer.data_key((seq, seq), 0),
             offset: 0,
             length: 256,

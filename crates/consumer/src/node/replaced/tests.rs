@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use batchweave_arena::wire::{DaemonMessage, ErrorName, Mode, Parent, Welcome};
 use batchweave_arena::{MemoryLimits, Segment};
 use batchweave_core::ids::{AttemptId, RequestId};
 use batchweave_core::manifest::state::{AttemptState, JobState, QuarantineState};
+use batchweave_wire::{DaemonMessage, ErrorName, Mode, Parent, Welcome};
 use prometheus::Registry;
 
 use super::*;

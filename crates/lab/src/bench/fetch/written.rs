@@ -6,8 +6,8 @@ use std::sync::Arc;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Hash, StreamId};
 use batchweave_core::keys;
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Dtype, Identity, Layout, Part, TgbData, pack};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Dtype, Identity, Layout, ObjectPart, TgbData, pack};
 use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::Store;
 use bytes::Bytes;
@@ -117,11 +117,11 @@ fn stream(slices: u32, rows_per_slice: u32) -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([0xfe; 16]),
         slices,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: Vec::new(),
         tokenizer: TokenizerId {
             name: "none".to_owned(),
-            fingerprint: Hash::of(b"none"),
+            fingerprint: Hash::sha256(b"none"),
         },
         seq_len: WIDTH - 1,
         rows_per_slice,
@@ -135,7 +135,7 @@ async fn commit(
     config: &StreamConfig,
     payloads: &[Bytes],
     (shape, count): (Shape, u64),
-) -> Result<Vec<Part>, CliError> {
+) -> Result<Vec<ObjectPart>, CliError> {
     let first = producer.next_seq();
     let rows = u64::from(config.rows_per_slice * config.slices);
     let slices = (0..config.slices as usize).map(|slice| payloads[slice % payloads.len()].clone());

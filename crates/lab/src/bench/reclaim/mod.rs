@@ -11,7 +11,7 @@ use std::sync::Arc;
 use batchweave_core::ids::Step;
 use batchweave_core::keys;
 use batchweave_dev_s3::{Options, Server};
-use batchweave_log::reclaim::{Class, Limits, Reclaimer, Report as Pass};
+use batchweave_log::reclaim::{Class, Limits, ReclaimReport as Pass, Reclaimer};
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::counting::{Counted, Counts};
 use batchweave_store::{AccessKeys, Op, OpenOptions, Store};

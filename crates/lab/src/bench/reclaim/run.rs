@@ -8,7 +8,7 @@ use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::retention::{Mark, Progress};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::Store;
 use bytes::Bytes;
@@ -134,7 +134,7 @@ fn tgb(key: &str, n: u64) -> TgbRecord {
         rows: u64::from(SLICES),
         tokens: u64::from(SLICES) * 8,
         digest: Digest([n as u8; 32]),
-        parts: vec![Part {
+        parts: vec![ObjectPart {
             key: key.to_owned(),
             offset: n * STEP_BYTES,
             length: STEP_BYTES,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{JobName, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
@@ -25,7 +25,7 @@ impl Log {
     /// What the open jobs' attempts say of where they stand and from where they can restart, by the
     /// state that is folded and by names alone: marks and progress of the newest attempts, and the marks
     /// of those earlier ones that may still count.
-    pub async fn signs(&mut self) -> Result<BTreeMap<JobName, JobObjects>, LogError> {
+    pub async fn job_objects(&mut self) -> Result<BTreeMap<JobName, JobObjects>, LogError> {
         Ok(list(self).await?.signs(self.manifest()))
     }
 }
@@ -165,7 +165,7 @@ fn folders(m: &Manifest) -> Vec<Folder> {
 fn that_matter(job: &JobState, watermark: Step) -> impl Iterator<Item = &AttemptState> {
     let mut lowest_later_start = Step::MAX;
     job.attempts.iter().rev().filter(move |attempt| {
-        let listed = lowest_later_start == Step::MAX || !guards::is(Mutation::EarlierMarks);
+        let listed = lowest_later_start == Step::MAX || !guards::skips_earlier_marks();
         let matters = listed && lowest_later_start >= watermark.max(attempt.start);
         lowest_later_start = lowest_later_start.min(attempt.start);
         matters

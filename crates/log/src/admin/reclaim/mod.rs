@@ -25,8 +25,8 @@ mod verified;
 use batchweave_core::ids::Step;
 use batchweave_core::retention::reclaim::Reclaim;
 
-pub use plan::{Held, Plan};
-pub use report::{Class, Refused, Report, Requests, Tally, Totals};
+pub use plan::{JobRetention, Plan};
+pub use report::{Class, ReclaimReport, Refused, Requests, Tally, Totals};
 
 use crate::{Log, LogError};
 use lease::Leases;
@@ -74,12 +74,12 @@ impl Reclaimer {
         log: &mut Log,
         plan: &Plan,
         limits: Limits,
-    ) -> Result<Report, Error> {
+    ) -> Result<ReclaimReport, Error> {
         self.run(log, plan.asked, limits).await
     }
 
     /// One pass without a plan: what a background duty does.
-    pub async fn pass(&mut self, log: &mut Log, limits: Limits) -> Result<Report, LogError> {
+    pub async fn pass(&mut self, log: &mut Log, limits: Limits) -> Result<ReclaimReport, LogError> {
         match self.run(log, None, limits).await {
             Ok(report) => Ok(report),
             Err(Error::Log(e)) => Err(e),
@@ -93,8 +93,8 @@ impl Reclaimer {
         log: &mut Log,
         to: Option<Step>,
         limits: Limits,
-    ) -> Result<Report, Error> {
-        let mut report = Report::default();
+    ) -> Result<ReclaimReport, Error> {
+        let mut report = ReclaimReport::default();
         let signs =
             publish::publish(log, (&mut self.leases, &mut self.known), to, &mut report).await?;
         let fold = log.manifest().clone();

@@ -19,7 +19,7 @@ const POINTS_TOLD: usize = 8;
 
 /// What a job keeps from reclamation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct JobRetention {
     /// Who.
     pub job: JobName,
     /// Its incarnation.
@@ -54,7 +54,7 @@ pub struct Plan {
     /// What follows from the jobs.
     pub due: Due,
     /// The jobs that hold.
-    pub held: Vec<Held>,
+    pub held: Vec<JobRetention>,
     /// What is there, by class.
     pub totals: BTreeMap<Class, Totals>,
     /// What the plan has cost.
@@ -109,7 +109,7 @@ async fn held(
     fold: &Manifest,
     signs: &Signs,
     requests: &mut Requests,
-) -> Result<Vec<Held>, LogError> {
+) -> Result<Vec<JobRetention>, LogError> {
     let none = JobObjects::new();
     let mut held = Vec::new();
     for (name, job) in fold.jobs().iter().filter(|(_, job)| job.holds) {
@@ -120,7 +120,7 @@ async fn held(
         points.drain(..points.len().saturating_sub(POINTS_TOLD));
         let newest = job.attempts.last();
         let of_newest = newest.and_then(|attempt| Some((attempt, signs.get(&attempt.number)?)));
-        held.push(Held {
+        held.push(JobRetention {
             job: name.clone(),
             opened: job.opened,
             keep: job.keep,

@@ -1,6 +1,6 @@
 //! The record of a pass: a watermark, after the closing of jobs whose lease has run out.
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{RequestId, Step};
 use batchweave_core::manifest::{Entry, Manifest, Writer};
 use batchweave_core::retention::{self, Asked, Due};
@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::job_objects::{self, Signs};
 use super::lease::{self, Leases};
-use super::report::{ReclaimError, Report};
+use super::report::{ReclaimError, ReclaimReport};
 use super::scan::Known;
 use crate::Log;
 use crate::commit::append::Append;
@@ -22,7 +22,7 @@ pub(super) async fn publish(
     log: &mut Log,
     (leases, known): (&mut Leases, &mut Known),
     to: Option<Step>,
-    report: &mut Report,
+    report: &mut ReclaimReport,
 ) -> Result<Signs, ReclaimError> {
     let request = log.new_request();
     let mut before = None;
@@ -48,7 +48,7 @@ pub(super) async fn publish(
         };
         let stale = computed
             .take()
-            .filter(|_| guards::is(Mutation::StaleWatermark));
+            .filter(|_| guards::accepts_stale_watermark());
         let stale = stale.filter(|entry| log.manifest().validate(entry).is_ok());
         let Some(entry) = stale.or(entry) else {
             return Ok(signs);
@@ -75,7 +75,7 @@ fn due(
     m: &Manifest,
     signs: &Signs,
     asked: Option<(Step, RequestId)>,
-    report: &mut Report,
+    report: &mut ReclaimReport,
 ) -> Result<Option<Entry>, ReclaimError> {
     if let Some((step, request)) = asked {
         return match retention::asked(m, signs, step, request) {
@@ -94,7 +94,11 @@ fn due(
     Ok(entry)
 }
 
-async fn won(log: &mut Log, entry: Entry, report: &mut Report) -> Result<bool, ReclaimError> {
+async fn won(
+    log: &mut Log,
+    entry: Entry,
+    report: &mut ReclaimReport,
+) -> Result<bool, ReclaimError> {
     let writer = Writer {
         name: "reclaimer".to_owned(),
         epoch: 0,

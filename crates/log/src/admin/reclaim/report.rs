@@ -121,7 +121,7 @@ pub struct Refused {
 
 /// What a pass has done.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
+pub struct ReclaimReport {
     /// The watermark at its beginning.
     pub watermark_before: Step,
     /// The watermark by which it has deleted.
@@ -152,7 +152,7 @@ pub struct Report {
     pub requests: Requests,
 }
 
-impl Report {
+impl ReclaimReport {
     /// Steps that were given up by this pass.
     pub fn steps(&self) -> u64 {
         self.watermark.saturating_sub(self.watermark_before)

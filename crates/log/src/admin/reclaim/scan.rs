@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::ProducerName;
 use batchweave_core::keys;
 use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_core::manifest::{Manifest, Segment};
-use batchweave_core::retention::reclaim::{Fate, Named, Reclaim, retained_segments};
+use batchweave_core::retention::reclaim::{Fate, Reclaim, ReferencedObjects, retained_segments};
 use batchweave_store::{ErrorKind, ObjectMeta, PendingUpload, Store, StoreError};
 use tracing::debug;
 
@@ -92,7 +92,7 @@ pub(super) async fn scan(
 ) -> Result<Found, LogError> {
     let mut found = Found::default();
     let named = known.segments.named(log, rule, &mut found.requests).await?;
-    let mixed = if guards::is(Mutation::MixedFolds) {
+    let mixed = if guards::mixes_folds() {
         Some(later(log).await?)
     } else {
         None
@@ -122,9 +122,9 @@ impl Segments {
         log: &mut Log,
         rule: &Reclaim<'_>,
         requests: &mut Requests,
-    ) -> Result<Named, LogError> {
+    ) -> Result<ReferencedObjects, LogError> {
         let watermark = rule.watermark();
-        let mut named = Named::of(log.manifest(), watermark);
+        let mut named = ReferencedObjects::from_manifest(log.manifest(), watermark);
         let numbers = retained_segments(log.manifest(), watermark);
         self.0.retain(|number, _| numbers.contains(number));
         for number in numbers {
@@ -158,7 +158,7 @@ impl Scan {
     async fn all(
         &mut self,
         rule: &Reclaim<'_>,
-        named: &Named,
+        named: &ReferencedObjects,
         signs: &Signs,
         lists: &mut Lists,
     ) -> Result<bool, LogError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use batchweave_store::{ErrorKind, StoreError};
 use tracing::{debug, warn};
 
-use super::report::{Class, Report};
+use super::report::{Class, ReclaimReport};
 use super::scan::{Dead, Found};
 use crate::Log;
 
@@ -17,7 +17,7 @@ const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Deletes at most `max` objects.
-pub(super) async fn sweep(log: &Log, found: Found, max: u64, report: &mut Report) {
+pub(super) async fn sweep(log: &Log, found: Found, max: u64, report: &mut ReclaimReport) {
     let mut dead = found.dead;
     dead.truncate(usize::try_from(max).unwrap_or(usize::MAX));
     for class in Class::ALL {
@@ -41,7 +41,7 @@ pub(super) async fn sweep(log: &Log, found: Found, max: u64, report: &mut Report
 }
 
 /// Deletes some objects of a class; false when it makes no sense to go on.
-async fn delete(log: &Log, class: Class, some: &[&Dead], report: &mut Report) -> bool {
+async fn delete(log: &Log, class: Class, some: &[&Dead], report: &mut ReclaimReport) -> bool {
     let keys: Vec<_> = some.iter().map(|dead| dead.key.clone()).collect();
     let first = keys.first().map_or("", String::as_str);
     let refused = match patiently(log, &keys, report).await {
@@ -78,7 +78,7 @@ async fn delete(log: &Log, class: Class, some: &[&Dead], report: &mut Report) ->
 async fn patiently(
     log: &Log,
     keys: &[String],
-    report: &mut Report,
+    report: &mut ReclaimReport,
 ) -> Result<Vec<(String, StoreError)>, StoreError> {
     let mut tries = 1;
     loop {
@@ -93,7 +93,7 @@ async fn patiently(
     }
 }
 
-fn stop(key: &str, error: StoreError, keys: u64, report: &mut Report) {
+fn stop(key: &str, error: StoreError, keys: u64, report: &mut ReclaimReport) {
     warn!(key, %error, "reclamation stops here; what is deleted stays deleted");
     report.refuse(key.to_owned(), error.clone(), keys);
     report.stopped = Some(error);

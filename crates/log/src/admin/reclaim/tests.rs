@@ -20,7 +20,7 @@ use scene::{Meddler, SHARED, Scene, job};
 mod forged_objects;
 mod scene;
 
-async fn pass(scene: &Scene) -> Report {
+async fn pass(scene: &Scene) -> ReclaimReport {
     let mut log = scene.log(90).await;
     let mut reclaimer = Reclaimer::new();
     reclaimer.pass(&mut log, Limits::default()).await.unwrap()

@@ -27,8 +27,8 @@ fn follows(producer: &Producer, before: &[u8]) -> Bytes {
         format: 1,
         stream: producer.log().manifest().stream_id(),
         version: 3,
-        prev: Hash::of(before),
-        view: Hash::of(b"a view"),
+        prev: Hash::sha256(before),
+        view: Hash::sha256(b"a view"),
         commit: batchweave_core::ids::CommitId([3; 16]),
         writer: batchweave_core::manifest::Writer {
             name: "other".into(),
@@ -73,7 +73,7 @@ async fn a_record_that_was_altered_later_is_restored_not_repaired() {
     let later = keys::log(3);
     let body = follows(&producer, b"what was there");
     let _ = store.create(&later, body).await.unwrap();
-    let held = Some(Hash::of(b"what was there"));
+    let held = Some(Hash::sha256(b"what was there"));
     let remedy = Remedy::Restore { later, held };
     assert_eq!(found(&store).await.remedy, remedy);
     let refused = repair(&store, &hurt, "x", &options(9)).await.unwrap();
@@ -116,7 +116,7 @@ async fn a_repair_counts_for_the_bytes_that_it_names_alone() {
     memory.overwrite(&keys::log(2), "other garbage".into());
     let remedy = Remedy::RepairedOther {
         repair: keys::repair(2),
-        held: Hash::of(b"garbage"),
+        held: Hash::sha256(b"garbage"),
     };
     assert_eq!(found(&store).await.remedy, remedy);
 }

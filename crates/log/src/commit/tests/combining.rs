@@ -36,11 +36,11 @@ async fn produce(
     name: String,
     seed: u64,
     items: u64,
-    mut seen: Option<watch::Sender<Committed>>,
-) -> Committed {
+    mut seen: Option<watch::Sender<CommitProgress>>,
+) -> CommitProgress {
     let (producer, policy) = joined(store, &name, seed).await;
     let all: Vec<_> = (0..items).map(|i| item(&producer, i * 2, 2)).collect();
-    let queue = producer.spawn(policy, DriverOptions::default());
+    let queue = producer.spawn(policy, CommitOptions::default());
     let progress = queue.progress();
     if let Some(seen) = seen.take() {
         let mut progress = queue.progress();
@@ -71,7 +71,7 @@ async fn in_order(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
     counts
 }
 
-fn total(all: &[Committed], count: impl Fn(&Committed) -> u64) -> u64 {
+fn total(all: &[CommitProgress], count: impl Fn(&CommitProgress) -> u64) -> u64 {
     all.iter().map(count).sum()
 }
 
@@ -107,7 +107,7 @@ async fn sixteen_producers_commit_for_each_other() {
 }
 
 /// Waits until somebody leads while others have announced.
-async fn some_leader(seen: &[watch::Receiver<Committed>]) -> usize {
+async fn some_leader(seen: &[watch::Receiver<CommitProgress>]) -> usize {
     loop {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let now: Vec<_> = seen.iter().map(|s| *s.borrow()).collect();
@@ -129,7 +129,7 @@ async fn a_leader_that_dies_holds_nobody_up() {
         let (mut ways, mut seen) = (Vec::new(), Vec::new());
         for n in 0..8 {
             let distant = Distant::new(&store, seed * 20 + n);
-            let (send, receive) = watch::channel(Committed::default());
+            let (send, receive) = watch::channel(CommitProgress::default());
             ways.push(Arc::clone(&distant));
             seen.push(receive);
             let name = format!("p{n}");

@@ -18,9 +18,9 @@ async fn flood(store: Arc<Distant>, name: String, seed: u64) -> CommitEnd {
         seed,
         ..DacOptions::default()
     });
-    let options = DriverOptions {
+    let options = CommitOptions {
         queue: 4,
-        ..DriverOptions::default()
+        ..CommitOptions::default()
     };
     let queue = producer.spawn(policy, options);
     for next in items {

@@ -142,11 +142,11 @@ async fn the_commit_task_resolves_it_too_and_refuses_what_was_made_before() {
         let stale = item(&producer, 0, 2);
         let next = item(&producer, 2, 1);
         drop_commit(&scripted, &mut producer, 2, fate).await;
-        let queue = producer.spawn(policy(1), DriverOptions::default());
+        let queue = producer.spawn(policy(1), CommitOptions::default());
         assert!(queue.submit(next).await);
         let (end, producer) = queue.close(false).await.unwrap();
         assert_eq!(end, CommitEnd::Drained { next_seq: 3 }, "{fate:?}");
-        let queue = producer.spawn(policy(1), DriverOptions::default());
+        let queue = producer.spawn(policy(1), CommitOptions::default());
         assert!(queue.submit(stale).await);
         let error = queue.close(false).await.unwrap_err();
         assert!(matches!(error, LogError::Void(_)), "{fate:?}: {error}");

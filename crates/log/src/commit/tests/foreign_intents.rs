@@ -5,7 +5,7 @@ use batchweave_core::commit_policy::{Dac, DacOptions};
 use batchweave_core::ids::StreamId;
 use batchweave_core::intent;
 use batchweave_core::limits::INTENT_BYTES_MAX;
-use batchweave_core::manifest::entry::Batch;
+use batchweave_core::manifest::entry::BatchEntry;
 use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -25,11 +25,11 @@ enum Fate {
 }
 
 /// The entry for one object of two TGBs, valid in every way.
-fn batch(producer: &Producer) -> Batch {
+fn batch(producer: &Producer) -> BatchEntry {
     let first_seq = producer.next_seq();
     let next = item(producer, first_seq, 2);
     let name = producer.name().clone();
-    Batch {
+    BatchEntry {
         epoch: producer.epoch(),
         first_seq,
         last_seq: first_seq + 1,
@@ -42,11 +42,11 @@ fn batch(producer: &Producer) -> Batch {
     }
 }
 
-fn encoded(stream: StreamId, batch: Batch) -> (String, Vec<u8>) {
+fn encoded(stream: StreamId, batch: BatchEntry) -> (String, Vec<u8>) {
     intent::encode(stream, &Entry::Batch(batch), 0).unwrap()
 }
 
-type Craft = fn(Batch, StreamId) -> (String, Vec<u8>);
+type Craft = fn(BatchEntry, StreamId) -> (String, Vec<u8>);
 
 fn sealing(key: String) -> (String, Vec<u8>) {
     let text = r#"{"format":1,"stream":"03030303-0303-0303-0303-030303030303","entry":
@@ -106,7 +106,7 @@ const HOSTILE: [(&str, Fate, Craft); 13] = [
         },
     ),
     ("another cursor before", Fate::Refused, |mut b, stream| {
-        b.cursor_before = Hash::of(b"elsewhere");
+        b.cursor_before = Hash::sha256(b"elsewhere");
         encoded(stream, b)
     }),
     (
@@ -244,14 +244,14 @@ async fn squat(store: &Arc<dyn Store>, name: &str) {
     }
 }
 
-async fn produce(store: Arc<dyn Store>, name: String, seed: u64) -> Committed {
+async fn produce(store: Arc<dyn Store>, name: String, seed: u64) -> CommitProgress {
     let producer = opened(&store, &name, seed as u8).await;
     let all: Vec<_> = (0..25).map(|i| item(&producer, i, 1)).collect();
     let policy = Dac::new(DacOptions {
         seed,
         ..DacOptions::default()
     });
-    let queue = producer.spawn(policy, DriverOptions::default());
+    let queue = producer.spawn(policy, CommitOptions::default());
     let progress = queue.progress();
     let mut rng = StdRng::seed_from_u64(seed);
     for next in all {

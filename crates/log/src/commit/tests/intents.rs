@@ -52,7 +52,7 @@ async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
 
     let next = item(&producer, 0, 2);
     let newcomer = Told::default();
-    let queue = producer.spawn(newcomer.clone(), DriverOptions::default());
+    let queue = producer.spawn(newcomer.clone(), CommitOptions::default());
     assert!(queue.submit(next).await);
     let closing = tokio::spawn(queue.close(true));
     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -90,7 +90,7 @@ async fn what_a_fenced_instance_announced_is_void() {
         let old = opened(&store, "p", 2).await;
         let next = item(&old, 0, 2);
         let announcer = Told::default();
-        let queue = old.spawn(announcer.clone(), DriverOptions::default());
+        let queue = old.spawn(announcer.clone(), CommitOptions::default());
         assert!(queue.submit(next).await);
         announcer.does(&[Announce]).await;
         leader.does(&[LOOK]).await;
@@ -129,13 +129,13 @@ async fn a_look_that_fails_while_nothing_waits_for_it_is_left_for_later() {
     let producer = opened(&(Arc::clone(&distant) as _), "leader", 1).await;
     let items = [item(&producer, 0, 1), item(&producer, 1, 1)];
     let policy = Told::default();
-    let queue = producer.spawn(policy.clone(), DriverOptions::default());
+    let queue = producer.spawn(policy.clone(), CommitOptions::default());
     for (at, item) in items.into_iter().enumerate() {
         assert!(queue.submit(item).await, "{at}: it goes on");
         let came = policy.does(&[LOOK, PUT_ALL]).await;
         assert_eq!(came, [Came::CaughtUp, Came::Won], "{at}");
         distant.is_busy(true);
-        policy.say(&[Action::Look(1)]);
+        policy.say(&[Action::Poll(1)]);
         // Longer than one read is tried again.
         tokio::time::sleep(Duration::from_mins(5)).await;
         assert_eq!(policy.does(&[]).await, [Came::CaughtUp], "{at}");
@@ -154,15 +154,15 @@ async fn a_look_behind_a_leader_is_one_window_but_not_twice_with_a_pause_between
     let waiting = item(&slow, 0, 1);
     leader.log_mut().catch_up().await.unwrap();
     let leading = Told::default();
-    let leaders = leader.spawn(leading.clone(), DriverOptions::default());
+    let leaders = leader.spawn(leading.clone(), CommitOptions::default());
     for item in items {
         assert!(leaders.submit(item).await);
         assert_eq!(leading.does(&[PUT_ALL]).await, [Came::Won]);
     }
     let policy = Told::default();
-    let queue = slow.spawn(policy.clone(), DriverOptions::default());
+    let queue = slow.spawn(policy.clone(), CommitOptions::default());
     assert!(queue.submit(waiting).await);
-    let look = Action::Look(4);
+    let look = Action::Poll(4);
     let came = policy.does(&[look, look]).await;
     assert_eq!(came, [Came::Behind; 2], "it goes on at once");
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -1,13 +1,13 @@
 //! Order `lanes` over a store: producers at their own pace, one that is slow, finishes, a seal.
 
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 
 use crate::testing::prelude::*;
 
 async fn lanes(names: &[&str]) -> Arc<dyn Store> {
     let store: Arc<dyn Store> = MemoryStore::new();
     let mut config = config(names);
-    config.order = Order::Lanes;
+    config.order = StreamOrder::Lanes;
     let _ = create(&store, &config).await.unwrap();
     store
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use batchweave_core::commit_policy::Action::{Gather, List};
 use batchweave_core::intent;
-use batchweave_core::manifest::entry::{Batch, Mixture};
+use batchweave_core::manifest::entry::{BatchEntry, Mixture};
 
 use crate::testing::distant::{Came, LOOK, PUT_ALL, Told, intents_in, told, world};
 use crate::testing::prelude::*;
 
-fn batch(producer: &Producer, mixture: u64) -> Batch {
+fn batch(producer: &Producer, mixture: u64) -> BatchEntry {
     let next = item(producer, 0, 2);
-    Batch {
+    BatchEntry {
         producer: producer.name().clone(),
         epoch: producer.epoch(),
         first_seq: 0,
@@ -25,7 +25,7 @@ fn batch(producer: &Producer, mixture: u64) -> Batch {
     }
 }
 
-async fn store_intent(store: &Arc<dyn Store>, batch: Batch) {
+async fn store_intent(store: &Arc<dyn Store>, batch: BatchEntry) {
     let stream = config(&[]).stream_id;
     let (key, bytes) = intent::encode(stream, &Entry::Batch(batch), 0).unwrap();
     let _ = store.create(&key, bytes.into()).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_hopeless_one_hides_no_real_one_of_the_same_producer() {
     let mut forged = real.clone();
     forged.tgbs = item(&owner, 0, 4).tgbs;
     forged.last_seq = 3;
-    forged.cursor_before = Hash::of(b"elsewhere");
+    forged.cursor_before = Hash::sha256(b"elsewhere");
     store_intent(&store, real).await;
     store_intent(&store, forged).await;
     let (leader, leading) = told(&store, "leader", 1).await;

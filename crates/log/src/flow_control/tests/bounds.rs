@@ -8,17 +8,17 @@ use crate::testing::distant::{Came, Told};
 async fn lanes(names: &[&str]) -> Arc<dyn Store> {
     let store: Arc<dyn Store> = MemoryStore::new();
     let mut config = config(names);
-    config.order = Order::Lanes;
+    config.order = StreamOrder::Lanes;
     let _ = create(&store, &config).await.unwrap();
     store
 }
 
 fn head(queue: &CommitQueue) -> Step {
-    queue.standing().borrow().manifest.next_step()
+    queue.flow_control().borrow().manifest.next_step()
 }
 
 fn bound(queue: &CommitQueue) -> Option<Bound> {
-    queue.standing().borrow().held.as_ref().map(|h| h.bound)
+    queue.flow_control().borrow().held.as_ref().map(|h| h.bound)
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,7 +37,13 @@ async fn a_held_producer_goes_on_by_itself_and_its_wait_is_no_latency() {
     until("held", || bound(&queue).is_some()).await;
     // Whole objects: a fourth one would be step 12.
     assert_eq!((head(&queue), bound(&queue)), (9, Some(Bound::Steps(10))));
-    let why = queue.standing().borrow().held.clone().unwrap().to_string();
+    let why = queue
+        .flow_control()
+        .borrow()
+        .held
+        .clone()
+        .unwrap()
+        .to_string();
     assert!(
         why.contains("job llm, whose attempt 0 is at step 0"),
         "{why}"
@@ -131,7 +137,7 @@ async fn a_leader_takes_along_what_fits_below_its_own_ceiling() {
         let other = opened(&store, &format!("p{n}"), n).await;
         let next = item(&other, 0, tgbs);
         let policy = Told::default();
-        let queue = other.spawn(policy.clone(), DriverOptions::default());
+        let queue = other.spawn(policy.clone(), CommitOptions::default());
         assert!(queue.submit(next).await);
         assert_eq!(policy.does(&[Announce]).await, [Came::Announced(true)]);
         others.push(queue);
@@ -161,7 +167,7 @@ async fn a_leader_takes_along_what_fits_below_its_own_ceiling() {
 async fn a_fast_lane_waits_for_the_slow_one_at_its_lead() {
     let store = lanes(&["fast", "slow"]).await;
     let limits = Limits {
-        lead: Some(4),
+        lane_lead: Some(4),
         bytes: Some(6 * 1024),
         ..Limits::default()
     };
@@ -182,8 +188,14 @@ async fn a_fast_lane_waits_for_the_slow_one_at_its_lead() {
     until("held", || bound(&fast).is_some()).await;
     // One had the turn, four wait: the fifth would be too many.
     assert_eq!(fast.progress().borrow().next_seq, 5);
-    assert_eq!(bound(&fast), Some(Bound::Lead(4)));
-    let why = fast.standing().borrow().held.clone().unwrap().to_string();
+    assert_eq!(bound(&fast), Some(Bound::LaneLead(4)));
+    let why = fast
+        .flow_control()
+        .borrow()
+        .held
+        .clone()
+        .unwrap()
+        .to_string();
     assert!(why.contains("lane slow: step 1 is its turn"), "{why}");
     // Five TGBs of 1 KiB are ahead of the job, two more are over the bound: but all wait for them.
     let mut slows = slows.into_iter();
@@ -242,7 +254,7 @@ async fn bytes_are_counted_back_through_stored_segments() {
         (head(&queue), bound(&queue)),
         (2563, Some(Bound::Bytes(1863 * 1024)))
     );
-    let lead = queue.standing().borrow().lead.clone().unwrap();
+    let lead = queue.flow_control().borrow().lead.clone().unwrap();
     assert_eq!((lead.steps, lead.bytes), (1863, Some(1863 * 1024)));
     at(&tell, opened_at, 702);
     until("two more", || head(&queue) == 2565).await;
@@ -266,7 +278,7 @@ async fn a_held_producer_ends_when_its_pacer_does_and_learns_that_it_is_fenced()
             ..Limits::default()
         });
         let queue = producer.spawn(dac(1), options);
-        let mut held = queue.standing();
+        let mut held = queue.flow_control();
         let submits = async {
             for item in items {
                 if !queue.submit(item).await {

@@ -15,16 +15,16 @@ const EVERY: u64 = MOST / 4;
 /// A producer of one TGB every 200 ms, if it may, until it is stopped.
 async fn produce(store: Arc<dyn Store>, name: &'static str, seed: u8) {
     let producer = opened(&store, name, seed).await;
-    let (pacer, told) = Pacer::new(steps_ahead(MOST));
+    let (pacer, told) = PositionReader::new(steps_ahead(MOST));
     let all: Vec<_> = (0..4000).map(|seq| item(&producer, seq, 1)).collect();
-    let options = DriverOptions {
+    let options = CommitOptions {
         pace: Some(told),
         queue: 8,
-        ..DriverOptions::default()
+        ..CommitOptions::default()
     };
     let queue = producer.spawn(dac(seed.into()), options);
     let clock = TokioClock::shared();
-    tokio::spawn(pacer.follow(store, clock, queue.standing(), [seed; 32]));
+    tokio::spawn(pacer.follow(store, clock, queue.flow_control(), [seed; 32]));
     for item in all {
         tokio::time::sleep(Duration::from_millis(200)).await;
         if !queue.submit(item).await {

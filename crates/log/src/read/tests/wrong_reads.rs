@@ -84,13 +84,13 @@ struct Mistaken {
 }
 
 impl Mistaken {
-    fn at(version: u64, times: u32) -> Arc<dyn Folder> {
+    fn at(version: u64, times: u32) -> Arc<dyn SharedFold> {
         let left = Mutex::new(times);
         Arc::new(Self { version, left })
     }
 }
 
-impl Folder for Mistaken {
+impl SharedFold for Mistaken {
     fn fold(&self, manifest: &mut Manifest, bytes: &Bytes) -> Result<Folded, FoldError> {
         let mut left = self.left.lock().unwrap();
         if manifest.next_version() == self.version && *left > 0 {
@@ -100,14 +100,14 @@ impl Folder for Mistaken {
         manifest.fold(bytes)
     }
 
-    fn second(self: Arc<Self>) -> Option<Arc<dyn Folder>> {
+    fn second(self: Arc<Self>) -> Option<Arc<dyn SharedFold>> {
         Some(self)
     }
 }
 
 fn mistaken(seed: u8, version: u64, times: u32) -> LogOptions {
     LogOptions {
-        folder: Some(Mistaken::at(version, times)),
+        shared_fold: Some(Mistaken::at(version, times)),
         ..options(seed)
     }
 }

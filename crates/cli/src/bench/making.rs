@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use batchweave_producer::config::{ProducerConfig, TokenizerKind};
-use batchweave_producer::forming::Forming;
 use batchweave_producer::tokenizer::{Choice, Encoding, Tokenizer, load};
+use batchweave_producer::transform::DocumentTransform;
 use clap::Args;
 
 use self::text::Text;
@@ -63,10 +63,10 @@ fn tokenizer() -> Result<Arc<dyn Tokenizer>, CliError> {
     load(&Choice::Embedded(Encoding::Cl100k)).map_err(wrong)
 }
 
-async fn forming(config: &ProducerConfig) -> Result<Arc<Forming>, CliError> {
+async fn transform(config: &ProducerConfig) -> Result<Arc<DocumentTransform>, CliError> {
     let config = config.clone();
-    let forming = tokio::task::spawn_blocking(move || Forming::new(&config));
-    Ok(Arc::new(forming.await.map_err(wrong)?.map_err(wrong)?))
+    let transform = tokio::task::spawn_blocking(move || DocumentTransform::new(&config));
+    Ok(Arc::new(transform.await.map_err(wrong)?.map_err(wrong)?))
 }
 
 /// One measured stretch of work.

@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use batchweave_producer::config::{PackingMode, ProducerConfig};
-use batchweave_producer::forming::Forming;
-use batchweave_producer::packing::{Batch, Content, Document, Extra, Point, Restart};
+use batchweave_producer::packing::{Content, Document, Extra, PackedBatch, Point, Restart};
 use batchweave_producer::sources::Place;
+use batchweave_producer::transform::DocumentTransform;
 use serde::Serialize;
 
-use super::{Text, TextArgs, config, forming, median, tokenizer, wrong};
+use super::{Text, TextArgs, config, median, tokenizer, transform, wrong};
 use crate::error::CliError;
 
 /// Documents that are taken at a time: copies are made between the stretches that are measured.
@@ -77,10 +77,10 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
         if fields {
             config.packing.fields = Extra::ALL.to_vec();
         }
-        let forming = forming(&config).await?;
+        let transform = transform(&config).await?;
         let mut rounds = Vec::new();
         for _ in 0..args.rounds {
-            rounds.push(Round::of(&forming, &documents)?);
+            rounds.push(Round::of(&transform, &documents)?);
         }
         let per_second = |time: Duration| tokens as f64 / time.as_secs_f64();
         let rate = median(&rounds, |r| per_second(r.packing + r.encoding));
@@ -115,9 +115,9 @@ fn copy(documents: &[Document]) -> f64 {
 }
 
 impl Round {
-    fn of(forming: &Forming, documents: &[Document]) -> Result<Self, CliError> {
+    fn of(transform: &DocumentTransform, documents: &[Document]) -> Result<Self, CliError> {
         let mut round = Self::default();
-        let mut packer = forming.packer(Restart::default());
+        let mut packer = transform.packer(Restart::default());
         for some in documents.chunks(AT_ONCE) {
             let some = some.to_vec();
             let began = Instant::now();
@@ -127,22 +127,26 @@ impl Round {
                 batches.extend(std::iter::from_fn(|| packer.pop()));
             }
             round.packing += began.elapsed();
-            round.encode(forming, &batches)?;
+            round.encode(transform, &batches)?;
         }
         let began = Instant::now();
         packer.end(Point::pass(1));
-        let batches: Vec<Batch> = std::iter::from_fn(|| packer.pop()).collect();
+        let batches: Vec<PackedBatch> = std::iter::from_fn(|| packer.pop()).collect();
         round.packing += began.elapsed();
-        round.encode(forming, &batches)?;
+        round.encode(transform, &batches)?;
         Ok(round)
     }
 
-    fn encode(&mut self, forming: &Forming, batches: &[Batch]) -> Result<(), CliError> {
+    fn encode(
+        &mut self,
+        transform: &DocumentTransform,
+        batches: &[PackedBatch],
+    ) -> Result<(), CliError> {
         let began = Instant::now();
         let mut room = Vec::new();
         for batch in batches {
-            for slice in 0..forming.encoder.slices() as usize {
-                let made = forming.encoder.slice(batch, slice).map_err(wrong)?;
+            for slice in 0..transform.encoder.slices() as usize {
+                let made = transform.encoder.slice(batch, slice).map_err(wrong)?;
                 // As in an object, which is made slice by slice.
                 room.resize(made.payload_len() as usize, 0);
                 made.write(&mut room).map_err(wrong)?;

@@ -263,7 +263,7 @@ def test_own_data(terminal: Terminal) -> None:
 
 # What of docs/cli.md can't be as on the page.
 ELSEWHERE = {
-    "batchweave bench": "minutes of measuring; crates/cli tests each on a small scale",
+    "batchweave bench": "minutes of measuring; crates/lab tests each on a small scale",
     "batchweave init --slices 16": "an abbreviated command",
     "batchweave quarantine --lift 92b0": "an id of that day",
     "batchweave job close llm": "without an attempt it closes at once; tests/e2e has one",

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use batchweave_core::ids::{Hash, ProducerName, StreamId};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_daemon::{Exit, clock};
 use batchweave_log::Creation;
 use clap::ValueEnum;
@@ -119,8 +119,8 @@ impl InitArgs {
             stream_id: StreamId([0; 16]),
             slices: self.slices.unwrap_or_default(),
             order: match self.order {
-                OrderArg::Arrival => Order::Arrival,
-                OrderArg::Lanes => Order::Lanes,
+                OrderArg::Arrival => StreamOrder::Arrival,
+                OrderArg::Lanes => StreamOrder::Lanes,
             },
             producers: self.producers.clone(),
             tokenizer: TokenizerId {

@@ -162,7 +162,7 @@ fn readers(m: &Manifest, signs: &Signs, step: Step) -> Vec<Reader> {
 
 fn digest_matches(entry: &StepEntry, frames: &[Frame]) -> bool {
     let crcs: Option<Vec<u32>> = frames.iter().map(|f| f.crc32c.map(|crc| crc.0)).collect();
-    crcs.is_some_and(|crcs| Digest::of_crcs(crcs) == entry.tgb.digest)
+    crcs.is_some_and(|crcs| Digest::from_crcs(crcs) == entry.tgb.digest)
 }
 
 /// The arrays of a slice; none when it is damaged. A payload that breaks the layout's rules, under a

@@ -75,7 +75,7 @@ pub(crate) async fn signs(log: &mut Log) -> Result<Signs, CliError> {
     if log.manifest().jobs().is_empty() {
         return Ok(Signs::new());
     }
-    Ok(log.signs().await?)
+    Ok(log.job_objects().await?)
 }
 
 /// The same of one job, what matters no more included.

@@ -8,7 +8,7 @@ use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{MixtureState, QuarantineState};
-use batchweave_core::stream::{Order, StreamConfig};
+use batchweave_core::stream::{StreamConfig, StreamOrder};
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
 use batchweave_store::Store;
@@ -197,12 +197,14 @@ pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static st
         u64::from(stream.slices) * u64::from(stream.rows_per_slice) * u64::from(stream.seq_len);
     let names: Vec<_> = stream.producers.iter().map(ProducerName::as_str).collect();
     let order = match (stream.order, names.is_empty()) {
-        (Order::Arrival, true) => "arrival; any producer; ends with a seal".to_owned(),
-        (Order::Arrival, false) if names.len() == 1 => {
+        (StreamOrder::Arrival, true) => "arrival; any producer; ends with a seal".to_owned(),
+        (StreamOrder::Arrival, false) if names.len() == 1 => {
             format!("arrival; ends when {} has finished", names[0])
         }
-        (Order::Arrival, false) => format!("arrival; ends when {} have finished", names.join(", ")),
-        (Order::Lanes, _) => format!("lanes in turn: {}", names.join(", ")),
+        (StreamOrder::Arrival, false) => {
+            format!("arrival; ends when {} have finished", names.join(", "))
+        }
+        (StreamOrder::Lanes, _) => format!("lanes in turn: {}", names.join(", ")),
     };
     vec![
         ("root", root.to_owned()),

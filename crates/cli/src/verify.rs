@@ -169,6 +169,31 @@ async fn prove(
     }
 }
 
+/// What the ledgers prove of the newest incarnation of a job.
+#[derive(Debug)]
+pub struct JobProof {
+    /// The first step that is not proved.
+    pub to: Step,
+    /// Steps that all data coordinates received, once and in order.
+    pub steps: u64,
+    /// The contradiction, or why the run is not proved to its end.
+    pub fault: Option<String>,
+}
+
+/// Proves the run of the newest incarnation of `job`, as `batchweave verify --job` does.
+pub async fn prove_job(store: &Arc<dyn Store>, job: JobName) -> Result<JobProof, CliError> {
+    let job = JobArg {
+        name: job,
+        opened: None,
+    };
+    let report = job::prove(store, &job, None, false).await?;
+    Ok(JobProof {
+        to: report.to,
+        steps: report.steps,
+        fault: report.contradiction.or(report.not_proved),
+    })
+}
+
 /// A bar over all records; what there are is told by the newest snapshot or a short fold.
 async fn log_bar(store: &Arc<dyn Store>) -> Result<Bar, CliError> {
     let head = context::open_log(Arc::clone(store)).await?;

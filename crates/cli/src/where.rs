@@ -220,7 +220,7 @@ impl Search {
         provenance: &Provenance,
         (step, seq, producer): &(Step, Seq, ProducerName),
     ) -> Vec<Found> {
-        let (Some(files), Some(sources)) = (self.wanted.get(producer), provenance.of(*seq)) else {
+        let (Some(files), Some(sources)) = (self.wanted.get(producer), provenance.get(*seq)) else {
             return Vec::new();
         };
         let meant = |sources: &Sources| {

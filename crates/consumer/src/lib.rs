@@ -1,56 +1,37 @@
 //! The node-local consumer daemon: it follows the log, plans the slices of its local ranks, fetches
 //! them ahead of use into sealed shared memory, and serves the ranks over a Unix socket.
 //!
-//! It keeps no position of its own: ranks say where to start, so it may be killed at any time.
+//! It stores no position of its own: each rank states where to start, so the daemon may be killed at any
+//! time. From the top down:
 //!
-//! - `engine` decides (pure): what to fetch, push, free; `space` places frames; `admission` judges
-//!   hellos, `member` a rank's place in its job, `skips` quarantined steps;
-//! - `hub` holds engine and ranks under one lock; `follow` finds steps in the log, `lookups` their
-//!   places, `fetch` reads indexes and frames; `greet` lets a rank in, `session` talks to it; `attempts` opens jobs and attempts in the
-//!   log, `marks` stores checkpoint marks; `deliveries` tells the `ledger` what was received.
+//! - `run` starts and stops everything, for the process and for the simulator;
+//! - `server` is the Unix socket, `log_follower` reads the log, `reports` stores progress and heartbeats;
+//! - `node` holds the state of the daemon under one lock; `ledger` records what ranks received;
+//! - `job` has the rules of jobs, attempts and marks, `fetch` reads indexes and frames, `segments` makes
+//!   shared memory, `reclaimer` deletes old data;
+//! - `engine` decides what to fetch, push and free (pure).
 #![forbid(unsafe_code)]
 
-mod admission;
-mod alive;
-mod attempt_rate;
-mod attempts;
-mod board;
 pub mod config;
 mod context;
-mod deliveries;
 mod engine;
 mod error;
 mod fetch;
-mod follow;
-mod greet;
-mod hedge;
-mod hub;
-mod layouts;
+mod job;
 mod ledger;
-mod listen;
-mod lobby;
-mod lookups;
-mod marks;
-mod member;
-mod memory;
+mod log_follower;
 mod metrics;
 mod mistakes;
-mod opening;
-mod pace;
-mod peer;
-mod permits;
-mod plan;
-mod progress;
-mod reclaiming;
-mod replaced;
-mod rewound;
+mod node;
+mod quarantine;
+mod reclaimer;
+mod reports;
 mod run;
-mod serving;
-mod session;
-#[cfg(feature = "simulation")]
-pub mod simulation;
-mod skips;
-mod space;
+mod segments;
+mod server;
+mod status_page;
 
 pub use error::RunError;
+#[cfg(feature = "simulation")]
+pub use run::simulation;
 pub use run::{run, run_on};

@@ -191,7 +191,7 @@ mod tests {
         Metrics::make(&m).unwrap();
         let counted = Counted::new(MemoryStore::new());
         shared(&m, counted, &Health::default()).unwrap();
-        let reclaims = crate::reclaiming::described();
+        let reclaims = crate::reclaimer::described();
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
         for (part, made) in [("consumer", m.described()), ("reclaim", reclaims)] {
             let faults: Vec<String> = made.iter().flat_map(page::faults).collect();

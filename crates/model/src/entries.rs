@@ -4,10 +4,10 @@ use batchweave_core::ids::RequestId;
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{
-    AttemptOpened, Batch, Finished, HoldingJob, JobClosed, JobOpened, Opened, Parent, Sealed,
+    AttemptOpened, BatchEntry, Finished, HoldingJob, JobClosed, JobOpened, Opened, Parent, Sealed,
     Unsealed, Watermark,
 };
-use batchweave_core::tgb::{Part, TgbRecord};
+use batchweave_core::tgb::{ObjectPart, TgbRecord};
 
 use crate::config::JOBS_MAX;
 use crate::spec::{
@@ -53,7 +53,7 @@ impl Object {
             rows: u64::from(SLICES),
             tokens: u64::from(SLICES) * 8,
             digest: digest(self.producer, seq),
-            parts: vec![Part {
+            parts: vec![ObjectPart {
                 key: self.key()?,
                 offset: u64::from(seq - self.first) * 1024,
                 length: 1024,
@@ -158,7 +158,7 @@ impl Spec {
         })
     }
 
-    fn batch(self, cut: Cut) -> Option<Batch> {
+    fn batch(self, cut: Cut) -> Option<BatchEntry> {
         let Self::Batch {
             producer: index,
             instance,
@@ -181,7 +181,7 @@ impl Spec {
             };
             object.tgb(seq)
         };
-        Some(Batch {
+        Some(BatchEntry {
             producer: producer(index)?,
             epoch: epoch.into(),
             first_seq: first.into(),

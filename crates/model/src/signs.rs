@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use batchweave_core::ids::{AttemptNo, JobName, Version};
 use batchweave_core::keys;
-use batchweave_core::retention::reclaim::{Fate, Named, Reclaim};
+use batchweave_core::retention::reclaim::{Fate, Reclaim, ReferencedObjects};
 use batchweave_core::retention::{self, AttemptObjects, Due, JobObjects};
 
 use crate::config::Config;
@@ -75,7 +75,7 @@ impl Tables {
             return known;
         }
         let manifest = self.manifest(node);
-        let named = Named::of(manifest, manifest.watermark());
+        let named = ReferencedObjects::from_manifest(manifest, manifest.watermark());
         let key = self.objects()[usize::from(object)].key();
         let fate = key.map(|key| Reclaim::by(manifest).data(&key, &named));
         let dead = fate == Some(Fate::Dead);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{CommitId, Hash, StreamId};
 use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Void, Writer};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 
 use crate::config::Config;
 use crate::facts::{Facts, Fold};
@@ -233,7 +233,7 @@ impl Tables {
         let version = sent.version + 1;
         // What it would have folded, had it been right.
         let _ = believed.fold(&sent.bytes);
-        let link = (Hash::of(&sent.bytes), believed.view());
+        let link = (Hash::sha256(&sent.bytes), believed.view());
         let bytes = self.bytes(&draft, version.into(), link);
         self.add(draft, version, bytes)
     }
@@ -323,9 +323,9 @@ fn stream(config: &Config) -> StreamConfig {
         stream_id: stream_id(),
         slices: spec::SLICES,
         order: if config.lanes {
-            Order::Lanes
+            StreamOrder::Lanes
         } else {
-            Order::Arrival
+            StreamOrder::Arrival
         },
         producers: if config.lanes {
             names.collect()
@@ -334,7 +334,7 @@ fn stream(config: &Config) -> StreamConfig {
         },
         tokenizer: TokenizerId {
             name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
+            fingerprint: Hash::sha256(b"bytes"),
         },
         seq_len: 8,
         rows_per_slice: 1,

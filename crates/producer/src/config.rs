@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{ByteSize, Listen, Period};
 use batchweave_daemon::telemetry::LogConfig;
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ pub struct StreamParameters {
     /// Tokens that a row advances by.
     pub seq_len: u32,
     /// How steps are given.
-    pub order: Order,
+    pub order: StreamOrder,
     /// The producers that end the stream when all have finished.
     pub producers: Vec<String>,
 }

@@ -1,12 +1,12 @@
-//! How far this producer may run ahead, and telling people when and by whom it is held back.
+//! Limits on how far this producer may run ahead of the jobs, and reports of a held-back producer.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::flow_control::{Bound, Held, Limits, Pace};
-use batchweave_core::stream::Order;
+use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
+use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::admin::Health;
-use batchweave_log::{CommitQueue, Pacer, Standing, TokioClock};
+use batchweave_log::{CommitQueue, FlowControlStatus, PositionReader, TokioClock};
 use batchweave_store::Store;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{ProducerConfig, WhenNoJob};
 use crate::metrics::Metrics;
 
-/// What `/readyz` says while nothing is held.
+/// Text of `/readyz` while nothing is held back.
 pub(crate) const PRODUCING: &str = "producing";
-/// The same hold is logged as often as this.
-const SAY_EVERY: Duration = Duration::from_mins(1);
-/// Seconds held are counted as often as this.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
+/// Interval between log lines about the same hold.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+/// Interval between updates of the metric of seconds held.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The bounds as configured.
-pub(crate) fn limits(config: &ProducerConfig) -> Limits {
+/// Returns the configured bounds.
+fn limits(config: &ProducerConfig) -> Limits {
     let bound = |most: u64| (most > 0).then_some(most);
     let ahead = &config.ahead;
     Limits {
@@ -33,16 +33,16 @@ pub(crate) fn limits(config: &ProducerConfig) -> Limits {
             WhenNoJob::Run => bound(ahead.no_job_steps),
             WhenNoJob::Wait => Some(ahead.no_job_steps),
         },
-        lead: (config.stream.order == Order::Lanes).then_some(ahead.lane_lead),
+        lane_lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
     }
 }
 
-/// Batches that become visible together at most. Whole entries fit below the ceiling or wait, so
-/// they are small beside the bound: then room is used as it comes, by all producers alike.
+/// Returns the most batches in one log entry. An entry fits below the bound as a whole or waits, so entries are
+/// small compared with the bound: then all producers use free steps as these appear.
 pub(crate) fn entry_max(config: &ProducerConfig) -> usize {
     let lanes = match config.stream.order {
-        Order::Arrival => 1,
-        Order::Lanes => config.stream.producers.len().max(1) as u64,
+        StreamOrder::Arrival => 1,
+        StreamOrder::Lanes => config.stream.producers.len().max(1) as u64,
     };
     let most = config.commit.max_batches;
     match limits(config).steps {
@@ -53,126 +53,133 @@ pub(crate) fn entry_max(config: &ProducerConfig) -> usize {
     }
 }
 
-/// Who reads positions, if anything is bounded, and what the commit task is told.
-pub(crate) fn pacer(config: &ProducerConfig) -> (Option<Pacer>, Option<watch::Receiver<Pace>>) {
+/// Returns the reader of the jobs' positions and the bounds for the commit task; none when nothing is bounded.
+pub(crate) fn position_reader(
+    config: &ProducerConfig,
+) -> (Option<PositionReader>, Option<watch::Receiver<FlowControl>>) {
     let limits = limits(config);
     if !limits.any() {
         return (None, None);
     }
-    let (pacer, pace) = Pacer::new(limits);
-    (Some(pacer), Some(pace))
+    let (reader, bounds) = PositionReader::new(limits);
+    (Some(reader), Some(bounds))
 }
 
-/// Starts reading positions and telling people, until the commit task ends; `pacing` ends the
-/// reading, and with it the waiting of who is held.
+/// Starts reading positions and reporting, until the commit task ends. `stop_waiting` ends the reading, and with it
+/// the wait of a held-back producer.
 pub(crate) fn start(
-    pacer: Pacer,
+    reader: PositionReader,
     store: Arc<dyn Store>,
     queue: &CommitQueue,
-    pacing: CancellationToken,
+    stop_waiting: CancellationToken,
     (metrics, health): (Arc<Metrics>, &Health),
 ) {
-    let follow = pacer.follow(
+    let follow = reader.follow(
         store,
         TokioClock::shared(),
-        queue.standing(),
+        queue.flow_control(),
         rand::random(),
     );
-    tokio::spawn(async move { pacing.run_until_cancelled(follow).await });
-    let teller = Teller {
+    tokio::spawn(async move { stop_waiting.run_until_cancelled(follow).await });
+    let reporter = HoldReporter {
         metrics,
         health: health.clone(),
-        said: None,
-        held: None,
+        last_logged: None,
+        hold: None,
     };
-    tokio::spawn(teller.run(queue.standing()));
+    tokio::spawn(reporter.run(queue.flow_control()));
 }
 
-struct Teller {
+/// Reports in metrics, `/readyz` and the log that this producer is held back, and by which job.
+struct HoldReporter {
     metrics: Arc<Metrics>,
     health: Health,
-    /// What was logged last, and when.
-    said: Option<(Held, Instant)>,
-    /// What holds now, since when, and until when that is counted.
-    held: Option<(Held, Instant, Instant)>,
+    last_logged: Option<(HeldBack, Instant)>,
+    hold: Option<Hold>,
 }
 
-impl Teller {
-    async fn run(mut self, mut standing: watch::Receiver<Standing>) {
+/// The current hold.
+struct Hold {
+    held: HeldBack,
+    since: Instant,
+    /// The metric of seconds held is counted up to here.
+    counted: Instant,
+}
+
+impl HoldReporter {
+    async fn run(mut self, mut status: watch::Receiver<FlowControlStatus>) {
         loop {
             let (held, lead) = {
-                let now = standing.borrow_and_update();
+                let now = status.borrow_and_update();
                 (now.held.clone(), now.lead.clone())
             };
-            let ahead = &self.metrics.flow_control;
-            if let Some(lead) = lead {
-                ahead.steps.set(lead.steps.cast_signed());
-                ahead.bytes.set(lead.bytes.unwrap_or(0).cast_signed());
-            } else {
-                ahead.steps.set(0);
-                ahead.bytes.set(0);
-            }
-            self.tell(held);
-            let tick = tokio::time::sleep(COUNT_EVERY);
+            let steps = lead.as_ref().map_or(0, |lead| lead.steps);
+            let bytes = lead.and_then(|lead| lead.bytes).unwrap_or(0);
+            self.metrics.flow_control.steps.set(steps.cast_signed());
+            self.metrics.flow_control.bytes.set(bytes.cast_signed());
+            self.report(held);
+            let tick = tokio::time::sleep(COUNT_INTERVAL);
             tokio::select! {
                 biased;
-                changed = standing.changed() => if changed.is_err() {
-                    self.tell(None);
+                changed = status.changed() => if changed.is_err() {
+                    self.report(None);
                     return;
                 },
-                () = tick, if self.held.is_some() => {}
+                () = tick, if self.hold.is_some() => {}
             }
         }
     }
 
-    fn tell(&mut self, held: Option<Held>) {
+    fn report(&mut self, held: Option<HeldBack>) {
         let now = Instant::now();
-        if let Some((before, _, counted)) = &self.held {
-            let seconds = now.duration_since(*counted).as_secs_f64();
-            let by = self
-                .metrics
-                .flow_control
+        let metrics = &self.metrics.flow_control;
+        if let Some(hold) = &self.hold {
+            let seconds = now.duration_since(hold.counted).as_secs_f64();
+            let bound = bound_label(hold.held.bound);
+            metrics
                 .held_seconds
-                .with_label_values(&[kind(before.bound)]);
-            by.inc_by(seconds);
+                .with_label_values(&[bound])
+                .inc_by(seconds);
         }
-        self.metrics
-            .flow_control
-            .held
-            .set(i64::from(held.is_some()));
+        metrics.held.set(i64::from(held.is_some()));
         let Some(held) = held else {
-            if self.held.take().is_some() {
+            if self.hold.take().is_some() {
                 self.health.ready(PRODUCING);
                 tracing::debug!("no longer held back");
             }
             return;
         };
-        let since = self.held.as_ref().map_or(now, |(_, since, _)| *since);
+        let since = self.hold.as_ref().map_or(now, |hold| hold.since);
         let seconds = now.duration_since(since).as_secs();
         self.health.ready(format!("{held}, for {seconds} s"));
-        // A job that reads in its own time lets go and holds again all the time.
-        let news = self.said.as_ref().is_none_or(|(said, at)| {
-            now.duration_since(*at) >= SAY_EVERY || who(said) != who(&held)
+        // A slow job releases and holds this producer again and again; log a new cause at once, others rarely.
+        let due = self.last_logged.as_ref().is_none_or(|(last, at)| {
+            now.duration_since(*at) >= LOG_INTERVAL || cause(last) != cause(&held)
         });
-        if news {
+        if due {
             tracing::info!(seconds, "{held}; goes on by itself");
-            self.said = Some((held.clone(), now));
+            self.last_logged = Some((held.clone(), now));
         }
-        self.held = Some((held, since, now));
+        let counted = now;
+        self.hold = Some(Hold {
+            held,
+            since,
+            counted,
+        });
     }
 }
 
-fn kind(bound: Bound) -> &'static str {
+fn bound_label(bound: Bound) -> &'static str {
     match bound {
         Bound::Steps(_) => "steps",
         Bound::Bytes(_) => "bytes",
         Bound::NoJob(_) => "no_job",
-        Bound::Lead(_) => "lead",
+        Bound::LaneLead(_) => "lead",
     }
 }
 
-/// What makes a hold another one.
-fn who(held: &Held) -> (Bound, Option<&str>) {
+/// Returns the bound and the job that make a hold differ from others.
+fn cause(held: &HeldBack) -> (Bound, Option<&str>) {
     (held.bound, held.by.as_ref().map(|by| by.job.as_str()))
 }
 
@@ -195,12 +202,12 @@ mod tests {
 
     #[test]
     fn nothing_is_bounded_unless_configured() {
-        let (pacer, pace) = pacer(&ProducerConfig::default());
-        assert!(pacer.is_none() && pace.is_none());
+        let (reader, bounds) = position_reader(&ProducerConfig::default());
+        assert!(reader.is_none() && bounds.is_none());
     }
 
     #[test]
-    fn zero_is_no_bound_but_for_who_waits() {
+    fn zero_is_no_bound_unless_producers_wait_for_a_job() {
         let no_job = |when, steps| limits(&config(0, when, steps)).no_job;
         assert_eq!(no_job(WhenNoJob::Run, 0), None);
         assert_eq!(no_job(WhenNoJob::Run, 7), Some(7));
@@ -215,9 +222,9 @@ mod tests {
         assert_eq!(entry_max(&config(100, WhenNoJob::Run, 0)), 25);
         assert_eq!(entry_max(&config(3, WhenNoJob::Run, 0)), 1);
         let mut lanes = config(100, WhenNoJob::Run, 0);
-        lanes.stream.order = Order::Lanes;
+        lanes.stream.order = StreamOrder::Lanes;
         lanes.stream.producers = ["a", "b", "c"].map(str::to_owned).into();
         assert_eq!(entry_max(&lanes), 8);
-        assert_eq!(limits(&lanes).lead, Some(256));
+        assert_eq!(limits(&lanes).lane_lead, Some(256));
     }
 }

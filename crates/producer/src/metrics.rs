@@ -2,7 +2,7 @@
 
 use batchweave_daemon::admin::Health;
 use batchweave_daemon::metrics::Maker;
-use batchweave_log::Committed;
+use batchweave_log::CommitProgress;
 use batchweave_store::counting::Counted;
 use prometheus::{CounterVec, Histogram, IntCounter, IntGauge, Registry};
 
@@ -152,7 +152,7 @@ impl Metrics {
     }
 
     /// Takes over the commit task's numbers.
-    pub fn committed(&self, now: &Committed) {
+    pub fn committed(&self, now: &CommitProgress) {
         if now.next_seq.cast_signed() > self.batches.get() && !now.latency.is_zero() {
             self.latency.observe(now.latency.as_secs_f64());
         }

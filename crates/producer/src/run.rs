@@ -7,7 +7,7 @@ use batchweave_core::ids::Seq;
 use batchweave_core::keys;
 use batchweave_daemon::admin::{self, Health};
 use batchweave_daemon::shutdown::unless_stopped;
-use batchweave_log::{CommitEnd, DriverOptions};
+use batchweave_log::{CommitEnd, CommitOptions};
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
 use futures::FutureExt;
@@ -115,17 +115,17 @@ async fn produce(
         metrics.clone(),
         stop_waiting.clone(),
     );
-    let (pacer, pace) = flow_control::pacer(config);
-    let driver = DriverOptions {
+    let (reader, bounds) = flow_control::position_reader(config);
+    let driver = CommitOptions {
         tgbs_per_entry: flow_control::entry_max(config),
-        pace,
-        ..DriverOptions::default()
+        pace: bounds,
+        ..CommitOptions::default()
     };
     let queue = producer.spawn(opened.policy, driver);
     health.ready(flow_control::PRODUCING);
-    if let Some(pacer) = pacer {
+    if let Some(reader) = reader {
         flow_control::start(
-            pacer,
+            reader,
             store,
             &queue,
             stop_waiting,

@@ -29,9 +29,10 @@ impl Programs {
         let verbs = verbs(&args).into_iter().map(|verb| {
             let file = match verb.as_str() {
                 "dev-s3" => "crates/dev-s3/src/command.rs".to_owned(),
-                "demo" => "crates/cli/src/demo/mod.rs".to_owned(),
-                "demo-rank" => "crates/cli/src/demo/rank.rs".to_owned(),
-                "bench" => "crates/cli/src/bench/growth.rs".to_owned(),
+                "demo" => "crates/lab/src/demo/mod.rs".to_owned(),
+                "bench" => "crates/lab/src/bench/growth.rs".to_owned(),
+                "plan" => "crates/lab/src/plan/mod.rs".to_owned(),
+                "generate" => "crates/lab/src/generate.rs".to_owned(),
                 plain => format!("crates/cli/src/{}.rs", plain.replace('-', "_")),
             };
             let mut options = options(&source(&file));
@@ -39,12 +40,12 @@ impl Programs {
                 for more in [
                     "reclaim",
                     "handover",
-                    "fetch",
-                    "making",
+                    "fetch/mod",
+                    "making/mod",
                     "making/upload",
                     "making/produce",
                 ] {
-                    let file = format!("crates/cli/src/bench/{more}.rs");
+                    let file = format!("crates/lab/src/bench/{more}.rs");
                     options.extend(self::options(&source(&file)));
                 }
             }
@@ -54,7 +55,7 @@ impl Programs {
         assert!(verbs.len() > 5, "the verbs were not found");
         let daemon = |name: &'static str| (name, options(&source("crates/daemon/src/program.rs")));
         Self {
-            global: options(&args),
+            global: options(&source("crates/cli/src/global.rs")),
             verbs,
             daemons: ["batchweave-producer", "batchweave-consumer"]
                 .map(daemon)

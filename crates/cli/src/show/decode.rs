@@ -95,7 +95,7 @@ impl Origin {
             return Ok(None);
         };
         let provenance = sources::provenance(log.store().as_ref(), key).await?;
-        let Some(sources) = provenance.of(entry.seq) else {
+        let Some(sources) = provenance.get(entry.seq) else {
             let text = format!("{key} does not tell of batch {}", entry.seq);
             return Err(CliError::Unsound(text));
         };

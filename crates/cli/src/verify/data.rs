@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::{Digest, Part};
+use batchweave_core::tgb::{Digest, ObjectPart};
 use batchweave_log::{Located, Log};
 use batchweave_store::Store;
 use futures::StreamExt;
@@ -144,7 +144,7 @@ async fn step(
     let Some(entry) = entry else {
         return Ok(found);
     };
-    let slices = entry.tgb.parts.last().map_or(0, Part::end_slice);
+    let slices = entry.tgb.parts.last().map_or(0, ObjectPart::end_slice);
     let mut fault = |key: String, why| {
         let mut problem = Problem::at("data", key, why);
         problem.step = Some(entry.step);
@@ -177,7 +177,7 @@ async fn step(
         }
     }
     let whole = crcs.len() == frames.len();
-    if whole && Digest::of_crcs(crcs) != entry.tgb.digest {
+    if whole && Digest::from_crcs(crcs) != entry.tgb.digest {
         let why = "its slices' checksums do not give the digest that the log names";
         fault(first_key(), why.to_owned());
     }

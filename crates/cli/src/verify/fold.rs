@@ -5,7 +5,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Folded, Manifest, Segment};
-use batchweave_core::proof::{History, Named};
+use batchweave_core::proof::{History, LoggedTgb};
 use batchweave_log::{Log, LogError};
 use batchweave_store::Store;
 use futures::future::try_join_all;
@@ -35,7 +35,7 @@ pub(super) struct VoidAt {
 pub(super) struct Facts {
     pub(super) history: History,
     /// By step.
-    pub(super) named: Vec<Named>,
+    pub(super) named: Vec<LoggedTgb>,
     pub(super) objects: Objects,
     pub(super) voids: Vec<VoidAt>,
     pub(super) void_count: u64,
@@ -128,7 +128,7 @@ impl Facts {
     fn note(&mut self, version: Version, folded: &Folded) {
         self.history.note(version, folded);
         self.objects.note(folded);
-        let digests = folded.placed.iter().map(|entry| Named {
+        let digests = folded.placed.iter().map(|entry| LoggedTgb {
             digest: entry.tgb.digest,
             version: entry.version,
         });
@@ -171,7 +171,7 @@ impl Facts {
     }
 
     /// What the log says of a step.
-    pub(super) fn named(&self, step: Step) -> Option<Named> {
+    pub(super) fn named(&self, step: Step) -> Option<LoggedTgb> {
         self.named.get(usize::try_from(step).ok()?).copied()
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::keys;
 use batchweave_core::proof::{
-    AttemptRecord, Contradiction, JobRecord, Ledger, LedgerPlace, Leg, LegProof, Named, ProvenLeg,
+    AttemptRecord, Contradiction, JobRecord, Ledger, LedgerPlace, Leg, LegProof, LoggedTgb,
+    ProvenLeg,
 };
 use batchweave_store::Store;
 use futures::{StreamExt, TryStreamExt};
@@ -169,7 +170,7 @@ impl Proof<'_> {
         bar: &mut Bar,
     ) -> Result<ProvenLeg, Failed> {
         let manifest = self.folding.manifest();
-        let log = |step: Step| -> Option<Named> { self.folding.facts.named(step) };
+        let log = |step: Step| -> Option<LoggedTgb> { self.folding.facts.named(step) };
         let mut proof = LegProof::new(attempt, leg, manifest.stream().slices);
         let keys = self.ledgers(leg.attempt);
         let nexts = keys.iter().skip(1).map(|(first, _)| Some(*first));

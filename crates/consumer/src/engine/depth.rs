@@ -1,7 +1,7 @@
 //! How far what is fetched reaches ahead of a rank.
 
 use super::{Engine, SessionId, State};
-use crate::plan::FrameId;
+use crate::engine::location::FrameId;
 
 impl<R, E> Engine<R, E> {
     /// Whole steps from the rank's next one on that are in the arena and that it was not sent yet.

@@ -7,24 +7,27 @@
 //! - Frames nobody was pushed may be dropped, the one needed latest first, when one that is needed
 //!   sooner wants the room: so a rank that stops reading holds up no other.
 
+pub(crate) mod allocator;
 mod cause;
+mod cursor;
 mod depth;
 mod due;
-mod located;
+mod known_locations;
+pub(crate) mod layouts;
+pub(crate) mod location;
 mod schedule;
-mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
 
+pub(crate) use cursor::{Cause, Session, SessionId};
 use due::Due;
-pub(crate) use session::{Cause, Session, SessionId};
 
+use crate::engine::allocator::{Place, Space};
+use crate::engine::location::{FrameId, Location, Places};
 use crate::mistakes::{self, Mistake};
-use crate::plan::{FrameId, Location, Places};
-use crate::space::{Place, Space};
 
 /// The bounds that the configuration sets.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use batchweave_core::ids::Step;
 
 use super::{Engine, Fetch, Frame, Room, Session, State, TooLarge};
-use crate::plan::{FrameId, Location};
-use crate::space::{ALIGN, Place};
+use crate::engine::allocator::{ALIGN, Place};
+use crate::engine::location::{FrameId, Location};
 
 /// Steps from a rank's position that are fetched whatever the budget says.
 const URGENT_STEPS: u64 = 1;

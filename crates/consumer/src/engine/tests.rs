@@ -12,7 +12,7 @@ mod shares;
 use std::ops::Range;
 
 use super::*;
-use crate::skips::Skips;
+use crate::quarantine::Skips;
 use batchweave_core::ids::StreamId;
 use batchweave_core::tgb::Identity;
 

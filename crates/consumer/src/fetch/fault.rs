@@ -1,13 +1,13 @@
 //! What ranks get in place of frames that can't be had.
 
-use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_core::ids::Step;
 use batchweave_store::ErrorKind;
+use batchweave_wire::{ErrorName, Fault};
 
 use super::READS_MAX;
 use super::retry::ReadError;
-use crate::attempts::below_watermark;
-use crate::hub::{Head, Hub};
+use crate::job::attempts::below_watermark;
+use crate::node::{Head, Hub};
 
 /// How often it is tried to read the log before a missing object gets its name without it.
 const LOOKS: u32 = 12;

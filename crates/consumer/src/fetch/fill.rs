@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use batchweave_arena::{ArenaError, FrameBuf};
 use batchweave_core::crc::Crc32c;
 use batchweave_core::tgb::HEADER_BYTES;
-use batchweave_core::tgb::plan::Read;
+use batchweave_core::tgb::ranges::Read;
 use futures::future::try_join_all;
 
 use super::Target;
 use super::retry::{ReadError, open, patiently, short};
-use crate::hub::Hub;
+use crate::node::Hub;
 
 /// Read and summed at a time: some of a core's own cache.
 const CHUNK_BYTES: usize = 256 << 10;

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use batchweave_arena::wire::Fault;
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::plan::{Frame, Located, Wanted};
+use batchweave_core::tgb::ranges::{Frame, Located, PartSlices};
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, TgbError};
+use batchweave_wire::Fault;
 use bytes::Bytes;
 use futures::future::join_all;
 use tokio::sync::Semaphore;
@@ -18,8 +18,8 @@ use tokio::sync::Semaphore;
 use super::READS_MAX;
 use super::fault::{corrupt, head_for, unreadable};
 use super::retry::{ReadError, open, patiently, short};
-use crate::hub::{Hub, State};
-use crate::plan::{Location, blocks};
+use crate::engine::location::{Location, blocks};
+use crate::node::{Hub, State};
 
 /// Entries that are this near to one another are read together, with what lies between.
 const GAP_BYTES: u64 = 64 << 10;
@@ -40,7 +40,7 @@ impl Lookup {
 }
 
 /// The bytes of a block's index entries.
-type Unread<'a> = (Wanted<'a>, Range<u64>, Identity);
+type Unread<'a> = (PartSlices<'a>, Range<u64>, Identity);
 
 /// One read of index entries.
 struct IndexRead<'a> {
@@ -220,7 +220,14 @@ impl IndexRead<'_> {
     fn entries<'b>(
         &'b self,
         bytes: &'b [u8],
-    ) -> impl Iterator<Item = (&'b Wanted<'b>, Identity, u32, Result<Frame<'b>, TgbError>)> {
+    ) -> impl Iterator<
+        Item = (
+            &'b PartSlices<'b>,
+            Identity,
+            u32,
+            Result<Frame<'b>, TgbError>,
+        ),
+    > {
         self.blocks
             .iter()
             .flat_map(move |(block, range, identity)| {

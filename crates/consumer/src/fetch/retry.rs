@@ -7,7 +7,7 @@ use std::time::Duration;
 use batchweave_arena::ArenaError;
 use batchweave_store::{Body, Effect, ErrorKind, Op, StoreError};
 
-use crate::hub::{Hub, Reads};
+use crate::node::{Hub, Reads};
 
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
-use batchweave_core::proof::{LedgerEntry, Told};
+use batchweave_core::proof::{LedgerEntry, ReaderCoverage};
 
 use super::book::{Book, Hole, reader};
 use super::holes::{Holes, Reader};
 use super::stored::Stored;
-use crate::member::Member;
+use crate::job::membership::Member;
 
 /// See the file's header.
 pub(super) struct Attempt {
@@ -63,11 +63,11 @@ impl Attempt {
 
     /// Notes entries that are going to be stored. Answers how far all objects tell of each reader without
     /// a hole: what is behind one must be told again, should this daemon die before it is filled.
-    pub(super) fn tell(&mut self, entries: &[LedgerEntry]) -> Vec<Told> {
+    pub(super) fn tell(&mut self, entries: &[LedgerEntry]) -> Vec<ReaderCoverage> {
         for entry in entries {
             self.know(entry.reader(), entry.to);
         }
-        let told = self.known.iter().map(|(&reader, &known)| Told {
+        let told = self.known.iter().map(|(&reader, &known)| ReaderCoverage {
             dp_rank: reader.0,
             rank: reader.1,
             to: self.holes.first(reader).unwrap_or(known),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use batchweave_core::ids::Step;
 use batchweave_core::proof::{LEDGER_CRCS, LEDGER_STEPS, LedgerEntry};
 
-use crate::member::Member;
+use crate::job::membership::Member;
 
 /// Steps that a rank has received, of which no ledger tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,7 +187,7 @@ pub(super) mod tests {
     use batchweave_core::ids::AttemptId;
 
     use super::*;
-    use crate::skips::Skips;
+    use crate::quarantine::Skips;
 
     pub(crate) fn member(dp_rank: u32, skips: &[(Step, Step)]) -> Arc<Member> {
         Arc::new(Member {

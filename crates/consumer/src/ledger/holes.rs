@@ -8,7 +8,7 @@ use batchweave_core::ids::Step;
 use batchweave_core::proof::LEDGER_STEPS;
 
 use super::book::{Hole, reader};
-use crate::member::Member;
+use crate::job::membership::Member;
 
 /// The coordinate, and the rank where known.
 pub(super) type Reader = (u32, Option<u32>);

@@ -13,7 +13,7 @@ use batchweave_store::{Store, StoreError};
 use futures::{StreamExt, TryStreamExt};
 
 use super::book::reader;
-use crate::member::Member;
+use crate::job::membership::Member;
 
 /// Nodes whose ledgers are read at a time.
 const READS: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{ByteSize, Listen, Period};
 
 use super::{
@@ -19,7 +19,7 @@ impl Default for StreamParameters {
             slices: 8,
             rows_per_slice: 8,
             seq_len: 2048,
-            order: Order::Arrival,
+            order: StreamOrder::Arrival,
             producers: Vec::new(),
         }
     }

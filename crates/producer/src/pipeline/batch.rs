@@ -10,7 +10,7 @@ use batchweave_core::ids::Seq;
 use batchweave_core::inputs::LinkId;
 use serde_json::{Map, Value};
 
-pub use super::split::ObjectPart;
+pub use super::split::BatchPart;
 use super::split::{BatchSplitter, Split};
 use crate::config::OnBadDocument;
 use crate::cursor::State;
@@ -33,7 +33,7 @@ pub struct BatchGroup {
     /// Numbered on by one; with `part` the slices of one batch.
     pub batches: Vec<PackedBatch>,
     /// Set when this is not all of its batch.
-    pub part: Option<ObjectPart>,
+    pub part: Option<BatchPart>,
     /// Where the producer stands after the last.
     pub cursor: Cursor,
     /// The input list that it counts in.
@@ -257,7 +257,7 @@ impl BatchBuilder {
         self.group = Some(group);
     }
 
-    fn part(&mut self, units: Vec<PackedBatch>, part: ObjectPart) {
+    fn part(&mut self, units: Vec<PackedBatch>, part: BatchPart) {
         let before = self.group.take();
         self.full.extend(before);
         let mut group = self.group();

@@ -300,7 +300,7 @@ impl UploadStage {
         stop: &CancellationToken,
     ) -> Result<bool, RunError> {
         // While commits are held back, nothing more is uploaded.
-        let from = (groups, queue.standing(), self.budget);
+        let from = (groups, queue.flow_control(), self.budget);
         let groups = stream::unfold(from, async |(mut groups, mut standing, budget)| {
             let _ = standing.wait_for(|now| now.held.is_none()).await;
             let group = groups.recv().await?;

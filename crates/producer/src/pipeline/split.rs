@@ -18,7 +18,7 @@ const EVEN_PARTS: u64 = 64;
 
 /// One object's part of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectPart {
+pub struct BatchPart {
     /// Which of the batch's objects it is.
     pub number: u32,
     /// Its first slice.
@@ -32,7 +32,7 @@ pub struct ObjectPart {
 /// What the cutter gives.
 pub(super) enum Split {
     /// These slices fill an object; the last of them stands where the part ends.
-    Part(Vec<PackedBatch>, ObjectPart),
+    Part(Vec<PackedBatch>, BatchPart),
     /// All slices together are small enough to share an object.
     Whole(PackedBatch),
 }
@@ -117,7 +117,7 @@ impl Open {
         for (n, unit) in (self.first_slice..).zip(&units) {
             self.block.slice(&unit.sources, n == 0);
         }
-        let part = ObjectPart {
+        let part = BatchPart {
             number: self.parts,
             first_slice: self.first_slice,
             random: self.random,

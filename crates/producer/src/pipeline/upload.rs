@@ -11,7 +11,7 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, StreamId};
 use batchweave_core::keys;
 use batchweave_core::provenance::Provenance;
-use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, Run, TgbRecord};
+use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, SliceRun, TgbRecord};
 use batchweave_log::CommitItem;
 use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::error::RunError;
 use crate::metrics::Metrics;
 use crate::packing::{Encoder, PackedBatch};
-use crate::pipeline::batch::{BatchGroup, ObjectPart};
+use crate::pipeline::batch::{BatchGroup, BatchPart};
 
 pub(crate) use buffers::Buffers;
 pub(crate) use part_assembler::PartAssembler;
@@ -61,7 +61,7 @@ pub(crate) enum Uploaded {
     Batches(CommitItem),
     /// An object of a batch that has several.
     Part {
-        run: Run,
+        run: SliceRun,
         rows: u64,
         tokens: u64,
         /// With the batch's last slice.
@@ -122,7 +122,7 @@ impl Uploader {
         let tgbs = made.map(|(run, (rows, tokens))| TgbRecord {
             rows,
             tokens,
-            digest: Digest::of_crcs(run.crcs),
+            digest: Digest::from_crcs(run.crcs),
             parts: vec![run.part],
             provenance: provenance.clone(),
         });
@@ -186,7 +186,7 @@ impl Uploader {
         &self,
         builder: &mut ObjectBuilder,
         seq: Seq,
-        part: &ObjectPart,
+        part: &BatchPart,
         slices: Vec<PackedBatch>,
     ) -> Result<(u64, u64), RunError> {
         let (mut rows, mut tokens) = (0, 0);

@@ -128,7 +128,7 @@ impl DocumentTransform {
             Kind::Arrays(arrays) => {
                 let arrays: Vec<String> = arrays.iter().map(ArraySpec::text).collect();
                 let name = format!("none; arrays {}", arrays.join(", "));
-                let fingerprint = Hash::of(name.as_bytes());
+                let fingerprint = Hash::sha256(name.as_bytes());
                 return TokenizerId { name, fingerprint };
             }
         };
@@ -142,10 +142,10 @@ impl DocumentTransform {
         }
         let mut form = form.join(", ");
         if let Kind::Chat { chat, .. } = &self.kind {
-            let template = Hash::of(chat.fingerprint().as_bytes());
+            let template = Hash::sha256(chat.fingerprint().as_bytes());
             form = format!("{form}, template {:.8}", template.to_string());
         }
-        let fingerprint = Hash::of(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
+        let fingerprint = Hash::sha256(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
         let name = format!("{}; {form}", tokenizer.name);
         TokenizerId { name, fingerprint }
     }

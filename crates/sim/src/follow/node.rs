@@ -41,7 +41,7 @@ async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError
         seed: actor.draw(Draw::seed),
         write_snapshots: false,
         clock: actor.clock(),
-        folder: Some(shared.memo()),
+        shared_fold: Some(shared.memo()),
     };
     let mut log = Log::open(shared.store.handle(actor), &options).await?;
     shared.opened();

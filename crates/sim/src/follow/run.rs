@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
-use batchweave_core::stream::Order;
-use batchweave_log::Folder;
+use batchweave_core::stream::StreamOrder;
+use batchweave_log::SharedFold;
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -43,8 +43,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn memo(&self) -> Arc<dyn Folder> {
-        Arc::clone(&self.memo) as Arc<dyn Folder>
+    pub(super) fn memo(&self) -> Arc<dyn SharedFold> {
+        Arc::clone(&self.memo) as Arc<dyn SharedFold>
     }
 
     pub(super) fn opened(&self) {
@@ -83,7 +83,7 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
         keep: Keep::Records,
     };
     let store = SimStore::new(time, settings);
-    let mut stream = stream(plan.seed, Order::Arrival, Vec::new());
+    let mut stream = stream(plan.seed, StreamOrder::Arrival, Vec::new());
     stream.slices = plan.nodes;
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     store.lift_limits();

@@ -1,6 +1,6 @@
 //! What a rank makes of an error that its daemon tells it: an end, another try, or a finding.
 
-use batchweave_arena::wire::{ErrorName, Fault};
+use batchweave_wire::{ErrorName, Fault};
 
 use super::rank::{AGAIN, ENDED, End, Over, Rank};
 use super::rights::{Standing, standing};

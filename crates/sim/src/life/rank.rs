@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{
-    Checkpoint, ClientMessage, DaemonMessage, Hello, Mode, Parent, Progress, Replaces, Welcome,
-};
 use batchweave_core::ids::{AttemptId, AttemptNo, Step, Version};
 use batchweave_store::Store;
+use batchweave_wire::{
+    Checkpoint, ClientMessage, DaemonMessage, Hello, Mode, Parent, Progress, Replaces, Welcome,
+};
 
 use super::job::Job;
 use super::socket::{Heard, Link, Whole};

@@ -5,10 +5,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use batchweave_arena::MappedSegment;
-use batchweave_arena::wire::{Batch, ClientMessage, DaemonMessage, Release, SliceRef};
 use batchweave_consumer::simulation::{Packet, Socket};
 use batchweave_core::crc::crc32c;
 use batchweave_core::ids::Step;
+use batchweave_wire::{BatchMessage, ClientMessage, DaemonMessage, Release, SliceRef};
 
 /// A whole step: its slices.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Link {
         }
     }
 
-    fn batch(&mut self, batch: &Batch) -> Heard {
+    fn batch(&mut self, batch: &BatchMessage) -> Heard {
         let coming = self.coming.entry(batch.step).or_default();
         if coming.len() != batch.first as usize {
             return Heard::Wrong(format!("slices of step {} out of order", batch.step));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::manifest::Record;
-use batchweave_core::stream::Order;
-use batchweave_log::{Folder, LogError};
+use batchweave_core::stream::StreamOrder;
+use batchweave_log::{LogError, SharedFold};
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -96,8 +96,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn memo(&self) -> Arc<dyn Folder> {
-        Arc::clone(&self.memo) as Arc<dyn Folder>
+    pub(super) fn memo(&self) -> Arc<dyn SharedFold> {
+        Arc::clone(&self.memo) as Arc<dyn SharedFold>
     }
 
     pub(super) fn set_newest(&self, number: u32, actor: &Arc<Actor>) {
@@ -170,7 +170,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
         key_bytes_max: KEY_BYTES_MAX,
     };
     let store = SimStore::new(time, settings);
-    let stream = stream(plan.seed, Order::Arrival, Vec::new());
+    let stream = stream(plan.seed, StreamOrder::Arrival, Vec::new());
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     let producers = plan.producers();
     let (send, begin) = watch::channel(None);

@@ -59,7 +59,7 @@ pub(crate) fn data_crc(name: &ProducerName, seq: Seq, slice: u32) -> u32 {
 
 /// The digest of TGB `seq`.
 pub(crate) fn digest(name: &ProducerName, seq: Seq) -> Digest {
-    Digest::of_crcs((0..SLICES).map(|slice| crc(name, seq, slice)))
+    Digest::from_crcs((0..SLICES).map(|slice| crc(name, seq, slice)))
 }
 
 /// An object with the TGBs `first..first + count`, and their records.
@@ -80,10 +80,10 @@ pub(crate) fn object(
         Ok(object) => object,
         Err(e) => unreachable!("{e}"),
     };
-    let record = |run: batchweave_core::tgb::Run| TgbRecord {
+    let record = |run: batchweave_core::tgb::SliceRun| TgbRecord {
         rows: u64::from(SLICES),
         tokens: u64::from(SLICES) * 8,
-        digest: Digest::of_crcs(run.crcs),
+        digest: Digest::from_crcs(run.crcs),
         parts: vec![run.part],
         provenance: None,
     };

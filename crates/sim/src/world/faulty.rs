@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::{CommitId, Hash, StreamId};
 use batchweave_core::keys;
-use batchweave_core::manifest::entry::{Batch, Finished};
+use batchweave_core::manifest::entry::{BatchEntry, Finished};
 use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Writer};
 use batchweave_log::repair::{Remedy, Repaired, damage, repair};
@@ -161,8 +161,8 @@ fn record(faulty: &Person, m: &Manifest, mischief: Mischief) -> Vec<u8> {
     };
     match mischief {
         Mischief::ForeignStream => record.stream = StreamId::from_random(faulty.bytes()),
-        Mischief::WrongPrev => record.prev = Hash::of(b"another record"),
-        Mischief::WrongView => record.view = Hash::of(b"another view"),
+        Mischief::WrongPrev => record.prev = Hash::sha256(b"another record"),
+        Mischief::WrongView => record.view = Hash::sha256(b"another view"),
         _ => {}
     }
     record.to_json()
@@ -182,7 +182,7 @@ fn entry(
         Mischief::WrongSeq => {
             (first_seq, last_seq, object_last) = (first_seq + 3, last_seq + 3, last_seq + 3)
         }
-        Mischief::WrongCursor => before = Hash::of(b"another cursor"),
+        Mischief::WrongCursor => before = Hash::sha256(b"another cursor"),
         Mischief::HalfObject => object_last += 1,
         Mischief::WrongFinish => {
             return Some(Entry::Finished(Finished {
@@ -201,7 +201,7 @@ fn entry(
         0,
         0,
     );
-    Some(Entry::Batch(Batch {
+    Some(Entry::Batch(BatchEntry {
         first_seq,
         last_seq,
         epoch,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use serde::{Deserialize, Serialize};
 
 use super::faulty::{self, Mischief};
@@ -87,7 +87,7 @@ pub struct Plan {
     /// Feeds all that is random in the run.
     pub seed: u64,
     /// Of the stream.
-    pub order: Order,
+    pub order: StreamOrder,
     /// Whether stream.json names the producers.
     pub named: bool,
     /// The store's profile by name.
@@ -149,7 +149,11 @@ impl Plan {
         let calm_at = draw.duration(5 * S, 120 * S);
         let mut plan = Self {
             seed,
-            order: if lanes { Order::Lanes } else { Order::Arrival },
+            order: if lanes {
+                StreamOrder::Lanes
+            } else {
+                StreamOrder::Arrival
+            },
             named: lanes || draw.chance(600),
             profile: if draw.chance(500) {
                 "s3-standard"

@@ -8,7 +8,7 @@ use batchweave_core::ids::{Epoch, Hash, ProducerName, RequestId, Seq, Step, Stre
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Sealed;
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_core::tgb::Digest;
 use batchweave_log::LogError;
 use bytes::Bytes;
@@ -206,7 +206,7 @@ fn stream_id(seed: u64) -> StreamId {
 }
 
 /// The stream of a run.
-pub(crate) fn stream(seed: u64, order: Order, producers: Vec<ProducerName>) -> StreamConfig {
+pub(crate) fn stream(seed: u64, order: StreamOrder, producers: Vec<ProducerName>) -> StreamConfig {
     StreamConfig {
         format: 1,
         stream_id: stream_id(seed),
@@ -215,7 +215,7 @@ pub(crate) fn stream(seed: u64, order: Order, producers: Vec<ProducerName>) -> S
         producers,
         tokenizer: TokenizerId {
             name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
+            fingerprint: Hash::sha256(b"bytes"),
         },
         seq_len: 8,
         rows_per_slice: 1,

@@ -7,7 +7,7 @@ use batchweave_core::tgb::Identity;
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::{FrameId, Location};
+use crate::engine::location::{FrameId, Location};
 
 const SEGMENT: u64 = 64 << 10;
 

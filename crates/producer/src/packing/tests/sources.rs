@@ -107,7 +107,7 @@ fn provenance_takes_at_most_two_hundredths_of_the_data() {
             .sum();
         // An object for each batch: the most that there can be of them.
         let sources = all.iter().map(|batch| {
-            let hash = batchweave_core::ids::Hash::of(b"");
+            let hash = batchweave_core::ids::Hash::sha256(b"");
             let blocks = [batch.sources.encode()];
             batchweave_core::provenance::Provenance::of_blocks(hash, 0, &blocks).len() as u64
         });

@@ -103,7 +103,7 @@ fn make(
             epoch: 1,
             nonce: Nonce([0; 8]),
             files: 1,
-            hash: Hash::of(b""),
+            hash: Hash::sha256(b""),
         },
         settings: serde_json::Map::new(),
         endless: false,

@@ -1,7 +1,7 @@
 //! A batch in several objects is whole when the last of them is durable: until then what is known of
 //! the others is kept here. Those of a batch that never becomes whole are orphans; reclamation finds them.
 
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_log::CommitItem;
 
 use super::Uploaded;
@@ -9,7 +9,7 @@ use super::Uploaded;
 /// The parts of one batch, in order.
 #[derive(Debug, Default)]
 pub(crate) struct PartAssembler {
-    parts: Vec<Part>,
+    parts: Vec<ObjectPart>,
     crcs: Vec<u32>,
     rows: u64,
     tokens: u64,
@@ -37,7 +37,7 @@ impl PartAssembler {
             tgbs: vec![TgbRecord {
                 rows: whole.rows,
                 tokens: whole.tokens,
-                digest: Digest::of_crcs(whole.crcs),
+                digest: Digest::from_crcs(whole.crcs),
                 parts: whole.parts,
                 provenance: last.provenance,
             }],

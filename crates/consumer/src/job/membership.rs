@@ -1,0 +1,238 @@
+//! What a rank is in its job, judged by the folded log, so that every node judges alike. Pure.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use batchweave_core::ids::{AttemptId, AttemptNo, JobName, Step, Version};
+use batchweave_core::manifest::entry::Parent;
+use batchweave_core::manifest::state::{AttemptState, JobState};
+use batchweave_wire::{ErrorName, Fault, Hello, Mode, WaitCause};
+
+use crate::quarantine::Skips;
+
+/// A rank of an attempt: whose deliveries, marks and progress are whose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) job: JobName,
+    /// The job's incarnation.
+    pub(crate) opened: Version,
+    pub(crate) attempt: AttemptNo,
+    pub(crate) id: AttemptId,
+    /// The attempt's first step.
+    pub(crate) start: Step,
+    pub(crate) dp_rank: u32,
+    pub(crate) dp_size: u32,
+    /// The rank in the whole job, where it said so.
+    pub(crate) rank: Option<u32>,
+    /// Other ranks read the same coordinate.
+    pub(crate) shared: bool,
+    /// Its slices of every step.
+    pub(crate) slices: Range<u32>,
+    /// Quarantined steps that its attempt passes over.
+    pub(crate) skips: Arc<Skips>,
+}
+
+impl Member {
+    /// A rank whose attempt is open.
+    pub(crate) fn new(
+        hello: &Hello,
+        job: &JobState,
+        attempt: &AttemptState,
+        slices: Range<u32>,
+        skips: Arc<Skips>,
+    ) -> Result<Self, Fault> {
+        Ok(Self {
+            job: parsed(hello.job.as_deref().unwrap_or_default())?,
+            opened: job.opened,
+            attempt: attempt.number,
+            id: attempt.id,
+            start: attempt.start,
+            dp_rank: hello.dp_rank,
+            dp_size: attempt.dp_size,
+            rank: hello.global_rank,
+            shared: hello.shared,
+            slices,
+            skips,
+        })
+    }
+}
+
+/// An attempt that is to be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) job: JobName,
+    pub(crate) opened: Version,
+    pub(crate) id: AttemptId,
+    /// The restored state's attempt, to be looked up when the record is written.
+    pub(crate) parent: Option<(AttemptNo, AttemptId, Step)>,
+    pub(crate) start: Step,
+    pub(crate) dp_size: u32,
+}
+
+impl Wish {
+    /// The parent as the record names it: an attempt of this incarnation, or none.
+    pub(crate) fn parent_in(&self, job: &JobState) -> Option<Parent> {
+        let (attempt, id, step) = self.parent?;
+        let found = job.attempt(attempt)?;
+        (found.id == id).then_some(Parent { attempt, step })
+    }
+}
+
+/// What a rank waits for, and what it is told when it waits in vain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) cause: WaitCause,
+    pub(crate) detail: String,
+    pub(crate) fault: Fault,
+}
+
+/// Where a rank stands by the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing<'j> {
+    /// It reads without a job.
+    Alone,
+    /// Its attempt is open.
+    In(&'j JobState, &'j AttemptState),
+    /// It is the one whose daemon opens the attempt.
+    Opens(Box<Wish>),
+    /// Others have to act first.
+    Waits(Box<Hold>),
+}
+
+/// Finds a rank's attempt and compares what it says with the record.
+pub(crate) fn standing<'j>(
+    hello: &Hello,
+    jobs: &'j BTreeMap<JobName, JobState>,
+) -> Result<Standing<'j>, Fault> {
+    let Some(job) = &hello.job else {
+        return Ok(Standing::Alone);
+    };
+    let name: JobName = parsed(job)?;
+    let Some(id) = &hello.attempt else {
+        let message = format!("a rank of job {name} came without an attempt");
+        return Err(Fault::new(ErrorName::NoAttempt, message));
+    };
+    let id: AttemptId = parsed(id)?;
+    let Some(state) = jobs.get(&name) else {
+        return Ok(Standing::Waits(Box::new(job_not_open(&name))));
+    };
+    let found = state.attempts.iter().find(|attempt| attempt.id == id);
+    if let Some(attempt) = found {
+        if let Some(fault) = superseded(&name, attempt.number, state) {
+            return Err(fault);
+        }
+        agree(hello, &name, attempt)?;
+        return Ok(Standing::In(state, attempt));
+    }
+    if hello.leads() && hello.mode == Mode::Join {
+        return wish(hello, name, id, state).map(|wish| Standing::Opens(Box::new(wish)));
+    }
+    Ok(Standing::Waits(Box::new(not_opened(&name, id, state))))
+}
+
+fn parsed<T: std::str::FromStr<Err = batchweave_core::ids::IdError>>(
+    text: &str,
+) -> Result<T, Fault> {
+    text.parse()
+        .map_err(|why: T::Err| Fault::new(ErrorName::BadHello, why.to_string()))
+}
+
+fn wish(hello: &Hello, job: JobName, id: AttemptId, state: &JobState) -> Result<Wish, Fault> {
+    let parent = hello.parent.as_ref();
+    let parent = parent.map(|p| Ok::<_, Fault>((p.attempt, parsed(&p.id)?, p.step)));
+    Ok(Wish {
+        job,
+        opened: state.opened,
+        id,
+        parent: parent.transpose()?,
+        start: hello.next_step,
+        dp_size: hello.dp_size,
+    })
+}
+
+fn job_not_open(job: &JobName) -> Hold {
+    let detail = format!("job {job} is not open");
+    let remedy = format!(
+        "open it with `batchweave job open {job}`, or set job.open = true in the daemon's config"
+    );
+    Hold {
+        cause: WaitCause::JobNotOpen,
+        fault: Fault::new(ErrorName::JobNotOpen, detail.clone()).remedy(remedy),
+        detail,
+    }
+}
+
+fn not_opened(job: &JobName, id: AttemptId, state: &JobState) -> Hold {
+    let newest = match state.attempts.last() {
+        Some(attempt) => format!("its newest attempt is {}, {}", attempt.number, attempt.id),
+        None => "it has no attempt yet".to_owned(),
+    };
+    let detail = format!("rank 0 has not opened attempt {id} of job {job}: {newest}");
+    Hold {
+        cause: WaitCause::AttemptNotOpen,
+        fault: Fault::new(ErrorName::AttemptNotOpened, detail.clone()),
+        detail,
+    }
+}
+
+/// What ranks of `attempt` are told when there is a newer one.
+pub(crate) fn superseded(job: &JobName, attempt: AttemptNo, state: &JobState) -> Option<Fault> {
+    let newest = state.attempts.last()?;
+    (newest.number > attempt).then(|| {
+        let message = format!(
+            "attempt {attempt} of job {job} is superseded by attempt {} ({}), which starts at step {} with {} data ranks",
+            newest.number, newest.id, newest.start, newest.dp_size
+        );
+        Fault::new(ErrorName::AttemptSuperseded, message)
+    })
+}
+
+/// What ranks are told whose job is no longer open as it was.
+pub(crate) fn closed(member: &Member, jobs: &BTreeMap<JobName, JobState>) -> Option<Fault> {
+    let Member { job, opened, .. } = member;
+    let message = match jobs.get(job) {
+        Some(state) if state.opened == *opened => return None,
+        Some(state) => format!(
+            "job {job} was closed and opened anew: it is {job}@{} now, this rank reads {job}@{opened}",
+            state.opened
+        ),
+        None => format!("job {job} was closed"),
+    };
+    Some(Fault::new(ErrorName::JobClosed, message))
+}
+
+fn agree(hello: &Hello, job: &JobName, attempt: &AttemptState) -> Result<(), Fault> {
+    let mut wrong = Vec::new();
+    if hello.dp_size != attempt.dp_size {
+        wrong.push(format!(
+            "it says dp_size {}, the attempt has {}",
+            hello.dp_size, attempt.dp_size
+        ));
+    }
+    match hello.mode {
+        Mode::Join if hello.next_step != attempt.start => wrong.push(format!(
+            "it joins at step {}, the attempt starts at {}",
+            hello.next_step, attempt.start
+        )),
+        Mode::Resume if hello.next_step < attempt.start => wrong.push(format!(
+            "it resumes at step {}, before the attempt's start {}",
+            hello.next_step, attempt.start
+        )),
+        _ => {}
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "dp_rank {} differs from attempt {} ({}) of job {job} as its record has it: {}",
+        hello.dp_rank,
+        attempt.number,
+        attempt.id,
+        wrong.join("; ")
+    );
+    Err(Fault::new(ErrorName::AttemptDisagrees, message).at_step(hello.next_step))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,12 @@
+//! Ranks in the jobs of the log: who may join, which attempt it reads in, and what it reports.
+//!
+//! - `membership` finds a rank's attempt in the folded log, `admission` checks its hello (both pure);
+//! - `attempts` writes jobs and attempts into the log, `attempt_rate` bounds them;
+//! - `deliveries` carries reports of received steps to the ledger, `marks` stores checkpoint marks.
+
+pub(crate) mod admission;
+pub(crate) mod attempt_rate;
+pub(crate) mod attempts;
+pub(crate) mod deliveries;
+pub(crate) mod marks;
+pub(crate) mod membership;

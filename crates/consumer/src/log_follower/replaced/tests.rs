@@ -1,0 +1,182 @@
+//! A daemon whose log is another one at the next look.
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{AttemptId, Hash as Sha, StreamId};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
+use batchweave_daemon::config::ByteSize;
+use batchweave_log::create;
+use batchweave_store::Store;
+use batchweave_store::memory::MemoryStore;
+use batchweave_testkit::{TestProducer, open_log};
+use batchweave_wire::{DaemonMessage, ErrorName, Hello, Mode};
+use prometheus::Registry;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::config::{ArenaTable, JobTable};
+use crate::context::Context;
+use crate::engine::{Limits, SessionId};
+use crate::job::attempts::{open_attempt, open_job};
+use crate::job::deliveries::Deliveries;
+use crate::job::membership::Wish;
+use crate::metrics::Metrics;
+use crate::node::{Growth, Outgoing, Parts};
+use crate::segments::Memory;
+
+const ID: AttemptId = AttemptId([1; 16]);
+
+fn config() -> StreamConfig {
+    StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random([9; 16]),
+        slices: 2,
+        order: StreamOrder::Arrival,
+        producers: Vec::new(),
+        tokenizer: TokenizerId {
+            name: "test".into(),
+            fingerprint: Sha([1; 32]),
+        },
+        seq_len: 1,
+        rows_per_slice: 1,
+        created: "2026-01-01T00:00:00Z".into(),
+    }
+}
+
+fn job() -> JobTable {
+    JobTable {
+        name: "llm".into(),
+        ..JobTable::default()
+    }
+}
+
+/// A stream with the job, its attempt, and a batch for each digest.
+async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
+    let store: Arc<dyn Store> = MemoryStore::new();
+    let _ = create(&store, &config()).await.unwrap();
+    let mut log = open_log(&store, 1).await;
+    open_job(&mut log, &job(), "test").await.unwrap();
+    let wish = Wish {
+        job: "llm".parse().unwrap(),
+        opened: 0,
+        id: ID,
+        parent: None,
+        start: 0,
+        dp_size: 2,
+    };
+    open_attempt(&mut log, &wish, "test").await.unwrap();
+    let mut producer = TestProducer::open(open_log(&store, 2).await, "p", "test").await;
+    for digest in digests {
+        let seq = producer.next_seq();
+        let part = ObjectPart {
+            key: producer.data_key((seq, seq), 0),
+            offset: 0,
+            length: 256,
+            first_slice: 0,
+            slices: 2,
+            frame_bytes: Some(128),
+            index: None,
+        };
+        let tgb = TgbRecord {
+            rows: 2,
+            tokens: 2,
+            digest: Digest([*digest; 32]),
+            parts: vec![part],
+            provenance: None,
+        };
+        let committed = producer.try_commit(vec![tgb], Cursor::default()).await;
+        committed.unwrap();
+    }
+    log.catch_up().await.unwrap();
+    (store, log)
+}
+
+fn hub(store: Arc<dyn Store>, log: &Log) -> Arc<Hub> {
+    let metrics = Arc::new(Metrics::new(&Registry::new()).unwrap());
+    let arena = ArenaTable {
+        bytes: ByteSize(64 << 10),
+        segment_bytes: ByteSize(64 << 10),
+        ..ArenaTable::default()
+    };
+    let memory = Memory::new(&arena).unwrap();
+    let first_segment = memory.segment().unwrap();
+    let parts = Parts {
+        stream: config(),
+        instance: [3; 16],
+        job: job(),
+        orders: mpsc::channel(1).0,
+        deliveries: Deliveries::channel(metrics.clone()).0,
+        store,
+        context: Arc::new(Context::system()),
+        metrics,
+        stop: CancellationToken::new(),
+        concurrency: 1,
+        read_bytes: 1 << 20,
+        limits: Limits {
+            ahead_bytes: 1 << 15,
+            refill_bytes: 1 << 13,
+            steps_ahead: 4,
+            segment_bytes: 64 << 10,
+            arena_bytes: 64 << 10,
+        },
+        memory,
+        first_segment,
+        growth: Growth {
+            after: std::time::Duration::ZERO,
+            ranks: 0,
+        },
+    };
+    Hub::new(parts, head_of(log.manifest()))
+}
+
+fn join(hub: &Arc<Hub>, dp_rank: u32, mode: Mode, next_step: Step) -> SessionId {
+    let mut hello = Hello::new("test", next_step);
+    (hello.dp_rank, hello.dp_size, hello.mode) = (dp_rank, 2, mode);
+    (hello.job, hello.attempt) = (Some("llm".into()), Some(ID.to_string()));
+    hub.join(&hello, 0).unwrap().0
+}
+
+fn error(hub: &Hub, id: SessionId) -> Option<String> {
+    let (outbox, _) = hub.lock().take_outbox(id);
+    outbox.into_iter().find_map(|message| match message {
+        Outgoing::Message(DaemonMessage::Error(fault)) => {
+            assert_eq!(fault.known_name(), Some(ErrorName::StreamRewound));
+            Some(fault.message)
+        }
+        _ => None,
+    })
+}
+
+#[tokio::test]
+async fn another_log_stops_the_ranks_that_have_what_it_does_not_hold() {
+    let (store, mut log) = stream(&[1, 2, 3, 4, 5, 6]).await;
+    let (_, mut other) = stream(&[1, 2, 3, 40, 50]).await;
+    for (marked, witness) in [(false, "given step 3"), (true, "marks or progress")] {
+        let hub = hub(store.clone(), &log);
+        for step in 0..6 {
+            hub.lock().note_step(step, Digest([step as u8 + 1; 32]));
+        }
+        let has = join(&hub, 0, Mode::Resume, 4);
+        let new = join(&hub, 1, Mode::Join, 0);
+        if marked {
+            let key = keys::mark(&"llm".parse().unwrap(), 0, 0, 6, Some(0));
+            let _ = store.create(&key, "a mark".into()).await.unwrap();
+        }
+        let mut lookups = Lookups::new(hub.clone());
+        let mut followed = Followed::new(&log);
+        followed.settle(&mut log, &hub, &mut lookups).await.unwrap();
+        assert_eq!(error(&hub, has), None, "the same log");
+        followed
+            .settle(&mut other, &hub, &mut lookups)
+            .await
+            .unwrap();
+        let text = error(&hub, has).unwrap();
+        assert!(text.contains(witness), "{text}");
+        assert_eq!(error(&hub, new).is_some(), marked, "it has nothing itself");
+        let state = hub.lock();
+        assert_eq!(state.head.next_step, 5);
+        let known: Vec<Step> = state.known_steps().iter().map(|(step, _)| *step).collect();
+        assert_eq!(known, [0, 1, 2], "of both logs");
+    }
+}

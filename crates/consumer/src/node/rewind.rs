@@ -1,0 +1,147 @@
+//! A log that is replaced by another while ranks read: how it is noticed that they have been given, or say
+//! that they have, what the log in force does not hold. Pure.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use batchweave_core::ids::{AttemptId, JobName, Step};
+use batchweave_core::tgb::Digest;
+use batchweave_wire::{ErrorName, Fault, Hello, Mode};
+
+use crate::node::Head;
+use crate::quarantine::Skips;
+
+/// Digests kept: of the steps that were found last.
+const HISTORY_MAX: usize = 4096;
+
+/// The batches that steps were, as far back as is kept.
+#[derive(Debug, Default)]
+pub(crate) struct History(VecDeque<(Step, Digest)>);
+
+impl History {
+    /// The log says that `step` is this batch.
+    pub(crate) fn note(&mut self, step: Step, digest: Digest) {
+        if self.0.back() == Some(&(step, digest)) {
+            return;
+        }
+        if self.0.len() == HISTORY_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((step, digest));
+    }
+
+    /// All that is kept.
+    pub(crate) fn all(&self) -> Vec<(Step, Digest)> {
+        self.0.iter().copied().collect()
+    }
+
+    /// Forgets steps that are other batches now.
+    pub(crate) fn forget(&mut self, steps: &BTreeSet<Step>) {
+        self.0.retain(|(step, _)| !steps.contains(step));
+    }
+}
+
+/// Where it is seen how far a rank has come; of those that say the same the last one is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Witness {
+    /// A mark or a progress report of its attempt, in the store.
+    Stored,
+    /// The checkpoint from which it starts.
+    Checkpoint,
+    /// What this daemon has told of it in ledgers.
+    Ledger,
+    /// What it was sent, or says that it has received.
+    Position,
+}
+
+impl Witness {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Position => "this rank has been given step",
+            Self::Ledger => "the ledger says that this rank received step",
+            Self::Checkpoint => "this rank starts from a checkpoint behind step",
+            Self::Stored => "marks or progress in the store say that the attempt received step",
+        }
+    }
+}
+
+/// The last step that a rank of an attempt says it has, before it is sent any. A position where an attempt
+/// starts says nothing: that step may come later.
+pub(crate) fn claimed(hello: &Hello, head: &Head) -> Option<(Step, Witness)> {
+    // Positions may lie behind steps that were never read.
+    let passes = Skips::ever(&head.quarantine);
+    let job = head
+        .jobs
+        .get(&hello.job.as_ref()?.parse::<JobName>().ok()?)?;
+    let last = |attempt: &str, next: Step| {
+        let id: AttemptId = attempt.parse().ok()?;
+        let start = job.attempts.iter().find(|at| at.id == id)?.start;
+        passes.before(next).filter(|last| *last >= start)
+    };
+    let attempt = hello
+        .attempt
+        .as_ref()
+        .filter(|_| hello.mode == Mode::Resume);
+    let resumed = attempt.and_then(|id| last(id, hello.next_step));
+    let parent = hello.parent.as_ref();
+    let parent = parent.and_then(|parent| last(&parent.id, parent.step));
+    let resumed = resumed.map(|step| (step, Witness::Position));
+    resumed.max(parent.map(|step| (step, Witness::Checkpoint)))
+}
+
+/// Why a rank must stop that has `last`: the log has no such step, or it is one of `changed`.
+pub(crate) fn contradicted(
+    (last, witness): (Step, Witness),
+    head: &Head,
+    changed: Option<Step>,
+) -> Option<Fault> {
+    let text = witness.text();
+    let message = match changed.filter(|step| *step <= last) {
+        _ if last >= head.next_step => format!(
+            "{text} {last}, and the log ends before step {}: it is not the one from which that step came",
+            head.next_step
+        ),
+        Some(step) => format!(
+            "{text} {last}, and step {step} is another batch in the log now: it was replaced"
+        ),
+        None => return None,
+    };
+    Some(Fault::new(ErrorName::StreamRewound, message).at_step(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(next_step: Step) -> Head {
+        Head {
+            next_step,
+            ..Head::default()
+        }
+    }
+
+    #[test]
+    fn a_rank_that_has_more_than_the_log_is_contradicted() {
+        let at = |last| (last, Witness::Position);
+        assert_eq!(contradicted(at(9), &head(10), None), None);
+        let fault = contradicted(at(10), &head(10), None).unwrap();
+        assert_eq!(fault.known_name(), Some(ErrorName::StreamRewound));
+        let text = "this rank has been given step 10, and the log ends before step 10";
+        assert!(fault.message.contains(text), "{fault}");
+        assert_eq!(contradicted(at(7), &head(10), Some(8)), None);
+        let fault = contradicted(at(8), &head(10), Some(8)).unwrap();
+        assert!(fault.message.contains("step 8 is another batch"), "{fault}");
+    }
+
+    #[test]
+    fn history_is_bounded_and_forgets_what_changed() {
+        let mut history = History::default();
+        for step in 0..HISTORY_MAX as u64 + 10 {
+            history.note(step, Digest([step as u8; 32]));
+            history.note(step, Digest([step as u8; 32]));
+        }
+        let all = history.all();
+        assert_eq!((all.len(), all[0].0), (HISTORY_MAX, 10));
+        history.forget(&BTreeSet::from([10, 12]));
+        assert_eq!(history.all()[0].0, 11);
+    }
+}

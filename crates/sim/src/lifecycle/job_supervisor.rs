@@ -2,22 +2,23 @@
 //! attempt when one has ended, from a restart point that it knows. Ranks that froze may go on beside it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
+use batchweave_core::ids::{AttemptId, RequestId, Step, Version};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{JobClosed, JobOpened};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::memory::Memory;
+use super::job::Job;
 use super::node::Node;
-use super::person::Person;
-use super::plan::{AttemptPlan, Fate, JobPlan};
 use super::rank::{End, Position, Rank, Wanted};
+use super::restart_points::RestartPoints;
 use crate::actor::{Actor, Nature};
-use crate::world::run::Shared;
+use crate::plan::lifecycle::{AttemptEnd, AttemptPlan, JobPlan};
+use crate::world::person::Person;
+use crate::world::shared::Shared;
 
 /// Incarnations: a lease or a person may close a job that goes on.
 const INCARNATIONS_MAX: u32 = 4;
@@ -26,21 +27,6 @@ const ATTEMPTS_MAX: u32 = 40;
 
 /// The time that stands for a request where a rank is to die at one.
 const REQUEST: Duration = Duration::from_millis(40);
-
-/// What a job's programs share.
-pub(super) struct Job {
-    pub(super) shared: Arc<Shared>,
-    pub(super) plan: JobPlan,
-    pub(super) name: JobName,
-    pub(super) nodes: Vec<Arc<Node>>,
-    memory: Mutex<Memory>,
-}
-
-impl Job {
-    pub(super) fn memory<T>(&self, with: impl FnOnce(&mut Memory) -> T) -> T {
-        with(&mut self.memory.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// How an attempt came to its end.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,7 +65,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
         plan,
         name,
         nodes,
-        memory: Mutex::default(),
+        restart_points: std::sync::Mutex::default(),
     });
     let mut supervisor = Supervisor {
         job,
@@ -116,7 +102,10 @@ impl Supervisor {
     /// Opens the job where it was, or at the watermark if that is gone.
     async fn open(&mut self) -> Option<()> {
         let (plan, name) = (self.job.plan.clone(), self.job.name.clone());
-        let from = self.job.memory(|m| m.points().last().copied()).unwrap_or(0);
+        let from = self
+            .job
+            .restart_points(|p| p.points().last().copied())
+            .unwrap_or(0);
         let request = RequestId(self.person.bytes());
         let make = |m: &batchweave_core::manifest::Manifest| {
             Entry::JobOpened(JobOpened {
@@ -133,7 +122,8 @@ impl Supervisor {
         let job = m.jobs().get(&self.job.name)?;
         (self.opened, self.attempts) = (job.opened, 0);
         let start = job.start;
-        self.job.memory(|memory| *memory = Memory::at(start));
+        self.job
+            .restart_points(|points| *points = RestartPoints::at(start));
         Some(())
     }
 
@@ -162,7 +152,7 @@ impl Supervisor {
 
     /// A restart point, or what works after a refusal.
     fn choose(&mut self, back: usize) -> Wanted {
-        let points: BTreeSet<Step> = self.job.memory(|memory| memory.points());
+        let points: BTreeSet<Step> = self.job.restart_points(|points| points.points());
         let start = if let Some(watermark) = self.refused.take() {
             points
                 .range(watermark..)
@@ -173,7 +163,7 @@ impl Supervisor {
             let index = points.len().saturating_sub(back + 1);
             points.into_iter().nth(index).unwrap_or(0)
         };
-        let parent = self.job.memory(|memory| memory.attempt_of(start));
+        let parent = self.job.restart_points(|points| points.attempt_of(start));
         Wanted {
             opened: self.opened,
             id: AttemptId(self.person.bytes()),
@@ -237,7 +227,7 @@ impl Supervisor {
         let last = coordinate + 1 == wanted.dp_size;
         // Ranks make no requests of their own: where they die is a matter of time.
         let dies = match plan.map(|p| p.fate) {
-            Some(Fate::Dies(request, _)) if last => Some(request),
+            Some(AttemptEnd::Dies(request, _)) if last => Some(request),
             _ => None,
         };
         let name = format!(
@@ -284,9 +274,9 @@ impl Supervisor {
         actor
     }
 
-    fn befalls(&self, fate: Option<Fate>, ranks: &[Arc<Actor>]) {
+    fn befalls(&self, fate: Option<AttemptEnd>, ranks: &[Arc<Actor>]) {
         match fate {
-            Some(Fate::Freeze(lasts)) => {
+            Some(AttemptEnd::Freeze(lasts)) => {
                 let until = self.job.shared.store.time.now() + lasts;
                 for rank in ranks {
                     rank.freeze(until);
@@ -300,8 +290,8 @@ impl Supervisor {
                     }
                 }
             }
-            Some(Fate::Doubled) | None => {}
-            Some(Fate::Crash | Fate::Dies(..)) => kill(ranks),
+            Some(AttemptEnd::Doubled) | None => {}
+            Some(AttemptEnd::Crash | AttemptEnd::Dies(..)) => kill(ranks),
         }
     }
 

@@ -7,14 +7,14 @@ use batchweave_core::ids::{AttemptId, AttemptNo, Step};
 
 /// The attempts and marks of one incarnation.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct RestartPoints {
     /// Where the job began.
     from: Step,
     starts: BTreeMap<AttemptNo, (Step, u32, AttemptId)>,
     marks: BTreeMap<(AttemptNo, Step), BTreeSet<u32>>,
 }
 
-impl Memory {
+impl RestartPoints {
     /// Of an incarnation that begins at `from`.
     pub(super) fn at(from: Step) -> Self {
         Self {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_a_later_attempt_went_back_behind_does_not_count() {
-        let mut memory = Memory::default();
+        let mut memory = RestartPoints::default();
         memory.opened(0, (0, 2, AttemptId([1; 16])));
         memory.marked(0, 10, Some(0));
         memory.marked(0, 10, Some(1));

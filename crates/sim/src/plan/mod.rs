@@ -1,20 +1,24 @@
 //! What a world consists of, drawn from a seed. A plan is data, so that a failing one can be made
 //! smaller piece by piece and printed.
 
+pub mod lifecycle;
+pub mod mischief;
+pub mod operator;
+
 use std::time::Duration;
 
 use batchweave_core::stream::StreamOrder;
 use serde::{Deserialize, Serialize};
 
-use super::faulty::{self, Mischief};
-use super::operator::{self, Act};
+use self::lifecycle::LifecyclePlan;
+use self::mischief::Mischief;
+use self::operator::Act;
 use crate::actor::Moment;
 use crate::clock::{Jump, Skew};
 use crate::draw::Draw;
-use crate::fate::Rates;
-use crate::life::LifePlan;
-use crate::link::LinkPlan;
 use crate::policy::PolicyKind;
+use crate::store::link::LinkPlan;
+use crate::store::outcome::Rates;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -120,7 +124,7 @@ pub struct Plan {
     pub twins: Vec<(u32, Duration)>,
     /// Jobs, reclaimers, people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub life: Option<LifePlan>,
+    pub life: Option<LifecyclePlan>,
 }
 
 impl Plan {
@@ -172,11 +176,12 @@ impl Plan {
                 .collect(),
             sealed_at: draw.chance(80).then(|| draw.duration(S, 30 * S)),
             acts: Vec::new(),
-            mischief: faulty::draw(&mut Draw::new(seed, "mischief", 0)),
+            mischief: mischief::draw(&mut Draw::new(seed, "mischief", 0)),
             twins: twins(&mut Draw::new(seed, "twins", 0), count),
             life: None,
         };
-        plan.acts = operator::draw(&mut Draw::new(seed, "acts", 0), &plan.producers);
+        let producers: Vec<_> = plan.producers.iter().map(|p| p.number).collect();
+        plan.acts = operator::draw(&mut Draw::new(seed, "acts", 0), &producers);
         if plan.acts.iter().any(|(_, act)| *act == Act::Seal) {
             plan.sealed_at = None;
         }
@@ -184,14 +189,14 @@ impl Plan {
     }
 
     /// The lifecycle world of a seed: that of [`Self::draw`] with jobs, reclaimers and people.
-    pub fn draw_life(seed: u64) -> Self {
+    pub fn draw_lifecycle(seed: u64) -> Self {
         let mut plan = Self::draw(seed);
         // Trainers take the readers' part; who sleeps for hours would only make all others wait.
         plan.readers.clear();
         for freeze in &mut plan.freezes {
             freeze.lasts = freeze.lasts.min(300 * S);
         }
-        plan.life = Some(LifePlan::draw(&mut Draw::new(seed, "life", 0)));
+        plan.life = Some(LifecyclePlan::draw(&mut Draw::new(seed, "life", 0)));
         plan
     }
 }

@@ -12,8 +12,8 @@ use bytes::{Buf, Bytes};
 use futures::StreamExt;
 
 use crate::actor::{Actor, Moment};
-use crate::fate::Reply;
-use crate::link::Link;
+use crate::store::link::Link;
+use crate::store::outcome::Reply;
 use crate::store::{ROOT, Request, SimStore};
 use crate::trace::Answer;
 
@@ -56,10 +56,10 @@ impl Handle {
         self.actor.pass(number, Moment::Sent).await;
         self.store
             .time
-            .sleep_until(request.sent + request.fate.answer + late)
+            .sleep_until(request.sent + request.outcome.answer + late)
             .await;
         self.actor.pass(number, Moment::Answered).await;
-        (request.fate.reply != Reply::True).then_some(request.fate.reply)
+        (request.outcome.reply != Reply::True).then_some(request.outcome.reply)
     }
 
     fn fail(&self, request: &Request, kind: ErrorKind, effect: Effect, text: &str) -> StoreError {
@@ -72,7 +72,7 @@ impl Handle {
         let (number, request) = self.send(op, key, &body).await;
         let request = Arc::new(request);
         let (tell, told) = tokio::sync::oneshot::channel();
-        if let Some(after) = request.fate.effect {
+        if let Some(after) = request.outcome.effect {
             let (store, actor) = (Arc::clone(&self.store), Arc::clone(&self.actor));
             let (request, body) = (Arc::clone(&request), body.clone());
             tokio::spawn(async move {
@@ -107,13 +107,13 @@ impl Handle {
         }
     }
 
-    /// One request for many keys: it has one fate, but some keys may be refused.
+    /// One request for many keys: it has one outcome, but some keys may be refused.
     async fn delete_some(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
         let (number, request) = self.send(Op::Delete, &keys[0], &Bytes::new()).await;
         let request = Arc::new(request);
         let (refused, gone) = self.store.refuse_some(&self.actor, &request, keys);
         let (tell, told) = tokio::sync::oneshot::channel::<()>();
-        if let Some(after) = request.fate.effect {
+        if let Some(after) = request.outcome.effect {
             let (store, actor) = (Arc::clone(&self.store), Arc::clone(&self.actor));
             let request = Arc::clone(&request);
             tokio::spawn(async move {
@@ -146,7 +146,7 @@ impl Handle {
         T: Send,
     {
         let (number, request) = self.send(op, key, &Bytes::new()).await;
-        let found = match request.fate.effect {
+        let found = match request.outcome.effect {
             Some(after) => {
                 self.store.time.sleep_until(request.sent + after).await;
                 look(&self.store)

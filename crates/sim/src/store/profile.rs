@@ -6,7 +6,7 @@ use std::time::Duration;
 use batchweave_store::Op;
 
 use crate::draw::Draw;
-use crate::throttle::{self, Limits};
+use crate::store::throttle::{self, Limits};
 
 /// The standard normal distribution's 99th percentile.
 const Z99: f64 = 2.326;

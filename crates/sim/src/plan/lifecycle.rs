@@ -13,7 +13,7 @@ const S: Duration = Duration::from_secs(1);
 
 /// What ends an attempt before its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Fate {
+pub enum AttemptEnd {
     /// All its nodes die.
     Crash,
     /// One node dies, and with it the others, at this request of its own.
@@ -30,7 +30,7 @@ pub struct AttemptPlan {
     /// How long it lives.
     pub lives: Duration,
     /// What ends it.
-    pub fate: Fate,
+    pub fate: AttemptEnd,
     /// Which restart point the next attempt takes, counted from the last.
     pub back: usize,
     /// Data-parallel size of the attempt.
@@ -127,7 +127,7 @@ pub enum Deed {
 
 /// All of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LifePlan {
+pub struct LifecyclePlan {
     /// Steps that producers may be ahead of the slowest job that paces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<u64>,
@@ -139,7 +139,7 @@ pub struct LifePlan {
     pub deeds: Vec<(Duration, Deed)>,
 }
 
-impl LifePlan {
+impl LifecyclePlan {
     /// The lifecycle of a seed's world.
     pub fn draw(draw: &mut Draw) -> Self {
         let jobs = [1, 1, 2, 2, 3][draw.range(0..5) as usize];
@@ -227,10 +227,10 @@ fn attempt(draw: &mut Draw) -> AttemptPlan {
     let moment = [Moment::Before, Moment::Sent, Moment::Answered][draw.range(0..3) as usize];
     let frozen = [4 * S, 120 * S][draw.range(0..2) as usize];
     let fate = match draw.range(0..6) {
-        0 | 1 => Fate::Crash,
-        2 => Fate::Dies(1 + (draw.exponential() * 40.0) as u64, moment),
-        3 | 4 => Fate::Freeze(draw.duration(S / 5, frozen)),
-        _ => Fate::Doubled,
+        0 | 1 => AttemptEnd::Crash,
+        2 => AttemptEnd::Dies(1 + (draw.exponential() * 40.0) as u64, moment),
+        3 | 4 => AttemptEnd::Freeze(draw.duration(S / 5, frozen)),
+        _ => AttemptEnd::Doubled,
     };
     let most = [S / 2, 4 * S, 15 * S][draw.range(0..3) as usize];
     AttemptPlan {

@@ -7,10 +7,10 @@ use batchweave_core::ids::Step;
 use batchweave_log::reclaim::{Limits, ReclaimError, Reclaimer};
 
 use super::RECLAIMER;
-use super::person::Person;
-use super::plan::ReclaimerPlan;
 use crate::actor::Nature;
-use crate::world::run::Shared;
+use crate::plan::lifecycle::ReclaimerPlan;
+use crate::world::person::Person;
+use crate::world::shared::Shared;
 
 /// From the death of a process to the start of the next.
 const RESTART: Duration = Duration::from_millis(500);

@@ -9,12 +9,11 @@ use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
 use batchweave_store::Op;
 
-use super::Violation;
-use super::life_jobs::{Job, Sign, sign};
+use super::jobs::{Job, Sign, sign};
 use super::oracle::{Log, Tgb};
-use crate::life::RECLAIMER;
+use crate::evidence::{Evidence, Violation};
+use crate::lifecycle::RECLAIMER;
 use crate::trace::{Event, What};
-use crate::world::Evidence;
 
 /// A committed TGB as an object's content.
 struct Content {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::person::Person;
-use super::{RECLAIMER, job, reclaimer};
+use super::{RECLAIMER, job_supervisor, reclaimer};
 use crate::actor::Nature;
-use crate::life::LifePlan;
-use crate::world::run::Shared;
+use crate::plan::lifecycle::LifecyclePlan;
+use crate::world::person::Person;
+use crate::world::shared::Shared;
 
 /// Between two looks at whether all input is committed.
 const LOOK: Duration = Duration::from_millis(200);
@@ -15,12 +15,12 @@ const LOOK: Duration = Duration::from_millis(200);
 const LANDED: Duration = Duration::from_mins(1);
 
 /// Runs jobs, reclaimers and people beside the producers; then, when all is quiet, one pass.
-pub(crate) async fn run(shared: Arc<Shared>, plan: LifePlan) {
+pub(crate) async fn run(shared: Arc<Shared>, plan: LifecyclePlan) {
     let person = Person::new(&shared, "person");
     let people = tokio::spawn(person.act(plan.deeds));
     let jobs = plan.jobs.into_iter();
     let jobs: Vec<_> = jobs
-        .map(|job| tokio::spawn(job::supervise(Arc::clone(&shared), job)))
+        .map(|job| tokio::spawn(job_supervisor::supervise(Arc::clone(&shared), job)))
         .collect();
     let reclaimers = plan.reclaimers.into_iter();
     let reclaimers: Vec<_> = reclaimers

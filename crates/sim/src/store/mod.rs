@@ -1,6 +1,13 @@
 //! The simulated object store. A write takes effect at a random instant between request and
 //! answer, on a task of its own: whoever sent it may be frozen, dead, or tired of waiting by then.
 
+mod busy;
+mod handle;
+pub mod link;
+pub mod outcome;
+pub mod profile;
+pub(crate) mod throttle;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
@@ -11,13 +18,14 @@ use batchweave_core::keys;
 use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 
+use self::busy::Busy;
+use self::link::LinkPlan;
+
+use self::outcome::{Outcome, Rates};
+use self::profile::Profile;
+use self::throttle::{Throttle, class};
 use crate::actor::{Actor, Actors, Nature};
-use crate::busy::Busy;
 use crate::draw::Draw;
-use crate::fate::{self, Fate, Rates};
-use crate::link::LinkPlan;
-use crate::profile::Profile;
-use crate::throttle::{self, Throttle, class};
 use crate::time::Timeline;
 use crate::trace::{Answer, Event, Trace, What, fnv};
 
@@ -114,7 +122,7 @@ pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) op: Op,
     pub(crate) key: Arc<str>,
-    pub(crate) fate: Fate,
+    pub(crate) outcome: Outcome,
     pub(crate) sent: Duration,
 }
 
@@ -237,7 +245,7 @@ impl SimStore {
         self.inner().trace.push(event);
     }
 
-    /// A request leaves: it is counted, recorded and gets its fate.
+    /// A request leaves: it is counted, recorded and gets its outcome.
     pub(crate) fn send(&self, actor: &Actor, op: Op, key: &str, body: &Bytes) -> Request {
         let now = self.time.now();
         let calm = now >= self.settings.calm_at;
@@ -246,14 +254,14 @@ impl SimStore {
         } else {
             self.settings.rates
         };
-        let mut fate = actor.draw(|draw| {
+        let mut outcome = actor.draw(|draw| {
             let latency = self.settings.profile.draw(op, draw);
-            fate::draw(op, latency.mul_f64(actor.nature.slow), &rates, draw)
+            outcome::draw(op, latency.mul_f64(actor.nature.slow), &rates, draw)
         });
         // Clients wait longer for a larger body, so that a slow link alone fails nothing.
         let carried = self.settings.link.takes(body.len());
-        fate.effect = fate.effect.map(|after| after + carried);
-        fate.answer += carried;
+        outcome.effect = outcome.effect.map(|after| after + carried);
+        outcome.answer += carried;
         let key: Arc<str> = key.into();
         let id = {
             let mut inner = self.inner();
@@ -267,7 +275,7 @@ impl SimStore {
                 busy.note(op, &key, now);
             }
             if let Some(reply) = actor.nature.refusal(op, &key, now) {
-                (fate.effect, fate.reply) = (None, reply);
+                (outcome.effect, outcome.reply) = (None, reply);
             }
             if !inner.throttle.admits(op, &key, now) {
                 let effect = match op {
@@ -275,8 +283,9 @@ impl SimStore {
                     _ => Effect::DidNot,
                 };
                 inner.throttled += 1;
-                fate.effect = None;
-                fate.reply = fate::Reply::Fail(ErrorKind::Throttled, effect, "HTTP 503 SlowDown");
+                outcome.effect = None;
+                outcome.reply =
+                    outcome::Reply::Fail(ErrorKind::Throttled, effect, "HTTP 503 SlowDown");
             }
             inner.requests
         };
@@ -286,7 +295,7 @@ impl SimStore {
             id,
             op,
             key,
-            fate,
+            outcome,
             sent: now,
         }
     }

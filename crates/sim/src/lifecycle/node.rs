@@ -10,11 +10,11 @@ use batchweave_daemon::config::{ByteSize, Period};
 use batchweave_log::Log;
 use tokio::sync::Notify;
 
-use super::plan::{DaemonPlan, JobPlan};
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
+use crate::plan::lifecycle::{DaemonPlan, JobPlan};
 use crate::world::forward::options;
-use crate::world::run::Shared;
+use crate::world::shared::Shared;
 
 /// The arena: some dozens of steps, so that ranks that hold frames do not stop the others.
 const ARENA_BYTES: u64 = 256 << 10;

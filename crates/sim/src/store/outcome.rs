@@ -49,9 +49,9 @@ pub(crate) enum Reply {
     Fail(ErrorKind, Effect, &'static str),
 }
 
-/// The fate of one request, in times since it was sent.
+/// The outcome of one request, in times since it was sent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fate {
+pub(crate) struct Outcome {
     pub(crate) effect: Option<Duration>,
     pub(crate) answer: Duration,
     pub(crate) reply: Reply,
@@ -60,33 +60,33 @@ pub(crate) struct Fate {
 const LOST: Reply = Reply::Fail(ErrorKind::Timeout, Effect::Unknown, "no answer in time");
 const READ_LOST: Reply = Reply::Fail(ErrorKind::Timeout, Effect::DidNot, "no answer in time");
 
-/// Draws the fate of a request that takes `latency` if nothing befalls it.
-pub(crate) fn draw(op: Op, latency: Duration, rates: &Rates, draw: &mut Draw) -> Fate {
+/// Draws the outcome of a request that takes `latency` if nothing befalls it.
+pub(crate) fn draw(op: Op, latency: Duration, rates: &Rates, draw: &mut Draw) -> Outcome {
     let effect = latency.mul_f64(draw.unit());
     let writes = matches!(op, Op::Create | Op::Upload | Op::Delete);
-    let plain = Fate {
+    let plain = Outcome {
         effect: Some(effect),
         answer: latency,
         reply: Reply::True,
     };
-    let fate = if writes {
+    let outcome = if writes {
         write(op, plain, rates, draw)
     } else if draw.chance(rates.read) {
         read(plain, draw)
     } else {
         plain
     };
-    if fate.answer <= TIMEOUT {
-        return fate;
+    if outcome.answer <= TIMEOUT {
+        return outcome;
     }
-    Fate {
+    Outcome {
         answer: TIMEOUT,
         reply: if writes { LOST } else { READ_LOST },
-        ..fate
+        ..outcome
     }
 }
 
-fn write(op: Op, plain: Fate, rates: &Rates, draw: &mut Draw) -> Fate {
+fn write(op: Op, plain: Outcome, rates: &Rates, draw: &mut Draw) -> Outcome {
     let pick = draw.range(0..1000) as u32;
     let half = draw.chance(500).then_some(plain.effect).flatten();
     let unknown = |kind, text| Reply::Fail(kind, Effect::Unknown, text);
@@ -135,7 +135,7 @@ fn write(op: Op, plain: Fate, rates: &Rates, draw: &mut Draw) -> Fate {
     for (rate, effect, answer, reply) in cases {
         sum += rate;
         if pick < sum {
-            return Fate {
+            return Outcome {
                 effect,
                 answer,
                 reply,
@@ -149,7 +149,7 @@ fn late(draw: &mut Draw) -> Duration {
     TIMEOUT + LATE_MAX.mul_f64(draw.unit())
 }
 
-fn read(plain: Fate, draw: &mut Draw) -> Fate {
+fn read(plain: Outcome, draw: &mut Draw) -> Outcome {
     let fail = |kind, text| Reply::Fail(kind, Effect::DidNot, text);
     let (answer, reply) = match draw.range(0..4) {
         0 => (TIMEOUT, READ_LOST),
@@ -163,7 +163,7 @@ fn read(plain: Fate, draw: &mut Draw) -> Fate {
             fail(ErrorKind::Timeout, "the body ended early"),
         ),
     };
-    Fate {
+    Outcome {
         effect: None,
         answer,
         reply,

@@ -14,9 +14,9 @@ use batchweave_wire::{
 
 use super::job::Job;
 use super::socket::{Heard, Link, Whole};
-use super::{Marked, Received, Session};
 use crate::actor::Actor;
-use crate::world::run::Shared;
+use crate::evidence::{Marked, Received, Session};
+use crate::world::shared::Shared;
 
 /// Between two tries to connect.
 pub(super) const AGAIN: Duration = Duration::from_millis(50);
@@ -313,7 +313,7 @@ impl Rank {
             self.shared.store.note(&self.actor, text);
             let (start, dp, id) = (self.wanted.start, self.wanted.dp_size, self.wanted.id);
             self.job
-                .memory(|memory| memory.opened(number, (start, dp, id)));
+                .restart_points(|points| points.opened(number, (start, dp, id)));
         }
         position.attempt = Some(number);
         open.number = Some(self.shared.session(Session {
@@ -384,7 +384,7 @@ impl Rank {
         };
         let coordinate = (!rank0).then_some(self.coordinate);
         self.job
-            .memory(|memory| memory.marked(attempt, step, coordinate));
+            .restart_points(|points| points.marked(attempt, step, coordinate));
         self.shared.marked(Marked {
             job: self.job.name.clone(),
             attempt: self.wanted.id,

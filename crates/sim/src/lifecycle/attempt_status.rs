@@ -11,12 +11,12 @@ use batchweave_store::Store;
 use super::rank::Wanted;
 use crate::actor::Actor;
 use crate::world::forward::options;
-use crate::world::run::Shared;
+use crate::world::shared::Shared;
 
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// By the newest record.
-pub(super) enum Standing {
+pub(super) enum AttemptStatus {
     /// It is the newest attempt of its job, which is open.
     Newest { watermark: Step },
     /// The log does not have it.
@@ -28,12 +28,12 @@ pub(super) enum Standing {
 }
 
 /// Reads the log until that works.
-pub(super) async fn standing(
+pub(super) async fn attempt_status(
     shared: &Arc<Shared>,
     actor: &Arc<Actor>,
     store: &Arc<dyn Store>,
     (job, wanted): (&JobName, &Wanted),
-) -> Standing {
+) -> AttemptStatus {
     let log = loop {
         let options = options(shared, actor, false);
         match Log::open(Arc::clone(store), &options).await {
@@ -44,13 +44,13 @@ pub(super) async fn standing(
     let watermark = log.manifest().watermark();
     let job = log.manifest().jobs().get(job);
     let Some(job) = job.filter(|job| job.opened == wanted.opened) else {
-        return Standing::Closed;
+        return AttemptStatus::Closed;
     };
     if job.attempts.last().map(|a| a.id) == Some(wanted.id) {
-        return Standing::Newest { watermark };
+        return AttemptStatus::Newest { watermark };
     }
     if job.attempts.iter().any(|a| a.id == wanted.id) {
-        return Standing::Superseded;
+        return AttemptStatus::Superseded;
     }
-    Standing::NotOpen { watermark }
+    AttemptStatus::NotOpen { watermark }
 }

@@ -2,8 +2,8 @@
 
 use batchweave_wire::{ErrorName, Fault};
 
+use super::attempt_status::{AttemptStatus, attempt_status};
 use super::rank::{AGAIN, ENDED, End, Over, Rank};
-use super::rights::{Standing, standing};
 
 impl Rank {
     pub(super) fn wrong(&self, check: &'static str, text: String) -> Over {
@@ -41,8 +41,8 @@ impl Rank {
     }
 
     /// Where this rank's attempt stands by the log now.
-    async fn standing(&self) -> Standing {
-        standing(
+    async fn attempt_status(&self) -> AttemptStatus {
+        attempt_status(
             &self.shared,
             &self.actor,
             &self.store,
@@ -53,27 +53,27 @@ impl Rank {
 
     /// Right for an attempt that is not open yet, or not the newest, and for a job that does not hold.
     async fn reclaimed(&self, text: &str) -> Over {
-        match self.standing().await {
-            Standing::Newest { watermark } => {
+        match self.attempt_status().await {
+            AttemptStatus::Newest { watermark } => {
                 if self.job.plan.holds && self.position.attempt.is_some() {
                     return self.wrong("rights", text.to_owned());
                 }
                 Over::Ends(End::Refused(watermark))
             }
-            Standing::NotOpen { watermark } => Over::Ends(End::Refused(watermark)),
-            Standing::Superseded => Over::Ends(End::Superseded),
-            Standing::Closed => Over::Ends(End::Closed),
+            AttemptStatus::NotOpen { watermark } => Over::Ends(End::Refused(watermark)),
+            AttemptStatus::Superseded => Over::Ends(End::Superseded),
+            AttemptStatus::Closed => Over::Ends(End::Closed),
         }
     }
 
     /// The data is gone: that is right only for one who has lost the rights to it.
     async fn missing(&self, text: String) -> Over {
-        match self.standing().await {
-            Standing::Newest { watermark } if self.position.next < watermark => {
+        match self.attempt_status().await {
+            AttemptStatus::Newest { watermark } if self.position.next < watermark => {
                 self.reclaimed(&text).await
             }
-            Standing::Superseded => Over::Ends(End::Superseded),
-            Standing::Closed => Over::Ends(End::Closed),
+            AttemptStatus::Superseded => Over::Ends(End::Superseded),
+            AttemptStatus::Closed => Over::Ends(End::Closed),
             _ => self.wrong("missing", text),
         }
     }

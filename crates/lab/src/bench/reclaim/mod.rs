@@ -2,6 +2,9 @@
 //! A producer, a job with checkpoints and a reclaimer on the embedded S3 server; every object is
 //! uploaded, listed and deleted for real, and the bytes are accounted exactly.
 
+mod plot;
+mod run;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,11 +18,11 @@ use batchweave_store::{AccessKeys, Op, OpenOptions, Store};
 use clap::Args;
 use serde::Serialize;
 
-use super::reclaim_plot;
-use super::reclaim_run::{OBJECT_TGBS, Run, STEP_BYTES};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 use batchweave_cli::output::bytes;
+use plot::Sample;
+use run::{OBJECT_TGBS, STEP_BYTES, SimulatedRun};
 
 /// Dollars a request, as S3 Standard charges: LIST and PUT, GET. DELETE is free.
 const LIST_DOLLARS: f64 = 5e-6;
@@ -47,13 +50,6 @@ pub(crate) struct ReclaimArgs {
     plot: Option<PathBuf>,
 }
 
-/// Stored bytes of data when the job was at a step.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Sample {
-    pub(super) step: Step,
-    pub(super) stored_bytes: u64,
-}
-
 /// What the reclaimer asked the store for.
 #[derive(Debug, Serialize)]
 struct Cost {
@@ -68,9 +64,9 @@ struct Cost {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct ReclaimReport {
     steps: u64,
-    pub(super) interval: u64,
+    interval: u64,
     keep: u32,
     ahead: u64,
     step_bytes: u64,
@@ -82,22 +78,22 @@ pub(crate) struct Report {
     deleted_bytes: u64,
     deleted_objects: u64,
     /// (keep + 1) intervals, what is ahead, and what shares an object with them.
-    pub(super) bound_bytes: u64,
-    pub(super) most_bytes: u64,
+    bound_bytes: u64,
+    most_bytes: u64,
     end_bytes: u64,
     /// Times that the store's own listing was compared with uploads less deletions.
     audits: u64,
     reclaimer: Cost,
-    pub(super) samples: Vec<Sample>,
+    samples: Vec<Sample>,
 }
 
-pub(crate) async fn measure(args: &ReclaimArgs) -> Result<Report, CliError> {
+pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliError> {
     let server = Server::start(Options::default())
         .await
         .map_err(bench_error)?;
     let store = store(&server).await?;
     let counted = Counted::with_classes(Arc::clone(&store), &keys::CLASSES);
-    let mut run = Run::new(&store, args.keep).await?;
+    let mut run = SimulatedRun::new(&store, args.keep).await?;
     let watching: Arc<dyn Store> = Arc::new(counted.clone());
     let options = LogOptions {
         write_snapshots: false,
@@ -128,7 +124,14 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<Report, CliError> {
         return Err(bench_error(format!("{most} stored, more than {bound}")));
     }
     if let Some(path) = &args.plot {
-        let written = std::fs::write(path, reclaim_plot::svg(&report));
+        let written = std::fs::write(
+            path,
+            plot::svg(
+                args.interval,
+                (report.bound_bytes, report.most_bytes),
+                &report.samples,
+            ),
+        );
         written.map_err(|e| bench_error(format!("{}: {e}", path.display())))?;
     }
     Ok(report)
@@ -168,17 +171,17 @@ struct Measuring {
 }
 
 impl Measuring {
-    fn stored(&self, run: &Run) -> u64 {
+    fn stored(&self, run: &SimulatedRun) -> u64 {
         run.uploaded_bytes() - self.deleted_bytes
     }
 
-    fn sample(&mut self, step: Step, run: &Run) {
+    fn sample(&mut self, step: Step, run: &SimulatedRun) {
         let stored_bytes = self.stored(run);
         self.samples.push(Sample { step, stored_bytes });
     }
 
     /// What the pass has listed must be what was uploaded less what was deleted before it.
-    fn take(&mut self, pass: &Pass, run: &Run) -> Result<(), CliError> {
+    fn take(&mut self, pass: &Pass, run: &SimulatedRun) -> Result<(), CliError> {
         let seen = pass.totals.get(&Class::Data).copied().unwrap_or_default();
         let listed = seen.needed.bytes + seen.uncommitted.bytes + seen.dead.bytes;
         if listed != self.stored(run) || seen.foreign.objects > 0 || pass.refused_keys > 0 {
@@ -196,14 +199,19 @@ impl Measuring {
         Ok(())
     }
 
-    fn report(self, args: &ReclaimArgs, run: &Run, (cost, log_gets): (Counts, u64)) -> Report {
+    fn report(
+        self,
+        args: &ReclaimArgs,
+        run: &SimulatedRun,
+        (cost, log_gets): (Counts, u64),
+    ) -> ReclaimReport {
         let of = |op| cost.of(op).requests;
         let (lists, puts) = (of(Op::List), of(Op::Create));
         let gets = of(Op::Get) + of(Op::Head) - log_gets;
         let steps = u64::from(args.keep + 1) * args.interval + args.ahead;
         let dollars = (lists + puts) as f64 * LIST_DOLLARS + gets as f64 * GET_DOLLARS;
         let tgbs = args.steps as f64;
-        Report {
+        ReclaimReport {
             steps: args.steps,
             interval: args.interval,
             keep: args.keep,
@@ -239,7 +247,7 @@ impl Measuring {
     }
 }
 
-impl Report {
+impl ReclaimReport {
     /// For people.
     pub(crate) fn text(&self) -> String {
         let cost = &self.reclaimer;

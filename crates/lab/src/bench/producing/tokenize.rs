@@ -14,12 +14,13 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Measured, Text, TextArgs, Watch, alone, config, cores, mb, median, transform};
+use super::super::cpu::median;
+use super::{Measured, Text, TextArgs, Watch, alone, config, cores, mb, transform};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct TokenizeReport {
     encoding: &'static str,
     cores: usize,
     documents: usize,
@@ -34,7 +35,7 @@ pub(crate) struct Report {
     ratio_of_cpu: f64,
 }
 
-pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
+pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError> {
     let text = Text::new(args)?;
     let config = config(&text);
     let open = |_: String| async { Err(remote()) }.boxed();
@@ -63,7 +64,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
         rounds.push((limit, ours));
     }
     let bytes = text.bytes as f64;
-    Ok(Report {
+    Ok(TokenizeReport {
         encoding: "cl100k_base",
         cores: cores(),
         documents: text.documents.len(),
@@ -140,7 +141,7 @@ fn count(
     Ok(tokens)
 }
 
-impl Report {
+impl TokenizeReport {
     pub(crate) fn text(&self) -> String {
         format!(
             "{} documents, {:.1} MB, {} tokens of {}, {} cores\n\

@@ -29,7 +29,7 @@ const LISTED: usize = 5;
 /// Arguments of `batchweave where`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct WhereArgs {
+pub(crate) struct LocateArgs {
     /// The document: its file as in source.paths, or the end of that, and its line or row from 1
     #[arg(value_name = "FILE:LINE")]
     document: String,
@@ -42,7 +42,7 @@ pub(crate) struct WhereArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct LocateReport {
     file: String,
     line: u64,
     /// What was looked at: the first step, and the one after the last.
@@ -66,12 +66,12 @@ struct Found {
 }
 
 /// Which files of which producers are meant, by their numbers in the input list.
-type Wanted = BTreeMap<ProducerName, BTreeMap<u32, String>>;
+type WantedFiles = BTreeMap<ProducerName, BTreeMap<u32, String>>;
 
 /// Steps by what says where they are from.
-type Named = BTreeMap<String, Vec<(Step, Seq, ProducerName)>>;
+type StepsByProvenance = BTreeMap<String, Vec<(Step, Seq, ProducerName)>>;
 
-pub(crate) async fn run(args: &WhereArgs, context: &Context) -> Result<Exit, CliError> {
+pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, CliError> {
     let (file, line) = document(&args.document)?;
     let mut log = context::open_log(context.store(false).await?).await?;
     let wanted = wanted(&mut log, file).await?;
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: &WhereArgs, context: &Context) -> Result<Exit, Cli
         eprintln!("warning: not all steps were looked at{silent}");
     }
     let file = file.to_owned();
-    let report = Report {
+    let report = LocateReport {
         file,
         line,
         from,
@@ -137,8 +137,8 @@ fn document(text: &str) -> Result<(&str, u64), CliError> {
 }
 
 /// The files that `file` means in the producers' input lists.
-async fn wanted(log: &mut Log, file: &str) -> Result<Wanted, CliError> {
-    let (mut wanted, mut others) = (Wanted::new(), BTreeSet::new());
+async fn wanted(log: &mut Log, file: &str) -> Result<WantedFiles, CliError> {
+    let (mut wanted, mut others) = (WantedFiles::new(), BTreeSet::new());
     let producers: Vec<ProducerName> = log.manifest().producers().map(|(p, _)| p.clone()).collect();
     for producer in producers {
         for (n, name) in (0..).zip(sources::names(log, &producer).await?) {
@@ -168,8 +168,11 @@ async fn wanted(log: &mut Log, file: &str) -> Result<Wanted, CliError> {
 }
 
 /// What says where these steps are from, and how many nobody tells of.
-async fn named(log: &mut Log, steps: std::ops::Range<Step>) -> Result<(Named, u64), CliError> {
-    let (mut named, mut without) = (Named::new(), 0);
+async fn named(
+    log: &mut Log,
+    steps: std::ops::Range<Step>,
+) -> Result<(StepsByProvenance, u64), CliError> {
+    let (mut named, mut without) = (StepsByProvenance::new(), 0);
     for step in steps {
         let Located::At(entry) = log.locate(step).await? else {
             continue;
@@ -187,7 +190,7 @@ async fn named(log: &mut Log, steps: std::ops::Range<Step>) -> Result<(Named, u6
 
 struct Search {
     unit: u64,
-    wanted: Wanted,
+    wanted: WantedFiles,
     seq_len: u64,
     /// Of a step.
     rows: u64,
@@ -198,7 +201,7 @@ impl Search {
     async fn all(
         &self,
         store: &dyn Store,
-        named: Named,
+        named: StepsByProvenance,
         found: &mut Vec<Found>,
     ) -> Result<(), CliError> {
         let reads = stream::iter(named).map(async |(key, steps)| {
@@ -257,7 +260,7 @@ impl Search {
     }
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &LocateReport, style: Style) -> String {
     let row = |f: &Found| {
         let slices: Vec<String> = f.slices.iter().map(u64::to_string).collect();
         vec![

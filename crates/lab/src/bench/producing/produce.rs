@@ -14,8 +14,9 @@ use clap::Args;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use super::super::cpu::{median, process_seconds};
 use super::server::Server;
-use super::{Measured, Text, TextArgs, alone, config, cores, cpu_seconds, mb, median};
+use super::{Measured, Text, TextArgs, alone, config, cores, mb};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -35,7 +36,7 @@ pub(crate) struct ProduceArgs {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct ProduceReport {
     encoding: &'static str,
     cores: usize,
     documents: u64,
@@ -81,7 +82,7 @@ impl Round {
     }
 }
 
-pub(crate) async fn measure(args: &ProduceArgs) -> Result<Report, CliError> {
+pub(crate) async fn measure(args: &ProduceArgs) -> Result<ProduceReport, CliError> {
     let text = Text::new(&args.text)?;
     let mut config = config(&text);
     config.stream.slices = args.slices;
@@ -102,7 +103,7 @@ pub(crate) async fn measure(args: &ProduceArgs) -> Result<Report, CliError> {
     let bytes = text.bytes as f64;
     let last = rounds.last().map(|round| (round.limit.tokens, round.ours));
     let (tokens, ours) = last.ok_or_else(|| bench_error("no round"))?;
-    Ok(Report {
+    Ok(ProduceReport {
         encoding: "cl100k_base",
         cores: cores(),
         documents: text.documents.len() as u64,
@@ -130,7 +131,7 @@ async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
         let first = Arc::clone(&first);
         let server = process.clone();
         move || {
-            let cpu = (cpu_seconds("self"), cpu_seconds(&server));
+            let cpu = (process_seconds("self"), process_seconds(&server));
             let _ = first.set((Instant::now(), cpu));
         }
     };
@@ -139,7 +140,7 @@ async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
     let Outcome::Finished { batches } = outcome.map_err(bench_error)? else {
         return Err(bench_error("the producer stopped where nobody stops it"));
     };
-    let (own, served) = (cpu_seconds("self")?, cpu_seconds(&process)?);
+    let (own, served) = (process_seconds("self")?, process_seconds(&process)?);
     let (at, cpu) = first
         .get()
         .ok_or_else(|| bench_error("the producer never began"))?;
@@ -157,7 +158,7 @@ async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
     Ok(ours)
 }
 
-impl Report {
+impl ProduceReport {
     pub(crate) fn text(&self) -> String {
         format!(
             "{} documents, {:.1} MB, {} tokens of {}, {} cores, {} batches ({:.0} a second)\n\

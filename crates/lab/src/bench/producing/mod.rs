@@ -8,7 +8,6 @@ mod text;
 pub(super) mod tokenize;
 pub(super) mod upload;
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -19,11 +18,9 @@ use batchweave_producer::transform::DocumentTransform;
 use clap::Args;
 
 use self::text::Text;
+use super::cpu::process_seconds;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
-
-/// Linux counts CPU time in `/proc/PID/stat` in hundredths of a second on every machine.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TextArgs {
@@ -86,7 +83,7 @@ struct Watch {
 
 impl Watch {
     fn start() -> Result<Self, CliError> {
-        let cpu = cpu_seconds("self")?;
+        let cpu = process_seconds("self")?;
         let wall = Instant::now();
         Ok(Self { wall, cpu })
     }
@@ -94,22 +91,9 @@ impl Watch {
     fn stop(&self, tokens: u64) -> Result<Measured, CliError> {
         Ok(Measured {
             wall: self.wall.elapsed().as_secs_f64(),
-            cpu: cpu_seconds("self")? - self.cpu,
+            cpu: process_seconds("self")? - self.cpu,
             tokens,
         })
-    }
-}
-
-/// User and system time of a process, its ended threads included.
-fn cpu_seconds(process: &str) -> Result<f64, CliError> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The program's name, which may hold anything, ends with the last bracket.
-    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = fields.split_ascii_whitespace().skip(11).take(2);
-    let ticks: Result<Vec<f64>, _> = ticks.map(str::parse).collect();
-    match ticks.map_err(bench_error)?.as_slice() {
-        [user, system] => Ok((user + system) / TICKS_PER_SECOND),
-        _ => Err(bench_error("the kernel tells no CPU time of processes")),
     }
 }
 
@@ -132,13 +116,6 @@ fn alone(documents: &[String]) -> Result<Measured, CliError> {
             .try_for_each(|thread| thread.join().map_err(|_| bench_error("a thread died"))?)
     })?;
     watch.stop(tokens.into_inner() as u64)
-}
-
-/// The median of what `value` gives for each round.
-fn median<T>(rounds: &[T], value: impl Fn(&T) -> f64) -> f64 {
-    let mut values: Vec<f64> = rounds.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn mb(rate: f64) -> String {

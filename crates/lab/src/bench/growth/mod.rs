@@ -1,12 +1,15 @@
 //! `bench commit-growth`: does the millionth commit cost what the hundredth did?
 
+mod below;
+mod latent;
+mod turns;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
-use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_dev_s3::LatencyProfile;
 use batchweave_log::{Located, Log, LogOptions};
 use batchweave_store::Store;
@@ -15,19 +18,15 @@ use clap::Args;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::below::Below;
-use super::cpu::{cpu_time, in_turns};
-use super::latent::{Delay, Latent};
+use super::cpu::thread_time;
 use super::stream::Growing;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 use batchweave_cli::frames;
+use below::Below;
+use latent::{Delay, Latent};
+use turns::{EARLY, PERIOD, in_turns};
 
-/// Where the early window begins: so that the first snapshot and segment in which the hundredth
-/// commit has its share are written within it, as in every later window.
-pub(super) const EARLY: Version = 300;
-/// Commits between two points at which snapshots and segments are equally far.
-pub(super) const PERIOD: u64 = SEGMENT_STEPS;
 const PERIODS_MAX: u64 = 32;
 /// A request takes this long where rounds are counted.
 const ROUND: Duration = Duration::from_millis(100);
@@ -55,7 +54,7 @@ struct Window {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct GrowthReport {
     versions: u64,
     steps: u64,
     producers: u32,
@@ -83,9 +82,9 @@ pub(crate) struct Report {
     seed: u64,
 }
 
-pub(crate) async fn measure(args: &GrowthArgs) -> Result<Report, CliError> {
+pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError> {
     let whole: Arc<dyn Store> = MemoryStore::new();
-    let memory = Below::of(&whole, "long");
+    let memory = Below::new(&whole, "long");
     let counted = Latent::new(&memory, Delay::None);
     let store: Arc<dyn Store> = Arc::clone(&counted) as _;
     let periods = (args.versions / 4 / PERIOD).clamp(1, PERIODS_MAX);
@@ -120,7 +119,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<Report, CliError> {
         async move { memory.head(&key).await.map(|meta| meta.size) }
     };
     let snapshots = batchweave_cli::list(memory.as_ref(), keys::SNAPSHOTS).await?;
-    Ok(Report {
+    Ok(GrowthReport {
         versions: args.versions,
         steps: Growing::step(args.versions),
         producers: 2,
@@ -197,7 +196,7 @@ async fn first_batch(
 ) -> Result<f64, CliError> {
     let delay = Delay::profile(LatencyProfile::S3Standard, seed);
     let store: Arc<dyn Store> = Latent::new(memory, delay);
-    let (start, cpu) = (Instant::now(), cpu_time()?);
+    let (start, cpu) = (Instant::now(), thread_time()?);
     let mut log = Log::open(Arc::clone(&store), &reading()).await?;
     let step = Growing::step(version);
     let Located::At(entry) = log.locate(step).await? else {
@@ -208,11 +207,11 @@ async fn first_batch(
     if let Some(fault) = frames.iter().find_map(|frame| frame.fault.clone()) {
         return Err(bench_error(format!("step {step}: {fault}")));
     }
-    let cpu = cpu_time()?.saturating_sub(cpu);
+    let cpu = thread_time()?.saturating_sub(cpu);
     Ok((start.elapsed() + cpu).as_secs_f64())
 }
 
-impl Report {
+impl GrowthReport {
     /// For people.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();

@@ -13,7 +13,7 @@ use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::Store;
 use bytes::Bytes;
 
-use super::stream::{SLICES, config};
+use crate::bench::stream::{SLICES, config};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -24,7 +24,7 @@ const ATTEMPT: AttemptId = AttemptId([1; 16]);
 /// Bytes of a step's data.
 pub(super) const STEP_BYTES: u64 = 4096;
 
-pub(super) struct Run {
+pub(super) struct SimulatedRun {
     store: Arc<dyn Store>,
     producer: Producer,
     job: JobName,
@@ -32,7 +32,7 @@ pub(super) struct Run {
     uploaded: u64,
 }
 
-impl Run {
+impl SimulatedRun {
     pub(super) async fn new(store: &Arc<dyn Store>, keep: u32) -> Result<Self, CliError> {
         let _ = batchweave_log::create(store, &config()).await?;
         let open = async |seed| {

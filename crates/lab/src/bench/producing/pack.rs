@@ -9,7 +9,8 @@ use batchweave_producer::sources::Place;
 use batchweave_producer::transform::DocumentTransform;
 use serde::Serialize;
 
-use super::{Text, TextArgs, config, median, tokenizer, transform};
+use super::super::cpu::median;
+use super::{Text, TextArgs, config, tokenizer, transform};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -17,7 +18,7 @@ use batchweave_cli::CliError;
 const AT_ONCE: usize = 256;
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct PackReport {
     tokens: u64,
     documents: usize,
     seq_len: u32,
@@ -47,7 +48,7 @@ struct Round {
     own: u64,
 }
 
-pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
+pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
     let text = Text::new(args)?;
     let encoder = tokenizer()?;
     let mut documents = Vec::new();
@@ -81,7 +82,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
         let transform = transform(&config).await?;
         let mut rounds = Vec::new();
         for _ in 0..args.rounds {
-            rounds.push(Round::of(&transform, &documents)?);
+            rounds.push(Round::measure(&transform, &documents)?);
         }
         let per_second = |time: Duration| tokens as f64 / time.as_secs_f64();
         let rate = median(&rounds, |r| per_second(r.packing + r.encoding));
@@ -94,7 +95,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<Report, CliError> {
             waste: rounds.last().map_or(0., |round| round.waste(&config)),
         });
     }
-    Ok(Report {
+    Ok(PackReport {
         tokens,
         documents: documents.len(),
         seq_len: config(&text).stream.seq_len,
@@ -116,7 +117,7 @@ fn copy(documents: &[Document]) -> f64 {
 }
 
 impl Round {
-    fn of(transform: &DocumentTransform, documents: &[Document]) -> Result<Self, CliError> {
+    fn measure(transform: &DocumentTransform, documents: &[Document]) -> Result<Self, CliError> {
         let mut round = Self::default();
         let mut packer = transform.packer(Restart::default());
         for some in documents.chunks(AT_ONCE) {
@@ -173,7 +174,7 @@ impl Round {
     }
 }
 
-impl Report {
+impl PackReport {
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "{} documents, {} tokens, rows of {}, one thread\n\

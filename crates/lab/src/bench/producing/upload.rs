@@ -11,7 +11,8 @@ use clap::Args;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 
-use super::{mb, median, sink};
+use super::super::cpu::median;
+use super::{mb, sink};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -32,7 +33,7 @@ pub(crate) struct UploadArgs {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct UploadReport {
     object_bytes: u64,
     objects: u64,
     concurrency: u64,
@@ -41,7 +42,7 @@ pub(crate) struct Report {
     ratio_to_plain_put: f64,
 }
 
-pub(crate) async fn measure(args: &UploadArgs) -> Result<Report, CliError> {
+pub(crate) async fn measure(args: &UploadArgs) -> Result<UploadReport, CliError> {
     let address = sink::start()?;
     let options = OpenOptions {
         endpoint: Some(format!("http://{address}")),
@@ -62,7 +63,7 @@ pub(crate) async fn measure(args: &UploadArgs) -> Result<Report, CliError> {
         let plain = plain.await.map_err(bench_error)??;
         rounds.push((plain, uploads(args, &store, &body).await?));
     }
-    Ok(Report {
+    Ok(UploadReport {
         object_bytes: body.len() as u64,
         objects: args.objects,
         concurrency: args.concurrency,
@@ -117,7 +118,7 @@ fn plain_puts(
     Ok(began.elapsed().as_secs_f64())
 }
 
-impl Report {
+impl UploadReport {
     pub(crate) fn text(&self) -> String {
         format!(
             "{} objects of {} MiB, {} in flight\n\

@@ -17,11 +17,11 @@ use crate::error::CliError;
 use crate::output::{Style, table};
 
 /// What all jobs' marks and progress say.
-pub(crate) type Signs = BTreeMap<JobName, JobObjects>;
+pub(crate) type ObjectsByJob = BTreeMap<JobName, JobObjects>;
 
 /// One open job.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Standing {
+pub(crate) struct JobStatus {
     pub(crate) name: JobName,
     #[serde(flatten)]
     pub(crate) state: JobState,
@@ -37,7 +37,7 @@ pub(crate) struct Standing {
 /// What keeps the watermark where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub(crate) enum Reclaim {
+pub(crate) enum ReclaimStatus {
     /// Whoever reclaims may publish this watermark.
     May { watermark: Step },
     /// This job still needs the steps from here on; none: it has too few restart points.
@@ -59,27 +59,27 @@ pub(crate) struct Reader {
     pub(crate) does: &'static str,
 }
 
-/// All open jobs by name; `signs` are none for states of the past.
-pub(crate) fn all(m: &Manifest, signs: Option<&Signs>) -> Vec<Standing> {
+/// All open jobs by name; `objects` are none for states of the past.
+pub(crate) fn of_open_jobs(m: &Manifest, objects: Option<&ObjectsByJob>) -> Vec<JobStatus> {
     let none = JobObjects::new();
     let one = |(name, state): (&JobName, &JobState)| {
-        let mine = signs.map(|all| all.get(name).unwrap_or(&none));
-        Standing::of(name, state, mine)
+        let mine = objects.map(|all| all.get(name).unwrap_or(&none));
+        JobStatus::new(name, state, mine)
     };
     m.jobs().iter().map(one).collect()
 }
 
 /// Reads what all open jobs' marks and progress say, as far as it still matters; no request when
 /// there are no jobs.
-pub(crate) async fn signs(log: &mut Log) -> Result<Signs, CliError> {
+pub(crate) async fn read_objects(log: &mut Log) -> Result<ObjectsByJob, CliError> {
     if log.manifest().jobs().is_empty() {
-        return Ok(Signs::new());
+        return Ok(ObjectsByJob::new());
     }
     Ok(log.job_objects().await?)
 }
 
 /// The same of one job, what matters no more included.
-pub(crate) async fn history(
+pub(crate) async fn read_all_objects(
     log: &Log,
     name: &JobName,
     job: &JobState,
@@ -87,31 +87,31 @@ pub(crate) async fn history(
     let head = log.manifest().next_step();
     let mut all = JobObjects::new();
     for attempt in &job.attempts {
-        let signs = all.entry(attempt.number).or_default();
+        let objects = all.entry(attempt.number).or_default();
         let folders = [keys::marks, keys::progress_of];
         for folder in folders.map(|of| of(name, job.opened, attempt.number)) {
             for object in context::list(log.store().as_ref(), &folder).await? {
-                signs.note(&object.key, attempt.dp_size, head);
+                objects.note(&object.key, attempt.dp_size, head);
             }
         }
     }
     Ok(all)
 }
 
-fn position(state: &JobState, signs: &JobObjects) -> Option<Step> {
+fn position(state: &JobState, objects: &JobObjects) -> Option<Step> {
     let newest = state.attempts.last()?;
-    let seen = signs.get(&newest.number);
-    Some(seen.map_or(newest.start, |signs| signs.position(newest)))
+    let seen = objects.get(&newest.number);
+    Some(seen.map_or(newest.start, |objects| objects.position(newest)))
 }
 
-impl Standing {
-    /// A job by its signs; none for states of the past.
-    pub(crate) fn of(name: &JobName, state: &JobState, signs: Option<&JobObjects>) -> Self {
+impl JobStatus {
+    /// A job by its objects; none for states of the past.
+    pub(crate) fn new(name: &JobName, state: &JobState, objects: Option<&JobObjects>) -> Self {
         Self {
             name: name.clone(),
-            position: signs.and_then(|signs| position(state, signs)),
-            restart_points: signs.map(|signs| retention::restart_points(state, signs)),
-            floor: signs.and_then(|signs| retention::floor(state, signs)),
+            position: objects.and_then(|objects| position(state, objects)),
+            restart_points: objects.map(|objects| retention::restart_points(state, objects)),
+            floor: objects.and_then(|objects| retention::floor(state, objects)),
             state: state.clone(),
         }
     }
@@ -175,9 +175,9 @@ impl Reader {
     }
 }
 
-impl Reclaim {
-    pub(crate) fn of(m: &Manifest, signs: &Signs) -> Self {
-        match retention::watermark(m, signs) {
+impl ReclaimStatus {
+    pub(crate) fn new(m: &Manifest, objects: &ObjectsByJob) -> Self {
+        match retention::watermark(m, objects) {
             Due::Publish(due) => Self::May {
                 watermark: due.step,
             },
@@ -211,10 +211,10 @@ impl Reclaim {
 }
 
 /// One line a job.
-pub(crate) fn job_table(jobs: &[Standing], style: Style) -> String {
+pub(crate) fn job_table(jobs: &[JobStatus], style: Style) -> String {
     let dash = || "-".to_owned();
     let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
-    let row = |job: &Standing| {
+    let row = |job: &JobStatus| {
         let (state, newest) = (&job.state, job.state.attempts.last());
         let number = |step: Option<Step>| step.map_or_else(dash, |s| s.to_string());
         vec![

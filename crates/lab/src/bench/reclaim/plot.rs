@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use super::reclaim::{Report, Sample};
 use batchweave_cli::output::bytes;
+use batchweave_core::ids::Step;
+use serde::Serialize;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 320.0;
@@ -11,10 +12,17 @@ const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 40.0;
 const TOP: f64 = 30.0;
 
-/// Draws what was stored, and the bound.
-pub(super) fn svg(report: &Report) -> String {
-    let top = report.bound_bytes as f64 * 1.15;
-    let steps = report.samples.last().map_or(1, |s| s.step).max(1) as f64;
+/// Stored bytes of data when the job was at a step.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Sample {
+    pub(super) step: Step,
+    pub(super) stored_bytes: u64,
+}
+
+/// Draws the samples, their maximum and the bound of a run with a checkpoint every `interval` steps.
+pub(super) fn svg(interval: u64, (bound, most): (u64, u64), samples: &[Sample]) -> String {
+    let top = bound as f64 * 1.15;
+    let steps = samples.last().map_or(1, |s| s.step).max(1) as f64;
     let x = |step: u64| LEFT + (WIDTH - LEFT - 10.0) * step as f64 / steps;
     let y = |stored: u64| HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * stored as f64 / top;
     let mut out = String::new();
@@ -23,12 +31,12 @@ pub(super) fn svg(report: &Report) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
          <text x=\"{LEFT}\" y=\"18\">stored bytes of a run, a checkpoint every {} steps</text>",
-        report.interval
+        interval
     );
     for (stored, colour, name) in [
         (0, "#999", String::new()),
-        (report.bound_bytes, "#d62728", "bound: ".to_owned()),
-        (report.most_bytes, "#ddd", "most: ".to_owned()),
+        (bound, "#d62728", "bound: ".to_owned()),
+        (most, "#ddd", "most: ".to_owned()),
     ] {
         let _ = writeln!(
             out,
@@ -40,7 +48,7 @@ pub(super) fn svg(report: &Report) -> String {
             bytes(stored)
         );
     }
-    let points: Vec<_> = corners(&report.samples)
+    let points: Vec<_> = corners(samples)
         .map(|s| format!("{:.1},{:.1}", x(s.step), y(s.stored_bytes)))
         .collect();
     let _ = writeln!(

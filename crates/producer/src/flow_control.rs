@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
 use batchweave_core::stream::StreamOrder;
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_log::{CommitQueue, FlowControlStatus, PositionReader, TokioClock};
 use batchweave_store::Store;
 use tokio::sync::watch;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use batchweave_core::ids::Seq;
 use batchweave_core::keys;
-use batchweave_daemon::admin::{self, Health};
+use batchweave_daemon::admin;
+use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::{CommitEnd, CommitOptions};
 use batchweave_store::counting::Counted;

@@ -19,7 +19,7 @@ use batchweave_core::commit_policy::{Dac, DacOptions};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::manifest::Manifest;
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_log::{Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::Store;
 

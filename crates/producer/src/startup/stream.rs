@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{IdError, ProducerName, StreamId};
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
-use batchweave_daemon::clock;
+use batchweave_daemon::timestamp;
 use batchweave_log::{Creation, LogError, create};
 use batchweave_store::Store;
 
@@ -47,7 +47,7 @@ pub(super) async fn open(
         tokenizer: transform.identity(),
         seq_len: config.stream.seq_len,
         rows_per_slice: config.stream.rows_per_slice,
-        created: clock::now(),
+        created: timestamp::now(),
     };
     match create(store, &wanted).await? {
         Creation::Created(stream) => {

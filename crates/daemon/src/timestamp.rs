@@ -1,14 +1,14 @@
-//! The time of day as RFC 3339, as stored objects write it.
+//! The time of day as RFC 3339, the form in stored objects.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, in UTC, to the second.
+/// Returns the current time in UTC, in whole seconds: `1970-01-01T00:00:00Z`.
 pub fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     rfc3339(since.map_or(0, |d| d.as_secs()))
 }
 
-/// Seconds since 1970 as a date. Years are counted from 1 March, so that the leap day is a year's
+/// Formats seconds since 1970. Years are counted from 1 March, so that the leap day is a year's
 /// last; 719,468 days lie between 1 March of year 0 and 1 January 1970.
 fn rfc3339(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);

@@ -7,14 +7,14 @@ use std::{fs, io};
 use clap::Command;
 use clap_complete::Shell;
 
-/// Where each shell looks, below `share`.
+/// Folder of each shell's completions, below `share`.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions"),
     (Shell::Zsh, "zsh/site-functions"),
     (Shell::Fish, "fish/vendor_completions.d"),
 ];
 
-/// Writes them below `share`: a page for the program and one for each of its verbs.
+/// Writes below `share` a page for the program, a page for each of its verbs, and the completions.
 pub fn write(mut command: Command, share: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
     let pages = share.join("man/man1");
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_a_verb_and_a_file_a_shell() {
+    fn one_page_per_verb_and_one_file_per_shell() {
         let share = tempfile::tempdir().unwrap();
         let hidden = Command::new("inner").hide(true);
         let command = Command::new("weave")

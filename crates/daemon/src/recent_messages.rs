@@ -1,5 +1,4 @@
-//! The last warnings and errors, for the status page: who looks at it should not need the log first.
-//! Repeats are kept from the log here too, before it sees them.
+//! The last warnings and errors, for the status page. The same layer keeps repeats out of the log.
 
 use std::collections::VecDeque;
 use std::fmt::{Debug, Write as _};
@@ -12,8 +11,8 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::clock;
 use crate::repeats::Repeats;
+use crate::timestamp;
 
 const KEPT: usize = 20;
 const TEXT_MAX: usize = 600;
@@ -30,13 +29,13 @@ pub(crate) struct Message {
     times: u64,
 }
 
-/// The last ones, newest first.
+/// Returns the last messages, newest first.
 pub(crate) fn messages() -> Vec<Message> {
     let recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
     recent.iter().rev().cloned().collect()
 }
 
-/// Keeps them.
+/// A layer that keeps messages and filters repeats.
 pub(crate) struct Keeper;
 
 impl<S: Subscriber> Layer<S> for Keeper {
@@ -60,7 +59,7 @@ impl<S: Subscriber> Layer<S> for Keeper {
 
 fn keep(level: &'static str, mut text: String) {
     text.truncate(text.floor_char_boundary(TEXT_MAX));
-    let at = clock::now();
+    let at = timestamp::now();
     let mut recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(last) = recent.back_mut().filter(|last| last.text == text) {
         last.at = at;

@@ -1,7 +1,6 @@
-//! What the status page shows, sampled from the registry: rates over the last minutes and current values.
-//!
-//! A daemon names the metrics; this file knows none. Memory is bounded: `POINTS` numbers a plot, and
-//! `ROWS_MAX` rows a table.
+//! The data of the status page, sampled from the registry: rates over the last minutes and current
+//! values. Each daemon names the metrics. Memory is bounded: `POINTS` numbers per plot, `ROWS_MAX` rows
+//! per table.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,45 +12,40 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
-use crate::recent::{self, Message};
+use crate::recent_messages::{self, Message};
 
 const EVERY: Duration = Duration::from_secs(2);
-/// Ten minutes.
+/// Points of a plot: ten minutes.
 const POINTS: usize = 300;
 const ROWS_MAX: usize = 64;
 
-/// A rate that is drawn over time.
+/// A rate drawn over time.
 #[derive(Debug, Clone, Copy)]
 pub struct Plot {
-    /// Above the drawing, with the unit: a rate is a second.
+    /// The heading, with the unit; rates are per second.
     pub title: &'static str,
-    /// A counter; its labels are summed up.
+    /// A counter, summed over its labels.
     pub metric: &'static str,
-    /// A gauge to multiply with, as the tokens of a slice.
+    /// A gauge to multiply by, for example tokens per slice.
     pub scale: Option<&'static str>,
 }
 
-/// Current values.
+/// A table of current values.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
-    /// Above it.
     pub title: &'static str,
-    /// What it tells, in a sentence.
+    /// A sentence below the heading.
     pub about: &'static str,
-    /// Its rows: each value of each of these metrics.
+    /// The metrics whose values are the rows.
     pub metrics: &'static [&'static str],
 }
 
-/// What one daemon's page shows.
+/// The contents of one daemon's page.
 #[derive(Debug, Clone, Copy)]
-pub struct Board {
-    /// Name of the program.
+pub struct StatusPage {
     pub program: &'static str,
-    /// Its version.
     pub version: &'static str,
-    /// Drawings.
     pub plots: &'static [Plot],
-    /// Tables.
     pub tables: &'static [Table],
 }
 
@@ -95,27 +89,27 @@ struct History {
     points: VecDeque<f64>,
 }
 
-/// A board with its samples.
+/// The page's samples over time.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    board: Board,
+    page: StatusPage,
     registry: Registry,
     began: Instant,
     plots: Mutex<Vec<History>>,
 }
 
 impl Sampler {
-    pub(super) fn new(board: Board, registry: Registry) -> Self {
-        let plots = Mutex::new(vec![History::default(); board.plots.len()]);
+    pub(super) fn new(page: StatusPage, registry: Registry) -> Self {
+        let plots = Mutex::new(vec![History::default(); page.plots.len()]);
         Self {
-            board,
+            page,
             registry,
             began: Instant::now(),
             plots,
         }
     }
 
-    /// Takes a sample now and then, until `end`.
+    /// Takes a sample every `EVERY` until `end`.
     pub(super) async fn run(self: Arc<Self>, end: CancellationToken) {
         let mut tick = tokio::time::interval(EVERY);
         loop {
@@ -130,11 +124,11 @@ impl Sampler {
     fn sample(&self) {
         let families = self.registry.gather();
         let mut plots = self.plots.lock().unwrap_or_else(PoisonError::into_inner);
-        for (plot, history) in self.board.plots.iter().zip(plots.iter_mut()) {
+        for (plot, history) in self.page.plots.iter().zip(plots.iter_mut()) {
             let scale = plot.scale.map_or(1.0, |gauge| sum(&families, gauge));
             let now = sum(&families, plot.metric) * scale;
             if let Some(last) = history.last {
-                // A scale that was not known yet makes no peak.
+                // While the scale is still unknown, nothing is drawn.
                 let grown = if last > 0.0 || plot.scale.is_none() {
                     now - last
                 } else {
@@ -151,7 +145,7 @@ impl Sampler {
         }
     }
 
-    /// `/status.json`.
+    /// Returns the body of `/status.json`.
     pub(super) fn json(&self, health: &Health) -> Result<String, serde_json::Error> {
         let (ready, doing) = health.get();
         let families = self.registry.gather();
@@ -166,19 +160,19 @@ impl Sampler {
             points: history.points.into(),
         };
         serde_json::to_string(&Status {
-            program: self.board.program,
-            version: self.board.version,
+            program: self.page.program,
+            version: self.page.version,
             ready,
             doing,
             up_seconds: self.began.elapsed().as_secs(),
-            plots: self.board.plots.iter().zip(plots).map(drawn).collect(),
+            plots: self.page.plots.iter().zip(plots).map(drawn).collect(),
             tables: self
-                .board
+                .page
                 .tables
                 .iter()
                 .map(|table| shown(table, &families))
                 .collect(),
-            messages: recent::messages(),
+            messages: recent_messages::messages(),
         })
     }
 }
@@ -214,7 +208,7 @@ fn sum(families: &[MetricFamily], name: &str) -> f64 {
         .sum()
 }
 
-/// Of a histogram the mean.
+/// Returns the value; of a histogram, the mean.
 fn value(kind: MetricType, metric: &Metric) -> f64 {
     match kind {
         MetricType::COUNTER => metric.get_counter().get_value(),
@@ -234,7 +228,7 @@ mod tests {
 
     #[test]
     fn rates_and_rows_come_from_the_registry() {
-        const BOARD: Board = Board {
+        const STATUS_PAGE: StatusPage = StatusPage {
             program: "test",
             version: "1",
             plots: &[Plot {
@@ -254,7 +248,7 @@ mod tests {
         registry.register(Box::new(frames.clone())).unwrap();
         registry.register(Box::new(tokens.clone())).unwrap();
         tokens.set(10);
-        let sampler = Sampler::new(BOARD, registry);
+        let sampler = Sampler::new(STATUS_PAGE, registry);
         frames.with_label_values(&["0"]).inc_by(1);
         sampler.sample();
         frames.with_label_values(&["0"]).inc_by(4);

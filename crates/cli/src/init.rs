@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use batchweave_core::ids::{Hash, ProducerName, StreamId};
 use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
-use batchweave_daemon::{Exit, clock};
+use batchweave_daemon::{Exit, timestamp};
 use batchweave_log::Creation;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -107,7 +107,7 @@ impl InitArgs {
             None => self.parameters(),
         };
         stream.stream_id = StreamId::from_random(rand::random());
-        stream.created = clock::now();
+        stream.created = timestamp::now();
         stream.check().map_err(CliError::Usage)?;
         Ok(stream)
     }

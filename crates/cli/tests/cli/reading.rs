@@ -1,4 +1,4 @@
-//! What status, log and show print of a stream that is sound.
+//! The output of status, log and show on a sound stream.
 
 use std::process::Stdio;
 
@@ -17,7 +17,7 @@ async fn small() -> World {
     world
 }
 
-/// The output with the random commit ids masked.
+/// Returns the output with random commit ids masked.
 fn masked(ran: &Ran) -> Vec<String> {
     let mask = |line: &str| format!("{}<commit>    {}", &line[..10], &line[22..]);
     ran.out.lines().map(mask).collect()

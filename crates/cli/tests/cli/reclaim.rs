@@ -1,4 +1,4 @@
-//! `reclaim`: the plan in numbers, its deletion, and what it refuses.
+//! `reclaim`: its plan in numbers, its deletions and its refusals.
 
 use std::fs;
 use std::sync::Arc;
@@ -191,7 +191,7 @@ async fn opened(store: &Arc<dyn Store>) -> TestProducer {
     TestProducer::open(log, "p0", "host:1").await
 }
 
-/// Of each kind something dead and something that lives.
+/// Dead and live objects of each kind.
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_intents_and_old_snapshots_of_the_past_go_and_those_of_the_present_stay() {
     let bucket = Bucket::new().await;

@@ -59,7 +59,7 @@ impl Memory {
     pub(crate) fn segment(&self) -> Result<Arc<Segment>, ArenaError> {
         let (bytes, limits) = (self.segment_bytes, &self.limits);
         let (pages, node) = (self.pages, self.node);
-        let segment = Segment::create_of("batchweave-arena", bytes, limits, pages, node)?;
+        let segment = Segment::create_with("batchweave-arena", bytes, limits, pages, node)?;
         if let Some(why) = segment.not_huge()
             && !self.told_not_huge.swap(true, Ordering::Relaxed)
         {

@@ -2,7 +2,7 @@
 
 use batchweave_daemon::admin::{Board, Plot, Table};
 
-pub(crate) const BOARD: Board = Board {
+pub(crate) const STATUS_PAGE: Board = Board {
     program: "batchweave-consumer",
     version: env!("CARGO_PKG_VERSION"),
     plots: &[

@@ -70,8 +70,8 @@ fn hello(dp_rank: u32, mode: Mode, next_step: Step) -> Hello {
 fn member(state: &State, hello: &Hello) -> Member {
     let job = &state.head.jobs[&"llm".parse().unwrap()];
     let slices = hello.dp_rank..hello.dp_rank + 1;
-    let skips = Arc::new(Skips::of(&[]));
-    Member::new(hello, job, &job.attempts[0], slices, skips).unwrap()
+    let quarantine = Arc::new(QuarantineRanges::from_ranges(&[]));
+    Member::new(hello, job, &job.attempts[0], slices, quarantine).unwrap()
 }
 
 fn join(state: &mut State, hello: &Hello) -> SessionId {
@@ -91,9 +91,9 @@ fn join(state: &mut State, hello: &Hello) -> SessionId {
         slice_count: 1,
         credits: 2,
     };
-    let skips = Arc::clone(&member.skips);
+    let quarantine = Arc::clone(&member.quarantine);
     let owner = Owner::new(0, hello, Some(&member));
-    state.open_line((hello, owner), welcome, Some(member), skips);
+    state.open_line((hello, owner), welcome, Some(member), quarantine);
     session
 }
 
@@ -109,8 +109,8 @@ fn error(state: &mut State, id: SessionId) -> Option<String> {
     })
 }
 
-fn changed(steps: &[Step]) -> Replaced {
-    Replaced {
+fn changed(steps: &[Step]) -> LogReplacement {
+    LogReplacement {
         changed: steps.iter().copied().collect(),
         stored: Vec::new(),
     }
@@ -158,7 +158,7 @@ fn marks_of_the_attempt_stop_its_ranks() {
     let rank = join(&mut state, &hello(0, Mode::Resume, 5));
     assert_eq!(state.live_attempts().into_iter().next().unwrap().1, 3);
     let attempt = state.live_attempts().into_iter().next().unwrap();
-    let replaced = Replaced {
+    let replaced = LogReplacement {
         changed: BTreeSet::new(),
         stored: vec![(attempt, 16)],
     };

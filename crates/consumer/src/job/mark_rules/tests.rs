@@ -6,7 +6,7 @@ use batchweave_core::ids::AttemptId;
 use batchweave_core::manifest::state::{AttemptState, JobState};
 
 use super::*;
-use crate::quarantine::Skips;
+use crate::quarantine::QuarantineRanges;
 
 const STREAM: StreamId = StreamId([7; 16]);
 
@@ -22,7 +22,7 @@ fn member() -> Member {
         rank: None,
         shared: false,
         slices: 2..3,
-        skips: Arc::default(),
+        quarantine: Arc::default(),
     }
 }
 
@@ -114,7 +114,7 @@ fn each_wrong_mark_has_its_name() {
 #[test]
 fn a_mark_behind_a_range_that_lies_ahead_is_not_in_the_future() {
     let over = |ranges: &[(Step, Step)]| Member {
-        skips: Arc::new(Skips::of(ranges)),
+        quarantine: Arc::new(QuarantineRanges::from_ranges(ranges)),
         ..member()
     };
     let judged = |member: &Member, step| judge(member, step, &head(), &made(step, 1), STREAM);

@@ -1,14 +1,13 @@
 //! Back-pressure between processes: two producers and a job that exists only in the store.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{AttemptId, JobName, Step, Version};
-use batchweave_core::keys;
+use batchweave_core::ids::Step;
 use batchweave_core::manifest::Entry;
-use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobClosed, JobOpened};
+use batchweave_core::manifest::entry::JobClosed;
 use batchweave_log::{Log, LogOptions};
-use batchweave_store::{OpenOptions, Store};
+use batchweave_store::OpenOptions;
+use batchweave_testkit::TestJob;
 use batchweave_tests::eventually;
 
 use crate::scene::{MINUTE, Scene};
@@ -16,60 +15,26 @@ use crate::scene::{MINUTE, Scene};
 const MOST: u64 = 400;
 const AHEAD: &str = "[ahead]\nmax_steps = 400\nwhen_no_job = \"wait\"\n";
 
-/// A job's hand in the store.
+/// A job that exists only in the store.
 struct Job {
     log: Log,
-    store: Arc<dyn Store>,
-    name: JobName,
-    opened: Version,
+    job: TestJob,
 }
 
 impl Job {
     async fn open(url: &str, name: &str, start: Step) -> Self {
         let store = batchweave_store::open(url, &OpenOptions::default()).await;
-        let store = store.unwrap();
         let options = LogOptions::new(rand::random());
-        let mut log = Log::open(Arc::clone(&store), &options).await.unwrap();
-        let name: JobName = name.parse().unwrap();
-        let request = log.new_request();
-        let (job, lease_seconds) = (name.clone(), None);
-        let entry = Entry::JobOpened(JobOpened {
-            request,
-            job,
-            start,
-            keep: 1,
-            holds: true,
-            paces: true,
-            lease_seconds,
+        let mut log = Log::open(store.unwrap(), &options).await.unwrap();
+        let job = TestJob::open(&mut log, name, |job| {
+            (job.start, job.paces) = (start, true);
         });
-        let opened = log.commit_entry("test", |_| entry.clone()).await;
-        let opened = opened.unwrap().unwrap();
-        let attempt = Entry::AttemptOpened(AttemptOpened {
-            job: name.clone(),
-            opened,
-            attempt: AttemptId([1; 16]),
-            predecessor: None,
-            parent: None,
-            start,
-            dp_size: 1,
-            mesh: vec![Axis {
-                name: "dp".into(),
-                size: 1,
-            }],
-        });
-        let make = |_: &_| attempt.clone();
-        log.commit_entry("test", make).await.unwrap();
-        Self {
-            log,
-            store,
-            name,
-            opened,
-        }
+        let job = job.await;
+        Self { log, job }
     }
 
     async fn publish(&self, step: Step) {
-        let key = keys::progress(&self.name, self.opened, 0, step, (0, 0), "node");
-        let _ = self.store.create(&key, "{}".into()).await.unwrap();
+        self.job.progress(step).await;
     }
 
     async fn head(&mut self) -> Step {
@@ -97,8 +62,8 @@ impl Job {
         let request = self.log.new_request();
         let entry = Entry::JobClosed(JobClosed {
             request,
-            job: self.name,
-            opened: self.opened,
+            job: self.job.attempt().job.clone(),
+            opened: self.job.attempt().opened,
             reason: "done".into(),
         });
         let make = |_: &_| entry.clone();

@@ -10,16 +10,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{AttemptId, Hash, JobName, RequestId, Step, StreamId, Version};
-use batchweave_core::keys;
-use batchweave_core::manifest::Entry;
-use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
-use batchweave_core::retention::{Mark, Progress};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
-use batchweave_log::{Commit, Located, Log, LogOptions, Producer, ProducerOpening, create};
+use batchweave_core::ids::{Hash, Step, StreamId};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
+use batchweave_log::{Located, Log, LogOptions, create};
 use batchweave_store::Store;
 use batchweave_store::file::FileStore;
+use batchweave_testkit::{TestJob, TestProducer};
 use batchweave_tests::{program, seed};
 use bytes::Bytes;
 use rand::rngs::StdRng;
@@ -29,11 +26,9 @@ const KEEP: usize = 2;
 const INTERVAL: Step = 20;
 const SHARED: u64 = 4;
 
-/// A training run as the store sees it.
+/// A training run, as far as the store shows it.
 struct Job {
-    name: JobName,
-    opened: Version,
-    attempt: AttemptId,
+    job: TestJob,
     position: Step,
     marks: Vec<Step>,
 }
@@ -41,7 +36,7 @@ struct Job {
 struct World {
     store: Arc<dyn Store>,
     log: Log,
-    producer: Producer,
+    producer: TestProducer,
     jobs: Vec<Job>,
     /// What each step's part held when it was uploaded.
     bytes: BTreeMap<Step, Hash>,
@@ -52,11 +47,11 @@ fn stream() -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([9; 16]),
         slices: 1,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: Vec::new(),
         tokenizer: TokenizerId {
             name: "none".into(),
-            fingerprint: Hash::of(b"none"),
+            fingerprint: Hash::sha256(b"none"),
         },
         seq_len: 8,
         rows_per_slice: 1,
@@ -71,19 +66,21 @@ impl World {
         let _ = create(&store, &stream()).await.unwrap();
         let options = [1, 2].map(|seed| LogOptions::new([seed; 32]));
         let writer = Log::open(Arc::clone(&store), &options[0]).await.unwrap();
-        let opening = Producer::open(writer, "p0".parse().unwrap(), "t:1").await;
-        let ProducerOpening::Opened(producer) = opening.unwrap() else {
-            panic!("not opened");
-        };
+        let producer = TestProducer::open(writer, "p0", "t:1").await;
         let mut log = Log::open(Arc::clone(&store), &options[1]).await.unwrap();
         let mut jobs = Vec::new();
-        for (n, name) in [(1, "fast"), (2, "slow")] {
-            jobs.push(open_job(&mut log, n, name.parse().unwrap()).await);
+        for name in ["fast", "slow"] {
+            let job = TestJob::open(&mut log, name, |job| job.keep = KEEP as u32).await;
+            jobs.push(Job {
+                job,
+                position: 0,
+                marks: Vec::new(),
+            });
         }
         Self {
             store,
             log,
-            producer: *producer,
+            producer,
             jobs,
             bytes: BTreeMap::new(),
         }
@@ -91,12 +88,11 @@ impl World {
 
     /// Commits one object of several steps.
     async fn commit(&mut self, rng: &mut StdRng) {
-        let p = &self.producer;
-        let (first, length) = (p.next_seq(), 512);
+        let (first, length) = (self.producer.next_seq(), 512);
         let seqs = (first, first + SHARED - 1);
-        let key = keys::data(p.name(), p.epoch(), p.nonce(), seqs, rng.random(), 0);
+        let key = self.producer.data_key(seqs, 0);
         let body: Vec<u8> = (0..length * SHARED).map(|_| rng.random()).collect();
-        let part = |n: u64| Part {
+        let part = |n: u64| ObjectPart {
             key: key.clone(),
             offset: n * length,
             length,
@@ -117,18 +113,11 @@ impl World {
         for n in 0..SHARED {
             let at = (n * length) as usize;
             let slice = &body[at..at + length as usize];
-            self.bytes.insert(first + n, Hash::of(slice));
+            self.bytes.insert(first + n, Hash::sha256(slice));
         }
         let _ = self.store.upload(&key, Bytes::from(body)).await.unwrap();
         let cursor = Cursor(serde_json::json!({ "row": seqs.1 }));
-        loop {
-            let done = self.producer.try_commit(tgbs.clone(), cursor.clone()).await;
-            match done.unwrap() {
-                Commit::Committed { .. } => return,
-                Commit::Lost => {}
-                other => panic!("{other:?}"),
-            }
-        }
+        self.producer.try_commit(tgbs, cursor).await.unwrap();
     }
 
     /// A job trains up to `to`, with checkpoints on the way.
@@ -140,36 +129,9 @@ impl World {
             .filter(|step| step.is_multiple_of(INTERVAL))
             .collect();
         job.marks.extend(&marks);
-        let progress = Progress {
-            format: 1,
-            stream: stream().stream_id,
-            job: job.name.clone(),
-            opened: job.opened,
-            attempt: 0,
-            id: job.attempt,
-            node: "n".into(),
-            first: 0,
-            last: 0,
-            step: job.position,
-            at: String::new(),
-        };
-        let mark = |step| Mark {
-            format: 1,
-            stream: stream().stream_id,
-            job: job.name.clone(),
-            opened: job.opened,
-            attempt: 0,
-            id: job.attempt,
-            dp_rank: None,
-            dp_size: 1,
-            step,
-            state: "{}".into(),
-        };
-        let marks = marks.into_iter().map(mark);
-        let marks = marks.map(|mark| (mark.key(), mark.to_json()));
-        let all = std::iter::once((progress.key(), progress.to_json())).chain(marks);
-        for (key, body) in all {
-            let _ = self.store.create(&key, body.into()).await.unwrap();
+        job.job.progress(job.position).await;
+        for step in marks {
+            job.job.mark(step).await;
         }
     }
 
@@ -191,44 +153,9 @@ impl World {
             let part = &entry.tgb.parts[0];
             let body = self.store.get(&part.key, u64::MAX).await.unwrap();
             let at = part.offset as usize..(part.offset + part.length) as usize;
-            assert_eq!(Hash::of(&body[at]), self.bytes[&step], "step {step}");
+            assert_eq!(Hash::sha256(&body[at]), self.bytes[&step], "step {step}");
         }
         assert_eq!(self.log.manifest().void_entries(), 0);
-    }
-}
-
-async fn open_job(log: &mut Log, n: u8, name: JobName) -> Job {
-    let job = JobOpened {
-        request: RequestId([n; 16]),
-        job: name.clone(),
-        start: 0,
-        keep: KEEP as u32,
-        holds: true,
-        paces: false,
-        lease_seconds: None,
-    };
-    let opened = log
-        .commit_entry("t", |_| Entry::JobOpened(job.clone()))
-        .await;
-    let opened = opened.unwrap().unwrap();
-    let attempt = AttemptOpened {
-        job: name.clone(),
-        opened,
-        attempt: AttemptId([n; 16]),
-        predecessor: None,
-        parent: None,
-        start: 0,
-        dp_size: 1,
-        mesh: Vec::new(),
-    };
-    let done = log.commit_entry("t", |_| Entry::AttemptOpened(attempt.clone()));
-    done.await.unwrap();
-    Job {
-        name,
-        opened,
-        attempt: AttemptId([n; 16]),
-        position: 0,
-        marks: Vec::new(),
     }
 }
 

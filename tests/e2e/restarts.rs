@@ -77,7 +77,7 @@ impl Rank {
                 .flat_map(batchweave_client::Slice::bytes)
                 .copied()
                 .collect();
-            let (step, hash) = (batch.step(), Hash::of(&slices));
+            let (step, hash) = (batch.step(), Hash::sha256(&slices));
             if let Some(before) = self.bytes.insert(step, hash) {
                 assert_eq!(
                     before, hash,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Hash, ProducerName, Version};
-use batchweave_core::manifest::entry::Batch;
+use batchweave_core::manifest::entry::BatchEntry;
 use batchweave_core::manifest::{Entry, Record, StepEntry};
 use batchweave_core::tgb::{FrameHeader, Layout, TgbRecord, check_object};
 use batchweave_core::{intent, keys};
@@ -77,7 +77,7 @@ impl Thread {
         }
     }
 
-    fn batch(&mut self, e: &Batch) {
+    fn batch(&mut self, e: &BatchEntry) {
         let who = &e.producer;
         assert!(!self.finished, "{who}: a batch after the finish");
         assert_eq!(e.epoch, self.epoch, "{who}: epoch of {}", e.first_seq);

@@ -11,10 +11,10 @@ use batchweave_core::fixtures;
 use batchweave_core::ids::{Hash, ProducerName};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
-use batchweave_core::stream::{Order, StreamConfig};
+use batchweave_core::stream::{StreamConfig, StreamOrder};
 use batchweave_core::tgb::Digest;
 use batchweave_dev_s3::{LatencyProfile, Options, Server};
-use batchweave_log::{CommitItem, DriverOptions, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{CommitItem, CommitOptions, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::Store;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -96,7 +96,7 @@ pub(crate) async fn run(load: Load) -> Measured {
 fn stream(seed: u64) -> StreamConfig {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&seed.to_le_bytes());
-    fixtures::stream(id, Order::Arrival, Vec::new())
+    fixtures::stream(id, StreamOrder::Arrival, Vec::new())
 }
 
 struct Task {
@@ -131,9 +131,9 @@ async fn produce(task: Task) {
     let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
     let queue = producer.spawn(
         policy,
-        DriverOptions {
+        CommitOptions {
             queue: 4096,
-            ..DriverOptions::default()
+            ..CommitOptions::default()
         },
     );
     let gap = Duration::from_secs_f64(1.0 / task.load.rate);
@@ -154,7 +154,7 @@ async fn produce(task: Task) {
 }
 
 fn item(name: &ProducerName, key: String, seq: u64) -> CommitItem {
-    let digest = Digest(Hash::of(format!("{name}/{seq}").as_bytes()).0);
+    let digest = Digest(Hash::sha256(format!("{name}/{seq}").as_bytes()).0);
     let tgb = fixtures::tgb(&key, 0, 512, digest);
     CommitItem {
         tgbs: vec![tgb],

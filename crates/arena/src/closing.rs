@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
     use crate::Connection;
-    use crate::wire::MESSAGE_BYTES_MAX;
+    use batchweave_wire::MESSAGE_BYTES_MAX;
 
     const LINGERS: Duration = Duration::from_mins(2);
 

@@ -1,11 +1,10 @@
 //! Shared memory segments and the socket between daemon and ranks; the only crate with unsafe code.
 //!
-//! - [`wire`]: the messages, pure and safe (docs/socket.md).
 //! - [`Segment`], [`FrameBuf`]: the daemon makes, seals and fills segments.
 //! - [`MappedSegment`], [`FrameView`]: a rank maps and reads them.
 //! - [`Listener`], [`Connection`]: whole messages and descriptors over a SEQPACKET socket.
 //! - [`give_large_blocks_back`], [`share_heaps`]: advice to the allocator.
-//! - [`receive_low_water`]: fewer wake-ups for who reads from a store.
+//! - [`receive_low_water`]: fewer wake-ups per byte read from a store.
 //!
 //! The rules for memory that another process sees stand at the top of `mapping.rs`.
 #![allow(unsafe_code)]
@@ -21,7 +20,6 @@ mod mapping;
 mod numa;
 mod segment;
 mod socket;
-pub mod wire;
 
 pub use allocator::{give_large_blocks_back, share_heaps};
 pub use closing::{CLOSING_MAX, closing};

@@ -9,7 +9,7 @@ use rustix::mm::Advice;
 use crate::ArenaError;
 use crate::mapping::Mapping;
 use crate::segment::SEALS;
-use crate::wire::Dtype;
+use batchweave_wire::Dtype;
 
 /// A segment of the daemon, mapped read-only. It stays mapped while frames of it live.
 pub struct MappedSegment {

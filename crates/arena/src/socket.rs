@@ -20,7 +20,7 @@ use rustix::net::{
 
 use crate::SocketError;
 use crate::closing::{Guarded, apart};
-use crate::wire::MESSAGE_BYTES_MAX;
+use batchweave_wire::MESSAGE_BYTES_MAX;
 
 /// Bytes of a socket's path, by the kernel (`sun_path` less its final zero).
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;

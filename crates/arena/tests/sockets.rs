@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use batchweave_arena::wire::{FRAMES_MAX, MESSAGE_BYTES_MAX};
 use batchweave_arena::{
     Connection, Interest, Listener, OVERFLOW_UID, Packet, Peer, SocketError, own_uid,
 };
+use batchweave_wire::{FRAMES_MAX, MESSAGE_BYTES_MAX};
 
 fn folder() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();

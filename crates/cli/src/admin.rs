@@ -141,7 +141,7 @@ mod tests {
 
     use batchweave_core::fixtures;
     use batchweave_core::manifest::entry::Sealed;
-    use batchweave_core::stream::Order;
+    use batchweave_core::stream::StreamOrder;
     use batchweave_daemon::Exit;
     use batchweave_store::Store;
     use batchweave_store::memory::MemoryStore;
@@ -153,7 +153,7 @@ mod tests {
     /// An empty stream behind credentials that may only read.
     async fn read_only() -> Log {
         let store: Arc<dyn Store> = MemoryStore::new();
-        let config = fixtures::stream([7; 16], Order::Arrival, Vec::new());
+        let config = fixtures::stream([7; 16], StreamOrder::Arrival, Vec::new());
         let _ = batchweave_log::create(&store, &config).await.unwrap();
         context::open_log(AsOf::new(store, u64::MAX)).await.unwrap()
     }

@@ -4,14 +4,13 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use batchweave_daemon::Exit;
-use batchweave_dev_s3::DevS3Args;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::demo::DemoArgs;
-use crate::demo::rank::RankArgs;
+use crate::global::GlobalArgs;
+use crate::lab::LabArgs;
 use crate::{
-    bench, doctor, generate, init, job, log, plan, quarantine, reclaim, repair, retire, seal, show,
-    status, top, verify, r#where,
+    doctor, init, job, locate, log, quarantine, reclaim, repair, retire, seal, show, status, top,
+    verify,
 };
 
 const EXAMPLES: &str = "\
@@ -44,27 +43,6 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
 }
 
-/// What every verb takes.
-#[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Global options")]
-pub(crate) struct GlobalArgs {
-    /// Root of the stream: s3://bucket/prefix or file:///dir [default: $BATCHWEAVE_STORE]
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) store: Option<String>,
-    /// S3 endpoint, where AWS_ENDPOINT_URL is not to be used
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) endpoint: Option<String>,
-    /// S3 region, where AWS_REGION or the profile's is not to be used
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) region: Option<String>,
-    /// AWS profile, where AWS_PROFILE is not to be used
-    #[arg(long, global = true, value_name = "NAME")]
-    pub(crate) profile: Option<String>,
-    /// Print one JSON object instead of text
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Create a stream (producers do it too, when they find none)
@@ -76,7 +54,7 @@ pub(crate) enum Verb {
     /// Show one step: whose batch it is, where it lies, and with --slices whether it is whole
     Show(show::ShowArgs),
     /// Find the steps that hold a document
-    Where(r#where::WhereArgs),
+    Where(locate::LocateArgs),
     /// End a stream, or take that back
     Seal(seal::SealArgs),
     /// Open, close, list and show the training runs that read a stream
@@ -94,21 +72,18 @@ pub(crate) enum Verb {
     /// Check that a stream is whole, or prove what a run was fed
     Verify(verify::VerifyArgs),
     /// Work out latency, requests and cost of a stream before it is built
-    Plan(plan::PlanArgs),
+    Plan(LabArgs),
     /// Watch one node: who waits for what, what is read ahead, where the time goes
     Top(top::TopArgs),
     /// Measure what the protocol costs as a log grows
-    Bench(bench::BenchArgs),
+    Bench(LabArgs),
     /// Run an S3 server for tests, demos and laptops
-    DevS3(DevS3Args),
+    DevS3(LabArgs),
     /// Show the whole system at work on text of this machine, with crashes and a proof
-    Demo(DemoArgs),
-    /// A training rank of the demo
-    #[command(hide = true)]
-    DemoRank(RankArgs),
+    Demo(LabArgs),
     /// Manual pages and completions, for make install
     #[command(hide = true)]
-    Generate(generate::GenerateArgs),
+    Generate(LabArgs),
 }
 
 impl Cli {
@@ -116,25 +91,24 @@ impl Cli {
     pub(crate) fn parse_args(
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
-        let command = Self::command().after_help(format!("{EXAMPLES}\n\n{}", exit_codes()));
+        let command = Self::command().after_help(format!("{EXAMPLES}\n\n{}", exit_codes_help()));
         Self::from_arg_matches(&command.try_get_matches_from(args)?)
     }
 }
 
 impl Verb {
-    /// What is logged without RUST_LOG. `log` and `verify` print void entries themselves; the S3 library logs every
-    /// request that it refuses, which the client is told anyway.
+    /// Returns the log filter that applies without RUST_LOG. `log` and `verify` print void entries themselves.
     pub(crate) fn log_level(&self) -> &'static str {
         match self {
-            Self::Log(_) => "warn,batchweave_log::tail=error",
+            Self::Log(_) => "warn,batchweave_log::read::tail=error",
             Self::Verify(_) => "warn,batchweave_log=error",
-            Self::DevS3(_) => "warn,s3s=off",
             _ => "warn",
         }
     }
 }
 
-fn exit_codes() -> String {
+/// Returns the table of exit codes that ends the help of a program.
+pub fn exit_codes_help() -> String {
     let mut text = "Exit codes:".to_owned();
     for exit in Exit::ALL {
         let _ = write!(text, "\n  {:>2}  {}", exit.code(), exit.meaning());

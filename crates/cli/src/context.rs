@@ -6,11 +6,11 @@ use std::time::Duration;
 use batchweave_core::keys;
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::{
-    Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError,
+    Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError, list_all,
 };
 
-use crate::args::GlobalArgs;
 use crate::error::CliError;
+use crate::global::GlobalArgs;
 use crate::output::Output;
 
 const STORE_VARIABLE: &str = "BATCHWEAVE_STORE";
@@ -18,30 +18,30 @@ const STORE_VARIABLE: &str = "BATCHWEAVE_STORE";
 const SILENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-pub(crate) struct Context {
+pub struct Context {
     global: GlobalArgs,
     /// Where results go.
-    pub(crate) out: Output,
+    pub out: Output,
 }
 
 impl Context {
-    pub(crate) fn new(global: GlobalArgs) -> Self {
+    pub fn new(global: GlobalArgs) -> Self {
         let out = Output::to_stdout(global.json);
         Self { global, out }
     }
 
     /// What --store names, as it stands on the command line.
-    pub(crate) fn store_option(&self) -> Option<&str> {
+    pub fn store_option(&self) -> Option<&str> {
         self.global.store.as_deref()
     }
 
     /// Whether results are JSON.
-    pub(crate) fn json(&self) -> bool {
+    pub fn json(&self) -> bool {
         self.global.json
     }
 
     /// The root that the command line or the environment names.
-    pub(crate) fn url(&self) -> Result<String, CliError> {
+    pub fn url(&self) -> Result<String, CliError> {
         let variable = || std::env::var(STORE_VARIABLE).ok();
         let given = self.global.store.clone().or_else(variable);
         given.filter(|url| !url.is_empty()).ok_or_else(|| {
@@ -53,7 +53,7 @@ impl Context {
     }
 
     /// What the command line says of how to reach a store.
-    pub(crate) fn store_options(&self) -> OpenOptions {
+    pub fn store_options(&self) -> OpenOptions {
         OpenOptions {
             endpoint: self.global.endpoint.clone(),
             region: self.global.region.clone(),
@@ -63,7 +63,7 @@ impl Context {
     }
 
     /// Opens the store; `create` makes the folder of a `file://` root.
-    pub(crate) async fn store(&self, create: bool) -> Result<Arc<dyn Store>, CliError> {
+    pub async fn store(&self, create: bool) -> Result<Arc<dyn Store>, CliError> {
         let options = OpenOptions {
             create,
             encryption: encryption()?,
@@ -126,16 +126,9 @@ pub(crate) async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
 }
 
 /// Everything below `prefix`, sorted by key.
-pub(crate) async fn list(store: &dyn Store, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
-    let (mut objects, mut page) = (Vec::new(), None);
-    loop {
-        let listed = store.list(prefix, page).await?;
-        objects.extend(listed.objects);
-        page = listed.next;
-        if page.is_none() {
-            break;
-        }
-    }
+pub async fn list(store: &dyn Store, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+    let mut objects = Vec::new();
+    list_all(store, prefix, |object| objects.push(object)).await?;
     objects.sort_by(|a, b| a.key.cmp(&b.key));
     Ok(objects)
 }

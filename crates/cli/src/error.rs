@@ -8,7 +8,7 @@ use batchweave_log::LogError;
 use batchweave_store::{ErrorKind, Op, StoreError};
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CliError {
+pub enum CliError {
     /// The command line asks for what can't be.
     #[error("{0}")]
     Usage(String),
@@ -33,53 +33,45 @@ pub(crate) enum CliError {
     Log(#[from] LogError),
     #[error(transparent)]
     Tgb(#[from] TgbError),
-    #[error(transparent)]
-    DevS3(#[from] batchweave_dev_s3::Error),
-    #[error(transparent)]
-    Demo(#[from] crate::demo::DemoError),
-    #[error("the measurement failed: {0}")]
-    Bench(String),
+    /// Any other failure of a verb's work.
+    #[error("{0}")]
+    Failed(String),
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
 
 impl CliError {
     /// The exit code; the root command's help lists them.
-    pub(crate) fn exit(&self) -> Exit {
+    pub fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Demo(crate::demo::DemoError::Usage(_)) => Exit::Config,
+            Self::Usage(_) => Exit::Config,
             Self::Input(_) => Exit::BadInput,
-            Self::Store(e) => of_store(e),
-            Self::Log(e) => of_log(e),
+            Self::Store(e) => exit_of_store_error(e),
+            Self::Log(e) => exit_of_log_error(e),
             Self::Tgb(_) | Self::Unsound(_) => Exit::Protocol,
             Self::NotProved(_) => Exit::NotProved,
-            Self::Absent(_)
-            | Self::Refused(_)
-            | Self::Demo(_)
-            | Self::DevS3(_)
-            | Self::Output(_)
-            | Self::Bench(_) => Exit::Failure,
+            Self::Absent(_) | Self::Refused(_) | Self::Failed(_) | Self::Output(_) => Exit::Failure,
         }
     }
 
     /// The reader of our output has gone.
-    pub(crate) fn is_closed_pipe(&self) -> bool {
+    pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-fn of_store(error: &StoreError) -> Exit {
+/// Unlike a daemon, a verb takes what is missing below an open root as damage of the stream.
+fn exit_of_store_error(error: &StoreError) -> Exit {
     match error.kind {
-        ErrorKind::Invalid if error.op == Op::Open => Exit::Config,
-        ErrorKind::Contract => Exit::StreamRefused,
         ErrorKind::NotFound | ErrorKind::Range => Exit::Protocol,
-        _ => Exit::StoreUnavailable,
+        ErrorKind::Invalid if error.op != Op::Open => Exit::StoreUnavailable,
+        _ => Exit::for_store(error),
     }
 }
 
-fn of_log(error: &LogError) -> Exit {
+fn exit_of_log_error(error: &LogError) -> Exit {
     match error {
-        LogError::Store(e) => of_store(e),
+        LogError::Store(e) => exit_of_store_error(e),
         LogError::NoStream { .. } | LogError::RootInUse { .. } | LogError::OtherStream { .. } => {
             Exit::StreamRefused
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::StreamId;
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::plan::{self, FrameSlot, Located, PIECE_BYTES_MAX};
+use batchweave_core::tgb::ranges::{self, FrameSlot, Located, PIECE_BYTES_MAX};
 use batchweave_core::tgb::{Expect, FrameHeader, Identity, verify};
 use batchweave_store::{ErrorKind, Store, StoreError, read_range};
 use bytes::Bytes;
@@ -16,24 +16,24 @@ use crate::error::CliError;
 
 /// One slice as it is stored.
 #[derive(Debug, Serialize)]
-pub(crate) struct Frame {
-    pub(crate) slice: u32,
-    pub(crate) key: String,
-    pub(crate) offset: u64,
+pub struct Frame {
+    pub slice: u32,
+    pub key: String,
+    pub offset: u64,
     /// Bytes of the frame: header, payload and padding.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// CRC32C of the payload, once it was verified.
-    pub(crate) crc32c: Option<Crc>,
+    pub crc32c: Option<Crc>,
     /// What is wrong with it.
-    pub(crate) fault: Option<String>,
+    pub fault: Option<String>,
     /// The payload, when nothing is wrong.
     #[serde(skip)]
-    pub(crate) payload: Option<Bytes>,
+    pub payload: Option<Bytes>,
 }
 
 /// A CRC32C; printed as eight hexadecimal digits.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Crc(pub(crate) u32);
+pub struct Crc(pub u32);
 
 impl fmt::Display for Crc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Reads `slices` of the batch, as large reads, and verifies each frame. Damage is reported frame by
 /// frame, once it was read again over other connections; a store that fails otherwise is an error.
 /// Payloads are dropped unless `keep`.
-pub(crate) async fn read(
+pub async fn read(
     store: &dyn Store,
     stream: StreamId,
     entry: &StepEntry,
@@ -85,7 +85,7 @@ async fn read_once(
     fresh: bool,
 ) -> Result<Vec<Frame>, CliError> {
     let mut located = Vec::new();
-    for wanted in plan::wanted(entry.step, entry.seq, &entry.tgb, slices) {
+    for wanted in ranges::part_slices(entry.step, entry.seq, &entry.tgb, slices) {
         match wanted.locate() {
             Located::Frames(frames) => located.extend(frames),
             Located::Index(range) => {
@@ -96,7 +96,7 @@ async fn read_once(
     }
     let identity = Identity::new(stream, &entry.producer, entry.epoch);
     let mut all = Vec::with_capacity(located.len());
-    for read in plan::coalesce(&located, PIECE_BYTES_MAX) {
+    for read in ranges::coalesce(&located, PIECE_BYTES_MAX) {
         let fetched = match read_range(store, &read.key, read.range.clone(), fresh).await {
             Ok(bytes) => Ok(bytes),
             Err(e) if is_damage(&e) => Err(e.to_string()),
@@ -113,7 +113,7 @@ async fn read_once(
 }
 
 /// The object is gone or cut short: a fault of these frames, not of the store.
-pub(crate) fn is_damage(error: &StoreError) -> bool {
+pub fn is_damage(error: &StoreError) -> bool {
     matches!(error.kind, ErrorKind::NotFound | ErrorKind::Range)
 }
 

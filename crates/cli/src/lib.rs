@@ -1,30 +1,28 @@
-//! The batchweave command: one verb per file, each with its arguments, what it finds out, how it
-//! prints that, and its tests.
+//! The `batchweave` command: one verb per file, each with its arguments, its work, its report and tests.
+//! The crate `batchweave-lab` runs some verbs in a program of its own and uses the public items here.
 //!
 //! Invariants:
 //! - Results go to standard output, errors and warnings to standard error.
 //! - With `--json` standard output is one JSON object (`log`: one per line) and nothing else.
-//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair`, `doctor` and `demo` write to a
-//!   store; every other verb needs read permissions only.
+//! - Only `init`, `seal`, `job`, `quarantine`, `retire`, `reclaim`, `repair` and `doctor` write to a store; every other verb needs read permissions only.
 #![forbid(unsafe_code)]
 
 mod admin;
 mod args;
 mod as_of;
-mod bench;
 mod context;
-mod demo;
 mod describe;
-mod dev_s3;
 mod doctor;
 mod error;
-mod frames;
-mod generate;
+pub mod frames;
+mod global;
 mod init;
 mod job;
+mod job_status;
+mod lab;
+mod locate;
 mod log;
-mod output;
-mod plan;
+pub mod output;
 mod quarantine;
 mod reclaim;
 mod repair;
@@ -32,35 +30,57 @@ mod retire;
 mod seal;
 mod show;
 mod sources;
-mod standing;
 mod status;
 mod top;
 mod verify;
-mod r#where;
 
 use std::ffi::OsString;
 
 use batchweave_daemon::Exit;
 use batchweave_daemon::telemetry::{self, LogConfig};
+use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use crate::args::{Cli, Verb};
-use crate::context::Context;
-use crate::error::CliError;
 
-/// Runs the command line `args` (the program's name first) and says how it ended.
+pub use crate::args::exit_codes_help;
+pub use crate::context::{Context, list};
+pub use crate::error::CliError;
+pub use crate::global::GlobalArgs;
+pub use crate::verify::{JobProof, prove_job};
+
+/// Runs the command line `args`, whose first word is the program's name, and returns its exit code.
 pub async fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
-    let cli = match Cli::parse_args(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if lab::is_help(&args, &command()) {
+        return exit_of_result(Err(lab::exec(&args)));
+    }
+    let cli = match Cli::parse_args(args.clone()) {
         Ok(cli) => cli,
-        Err(e) => return refused(&e),
+        Err(e) => return exit_of_parse_error(&e),
     };
+    init_log(cli.verb.log_level());
+    exit_of_result(Box::pin(dispatch(cli, &args)).await)
+}
+
+/// Returns the command line of `batchweave`. The verbs of `batchweave-lab` are in it without their arguments.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Starts the log on standard error, filtered by `level` where RUST_LOG is not set.
+pub fn init_log(level: &str) {
     telemetry::init(&LogConfig {
-        level: cli.verb.log_level().into(),
+        level: level.into(),
         ..LogConfig::default()
     });
-    match Box::pin(dispatch(cli)).await {
+}
+
+/// Prints the error of a verb, if there is one, and returns the exit code.
+pub fn exit_of_result(result: Result<Exit, CliError>) -> Exit {
+    match result {
         Ok(exit) => exit,
-        // Whoever reads our output has seen enough: `batchweave log | head`.
+        // The reader of our output has closed the pipe, as in `batchweave log | head`.
         Err(e) if e.is_closed_pipe() => Exit::Ok,
         Err(e) => {
             eprintln!("error: {e}");
@@ -69,14 +89,24 @@ pub async fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
+/// Prints the help, version or error that parsing a command line ended with, and returns the exit code.
+pub fn exit_of_parse_error(error: &clap::Error) -> Exit {
+    let printed = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if printed.is_ok() => Exit::Ok,
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Failure,
+        _ => Exit::Config,
+    }
+}
+
+async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
     let context = Context::new(cli.global);
     match cli.verb {
         Verb::Init(args) => init::run(&args, &context).await,
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,
         Verb::Show(args) => show::run(&args, &context).await,
-        Verb::Where(args) => r#where::run(&args, &context).await,
+        Verb::Where(args) => locate::run(&args, &context).await,
         Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Job(args) => job::run(&args, &context).await,
         Verb::Quarantine(args) => quarantine::run(&args, &context).await,
@@ -85,22 +115,9 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::Repair(args) => repair::run(&args, &context).await,
         Verb::Doctor(args) => doctor::run(&args, &context).await,
         Verb::Verify(args) => verify::run(&args, &context).await,
-        Verb::Plan(args) => plan::run(&args, &context),
         Verb::Top(args) => top::run(&args, &context).await,
-        Verb::Bench(args) => bench::run(&args, &context).await,
-        Verb::DevS3(args) => dev_s3::run(args, &context).await,
-        Verb::Demo(args) => Box::pin(demo::run(args, &context)).await,
-        Verb::Generate(args) => generate::run(&args),
-        Verb::DemoRank(args) => Ok(demo::rank::run(&args)?),
-    }
-}
-
-/// Help and version are answers; anything else is a wrong command line.
-fn refused(error: &clap::Error) -> Exit {
-    let printed = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if printed.is_ok() => Exit::Ok,
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Failure,
-        _ => Exit::Config,
+        Verb::Plan(_) | Verb::Bench(_) | Verb::DevS3(_) | Verb::Demo(_) | Verb::Generate(_) => {
+            Err(lab::exec(args))
+        }
     }
 }

@@ -9,16 +9,16 @@ use crate::error::CliError;
 
 /// Standard output, as the person wants it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Output {
+pub struct Output {
     /// JSON instead of text.
-    pub(crate) json: bool,
+    pub json: bool,
     /// How text is coloured.
-    pub(crate) style: Style,
+    pub style: Style,
 }
 
 impl Output {
     /// NO_COLOR counts when it is set to anything but nothing (no-color.org).
-    pub(crate) fn to_stdout(json: bool) -> Self {
+    pub fn to_stdout(json: bool) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let style = Style {
             color: std::io::stdout().is_terminal() && !refused,
@@ -27,12 +27,12 @@ impl Output {
     }
 
     /// Whether somebody looks at standard output.
-    pub(crate) fn is_terminal() -> bool {
+    pub fn is_terminal() -> bool {
         std::io::stdout().is_terminal()
     }
 
     /// Prints a report: as one JSON object, or as `text` makes it.
-    pub(crate) fn report<R: Serialize>(
+    pub fn report<R: Serialize>(
         self,
         report: &R,
         text: impl FnOnce(&R, Style) -> String,
@@ -45,7 +45,7 @@ impl Output {
     }
 
     /// Prints a part of a text as soon as it is known; with JSON, nothing.
-    pub(crate) fn part(self, text: impl FnOnce(Style) -> String) -> Result<(), CliError> {
+    pub fn part(self, text: impl FnOnce(Style) -> String) -> Result<(), CliError> {
         if self.json {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl Output {
     }
 
     /// At once, so that a follower in a pipe sees it.
-    pub(crate) fn line(line: &str) -> Result<(), CliError> {
+    pub fn line(line: &str) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{line}")?;
         out.flush()?;
@@ -63,8 +63,8 @@ impl Output {
 
 /// Whether to colour.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Style {
-    pub(crate) color: bool,
+pub struct Style {
+    pub color: bool,
 }
 
 impl Style {
@@ -76,25 +76,25 @@ impl Style {
         }
     }
 
-    pub(crate) fn red(self, text: &str) -> String {
+    pub fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 
-    pub(crate) fn yellow(self, text: &str) -> String {
+    pub fn yellow(self, text: &str) -> String {
         self.paint("33", text)
     }
 
-    pub(crate) fn green(self, text: &str) -> String {
+    pub fn green(self, text: &str) -> String {
         self.paint("32", text)
     }
 
-    pub(crate) fn bold(self, text: &str) -> String {
+    pub fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }
 }
 
 /// `name  value` lines with the values aligned.
-pub(crate) fn fields(rows: &[(&str, String)]) -> String {
+pub fn fields(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (name, value) in rows {
@@ -104,7 +104,7 @@ pub(crate) fn fields(rows: &[(&str, String)]) -> String {
 }
 
 /// A table with its columns aligned; numbers to the right.
-pub(crate) fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> String {
+pub fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> String {
     let column = |i: usize| rows.iter().filter_map(move |row| row.get(i));
     let widths: Vec<usize> = (0..header.len())
         .map(|i| {
@@ -138,7 +138,7 @@ pub(crate) fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> Stri
 }
 
 /// A number of bytes for people: 1536 is `1.5 KiB`.
-pub(crate) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut value, mut unit) = (count as f64, 0);
     while value >= 1024.0 && unit + 1 < units.len() {
@@ -152,7 +152,7 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// `1 step`, `2 steps`.
-pub(crate) fn count(number: u64, noun: &str) -> String {
+pub fn count(number: u64, noun: &str) -> String {
     let plural = match noun.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),
         None => format!("{noun}s"),
@@ -161,7 +161,7 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
 }
 
 /// `0..39` for the numbers from `first` up to, not including, `end`; `none` when there are none.
-pub(crate) fn range(first: u64, end: u64) -> String {
+pub fn range(first: u64, end: u64) -> String {
     match end.checked_sub(first) {
         None | Some(0) => "none".to_owned(),
         Some(1) => first.to_string(),

@@ -1,11 +1,12 @@
 //! `batchweave verify`: is a stream whole, and with --job: did every rank of a run get every step, once,
 //! in order, with the bytes that the log names?
 
-pub(crate) mod bar;
+mod bar;
 mod copies;
 mod data;
 mod fold;
-pub(crate) mod job;
+mod job;
+mod listing;
 mod mend;
 mod objects;
 mod picture;
@@ -134,7 +135,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &Context) -> Result<Exit, Cl
     }
     let mut folding = Folding::begin(Arc::clone(&store)).await?;
     let report = stream::check(&store, args, &mut folding).await?;
-    context.out.report(&report, stream::Report::text)?;
+    context.out.report(&report, stream::StreamReport::text)?;
     match report.problems.first() {
         None => Ok(Exit::Ok),
         Some(first) => Err(CliError::Unsound(format!(
@@ -160,13 +161,38 @@ async fn prove(
         let write = std::fs::write(file, picture::svg(&report));
         write.map_err(|e| CliError::Input(format!("--svg {}: {e}", file.display())))?;
     }
-    context.out.report(&report, report::Report::text)?;
+    context.out.report(&report, report::RunReport::text)?;
     let named = |why: &String| format!("job {} of {}: {why}", report.name(), report.root);
     match (&report.contradiction, &report.not_proved) {
         (None, None) => Ok(Exit::Ok),
         (Some(why), _) => Err(CliError::Unsound(named(why))),
         (None, Some(why)) => Err(CliError::NotProved(format!("not proved: {}", named(why)))),
     }
+}
+
+/// What the ledgers prove of the newest incarnation of a job.
+#[derive(Debug)]
+pub struct JobProof {
+    /// The first step that is not proved.
+    pub to: Step,
+    /// Steps that all data coordinates received, once and in order.
+    pub steps: u64,
+    /// The contradiction, or why the run is not proved to its end.
+    pub fault: Option<String>,
+}
+
+/// Proves the run of the newest incarnation of `job`, as `batchweave verify --job` does.
+pub async fn prove_job(store: &Arc<dyn Store>, job: JobName) -> Result<JobProof, CliError> {
+    let job = JobArg {
+        name: job,
+        opened: None,
+    };
+    let report = job::prove(store, &job, None, false).await?;
+    Ok(JobProof {
+        to: report.to,
+        steps: report.steps,
+        fault: report.contradiction.or(report.not_proved),
+    })
 }
 
 /// A bar over all records; what there are is told by the newest snapshot or a short fold.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batchweave_arena::Element;
-use batchweave_arena::wire::ArrayLayout;
+use batchweave_wire::ArrayLayout;
 
 use crate::frames::Frame;
 use crate::{ClientError, State};

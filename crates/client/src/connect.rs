@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use batchweave_arena::wire::{Hello, WaitCause, Welcome};
+use batchweave_wire::{Hello, WaitCause, Welcome};
 
 use crate::session::{Event, Failure, Session};
 use crate::{ClientError, ConnectOptions, Reader};

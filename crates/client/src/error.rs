@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use batchweave_arena::wire::{ErrorName, Fault, WaitCause, WireError};
 use batchweave_arena::{ArenaError, SocketError};
+use batchweave_wire::{ErrorName, Fault, WaitCause, WireError};
 
 /// Why a reader could not connect or hand out a step.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use batchweave_arena::wire::{ClientMessage, FRAMES_MAX, Layout, Release, SliceRef};
 use batchweave_arena::{Connection, FrameView};
+use batchweave_wire::{ClientMessage, FRAMES_MAX, Layout, Release, SliceRef};
 
 /// The socket and the frames that came over it.
 pub(crate) struct Link {

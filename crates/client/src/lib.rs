@@ -36,7 +36,7 @@ mod watch;
 
 pub use batch::{Batch, Slice};
 pub use batchweave_arena::Element;
-pub use batchweave_arena::wire::{ArrayLayout, Dtype, ErrorName, Fault, WaitCause};
+pub use batchweave_wire::{ArrayLayout, Dtype, ErrorName, Fault, WaitCause};
 pub use connect::Client;
 pub use context::{ContextCut, context_columns};
 pub use error::ClientError;

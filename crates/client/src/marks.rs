@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use batchweave_arena::wire::{Checkpoint, ClientMessage, Fault};
+use batchweave_wire::{Checkpoint, ClientMessage, Fault};
 
 use crate::ClientError;
 use crate::session::Session;

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use batchweave_arena::wire::{Hello, Mode};
+use batchweave_wire::{Hello, Mode};
 
 use crate::state::hex;
 use crate::{ClientError, State};

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use batchweave_arena::MappedSegment;
-use batchweave_arena::wire::{
-    Batch as BatchMessage, ClientMessage, Hello, Mode, Progress, Replaces, WaitCause, Welcome,
+use batchweave_wire::{
+    BatchMessage, ClientMessage, Hello, Mode, Progress, Replaces, WaitCause, Welcome,
 };
 
 use crate::batch::Slice;

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use batchweave_arena::wire::{
-    Batch, ClientMessage, DaemonMessage, Fault, Hello, Layout, MESSAGE_BYTES_MAX, Release, Waiting,
-    Welcome, WireError,
-};
 use batchweave_arena::{Connection, Interest, MappedSegment, SocketError};
+use batchweave_wire::{
+    BatchMessage, ClientMessage, DaemonMessage, Fault, Hello, Layout, MESSAGE_BYTES_MAX, Release,
+    Waiting, Welcome, WireError,
+};
 
 use crate::ClientError;
 use crate::batch::Slice;
@@ -24,7 +24,7 @@ const LINGER_PAUSE: Duration = Duration::from_micros(200);
 /// What a session tells its reader.
 pub(crate) enum Event {
     Welcome(Welcome),
-    Batch(Batch),
+    Batch(BatchMessage),
     End(u64),
     Waiting(Waiting),
     Fault(Fault),
@@ -155,8 +155,8 @@ impl Session {
     }
 
     /// The slices of a batch message as views.
-    pub(crate) fn slices(&self, batch: &Batch) -> Result<Vec<Slice>, ClientError> {
-        let one = |s: &batchweave_arena::wire::SliceRef| {
+    pub(crate) fn slices(&self, batch: &BatchMessage) -> Result<Vec<Slice>, ClientError> {
+        let one = |s: &batchweave_wire::SliceRef| {
             let Some(segment) = self.segments.get(&s.segment) else {
                 return Err(self.bad(format!(
                     "step {}: segment {} is not known",

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use batchweave_arena::wire::Parent;
+use batchweave_wire::Parent;
 use serde::{Deserialize, Serialize};
 
 use crate::ClientError;

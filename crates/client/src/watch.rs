@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use batchweave_arena::wire::WaitCause;
+use batchweave_wire::WaitCause;
 
 use crate::connect::Cause;
 

@@ -6,8 +6,8 @@ mod fake;
 
 use std::fs;
 
-use batchweave_arena::wire::{Batch, DaemonMessage, SliceRef};
 use batchweave_client::Reader;
+use batchweave_wire::{BatchMessage, DaemonMessage, SliceRef};
 
 use fake::{Daemon, PATIENCE, Session, folder, options};
 
@@ -16,7 +16,7 @@ type Fault = fn(&Session);
 fn one(session: &Session, change: impl Fn(&mut SliceRef)) {
     let mut slices = session.fill(0);
     slices.iter_mut().for_each(change);
-    session.send(&DaemonMessage::Batch(Batch {
+    session.send(&DaemonMessage::Batch(BatchMessage {
         step: 0,
         first: 0,
         of: 2,
@@ -29,7 +29,7 @@ const FAULTS: &[(Fault, &str, &str)] = &[
     (
         |s| s.connection.send(b"GET / HTTP/1.1", None).unwrap(),
         "bad_message",
-        "no BatchWeave message",
+        "not a BatchWeave message",
     ),
     (
         |s| s.connection.send(&[b'x'; 70_000], None).unwrap(),
@@ -77,18 +77,20 @@ const FAULTS: &[(Fault, &str, &str)] = &[
     ),
     (
         |s| {
-            s.send(&DaemonMessage::Segment(
-                batchweave_arena::wire::SegmentMessage { id: 9, bytes: 64 },
-            ))
+            s.send(&DaemonMessage::Segment(batchweave_wire::SegmentMessage {
+                id: 9,
+                bytes: 64,
+            }))
         },
         "bad_message",
         "only with one",
     ),
     (
         |s| {
-            s.send_with_file(&DaemonMessage::Segment(
-                batchweave_arena::wire::SegmentMessage { id: 9, bytes: 64 },
-            ))
+            s.send_with_file(&DaemonMessage::Segment(batchweave_wire::SegmentMessage {
+                id: 9,
+                bytes: 64,
+            }))
         },
         "system",
         "no memfd",

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use batchweave_daemon::metrics::Maker;
-use batchweave_log::reclaim::{Limits, Reclaimer, Report};
+use batchweave_log::reclaim::{Limits, ReclaimReport, Reclaimer};
 use batchweave_log::{Log, LogError, LogOptions};
 use batchweave_store::Store;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
@@ -40,7 +40,7 @@ impl Metrics {
         })
     }
 
-    fn note(&self, report: &Report) {
+    fn note(&self, report: &ReclaimReport) {
         for (class, tally) in &report.deleted {
             let class = self.objects.with_label_values(&[class.name()]);
             class.inc_by(tally.objects);
@@ -101,7 +101,7 @@ async fn pass(
     log: &mut Option<Log>,
     reclaimer: &mut Reclaimer,
     max_delete: u64,
-) -> Result<Report, LogError> {
+) -> Result<ReclaimReport, LogError> {
     let log = match log {
         Some(log) => log,
         none => {
@@ -115,7 +115,7 @@ async fn pass(
     reclaimer.pass(log, Limits { max_delete }).await
 }
 
-fn tell(report: &Report) {
+fn tell(report: &ReclaimReport) {
     let deleted = report.deleted_in_all();
     if report.published.is_some() || deleted.objects > 0 {
         tracing::info!(
@@ -147,7 +147,7 @@ mod tests {
     use std::time::Duration;
 
     use batchweave_core::ids::{Hash, StreamId};
-    use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
+    use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
     use batchweave_daemon::config::Period;
     use batchweave_store::memory::MemoryStore;
 
@@ -158,11 +158,11 @@ mod tests {
             format: 1,
             stream_id: StreamId::from_random([3; 16]),
             slices: 1,
-            order: Order::Arrival,
+            order: StreamOrder::Arrival,
             producers: Vec::new(),
             tokenizer: TokenizerId {
                 name: "bytes".into(),
-                fingerprint: Hash::of(b"bytes"),
+                fingerprint: Hash::sha256(b"bytes"),
             },
             seq_len: 8,
             rows_per_slice: 1,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_core::ids::{JobName, ProducerName, Step, Version};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{JobState, QuarantineState};
+use batchweave_wire::{ErrorName, Fault};
 
 /// The known state of the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ impl Cursor {
 
     /// SHA-256 of the canonical bytes; entries name the cursor before them by it.
     pub fn hash(&self) -> Hash {
-        Hash::of(&self.bytes())
+        Hash::sha256(&self.bytes())
     }
 
     /// Whether it fits in an entry.

@@ -1,9 +1,10 @@
 //! A small stream and its TGBs: what tests, measurements and simulators put into a log when only the
 //! form of it matters. No bytes belong to these records.
 
-use crate::ids::{Hash, ProducerName, StreamId};
-use crate::stream::{Order, StreamConfig, TokenizerId};
-use crate::tgb::{Digest, Part, TgbRecord};
+use crate::ids::{AttemptId, AttemptNo, Hash, JobName, ProducerName, Step, StreamId, Version};
+use crate::retention::{Mark, Progress};
+use crate::stream::{StreamConfig, StreamOrder, TokenizerId};
+use crate::tgb::{Digest, ObjectPart, TgbRecord};
 
 /// Slices of a batch.
 pub const SLICES: u32 = 4;
@@ -11,7 +12,7 @@ pub const SLICES: u32 = 4;
 pub const SEQ_LEN: u32 = 8;
 
 /// A stream of such batches; its id is made of `id`.
-pub fn stream(id: [u8; 16], order: Order, producers: Vec<ProducerName>) -> StreamConfig {
+pub fn stream(id: [u8; 16], order: StreamOrder, producers: Vec<ProducerName>) -> StreamConfig {
     StreamConfig {
         format: 1,
         stream_id: StreamId::from_random(id),
@@ -20,7 +21,7 @@ pub fn stream(id: [u8; 16], order: Order, producers: Vec<ProducerName>) -> Strea
         producers,
         tokenizer: TokenizerId {
             name: "bytes".into(),
-            fingerprint: Hash::of(b"bytes"),
+            fingerprint: Hash::sha256(b"bytes"),
         },
         seq_len: SEQ_LEN,
         rows_per_slice: 1,
@@ -34,7 +35,7 @@ pub fn tgb(key: &str, index: u64, bytes: u64, digest: Digest) -> TgbRecord {
         rows: u64::from(SLICES),
         tokens: u64::from(SLICES * SEQ_LEN),
         digest,
-        parts: vec![Part {
+        parts: vec![ObjectPart {
             key: key.to_owned(),
             offset: index * bytes,
             length: bytes,
@@ -44,5 +45,60 @@ pub fn tgb(key: &str, index: u64, bytes: u64, digest: Digest) -> TgbRecord {
             index: None,
         }],
         provenance: None,
+    }
+}
+
+/// An attempt of a job, as the objects of the attempt name it; one node reads all its ranks.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// The stream that the job reads.
+    pub stream: StreamId,
+    /// The job's name.
+    pub job: JobName,
+    /// The record that opened the job.
+    pub opened: Version,
+    /// The attempt's number, from 0.
+    pub number: AttemptNo,
+    /// The data-parallel size.
+    pub dp_size: u32,
+}
+
+impl Attempt {
+    /// Returns the id, which follows from the number.
+    pub fn id(&self) -> AttemptId {
+        AttemptId([self.number as u8 + 1; 16])
+    }
+
+    /// Returns the mark of one data coordinate at `step`, or of one rank for all of them.
+    pub fn mark(&self, step: Step, dp_rank: Option<u32>) -> Mark {
+        Mark {
+            format: 1,
+            stream: self.stream,
+            job: self.job.clone(),
+            opened: self.opened,
+            attempt: self.number,
+            id: self.id(),
+            dp_rank,
+            dp_size: self.dp_size,
+            step,
+            state: "{}".into(),
+        }
+    }
+
+    /// Returns the progress of the coordinates `first..=last`: they received each step below `step`.
+    pub fn progress(&self, step: Step, (first, last): (u32, u32)) -> Progress {
+        Progress {
+            format: 1,
+            stream: self.stream,
+            job: self.job.clone(),
+            opened: self.opened,
+            attempt: self.number,
+            id: self.id(),
+            node: "a1".into(),
+            first,
+            last,
+            step,
+            at: "2026-01-01T00:00:00Z".into(),
+        }
     }
 }

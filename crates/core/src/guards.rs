@@ -116,20 +116,61 @@ thread_local! {
     static NOW: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
 }
 
-/// Makes this thread make a mistake, or none.
+/// Activates one mistake on the current thread, or none.
 #[cfg(any(test, feature = "mutations"))]
 pub fn set(mutation: Option<Mutation>) {
     NOW.set(mutation);
 }
 
-/// Whether this mistake is to be made.
 #[cfg(any(test, feature = "mutations"))]
-pub fn is(mutation: Mutation) -> bool {
+fn is(mutation: Mutation) -> bool {
     NOW.get() == Some(mutation)
 }
 
-/// Never.
 #[cfg(not(any(test, feature = "mutations")))]
-pub const fn is(_: Mutation) -> bool {
+const fn is(_: Mutation) -> bool {
     false
+}
+
+macro_rules! guards {
+    ($($guard:ident: $mutation:ident,)+) => {$(
+        #[doc = concat!("Returns whether [`Mutation::", stringify!($mutation), "`] is active.")]
+        #[inline]
+        pub fn $guard() -> bool {
+            is(Mutation::$mutation)
+        }
+    )+};
+}
+
+guards! {
+    skips_epoch_check: AnyEpoch,
+    skips_sequence_check: AnySequence,
+    trusts_412: Trust412,
+    moves_on_after_unknown_outcome: NextAfterUnknown,
+    retries_without_folding: Unfolded,
+    splits_objects: HalfObject,
+    counts_abandoned_marks: PoolMarks,
+    counts_newest_marks_only: NewestMarks,
+    counts_incomplete_marks: IncompleteMarks,
+    accepts_fewer_restart_points: FewerThanKept,
+    ignores_progress: BeyondProgress,
+    accepts_stale_watermark: StaleWatermark,
+    deletes_shared_objects: SharedObject,
+    deletes_uncommitted_objects: UncommittedObject,
+    mixes_folds: MixedFolds,
+    forgets_seal: SealForgotten,
+    forgets_mixtures: MixturesForgotten,
+    jumps_back: JumpBack,
+    announces_opening_once: OpeningNotAnnounced,
+    lets_older_instance_fence: OlderFences,
+    follows_highest_floor: HighestFloor,
+    skips_earlier_marks: EarlierMarks,
+    forgets_all_superseded_attempts: ForgottenAttempts,
+    skips_object_range_check: ObjectRange,
+    confirms_mark_before_ledger: MarkBeforeLedger,
+    confirms_mark_without_ledger: UnsavedLedger,
+    trusts_cached_ledgers: StaleLedger,
+    skips_flush_on_return: UnflushedReturn,
+    replaces_other_progress: WideProgress,
+    ignores_reported_position: PositionUnheard,
 }

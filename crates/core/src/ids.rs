@@ -136,7 +136,7 @@ hex_id!(/// SHA-256 of an object's bytes.
 
 impl Hash {
     /// SHA-256 of `bytes`: the same as `sha256sum` prints, so that a person can check a chain.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn sha256(bytes: &[u8]) -> Self {
         use sha2::Digest;
         Self(sha2::Sha256::digest(bytes).into())
     }
@@ -316,7 +316,7 @@ mod tests {
         assert!("0102030405060".parse::<Nonce>().is_err());
         assert!("01020304050607aé".parse::<Nonce>().is_err());
         assert_eq!(
-            Hash::of(b"abc").to_string(),
+            Hash::sha256(b"abc").to_string(),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
     }

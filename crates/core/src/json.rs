@@ -37,7 +37,7 @@ impl Ends {
         let tail = self.before.len() + DIGITS + self.after.len();
         let (body, tail) = bytes.split_at_checked(bytes.len().checked_sub(tail)?)?;
         let digest = tail.strip_prefix(self.before)?.strip_suffix(self.after)?;
-        Some((body, Hash::of(body).to_string().as_bytes() == digest))
+        Some((body, Hash::sha256(body).to_string().as_bytes() == digest))
     }
 }
 
@@ -126,7 +126,7 @@ pub fn compact<T: Serialize>(value: &T) -> Vec<u8> {
 }
 
 fn close(mut bytes: Vec<u8>, ends: &Ends) -> Vec<u8> {
-    let digest = Hash::of(&bytes).to_string();
+    let digest = Hash::sha256(&bytes).to_string();
     for part in [ends.before, digest.as_bytes(), ends.after] {
         bytes.extend_from_slice(part);
     }

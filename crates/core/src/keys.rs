@@ -11,7 +11,6 @@ pub use jobs::{
 
 use crate::ids::{Epoch, Nonce, ProducerName, Seq, Version};
 use crate::inputs::LinkId;
-use crate::intent::Announced;
 use crate::limits::{
     INPUTS_LINK_BYTES_MAX, INTENT_BYTES_MAX, LEDGER_BYTES_MAX, MARK_BYTES_MAX, NUMBER_MAX,
     OTHER_BYTES_MAX, PROGRESS_BYTES_MAX, PROVENANCE_OBJECT_BYTES_MAX, RECORD_READ_MAX,
@@ -116,6 +115,17 @@ pub fn segment_number(key: &str) -> Option<u64> {
     let digits = key.strip_prefix(INDEX)?.strip_suffix(".json")?;
     let number: u64 = digits.parse().ok()?;
     (number < NUMBER_MAX / SEGMENT_STEPS && segment(number) == key).then_some(number)
+}
+
+/// The entry that an intent announces, as its key says it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Announced {
+    /// The producer wants to be opened.
+    Opened,
+    /// TGBs from the first to the last sequence number.
+    Batch(Seq, Seq),
+    /// The producer has finished; its number of TGBs.
+    Finished(Seq),
 }
 
 /// An announced entry.

@@ -8,7 +8,7 @@ use crate::manifest::Manifest;
 
 /// PollSchedule a second of all followers. A prefix takes 5,500 reads a second; each new record costs a
 /// follower a second look, and writers read there too.
-pub const LOOKS_PER_SECOND: u32 = 2000;
+pub const POLLS_PER_SECOND: u32 = 2000;
 
 /// The pause while a rank waits for its job or attempt.
 const HURRIED: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ pub struct PollState {
 impl PollSchedule {
     /// The time from one look to the next; `draw` is any number from 0 to 1.
     pub fn pause(&self, now: PollState, draw: f64) -> Duration {
-        let crowd = Duration::from_secs(1) * now.followers / LOOKS_PER_SECOND;
+        let crowd = Duration::from_secs(1) * now.followers / POLLS_PER_SECOND;
         let least = self.starved.max(crowd);
         let share = now.lead.map_or(1.0, |lead| {
             (lead as f64 / self.steps_ahead.max(1) as f64).min(1.0)
@@ -102,7 +102,7 @@ mod tests {
                 let each = pause(lead, hurry, followers).as_secs_f64();
                 let all = f64::from(followers) / each;
                 assert!(
-                    all <= f64::from(LOOKS_PER_SECOND) * 1.01,
+                    all <= f64::from(POLLS_PER_SECOND) * 1.01,
                     "{followers}: {all}"
                 );
             }

@@ -11,7 +11,7 @@ use crate::limits::{NAMED_PRODUCERS_MAX, SLICES_MAX, STREAM_BYTES_MAX};
 /// How committed TGBs get their steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum StreamOrder {
     /// In the order of the log.
     Arrival,
     /// The named producers take turns.
@@ -39,7 +39,7 @@ pub struct StreamConfig {
     /// Slices per TGB.
     pub slices: u32,
     /// How steps are given.
-    pub order: Order,
+    pub order: StreamOrder,
     /// The producers whose last finish ends the stream (under `lanes`: the lanes, in turn); empty:
     /// any name may produce and only a seal ends the stream.
     pub producers: Vec<ProducerName>,
@@ -84,7 +84,7 @@ impl StreamConfig {
                 "at most {NAMED_PRODUCERS_MAX} producers can be named"
             ));
         }
-        if self.order == Order::Lanes && self.producers.is_empty() {
+        if self.order == StreamOrder::Lanes && self.producers.is_empty() {
             return Err("order = lanes needs the lanes in producers".to_owned());
         }
         let mut names: Vec<_> = self.producers.iter().collect();

@@ -10,13 +10,13 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::fixtures;
 use batchweave_core::ids::{CommitId, Nonce, ProducerName};
 use batchweave_core::keys;
-use batchweave_core::manifest::entry::{Batch, Opened};
+use batchweave_core::manifest::entry::{BatchEntry, Opened};
 use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Writer};
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_core::tgb::Digest;
 
 fn empty() -> Manifest {
-    let config = fixtures::stream([7; 16], Order::Arrival, Vec::new());
+    let config = fixtures::stream([7; 16], StreamOrder::Arrival, Vec::new());
     let json = config.to_json();
     Manifest::new(config, &json)
 }
@@ -45,7 +45,7 @@ fn batch(m: &Manifest, producer: &ProducerName) -> Entry {
     let seq = state.next_seq;
     let key = keys::data(producer, 1, state.nonce, (seq, seq), 0, 0);
     let tgb = fixtures::tgb(&key, 0, 1024, Digest([1; 32]));
-    Entry::Batch(Batch {
+    Entry::Batch(BatchEntry {
         producer: producer.clone(),
         epoch: 1,
         first_seq: seq,

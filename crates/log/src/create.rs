@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use crate::LogError;
 use crate::clock::TokioClock;
-use crate::patient::get_intact;
-use crate::resolve::{self, Resolved};
+use crate::commit::resolve::{self, Resolved};
+use crate::read::retrying::get_intact;
 
 /// What `create` found.
 #[derive(Debug, Clone, PartialEq, Eq)]

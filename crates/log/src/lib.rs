@@ -1,62 +1,41 @@
 //! The manifest over a store: open, follow, commit, snapshots, fencing.
 //!
 //! The one crate that joins the pure rules of `batchweave-core` with a store. Invariants:
-//! - a record is put at v only by someone who has folded all records before v;
-//! - after an unknown outcome only the same bytes go to the same version;
-//! - bytes that do not end in their own digest are read again before they are believed;
-//! - nothing is published or deleted by a fold that a second one does not confirm;
+//! - a record is put at version v only after all records before v have been folded;
+//! - after an unknown outcome only the same bytes are put at the same version;
+//! - bytes that do not end in their own digest are read again before they are used;
+//! - nothing is published or deleted by a fold that a second fold does not confirm;
 //! - nothing under `log/` is ever listed or deleted.
+//!
+//! Modules: `read` opens and follows the log, `copies` writes snapshots and index segments beside it,
+//! `commit` appends a producer's entries, `flow_control` bounds how far a producer runs ahead, `admin`
+//! has the commands of operators: entries, repairs, reclamation.
 #![forbid(unsafe_code)]
 
 mod admin;
-mod ahead;
-mod append;
-mod candidates;
-mod chain;
-mod checksums;
 mod clock;
-mod committer;
+mod commit;
+mod copies;
 mod create;
-mod doubt;
-mod driver;
 mod error;
-mod folder;
-mod inputs;
-mod intents;
-mod locate;
+mod flow_control;
 mod log;
-mod open;
-mod pacer;
-mod patient;
-mod producer;
-pub mod reclaim;
-mod refold;
-pub mod repair;
-mod resolve;
-mod snapshot_job;
-mod snapshots;
-mod stop;
-mod tail;
+mod read;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod testing_rounds;
-#[cfg(test)]
-mod tests;
-mod wants;
-mod window;
 
-pub use append::Append;
-pub use checksums::{Checksums, StepCrcs, crcs_of};
+pub use admin::{reclaim, repair};
 pub use clock::{Clock, TokioClock};
+pub use commit::append::Append;
+pub use commit::pending::CommitItem;
+pub use commit::producer::{Commit, Producer, ProducerOpening};
+pub use commit::task::{CommitEnd, CommitOptions, CommitProgress, CommitQueue, FlowControlStatus};
 pub use create::{Creation, create};
-pub use driver::{CommitEnd, CommitQueue, Committed, DriverOptions, Standing};
 pub use error::LogError;
-pub use folder::Folder;
-pub use inputs::read_inputs;
-pub use locate::Located;
+pub use flow_control::positions::PositionReader;
 pub use log::{Log, LogOptions};
-pub use pacer::{Pacer, positions};
-pub use patient::get_intact;
-pub use producer::{Commit, Producer, ProducerOpening};
-pub use wants::CommitItem;
+pub use read::checksums::{Checksums, StepCrcs, slice_crcs};
+pub use read::inputs::read_inputs;
+pub use read::locate::Located;
+pub use read::retrying::get_intact;
+pub use read::shared_fold::SharedFold;

@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{CommitId, Nonce, RequestId, Version};
+use batchweave_core::ids::{CommitId, Hash, Nonce, RequestId, Version};
 use batchweave_core::manifest::Manifest;
 use batchweave_store::Store;
+use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::append::OpenPut;
 use crate::clock::{Clock, TokioClock};
-use crate::doubt::Stopped;
-use crate::folder::Folder;
-use crate::snapshots::Snapshots;
+use crate::copies::state::Snapshots;
+use crate::read::shared_fold::SharedFold;
 
 /// How to open a log.
 #[derive(Debug, Clone)]
@@ -27,7 +26,7 @@ pub struct LogOptions {
     /// What everything that waits asks for the time.
     pub clock: Arc<dyn Clock>,
     /// Folds in place of the manifest itself; for simulations.
-    pub folder: Option<Arc<dyn Folder>>,
+    pub shared_fold: Option<Arc<dyn SharedFold>>,
 }
 
 impl LogOptions {
@@ -37,9 +36,24 @@ impl LogOptions {
             seed,
             write_snapshots: true,
             clock: TokioClock::shared(),
-            folder: None,
+            shared_fold: None,
         }
     }
+}
+
+/// A record whose put may have happened, or may yet.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenPut {
+    pub(crate) version: Version,
+    pub(crate) bytes: Bytes,
+}
+
+/// A record at which this fold stopped though it was made again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopped {
+    pub(crate) version: Version,
+    pub(crate) hash: Hash,
+    pub(crate) until: Duration,
 }
 
 /// The log of one stream, folded up to some version.
@@ -54,7 +68,7 @@ pub struct Log {
     pub(crate) snapshots: Snapshots,
     pub(crate) window: u64,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) folder: Option<Arc<dyn Folder>>,
+    pub(crate) shared_fold: Option<Arc<dyn SharedFold>>,
     /// Looks in a row at a next version that was not there.
     pub(crate) idle_looks: u32,
     /// Our last put, while its outcome is open.
@@ -81,7 +95,7 @@ impl Log {
             snapshots: Snapshots::new(options.write_snapshots),
             window: 1,
             clock: Arc::clone(&options.clock),
-            folder: options.folder.clone(),
+            shared_fold: options.shared_fold.clone(),
             idle_looks: 0,
             open_put: None,
             base: None,

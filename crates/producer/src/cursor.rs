@@ -134,7 +134,7 @@ mod tests {
             epoch: u64::MAX,
             nonce: Nonce([0xff; 8]),
             files: u64::MAX,
-            hash: Hash::of(b"x"),
+            hash: Hash::sha256(b"x"),
         }
     }
 

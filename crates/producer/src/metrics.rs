@@ -1,8 +1,8 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_daemon::metrics::Maker;
-use batchweave_log::Committed;
+use batchweave_log::CommitProgress;
 use batchweave_store::counting::Counted;
 use prometheus::{CounterVec, Histogram, IntCounter, IntGauge, Registry};
 
@@ -37,12 +37,12 @@ pub struct Metrics {
     version: IntGauge,
     latency: Histogram,
     /// How far the stream is ahead, and who holds this producer back.
-    pub ahead: AheadMetrics,
+    pub flow_control: FlowControlMetrics,
 }
 
-/// See [`Metrics::ahead`].
+/// See [`Metrics::flow_control`].
 #[derive(Debug)]
-pub struct AheadMetrics {
+pub struct FlowControlMetrics {
     /// 1 while something is held back.
     pub held: IntGauge,
     /// Seconds for which something was held, by bound.
@@ -53,7 +53,7 @@ pub struct AheadMetrics {
     pub bytes: IntGauge,
 }
 
-impl AheadMetrics {
+impl FlowControlMetrics {
     fn new(m: &Maker<'_>) -> prometheus::Result<Self> {
         Ok(Self {
             held: m.gauge(
@@ -142,7 +142,7 @@ impl Metrics {
                 "commit_latency_seconds",
                 "From durable and allowed to visible, of the commits seen; of several at once the last.",
             )?,
-            ahead: AheadMetrics::new(m)?,
+            flow_control: FlowControlMetrics::new(m)?,
         })
     }
 
@@ -152,7 +152,7 @@ impl Metrics {
     }
 
     /// Takes over the commit task's numbers.
-    pub fn committed(&self, now: &Committed) {
+    pub fn committed(&self, now: &CommitProgress) {
         if now.next_seq.cast_signed() > self.batches.get() && !now.latency.is_zero() {
             self.latency.observe(now.latency.as_secs_f64());
         }
@@ -183,7 +183,7 @@ pub fn register(registry: &Registry, counted: Counted, health: &Health) -> prome
 
 fn shared(m: &Maker<'_>, counted: Counted, health: &Health) -> prometheus::Result<()> {
     m.process(env!("CARGO_PKG_VERSION"), health)?;
-    health.needs(counted.clone());
+    health.watch_store(counted.clone());
     m.counted(counted)
 }
 

@@ -1,17 +1,17 @@
-//! Whether a store answers at all. Who reads it tries again for a long time before giving up; an
-//! operator should not have to wait for that to be told. One failed read is enough: the S3 client has
-//! tried it several times.
+//! Whether a store answers at all. Readers retry for a long time before they give up, and an operator
+//! should learn of the outage before that. One failed read is enough: the S3 client has already
+//! retried it.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::{Op, StoreError};
 
-/// What the last read has come to. Writes don't count: their failures are resolved by reads.
+/// The outcome of the last read. Failed writes do not count: they are resolved by reads.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble(Mutex<Option<String>>);
+pub(crate) struct Availability(Mutex<Option<String>>);
 
-impl Trouble {
-    /// Notes an outcome. That something is missing or forbidden is an answer.
+impl Availability {
+    /// Notes the outcome of a call. "Not found" and "denied" are answers.
     pub(crate) fn note<T>(&self, op: Op, outcome: &Result<T, StoreError>) {
         let reads = matches!(op, Op::Get | Op::GetRange | Op::Head | Op::List);
         let failed = outcome.as_ref().err();
@@ -24,8 +24,8 @@ impl Trouble {
         }
     }
 
-    /// The last failure, while nothing is answered.
-    pub(crate) fn now(&self) -> Option<String> {
+    /// Returns the last failure, until the store answers again.
+    pub(crate) fn failure(&self) -> Option<String> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -41,7 +41,7 @@ mod tests {
     use crate::{Op, Store};
 
     #[tokio::test]
-    async fn a_store_that_does_not_answer_is_told() {
+    async fn a_failure_is_reported_until_the_store_answers_again() {
         let faulty = FaultStore::everywhere(MemoryStore::new(), 1, Rates::default());
         let store = Counted::new(std::sync::Arc::new(faulty.clone()));
         assert_eq!(store.failing(), None);

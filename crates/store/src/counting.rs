@@ -16,10 +16,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 
-use crate::availability::Trouble;
-use crate::{
-    Body, Chunks, Create, Inspect, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError,
-};
+use crate::availability::Availability;
+use crate::layer::{self, Call};
+use crate::{Body, Chunks, Inspect, Op, Store, StoreError};
 
 /// The operations that are counted, in order of their slots.
 const OPS: [Op; 7] = Op::CONTRACT;
@@ -118,7 +117,7 @@ pub struct Counted {
     classes: &'static [&'static str],
     /// One row a class, and one more for what is of none.
     rows: Arc<[Row]>,
-    trouble: Arc<Trouble>,
+    availability: Arc<Availability>,
 }
 
 impl Counted {
@@ -134,7 +133,7 @@ impl Counted {
             inner,
             classes,
             rows,
-            trouble: Arc::default(),
+            availability: Arc::default(),
         }
     }
 
@@ -153,7 +152,7 @@ impl Counted {
 
     /// The last failure, while reads fail and nothing is answered.
     pub fn failing(&self) -> Option<String> {
-        self.trouble.now()
+        self.availability.failure()
     }
 
     fn row(&self, key: &str) -> usize {
@@ -171,7 +170,7 @@ impl Counted {
         let row = self.row(key);
         self.add(row, op, |cell| &cell.requests, 1);
         let result = call.await;
-        self.trouble.note(op, &result);
+        self.availability.note(op, &result);
         if result.as_ref().is_err_and(|why| !why.is_not_found()) {
             self.add(row, op, |cell| &cell.errors, 1);
         }
@@ -227,25 +226,18 @@ fn read(row: &Row) -> Counts {
 }
 
 #[async_trait]
-impl Store for Counted {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl layer::Intercept for Counted {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
-    fn key_bytes_max(&self) -> usize {
-        self.inner.key_bytes_max()
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.add_bytes(key, Op::Create, body.len());
-        self.count(Op::Create, key, self.inner.create(key, body))
-            .await
-    }
-
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.add_bytes(key, Op::Upload, body.len());
-        self.count(Op::Upload, key, self.inner.upload(key, body))
-            .await
+    async fn around<T, F>(&self, call: Call<'_>, run: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        self.add_bytes(call.key, call.op, call.bytes);
+        self.count(call.op, call.key, run).await
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
@@ -284,19 +276,6 @@ impl Store for Counted {
         }))
     }
 
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.count(Op::Head, key, self.inner.head(key)).await
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.count(Op::List, prefix, self.inner.list(prefix, page))
-            .await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.count(Op::Delete, key, self.inner.delete(key)).await
-    }
-
     /// One request for all keys, of the class of the first; each refused key is an error.
     async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
         let first = keys.first().map_or("", String::as_str);
@@ -305,16 +284,6 @@ impl Store for Counted {
         let row = self.row(first);
         self.add(row, Op::Delete, |cell| &cell.errors, refused.len() as u64);
         Ok(refused)
-    }
-
-    async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
-        self.count(Op::List, prefix, self.inner.unfinished(prefix))
-            .await
-    }
-
-    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
-        self.count(Op::Delete, &upload.key, self.inner.abort(upload))
-            .await
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {

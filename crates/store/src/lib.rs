@@ -4,12 +4,15 @@
 //!
 //! - [`open`] turns a URL into a store, [`probe`] checks that its creates are exclusive.
 //! - [`counting::Counted`] counts requests and bytes around any store.
+//! - [`layer::Intercept`] wraps a store and changes some of its calls.
+//! - [`list_all`] reads all pages of a listing, [`Backoff`] spaces the tries of a call.
 //! - [`testing`] holds the conformance suite and the seeded fault wrapper.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "s3")]
 mod answer;
 mod availability;
+mod backoff;
 mod body;
 mod contract;
 pub mod counting;
@@ -17,6 +20,8 @@ mod error;
 pub mod file;
 mod inspect;
 mod key;
+pub mod layer;
+mod list_all;
 pub mod memory;
 mod open;
 mod probe;
@@ -24,9 +29,11 @@ mod probe;
 pub mod s3;
 pub mod testing;
 
+pub use backoff::Backoff;
 pub use body::{Body, read_range};
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
 pub use error::{Effect, ErrorKind, Op, StoreError};
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
+pub use list_all::{Pages, list_all};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};
 pub use probe::{Access, ProbeReport, probe, probe_completions, probe_long, probe_read};

@@ -43,7 +43,7 @@ pub(crate) fn hash_of(slice: &Slice) -> String {
         .iter()
         .flat_map(|token| token.to_le_bytes())
         .collect();
-    Hash::of(&bytes).to_string()
+    Hash::sha256(&bytes).to_string()
 }
 
 fn connect_options() -> ConnectOptions {

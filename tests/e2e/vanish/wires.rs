@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use batchweave_arena::wire::MESSAGE_BYTES_MAX;
 use batchweave_arena::{Connection, Listener, Packet};
+use batchweave_wire::MESSAGE_BYTES_MAX;
 
 const PAUSE: Duration = Duration::from_millis(1);
 

@@ -29,22 +29,24 @@ impl Programs {
         let verbs = verbs(&args).into_iter().map(|verb| {
             let file = match verb.as_str() {
                 "dev-s3" => "crates/dev-s3/src/command.rs".to_owned(),
-                "demo" => "crates/cli/src/demo/mod.rs".to_owned(),
-                "demo-rank" => "crates/cli/src/demo/rank.rs".to_owned(),
-                "bench" => "crates/cli/src/bench/growth.rs".to_owned(),
+                "demo" => "crates/lab/src/demo/mod.rs".to_owned(),
+                "bench" => "crates/lab/src/bench/growth/mod.rs".to_owned(),
+                "where" => "crates/cli/src/locate.rs".to_owned(),
+                "plan" => "crates/lab/src/plan/mod.rs".to_owned(),
+                "generate" => "crates/lab/src/generate.rs".to_owned(),
                 plain => format!("crates/cli/src/{}.rs", plain.replace('-', "_")),
             };
             let mut options = options(&source(&file));
             if verb == "bench" {
                 for more in [
-                    "reclaim",
+                    "reclaim/mod",
                     "handover",
-                    "fetch",
-                    "making",
-                    "making/upload",
-                    "making/produce",
+                    "fetch/mod",
+                    "producing/mod",
+                    "producing/upload",
+                    "producing/produce",
                 ] {
-                    let file = format!("crates/cli/src/bench/{more}.rs");
+                    let file = format!("crates/lab/src/bench/{more}.rs");
                     options.extend(self::options(&source(&file)));
                 }
             }
@@ -54,7 +56,7 @@ impl Programs {
         assert!(verbs.len() > 5, "the verbs were not found");
         let daemon = |name: &'static str| (name, options(&source("crates/daemon/src/program.rs")));
         Self {
-            global: options(&args),
+            global: options(&source("crates/cli/src/global.rs")),
             verbs,
             daemons: ["batchweave-producer", "batchweave-consumer"]
                 .map(daemon)

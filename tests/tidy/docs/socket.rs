@@ -9,7 +9,7 @@ use crate::files::sources;
 use crate::{assert_none, root};
 
 const PAGE: &str = "docs/socket.md";
-const CODE: &str = "crates/arena/src/wire/cause.rs";
+const CODE: &str = "crates/wire/src/cause.rs";
 
 /// A cause: its number, its name, the name of its variant.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::retention::Due;
 use batchweave_log::Log;
-use batchweave_log::reclaim::{Class, Held, Plan, Requests, Tally, Totals};
+use batchweave_log::reclaim::{Class, JobRetention, Plan, Requests, Tally, Totals};
 use serde::Serialize;
 
-pub(super) type Applied = batchweave_log::reclaim::Report;
+pub(super) type Applied = batchweave_log::reclaim::ReclaimReport;
 
 /// Objects and bytes.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -83,7 +83,7 @@ impl From<Requests> for Cost {
 
 /// The whole answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ReclaimReport {
     pub(super) root: String,
     pub(super) applied: bool,
     pub(super) head: Step,
@@ -107,7 +107,7 @@ pub(super) struct Report {
     pub(super) requests: Cost,
 }
 
-impl Report {
+impl ReclaimReport {
     pub(super) fn new(log: &Log, plan: &Plan, done: Option<&Applied>) -> Self {
         let after = done.map_or(plan.after, |done| done.watermark);
         let totals = |class: Class| plan.totals.get(&class).copied().unwrap_or_default();
@@ -144,7 +144,7 @@ fn row(class: Class, totals: Totals, done: Option<&Applied>) -> Row {
     }
 }
 
-fn lowest(held: &[Held]) -> Option<JobName> {
+fn lowest(held: &[JobRetention]) -> Option<JobName> {
     let lowest = held.iter().min_by_key(|held| held.floor);
     lowest.map(|held| held.job.clone())
 }
@@ -160,7 +160,7 @@ fn reason(plan: &Plan) -> Option<&'static str> {
     }
 }
 
-fn holder(held: &Held, head: Step) -> Holder {
+fn holder(held: &JobRetention, head: Step) -> Holder {
     Holder {
         job: held.job.clone(),
         opened: held.opened,

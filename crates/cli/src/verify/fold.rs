@@ -5,7 +5,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Folded, Manifest, Segment};
-use batchweave_core::proof::{History, Named};
+use batchweave_core::proof::{History, LoggedTgb};
 use batchweave_log::{Log, LogError};
 use batchweave_store::Store;
 use futures::future::try_join_all;
@@ -35,18 +35,18 @@ pub(super) struct VoidAt {
 pub(super) struct Facts {
     pub(super) history: History,
     /// By step.
-    pub(super) named: Vec<Named>,
+    pub(super) named: Vec<LoggedTgb>,
     pub(super) objects: Objects,
     pub(super) voids: Vec<VoidAt>,
     pub(super) void_count: u64,
     /// Records in a row with void entries: up to now, and the first such row of two or more.
-    row: Row,
-    pub(super) void_row: Option<Row>,
+    row: VoidRun,
+    pub(super) void_row: Option<VoidRun>,
 }
 
 /// Records in a row that have something void in them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct VoidRun {
     pub(super) first: Version,
     pub(super) records: u64,
 }
@@ -128,7 +128,7 @@ impl Facts {
     fn note(&mut self, version: Version, folded: &Folded) {
         self.history.note(version, folded);
         self.objects.note(folded);
-        let digests = folded.placed.iter().map(|entry| Named {
+        let digests = folded.placed.iter().map(|entry| LoggedTgb {
             digest: entry.tgb.digest,
             version: entry.version,
         });
@@ -138,17 +138,17 @@ impl Facts {
         }
         let void = folded.entries.iter().any(Result::is_err);
         self.row = match (void, self.row.records) {
-            (false, _) => Row::default(),
-            (true, 0) => Row {
+            (false, _) => VoidRun::default(),
+            (true, 0) => VoidRun {
                 first: version,
                 records: 1,
             },
-            (true, records) => Row {
+            (true, records) => VoidRun {
                 records: records + 1,
                 ..self.row
             },
         };
-        let same = |row: &Row| row.first == self.row.first;
+        let same = |row: &VoidRun| row.first == self.row.first;
         if self.row.records > 1 && self.void_row.as_ref().is_none_or(same) {
             self.void_row = Some(self.row);
         }
@@ -171,7 +171,7 @@ impl Facts {
     }
 
     /// What the log says of a step.
-    pub(super) fn named(&self, step: Step) -> Option<Named> {
+    pub(super) fn named(&self, step: Step) -> Option<LoggedTgb> {
         self.named.get(usize::try_from(step).ok()?).copied()
     }
 }

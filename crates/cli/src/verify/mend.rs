@@ -11,15 +11,15 @@ use batchweave_core::ids::{AttemptNo, Step};
 use batchweave_core::keys;
 use batchweave_core::mesh;
 use batchweave_core::proof::{
-    AttemptRecord, JobRecord, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, Leg, Retold, Told,
-    retell,
+    AttemptRecord, JobRecord, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, Leg, ReaderCoverage,
+    ReaderSlices, rebuild_entries,
 };
 use batchweave_core::stream::StreamConfig;
-use batchweave_log::{Checksums, crcs_of};
+use batchweave_log::{Checksums, slice_crcs};
 use batchweave_store::Store;
 use serde::Serialize;
 
-use super::job::Listed;
+use super::listing::JobListing;
 use crate::context;
 use crate::error::CliError;
 use crate::output::{count, range};
@@ -29,7 +29,7 @@ type Reader = (u32, Option<u32>);
 
 /// Steps that stay untold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Left {
+pub(crate) struct NotMended {
     attempt: AttemptNo,
     dp_rank: u32,
     from: Step,
@@ -46,7 +46,7 @@ pub(crate) struct Mended {
     /// Steps that they tell of, by rank.
     pub(crate) steps: u64,
     /// What could not be told.
-    pub(crate) left: Vec<Left>,
+    pub(crate) left: Vec<NotMended>,
 }
 
 impl Mended {
@@ -56,7 +56,7 @@ impl Mended {
         let mut text =
             format!("mended: {steps} steps by rank from the objects' indexes, in {ledgers}\n");
         for left in &self.left {
-            let Left {
+            let NotMended {
                 attempt,
                 dp_rank,
                 from,
@@ -77,7 +77,7 @@ pub(super) struct Mender<'m> {
     pub(super) store: &'m Arc<dyn Store>,
     pub(super) stream: &'m StreamConfig,
     pub(super) record: &'m JobRecord,
-    pub(super) listed: &'m Listed,
+    pub(super) listed: &'m JobListing,
     pub(super) head: Step,
     /// Of this run, in the names of its objects.
     pub(super) node: String,
@@ -112,7 +112,7 @@ impl Mender<'_> {
             let window = from..from + LEDGER_STEPS;
             let (mut entries, mut steps) = (Vec::new(), Vec::new());
             let mut slices = Vec::new();
-            let mut now: Vec<(Retold, Range<Step>)> = Vec::new();
+            let mut now: Vec<(ReaderSlices, Range<Step>)> = Vec::new();
             for (&(dp_rank, rank), own) in &mut holes {
                 for hole in own.iter_mut().filter(|hole| hole.start < window.end) {
                     let part = hole.start..hole.end.min(window.end);
@@ -126,17 +126,17 @@ impl Mender<'_> {
             }
             steps.sort_unstable();
             steps.dedup();
-            let read = sums.of(&steps, &slices).await?;
+            let read = sums.for_steps(&steps, &slices).await?;
             for (of, part) in now {
-                let crcs = |step| crcs_of(of.slices.clone(), read.get(&step));
+                let crcs = |step| slice_crcs(of.slices.clone(), read.get(&step));
                 let kept = |step| attempt.next_kept(step);
-                let (told, lost) = retell(&of, part.clone(), kept, crcs);
+                let (told, lost) = rebuild_entries(&of, part.clone(), kept, crcs);
                 // What was read, and what can't be: told from here on.
                 covered.entry((of.dp_rank, of.rank)).or_default().push(part);
                 entries.extend(told);
                 mended
                     .left
-                    .extend(lost.into_iter().map(|(steps, why)| Left {
+                    .extend(lost.into_iter().map(|(steps, why)| NotMended {
                         attempt: leg.attempt,
                         dp_rank: of.dp_rank,
                         from: steps.start,
@@ -154,10 +154,10 @@ impl Mender<'_> {
         attempt: &AttemptRecord,
         dp_rank: u32,
         rank: Option<u32>,
-    ) -> Result<Retold, CliError> {
+    ) -> Result<ReaderSlices, CliError> {
         let slices = mesh::slices_of(self.stream.slices, attempt.state.dp_size, dp_rank);
         let slices = slices.map_err(|why| CliError::Unsound(why.to_string()))?;
-        Ok(Retold {
+        Ok(ReaderSlices {
             dp_rank,
             rank,
             slices,
@@ -238,7 +238,7 @@ impl Mender<'_> {
                 .first()
                 .map_or(from, |gap| gap.start);
             let (dp_rank, rank) = reader;
-            Told {
+            ReaderCoverage {
                 dp_rank,
                 rank,
                 to: first,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use batchweave_core::ids::{ProducerName, Seq, Step};
-use batchweave_core::manifest::entry::Batch;
+use batchweave_core::manifest::entry::BatchEntry;
 use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Folded};
 use batchweave_core::tgb::{ENTRY_BYTES, TRAILER_BYTES};
@@ -62,7 +62,7 @@ impl Objects {
         }
     }
 
-    fn commit(&mut self, batch: &Batch) {
+    fn commit(&mut self, batch: &BatchEntry) {
         for (seq, tgb) in (batch.first_seq..).zip(&batch.tgbs) {
             let mut keys: Vec<Arc<str>> = Vec::new();
             for part in &tgb.parts {

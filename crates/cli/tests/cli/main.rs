@@ -7,7 +7,6 @@ mod damage;
 mod decode;
 mod doctor;
 mod jobs;
-mod making;
 mod proof;
 mod reading;
 mod reclaim;

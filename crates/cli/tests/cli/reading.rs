@@ -13,7 +13,7 @@ async fn small() -> World {
     world.commit(&mut p0, 3).await;
     let mut p1 = world.producer("p1").await;
     world.commit(&mut p1, 1).await;
-    let _ = p1.try_finish().await.unwrap();
+    p1.finish().await;
     world
 }
 
@@ -179,7 +179,7 @@ async fn following_ends_with_the_stream() {
         .spawn()
         .unwrap();
     world.commit(&mut p0, 2).await;
-    let _ = p0.try_finish().await.unwrap();
+    p0.finish().await;
     let output = tokio::task::spawn_blocking(|| follower.wait_with_output().unwrap());
     let output = output.await.unwrap();
     assert!(output.status.success());

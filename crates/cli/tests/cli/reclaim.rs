@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use batchweave_core::keys;
 use batchweave_dev_s3::{Options, Server};
-use batchweave_log::{Log, LogOptions, Producer, ProducerOpening, create};
+use batchweave_log::{Log, LogOptions, create};
 use batchweave_store::{AccessKeys, OpenOptions, Store};
+use batchweave_testkit::TestProducer;
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -135,7 +136,7 @@ async fn too_few_restart_points_and_objects_deleted_by_hand_are_told() {
 struct Bucket {
     server: Server,
     store: Arc<dyn Store>,
-    producers: [Producer; 2],
+    producers: [TestProducer; 2],
 }
 
 impl Bucket {
@@ -184,16 +185,10 @@ impl Bucket {
     }
 }
 
-async fn opened(store: &Arc<dyn Store>) -> Producer {
+async fn opened(store: &Arc<dyn Store>) -> TestProducer {
     let options = LogOptions::new(rand::random());
     let log = Log::open(Arc::clone(store), &options).await.unwrap();
-    match Producer::open(log, "p0".parse().unwrap(), "host:1")
-        .await
-        .unwrap()
-    {
-        ProducerOpening::Opened(producer) => *producer,
-        other => panic!("{other:?}"),
-    }
+    TestProducer::open(log, "p0", "host:1").await
 }
 
 /// Of each kind something dead and something that lives.

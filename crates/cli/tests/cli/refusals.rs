@@ -1,5 +1,7 @@
 //! Wrong command lines and roots: each one message that says what, where, why and what to do.
 
+use std::process::Command;
+
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Watermark;
 
@@ -24,6 +26,23 @@ fn the_command_line_is_checked() {
         &["--version"],
     ] {
         assert_eq!(bare(helped).code, 0, "{helped:?}");
+    }
+}
+
+#[test]
+fn a_verb_whose_program_is_missing_says_which() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("batchweave");
+    std::fs::copy(env!("CARGO_BIN_EXE_batchweave"), &alone).unwrap();
+    for args in [
+        &["plan", "--producers", "1"][..],
+        &["--json", "bench", "fetch"],
+        &["help", "demo"],
+        &["dev-s3", "--help"],
+    ] {
+        let mut command = Command::new(&alone);
+        command.args(args).env("PATH", folder.path());
+        Ran::of(&mut command).fails(1, &["batchweave-lab", "No such file", "make install"]);
     }
 }
 

@@ -1,9 +1,9 @@
 //! A training run as its daemons leave it in the store: attempts, marks, progress.
 
+use batchweave_core::fixtures::Attempt;
 use batchweave_core::ids::{AttemptId, JobName};
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, Parent};
-use batchweave_core::retention::{Mark, Progress};
 use batchweave_store::Create;
 
 use crate::world::World;
@@ -49,37 +49,28 @@ impl World {
         let job: JobName = name.parse().unwrap();
         let m = self.log().await.manifest().clone();
         let state = m.jobs().get(&job).and_then(|state| state.attempt(attempt));
-        let mark = Mark {
-            format: 1,
+        let attempt = Attempt {
             stream: m.stream_id(),
             job,
             opened: opened.parse().unwrap(),
-            attempt,
-            id: AttemptId([attempt as u8 + 1; 16]),
-            dp_rank: rank,
+            number: attempt,
             dp_size: state.map_or(64, |attempt| attempt.dp_size),
-            step,
-            state: "{}".into(),
         };
+        let mark = attempt.mark(step, rank);
         self.put(&mark.key(), mark.to_json()).await;
     }
 
     /// The data coordinates `ranks`, all on one node, have received all below `step`.
     pub(crate) async fn progress(&self, job: &str, attempt: u64, step: u64, ranks: (u32, u32)) {
         let (name, opened) = job.split_once('@').unwrap();
-        let progress = Progress {
-            format: 1,
+        let attempt = Attempt {
             stream: self.log().await.manifest().stream_id(),
             job: name.parse().unwrap(),
             opened: opened.parse().unwrap(),
-            attempt,
-            id: AttemptId([attempt as u8 + 1; 16]),
-            node: "a1".into(),
-            first: ranks.0,
-            last: ranks.1,
-            step,
-            at: "2026-01-01T00:00:00Z".into(),
+            number: attempt,
+            dp_size: 1,
         };
+        let progress = attempt.progress(step, ranks);
         self.put(&progress.key(), progress.to_json()).await;
     }
 }

@@ -1,40 +1,42 @@
-//! `dev-s3` as a process, and the other verbs on its bucket; and what they say where nobody answers.
+//! The verbs on a bucket of `dev-s3`, and their errors when no server answers.
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use batchweave_dev_s3::Options;
 use batchweave_store::{AccessKeys, OpenOptions};
-use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::world::{Ran, command};
 
 const URL: &str = "s3://streams/one";
+const REGION: &str = "us-east-1";
 
+/// A server with the bucket `streams`, on threads of its own.
 struct Server {
-    child: Child,
-    ready: Value,
+    runtime: Runtime,
+    endpoint: String,
+    options: Options,
+    _server: batchweave_dev_s3::Server,
 }
 
 impl Server {
     fn start() -> Self {
-        let args = [
-            "dev-s3",
-            "--listen",
-            "127.0.0.1:0",
-            "--bucket",
-            "streams",
-            "--json",
-        ];
-        let mut child = command(&args).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let ready = serde_json::from_str(&line).unwrap();
-        Self { child, ready }
+        let runtime = Runtime::new().unwrap();
+        let options = Options {
+            buckets: vec!["streams".to_owned()],
+            ..Options::default()
+        };
+        let started = batchweave_dev_s3::Server::start(options.clone());
+        let server = runtime.block_on(started).unwrap();
+        Self {
+            runtime,
+            endpoint: server.endpoint(),
+            options,
+            _server: server,
+        }
     }
 
     fn run(&self, args: &[&str], secret: &str) -> Ran {
@@ -42,31 +44,28 @@ impl Server {
     }
 
     fn command(&self, args: &[&str], secret: &str) -> Command {
-        let text = |name: &str| self.ready[name].as_str().unwrap().to_owned();
         let mut command = command(args);
         command
-            .env("AWS_ENDPOINT_URL", text("endpoint"))
-            .env("AWS_ACCESS_KEY_ID", text("access_key"))
+            .env("AWS_ENDPOINT_URL", &self.endpoint)
+            .env("AWS_ACCESS_KEY_ID", &self.options.access_key)
             .env("AWS_SECRET_ACCESS_KEY", secret)
-            .env("AWS_REGION", text("region"))
+            .env("AWS_REGION", REGION)
             .env("BATCHWEAVE_STORE", URL);
         command
     }
 
     /// All that is in the bucket.
     fn keys(&self) -> Vec<String> {
-        let text = |name: &str| self.ready[name].as_str().unwrap().to_owned();
         let options = OpenOptions {
-            endpoint: Some(text("endpoint")),
-            region: Some(text("region")),
+            endpoint: Some(self.endpoint.clone()),
+            region: Some(REGION.to_owned()),
             keys: Some(AccessKeys {
-                id: text("access_key"),
-                secret: text("secret_key"),
+                id: self.options.access_key.clone(),
+                secret: self.options.secret_key.clone(),
             }),
             ..OpenOptions::default()
         };
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
+        self.runtime.block_on(async {
             let store = batchweave_store::open("s3://streams", &options)
                 .await
                 .unwrap();
@@ -76,14 +75,7 @@ impl Server {
     }
 
     fn secret(&self) -> &str {
-        self.ready["secret_key"].as_str().unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        &self.options.secret_key
     }
 }
 
@@ -201,17 +193,6 @@ fn an_interrupted_doctor_cleans_up() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("error: interrupted"), "{said}");
     assert_eq!(server.keys(), Vec::<String>::new());
-}
-
-#[test]
-fn a_server_that_cannot_listen_says_why() {
-    let server = Server::start();
-    let taken = server.ready["endpoint"]
-        .as_str()
-        .unwrap()
-        .trim_start_matches("http://");
-    let second = Ran::of(&mut command(&["dev-s3", "--listen", taken]));
-    second.fails(1, &["cannot listen", taken, "--listen"]);
 }
 
 /// A server that hangs up on everybody; and how often somebody came.

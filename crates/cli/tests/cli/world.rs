@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::Nonce;
 use batchweave_core::keys;
 use batchweave_core::manifest::entry::Opened;
 use batchweave_core::manifest::{Entry, Hints, Record, Writer};
-use batchweave_core::tgb::{Dtype, Identity, Layout, TgbData, pack};
-use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_core::tgb::{Dtype, Layout, TgbData};
+use batchweave_log::{Log, LogOptions};
 use batchweave_store::{Create, OpenOptions, Store};
+use batchweave_testkit::TestProducer;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -98,30 +98,15 @@ impl World {
         Log::open(self.store().await, &options).await.unwrap()
     }
 
-    pub(crate) async fn producer(&self, name: &str) -> Producer {
-        let opening = Producer::open(self.log().await, name.parse().unwrap(), "host:1");
-        match opening.await.unwrap() {
-            ProducerOpening::Opened(producer) => *producer,
-            other => panic!("{other:?}"),
-        }
+    pub(crate) async fn producer(&self, name: &str) -> TestProducer {
+        TestProducer::open(self.log().await, name, "host:1").await
     }
 
     /// `producer` commits `tgbs` TGBs in one object and one record.
-    pub(crate) async fn commit(&self, producer: &mut Producer, tgbs: u64) {
+    pub(crate) async fn commit(&self, producer: &mut TestProducer, tgbs: u64) {
         let first = producer.next_seq();
-        let stream = producer.log().manifest().stream_id();
-        let identity = Identity::new(stream, producer.name(), producer.epoch());
         let data: Vec<_> = (first..first + tgbs).map(tgb).collect();
-        let (name, epoch, nonce) = (producer.name(), producer.epoch(), producer.nonce());
-        let key = |part| keys::data(name, epoch, nonce, (first, first + tgbs - 1), 7, part);
-        let packed = pack(identity, &data, 1 << 20, key).unwrap();
-        for object in packed.objects {
-            let stored = self.store().await.upload(&object.key, object.bytes).await;
-            assert_eq!(stored.unwrap(), Create::Created);
-        }
-        let cursor = Cursor(serde_json::json!({ "row": first + tgbs }));
-        let commit = producer.try_commit(packed.tgbs, cursor).await.unwrap();
-        assert!(matches!(commit, Commit::Committed { .. }), "{commit:?}");
+        producer.commit_data(&data, 1 << 20).await;
     }
 
     /// What a faulty writer does: a record whose entry can't be valid.

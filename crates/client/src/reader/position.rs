@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use batchweave_arena::wire::{Checkpoint, WaitCause};
+use batchweave_wire::{Checkpoint, WaitCause};
 
 use super::Reader;
 use crate::connect::Deadline;

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use batchweave_arena::wire::{
-    ArrayLayout, Batch, ClientMessage, DaemonMessage, Dtype, Hello, Layout, LayoutMessage,
-    MESSAGE_BYTES_MAX, SegmentMessage, SliceRef, Welcome,
-};
 use batchweave_arena::{Connection, Interest, Listener, MemoryLimits, Segment};
 use batchweave_client::{Client, ConnectOptions, Reader};
+use batchweave_wire::{
+    ArrayLayout, BatchMessage, ClientMessage, DaemonMessage, Dtype, Hello, Layout, LayoutMessage,
+    MESSAGE_BYTES_MAX, SegmentMessage, SliceRef, Welcome,
+};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Tokens of a slice; its frame takes 64 bytes.
@@ -224,7 +224,7 @@ impl Session {
     /// Writes and announces all slices of a step, in one message.
     pub(crate) fn step(&self, step: u64) {
         let slices = self.fill(step);
-        Batch::split(step, &slices).for_each(|part| self.send(&DaemonMessage::Batch(part)));
+        BatchMessage::split(step, &slices).for_each(|part| self.send(&DaemonMessage::Batch(part)));
     }
 
     pub(crate) fn fill(&self, step: u64) -> Vec<SliceRef> {

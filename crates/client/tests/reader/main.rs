@@ -9,11 +9,11 @@ mod releases;
 
 use std::time::{Duration, Instant};
 
-use batchweave_arena::wire::{
-    Batch as BatchMessage, Checkpoint, ClientMessage, DaemonMessage, ErrorName, Fault, Mode,
-    Replaces, WaitCause, Waiting,
-};
 use batchweave_client::{Batch, Client, ClientError, Reader, Start, State};
+use batchweave_wire::{
+    BatchMessage, Checkpoint, ClientMessage, DaemonMessage, ErrorName, Fault, Mode, Replaces,
+    WaitCause, Waiting,
+};
 
 use fake::{Daemon, PATIENCE, connected, folder, options, token};
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use batchweave_arena::wire::{ArrayLayout, Dtype, LAYOUTS_MAX, Layout as WireLayout};
 use batchweave_core::tgb::{Dtype as CoreDtype, Layout, LayoutError};
+use batchweave_wire::{ArrayLayout, Dtype, LAYOUTS_MAX, Layout as WireLayout};
 
 /// The layout of a frame: the offset of its data in the payload, and the arrays in it.
 #[derive(Debug, PartialEq, Eq)]

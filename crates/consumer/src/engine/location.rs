@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{Seq, Step};
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::plan::{Frame, Wanted, wanted};
+use batchweave_core::tgb::ranges::{Frame, PartSlices, part_slices};
 use batchweave_core::tgb::{Expect, Identity};
 
 /// Slices per block. Locations are read block by block, 40 KiB of index entries each, so that ranks of one node
@@ -98,10 +98,10 @@ impl SliceLocations {
 }
 
 /// Returns the blocks of `entry` that contain some of `slices`, in order. `slices` are sorted and do not overlap.
-pub(crate) fn blocks<'e>(entry: &'e StepEntry, slices: &[Range<u32>]) -> Vec<Wanted<'e>> {
-    let mut blocks: Vec<Wanted<'e>> = Vec::new();
+pub(crate) fn blocks<'e>(entry: &'e StepEntry, slices: &[Range<u32>]) -> Vec<PartSlices<'e>> {
+    let mut blocks: Vec<PartSlices<'e>> = Vec::new();
     for range in slices {
-        for cut in wanted(entry.step, entry.seq, &entry.tgb, range.clone()) {
+        for cut in part_slices(entry.step, entry.seq, &entry.tgb, range.clone()) {
             let part = cut.part;
             let mut first = cut.slices.start - (cut.slices.start - part.first_slice) % BLOCK;
             while first < cut.slices.end {
@@ -109,7 +109,7 @@ pub(crate) fn blocks<'e>(entry: &'e StepEntry, slices: &[Range<u32>]) -> Vec<Wan
                 first = slices.end;
                 // A block that two ranges share is the last block of the first range.
                 if blocks.last().is_none_or(|last| last.slices != slices) {
-                    blocks.push(Wanted {
+                    blocks.push(PartSlices {
                         slices,
                         ..cut.clone()
                     });
@@ -123,7 +123,7 @@ pub(crate) fn blocks<'e>(entry: &'e StepEntry, slices: &[Range<u32>]) -> Vec<Wan
 #[cfg(test)]
 mod tests {
     use batchweave_core::ids::StreamId;
-    use batchweave_core::tgb::{Digest, Part, TgbRecord};
+    use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 
     use super::*;
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn only_parts_that_hold_the_slices_are_read_in_whole_blocks() {
-        let part = |key: &str, first_slice, slices| Part {
+        let part = |key: &str, first_slice, slices| ObjectPart {
             key: key.to_owned(),
             offset: 0,
             length: u64::from(slices) * 128,
@@ -192,7 +192,7 @@ mod tests {
         };
         let found = |slices: &[Range<u32>]| -> Vec<(String, Range<u32>)> {
             let blocks = blocks(&entry, slices);
-            let short = |block: Wanted<'_>| (block.part.key.clone(), block.slices);
+            let short = |block: PartSlices<'_>| (block.part.key.clone(), block.slices);
             blocks.into_iter().map(short).collect()
         };
         let blocks = |list: &[(&str, Range<u32>)]| -> Vec<(String, Range<u32>)> {

@@ -140,7 +140,7 @@ impl World {
                         FrameId { slice, ..frame }
                     } else {
                         FrameId {
-                            step: self.quarantine[&id].pass(frame.step + 1),
+                            step: self.quarantine[&id].next_read(frame.step + 1),
                             slice: session.slices.start,
                         }
                     };
@@ -212,7 +212,7 @@ fn every_rank_gets_every_frame_and_the_end() {
     world.settle(&[0, 1, 2, 3]);
     assert_eq!(world.ended.len(), 4);
     assert!(world.ended.values().all(|step| *step == 50));
-    assert_eq!(world.engine.space.used(), 0, "all is free again");
+    assert_eq!(world.engine.arena.used(), 0, "all is free again");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn an_unreadable_frame_fails_only_those_who_reach_it() {
         BTreeMap::from([(1, FrameId { step: 7, slice: 1 })])
     );
     assert_eq!(world.ended, BTreeMap::from([(0, 20)]));
-    assert_eq!(world.engine.space.used(), 0);
+    assert_eq!(world.engine.arena.used(), 0);
 }
 
 /// Quarantined steps are neither fetched nor pushed, also at the end, and those behind them are read
@@ -350,7 +350,7 @@ fn random_worlds_keep_the_invariants() {
         world.settle(&ids);
         let done = ids.iter().filter(|id| world.ended.contains_key(id)).count();
         assert_eq!(done, ids.len(), "seed {seed}: everyone reaches the end");
-        assert_eq!(world.engine.space.used(), 0, "seed {seed}");
+        assert_eq!(world.engine.arena.used(), 0, "seed {seed}");
         assert_eq!(world.engine.held_bytes, 0, "seed {seed}");
         assert!(world.slices > 0);
     }

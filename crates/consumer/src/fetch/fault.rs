@@ -1,8 +1,8 @@
 //! The faults that ranks receive in place of frames that cannot be read.
 
-use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_core::ids::Step;
 use batchweave_store::ErrorKind;
+use batchweave_wire::{ErrorName, Fault};
 
 use super::retry::ReadError;
 use super::{FetchEvents, READS_MAX};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use batchweave_arena::{ArenaError, FrameBuf};
 use batchweave_core::crc::Crc32c;
 use batchweave_core::tgb::HEADER_BYTES;
-use batchweave_core::tgb::plan::Read;
+use batchweave_core::tgb::ranges::Read;
 use futures::future::try_join_all;
 
 use super::retry::{ReadError, open, short_body, with_retries};

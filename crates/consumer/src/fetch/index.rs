@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use batchweave_arena::wire::Fault;
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::StepEntry;
-use batchweave_core::tgb::plan::{Frame, Located, Wanted};
+use batchweave_core::tgb::ranges::{Frame, Located, PartSlices};
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, TgbError};
+use batchweave_wire::Fault;
 use bytes::Bytes;
 use futures::future::join_all;
 use tokio::sync::Semaphore;
@@ -39,7 +39,7 @@ impl Lookup {
 }
 
 /// A block of slices, and the byte range of its index entries.
-type Unread<'a> = (Wanted<'a>, Range<u64>, Identity);
+type Unread<'a> = (PartSlices<'a>, Range<u64>, Identity);
 
 /// One read of the index entries of some blocks.
 struct IndexRead<'a> {
@@ -222,7 +222,14 @@ impl IndexRead<'_> {
     fn entries<'b>(
         &'b self,
         bytes: &'b [u8],
-    ) -> impl Iterator<Item = (&'b Wanted<'b>, Identity, u32, Result<Frame<'b>, TgbError>)> {
+    ) -> impl Iterator<
+        Item = (
+            &'b PartSlices<'b>,
+            Identity,
+            u32,
+            Result<Frame<'b>, TgbError>,
+        ),
+    > {
         self.blocks
             .iter()
             .flat_map(move |(block, range, identity)| {

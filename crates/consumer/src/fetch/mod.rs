@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use batchweave_core::crc::Crc32c;
 use batchweave_core::ids::Step;
-use batchweave_core::tgb::plan::{Read, coalesce};
+use batchweave_core::tgb::ranges::{Read, coalesce};
 use batchweave_core::tgb::{FrameHeader, verify_summed};
 
 use self::fault::{head_after, unreadable};

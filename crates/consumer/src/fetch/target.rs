@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use batchweave_arena::wire::Fault;
 use batchweave_arena::{FrameBuf, Segment};
-use batchweave_core::tgb::plan::{Read, coalesce};
+use batchweave_core::tgb::ranges::{Read, coalesce};
+use batchweave_wire::Fault;
 
 use crate::engine::layouts::Shape;
 use crate::engine::location::{FrameId, Location};

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use batchweave_arena::wire::{ErrorName, Fault, Hello};
 use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::mesh::{self, MeshError};
 use batchweave_core::stream::StreamConfig;
+use batchweave_wire::{ErrorName, Fault, Hello};
 
 use super::membership::{AttemptRequest, Member, WaitReason};
 use crate::engine::SessionId;

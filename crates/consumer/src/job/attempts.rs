@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use batchweave_arena::wire::{ErrorName, Fault, WaitCause};
 use batchweave_core::ids::{JobName, RequestId, Step};
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobOpened};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::manifest::{Entry, Manifest, Void};
 use batchweave_core::retention::restart_points;
 use batchweave_log::{Log, LogError};
+use batchweave_wire::{ErrorName, Fault, WaitCause};
 use tokio::sync::oneshot;
 
 use super::attempt_rate::{MOST, WINDOW};
@@ -187,7 +187,7 @@ pub(crate) fn refusal(request: &AttemptRequest, why: &LogError) -> Result<WaitRe
 
 /// Returns the oldest restart point of a job whose data exists; `None` also if the store can't be listed.
 pub(crate) async fn oldest_restart(log: &mut Log, job: &JobName) -> Option<Step> {
-    let objects = match log.signs().await {
+    let objects = match log.job_objects().await {
         Ok(objects) => objects.get(job).cloned().unwrap_or_default(),
         Err(why) => {
             tracing::debug!(%job, %why, "restart points can't be listed");

@@ -1,8 +1,8 @@
 //! Which checkpoint marks are valid, and the objects that store them. Pure.
 
-use batchweave_arena::wire::{Checkpoint, ErrorName, Fault};
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::retention::Mark;
+use batchweave_wire::{Checkpoint, ErrorName, Fault};
 use serde::Deserialize;
 
 use super::membership::Member;

@@ -1,10 +1,10 @@
 //! Storing checkpoint marks as create-only objects. Marks are never deleted here.
 
-use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_core::ids::Step;
 use batchweave_core::keys;
 use batchweave_core::retention::{AttemptObjects, Mark};
 use batchweave_store::{StoreError, list_all};
+use batchweave_wire::{ErrorName, Fault};
 
 use crate::resources::{CREATE_TIMEOUT, Resources};
 

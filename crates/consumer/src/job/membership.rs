@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use batchweave_arena::wire::{ErrorName, Fault, Hello, Mode, WaitCause};
 use batchweave_core::ids::{AttemptId, AttemptNo, JobName, Step, Version};
 use batchweave_core::manifest::entry::Parent;
 use batchweave_core::manifest::state::{AttemptState, JobState};
+use batchweave_wire::{ErrorName, Fault, Hello, Mode, WaitCause};
 
 use crate::quarantine::QuarantineRanges;
 

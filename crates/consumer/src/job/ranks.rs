@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use batchweave_arena::wire::{Hello, Mode};
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
+use batchweave_wire::{Hello, Mode};
 use tokio::sync::Notify;
 
 use super::deliveries::{Deliveries, Delivery, Unreported};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use batchweave_core::ids::Step;
-use batchweave_core::proof::{LedgerEntry, Told};
+use batchweave_core::proof::{LedgerEntry, ReaderCoverage};
 
 use super::book::{Book, Hole, reader};
 use super::holes::{Holes, Reader};
@@ -63,11 +63,11 @@ impl Attempt {
 
     /// Notes entries that are about to be stored. Returns the step below which each reader is recorded without a
     /// hole: steps behind a hole must be recorded again if this daemon dies before it is filled.
-    pub(super) fn record(&mut self, entries: &[LedgerEntry]) -> Vec<Told> {
+    pub(super) fn record(&mut self, entries: &[LedgerEntry]) -> Vec<ReaderCoverage> {
         for entry in entries {
             self.know(entry.reader(), entry.to);
         }
-        let told = self.known.iter().map(|(&reader, &known)| Told {
+        let told = self.known.iter().map(|(&reader, &known)| ReaderCoverage {
             dp_rank: reader.0,
             rank: reader.1,
             to: self.holes.first(reader).unwrap_or(known),

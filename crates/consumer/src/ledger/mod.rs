@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
-use batchweave_core::proof::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, Told};
+use batchweave_core::proof::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, ReaderCoverage};
 use batchweave_log::Log;
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -150,7 +150,7 @@ impl Keeper {
     /// Forgets the stored objects, so that they are read again for each batch of reports with a new rank:
     /// another daemon may have recorded it after they were read.
     fn forget_stored(&mut self) {
-        if guards::is(Mutation::StaleLedger) {
+        if guards::trusts_cached_ledgers() {
             return;
         }
         for attempt in self.attempts.values_mut() {
@@ -199,7 +199,7 @@ impl Keeper {
 
     async fn begin(&mut self, member: &Arc<Member>, next_step: Step, asked: &Required) {
         let gone = asked.flush.contains(&key(member));
-        if gone && !guards::is(Mutation::UnflushedReturn) {
+        if gone && !guards::skips_flush_on_return() {
             // It may have ended in this batch.
             self.flush(&key(member)).await;
         }
@@ -305,7 +305,7 @@ impl Keeper {
 
     /// Answers the waiting marks of ranks without a hole.
     fn answer(&mut self) {
-        let stored = self.unsaved.is_empty() || guards::is(Mutation::UnsavedLedger);
+        let stored = self.unsaved.is_empty() || guards::confirms_mark_without_ledger();
         let attempts = &self.attempts;
         self.waiting.retain(|mark| {
             let attempt = attempts.get(&mark.key);
@@ -350,7 +350,7 @@ impl Keeper {
         self.save().await;
     }
 
-    fn add(&mut self, member: &Member, entries: Vec<LedgerEntry>, told: Vec<Told>) {
+    fn add(&mut self, member: &Member, entries: Vec<LedgerEntry>, told: Vec<ReaderCoverage>) {
         let node = self.resources.node_name();
         let (job, opened, attempt) = (&member.job, member.opened, member.attempt);
         let ledger = Ledger {

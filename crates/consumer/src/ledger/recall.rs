@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::Step;
-use batchweave_core::proof::{LedgerEntry, Retold, retell};
-use batchweave_log::{Checksums, Log, LogError, StepCrcs, crcs_of};
+use batchweave_core::proof::{LedgerEntry, ReaderSlices, rebuild_entries};
+use batchweave_log::{Checksums, Log, LogError, StepCrcs, slice_crcs};
 use batchweave_store::Store;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -142,19 +142,19 @@ async fn read(
             none.insert(Checksums::new(log))
         }
     };
-    open.of(steps, slices).await
+    open.for_steps(steps, slices).await
 }
 
 fn fill(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {
     let (mut entries, mut left) = (Vec::new(), Vec::new());
     for Hole { member, steps } in &window.holes {
-        let of = Retold {
+        let of = ReaderSlices {
             dp_rank: member.dp_rank,
             rank: member.rank,
             slices: member.slices.clone(),
         };
-        let crcs = |step: Step| crcs_of(member.slices.clone(), read.get(&step));
-        let (told, lost) = retell(
+        let crcs = |step: Step| slice_crcs(member.slices.clone(), read.get(&step));
+        let (told, lost) = rebuild_entries(
             &of,
             steps.clone(),
             |step| member.quarantine.next_read(step),

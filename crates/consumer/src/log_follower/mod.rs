@@ -9,11 +9,11 @@ mod replaced;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_core::ids::Step;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::polling::{PollSchedule, PollState, followers};
 use batchweave_log::{Located, Log, LogError};
+use batchweave_wire::{ErrorName, Fault};
 use tokio::sync::{mpsc, watch};
 
 use self::lookups::Lookups;

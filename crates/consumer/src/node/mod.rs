@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use batchweave_arena::Segment;
-use batchweave_arena::wire::Fault;
 use batchweave_core::ids::Step;
+use batchweave_wire::Fault;
 use tokio::sync::{Notify, mpsc, watch};
 
 pub(crate) use self::outbox::Outgoing;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use batchweave_arena::Segment;
-use batchweave_arena::wire::{
-    Batch, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef, Welcome,
-};
 use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::tgb::HEADER_BYTES;
+use batchweave_wire::{
+    BatchMessage, DaemonMessage, FRAMES_MAX, Hello, LayoutMessage, SegmentMessage, SliceRef,
+    Welcome,
+};
 use tokio::sync::Notify;
 
 use crate::engine::allocator::FrameRegion;
@@ -209,7 +210,7 @@ impl Outbox {
             return;
         }
         let (of, slices) = (self.welcome.slice_count, vec![slice]);
-        let batch = Batch {
+        let batch = BatchMessage {
             step,
             first: position,
             of,

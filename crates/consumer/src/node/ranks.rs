@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{Checkpoint, ErrorName, Fault};
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::retention::Mark;
+use batchweave_wire::{Checkpoint, ErrorName, Fault};
 use tokio::sync::{Notify, oneshot};
 
 use super::State;
@@ -36,7 +36,7 @@ impl State {
         let Some(outbox) = self.outboxes.get_mut(&id) else {
             return;
         };
-        if guards::is(Mutation::PositionUnheard) {
+        if guards::ignores_reported_position() {
             return;
         }
         let most = if mistakes::is(Mistake::BelievedRank) {

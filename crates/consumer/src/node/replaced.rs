@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use batchweave_arena::wire::{Fault, Hello};
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::tgb::Digest;
+use batchweave_wire::{Fault, Hello};
 
 use super::State;
 use super::rewind::{Witness, claimed, contradicted};

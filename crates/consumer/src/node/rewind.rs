@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use batchweave_arena::wire::{ErrorName, Fault, Hello, Mode};
 use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::tgb::Digest;
+use batchweave_wire::{ErrorName, Fault, Hello, Mode};
 
 use crate::quarantine::QuarantineRanges;
 use crate::stream_head::Head;

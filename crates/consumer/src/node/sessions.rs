@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use batchweave_arena::wire::{
+use batchweave_core::ids::Step;
+use batchweave_wire::{
     DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
 };
-use batchweave_core::ids::Step;
 use tokio::sync::Notify;
 
 use super::outbox::{Outbox, Outgoing, Owner};
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    fn new_session(&mut self) -> SessionId {
+    pub(super) fn new_session(&mut self) -> SessionId {
         self.next_session += 1;
         self.next_session
     }

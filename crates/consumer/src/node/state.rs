@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use batchweave_arena::Segment;
-use batchweave_arena::wire::{DaemonMessage, ErrorName, Fault};
 use batchweave_core::tgb::HEADER_BYTES;
+use batchweave_wire::{DaemonMessage, ErrorName, Fault};
 
 use super::Needs;
 use super::outbox::Outbox;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use batchweave_arena::wire::WaitCause;
 use batchweave_core::ids::Step;
+use batchweave_wire::WaitCause;
 
 use super::State;
 use crate::engine::{Cause, ReadCursor, SessionId};

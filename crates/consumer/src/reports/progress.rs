@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::ids::AttemptId;
 use batchweave_core::retention::Progress;
 use tokio_util::sync::CancellationToken;
@@ -63,7 +63,7 @@ async fn round(node: &Node, stored: &mut Vec<Stored>) {
         node.lock().progress_stored(&range);
         let replaced = |old: &mut Stored| {
             let inside = range.first <= old.range.first && old.range.last <= range.last;
-            let inside = inside || guards::is(Mutation::WideProgress);
+            let inside = inside || guards::replaces_other_progress();
             old.attempt == attempt && inside && old.range.step <= range.step
         };
         for old in stored.extract_if(.., replaced) {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
-use batchweave_daemon::admin::{self, Health};
+use batchweave_daemon::admin;
+use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::Log;
 use batchweave_store::counting::Counted;
@@ -183,7 +184,7 @@ async fn report(node: Arc<Node>, health: Health) {
             () = node.resources.stop.cancelled() => return,
             _ = tick.tick() => {}
         }
-        let silent = health.store_fails();
+        let silent = health.store_failure();
         if let Some(why) = &silent {
             // Reads of the log are retried for a long time before they report a failure.
             let health = &node.resources.store_health;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::MemoryLimits;
-use batchweave_daemon::newest::Newest;
+use batchweave_daemon::connection_slots::ConnectionSlots;
 use batchweave_log::{Clock, Log};
 use batchweave_store::Store;
 use prometheus::Registry;
@@ -100,7 +100,7 @@ impl Daemon {
             Arc::clone(node),
             PendingConnection::new(connection, inbox, None),
             tasks.clone(),
-            Newest::of(1).enter(),
+            ConnectionSlots::new(1).enter(),
         );
         tokio::spawn(session);
         Socket { to, from }

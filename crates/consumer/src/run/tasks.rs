@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::Segment;
-use batchweave_core::tgb::plan::with_headers;
+use batchweave_core::tgb::ranges::with_headers;
 use batchweave_daemon::shutdown;
 use batchweave_log::Log;
 use tokio::sync::mpsc;

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{ErrorName, Fault};
 use batchweave_arena::{
     CLOSING_MAX, Connection as ArenaConnection, Listener, Peer, closing, own_uid,
 };
-use batchweave_daemon::newest::Newest;
+use batchweave_daemon::connection_slots::ConnectionSlots;
+use batchweave_wire::{ErrorName, Fault};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Semaphore;
@@ -117,7 +117,7 @@ pub(crate) async fn accept(
     marks: TaskTracker,
     stop: CancellationToken,
 ) {
-    let (sessions, silent) = (TaskTracker::new(), Newest::of(SILENT_MAX));
+    let (sessions, silent) = (TaskTracker::new(), ConnectionSlots::new(SILENT_MAX));
     let serve = |pending: PendingConnection| {
         let session = session::serve(node.clone(), pending, marks.clone(), silent.enter());
         sessions.spawn(session);
@@ -136,7 +136,7 @@ pub(crate) async fn accept(
 }
 
 /// Returns the numbers of sessions and of all connections.
-fn count(connections: &TaskTracker, silent: &Newest) -> (usize, usize) {
+fn count(connections: &TaskTracker, silent: &ConnectionSlots) -> (usize, usize) {
     let all = connections.len();
     (all.saturating_sub(silent.taken()), all)
 }

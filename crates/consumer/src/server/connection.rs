@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::Connection as ArenaConnection;
-use batchweave_arena::wire::{Fault, MESSAGE_BYTES_MAX};
+use batchweave_wire::{Fault, MESSAGE_BYTES_MAX};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

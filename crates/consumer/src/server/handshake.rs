@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{
+use batchweave_core::ids::JobName;
+use batchweave_daemon::connection_slots::Slot;
+use batchweave_wire::{
     ClientMessage, DaemonMessage, ErrorName, Fault, Hello, WaitCause, Waiting, Welcome, WireError,
 };
-use batchweave_core::ids::JobName;
-use batchweave_daemon::newest::Place;
 use tokio::sync::{Notify, oneshot};
 
 use super::connection::{Connection, Inbox, NOTIFY_AGAIN};
@@ -45,14 +45,14 @@ pub(crate) async fn handshake(
     node: &Arc<Node>,
     connection: &Connection,
     inbox: &mut Inbox,
-    (refusal, silence): (Option<Fault>, Place),
+    (refusal, silence): (Option<Fault>, Slot),
 ) -> Option<Accepted> {
     // The hello is read even before a refusal: closing a socket with unread data resets the connection, and the
     // reset may overtake the refusal.
     let bytes = tokio::select! {
         biased;
         received = node.resources.context.timeout(HELLO_DEADLINE, inbox.receive()) => received??,
-        () = silence.over() => return None,
+        () = silence.evicted() => return None,
     };
     drop(silence);
     if let Some(fault) = refusal {

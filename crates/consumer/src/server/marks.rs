@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use batchweave_arena::wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
-use batchweave_core::guards::{self, Mutation};
+use batchweave_core::guards;
 use batchweave_core::retention::Mark;
+use batchweave_wire::{Checkpoint, DaemonMessage, ErrorName, Fault};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -64,7 +64,7 @@ impl Marks {
         }
         let marks = self.clone();
         self.tasks.spawn(async move {
-            let recorded = guards::is(Mutation::MarkBeforeLedger) || receipt.await.unwrap_or(false);
+            let recorded = guards::confirms_mark_before_ledger() || receipt.await.unwrap_or(false);
             if let Some(mark) = mark {
                 marks.store(&mark, recorded).await;
             }

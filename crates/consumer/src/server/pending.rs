@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use batchweave_arena::wire::{DaemonMessage, WaitCause, Waiting};
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
+use batchweave_wire::{DaemonMessage, WaitCause, Waiting};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::accept::Acceptor;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::wire::{ClientMessage, DaemonMessage, ErrorName, Fault};
-use batchweave_daemon::newest::Place;
+use batchweave_daemon::connection_slots::Slot;
+use batchweave_wire::{ClientMessage, DaemonMessage, ErrorName, Fault};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
@@ -28,7 +28,7 @@ pub(crate) async fn serve(
     node: Arc<Node>,
     pending: PendingConnection,
     marks: TaskTracker,
-    silence: Place,
+    silence: Slot,
 ) {
     let PendingConnection {
         connection,

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use batchweave_arena::Interest;
-use batchweave_arena::wire::{
-    Checkpoint, ClientMessage, DaemonMessage, ErrorName, Hello, Progress, Release,
-};
 use batchweave_client::State;
 use batchweave_store::Op;
 use batchweave_store::testing::faults::{Fault, FaultStore};
+use batchweave_wire::{
+    Checkpoint, ClientMessage, DaemonMessage, ErrorName, Hello, Progress, Release,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::spawn_blocking;

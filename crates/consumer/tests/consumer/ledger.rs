@@ -8,7 +8,7 @@ use batchweave_core::ids::{AttemptNo, JobName, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::proof::{
-    Contradiction, History, JobRecord, Ledger, LedgerPlace, Leg, LegProof, Named, ProvenLeg,
+    Contradiction, History, JobRecord, Ledger, LedgerPlace, Leg, LegProof, LoggedTgb, ProvenLeg,
 };
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
@@ -81,7 +81,7 @@ async fn last_state(ranks: Vec<JoinHandle<String>>) -> String {
 /// The log folded from its first record, and all ledgers.
 pub(crate) struct Seen {
     job: JobRecord,
-    named: Vec<Named>,
+    named: Vec<LoggedTgb>,
     ledgers: BTreeMap<AttemptNo, Vec<(String, Ledger)>>,
 }
 
@@ -97,7 +97,7 @@ impl Seen {
             let version = manifest.next_version();
             let folded = manifest.fold(&bytes).unwrap();
             history.note(version, &folded);
-            named.extend(folded.placed.iter().map(|s| Named {
+            named.extend(folded.placed.iter().map(|s| LoggedTgb {
                 digest: s.tgb.digest,
                 version: s.version,
             }));

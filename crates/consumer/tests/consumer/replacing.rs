@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use batchweave_arena::wire::{DaemonMessage, ErrorName, Hello, Replaces, Welcome};
+use batchweave_wire::{DaemonMessage, ErrorName, Hello, Replaces, Welcome};
 
 use crate::rude::Rude;
 use crate::support::{Daemon, Stream, consumer};

@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use batchweave_arena::wire::{
-    Batch, ClientMessage, DaemonMessage, ErrorName, Hello, MESSAGE_BYTES_MAX, Progress, Release,
-};
 use batchweave_arena::{Connection, Interest};
+use batchweave_wire::{
+    BatchMessage, ClientMessage, DaemonMessage, ErrorName, Hello, MESSAGE_BYTES_MAX, Progress,
+    Release,
+};
 
 use crate::serving::{TIMEOUT, options, read_all};
 use crate::support::{Daemon, Stream, consumer};
@@ -83,7 +84,7 @@ impl Rude {
         }
     }
 
-    pub(crate) fn batch(&mut self) -> Batch {
+    pub(crate) fn batch(&mut self) -> BatchMessage {
         loop {
             if let DaemonMessage::Batch(batch) = self.hear().expect("a batch") {
                 return batch;

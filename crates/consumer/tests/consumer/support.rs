@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use batchweave_consumer::config::ConsumerConfig;
 use batchweave_consumer::{RunError, run_on};
-use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Hash, RequestId, Step, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::entry::{JobClosed, QuarantineLifted, Quarantined, Watermark};
 use batchweave_core::manifest::{Entry, Manifest};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Dtype, Identity, Layout, TgbData, pack};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Dtype, Layout, TgbData};
 use batchweave_daemon::config::{ByteSize, Listen, Period};
-use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening, create};
+use batchweave_log::{Log, LogOptions, create};
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
+use batchweave_testkit::{TestProducer, open_log};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ pub(crate) const ROWS: u32 = 4;
 pub(crate) struct Stream {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) config: StreamConfig,
-    producer: Producer,
+    producer: TestProducer,
     layout: Layout,
 }
 
@@ -50,7 +50,7 @@ fn config(slices: u32) -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([9; 16]),
         slices,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: vec!["p".parse().unwrap()],
         tokenizer: TokenizerId {
             name: "test".into(),
@@ -73,23 +73,13 @@ impl Stream {
         let shared: Arc<dyn Store> = store.clone();
         let config = config(slices);
         create(&shared, &config).await.unwrap();
-        let options = LogOptions {
-            write_snapshots: false,
-            ..LogOptions::new([3; 32])
-        };
-        let log = Log::open(shared, &options).await.unwrap();
-        let opening = Producer::open(log, "p".parse().unwrap(), "test")
-            .await
-            .unwrap();
-        let ProducerOpening::Opened(producer) = opening else {
-            panic!("{opening:?}")
-        };
+        let producer = TestProducer::open(open_log(&shared, 3).await, "p", "test").await;
         let width = u64::from(SEQ_LEN) + 1;
         let layout = Layout::tokens(Dtype::U16, u64::from(ROWS), width).unwrap();
         Self {
             store,
             config,
-            producer: *producer,
+            producer,
             layout,
         }
     }
@@ -143,37 +133,12 @@ impl Stream {
             slices: (0..self.config.slices).map(|s| slice(seq, s)).collect(),
         };
         let tgbs: Vec<TgbData> = (first..first + count).map(tgb).collect();
-        let (name, epoch, nonce) = (
-            self.producer.name().clone(),
-            self.producer.epoch(),
-            self.producer.nonce(),
-        );
-        let identity = Identity::new(self.config.stream_id, &name, epoch);
-        let key = |part| keys::data(&name, epoch, nonce, (first, first + count - 1), 5, part);
-        let packed = pack(identity, &tgbs, object_bytes, key).unwrap();
-        for object in packed.objects {
-            let _ = self.store.upload(&object.key, object.bytes).await.unwrap();
-        }
-        // Daemons open jobs and attempts between.
-        loop {
-            let tgbs = packed.tgbs.clone();
-            match self.producer.try_commit(tgbs, Cursor::default()).await {
-                Ok(Commit::Committed { .. }) => return,
-                Ok(Commit::Lost) => {}
-                other => panic!("{other:?}"),
-            }
-        }
+        self.producer.commit_data(&tgbs, object_bytes).await;
     }
 
     /// Ends the stream.
     pub(crate) async fn finish(&mut self) {
-        loop {
-            match self.producer.try_finish().await {
-                Ok(Commit::Committed { .. }) => return,
-                Ok(Commit::Lost) => {}
-                other => panic!("{other:?}"),
-            }
-        }
+        self.producer.finish().await;
     }
 
     /// Puts an entry into the log, as a person or a tool would.

@@ -27,13 +27,13 @@ pub struct Queue {
 /// A record of somebody else, as a policy sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenRecord {
-    /// Its writer: see [`tag`].
+    /// Its writer: see [`name_hash`].
     pub writer: u64,
     /// Its hint: "announce instead of racing".
     pub leads: bool,
     /// Its hint: the writer's put latency.
     pub put_ms: Option<u32>,
-    /// The producers of its entries: see [`tag`].
+    /// The producers of its entries: see [`name_hash`].
     pub producers: Vec<u64>,
 }
 
@@ -56,7 +56,7 @@ pub enum Event {
     Gathered(usize),
     /// Our record won.
     Won {
-        /// Whose entries it held that are not ours: see [`tag`].
+        /// Whose entries it held that are not ours: see [`name_hash`].
         others: Vec<u64>,
         /// It had no room for all that could be committed.
         full: bool,
@@ -77,7 +77,7 @@ pub enum Action {
     CatchUp(u64),
     /// The same, but where somebody leads one window is enough for now: then nothing is put next.
     /// Answered `Behind` when that did not reach the head.
-    Look(u64),
+    Poll(u64),
     /// Store intents for what is ready and not announced, answer `Announced`.
     Announce,
     /// List intents, answer `Listed`.
@@ -102,7 +102,7 @@ pub trait Policy: Send {
 }
 
 /// A producer's name as a number (FNV-1a): policies compare and count, they need no names.
-pub fn tag(name: &str) -> u64 {
+pub fn name_hash(name: &str) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, fold)
 }

@@ -1,10 +1,10 @@
 //! The judge of one moment: which of the next commits stay below the ceiling.
 
-use super::{Bound, Held, Limits, Pace, Sizes, Slowest};
+use super::{Bound, FlowControl, HeldBack, Limits, Sizes, Slowest};
 use crate::ids::{ProducerName, Step};
 use crate::manifest::Entry;
 use crate::manifest::state::Manifest;
-use crate::manifest::trial::{Given, Trial};
+use crate::manifest::trial::{PlacedSteps, Trial};
 use crate::tgb::TgbRecord;
 
 /// Asked about commits in the order in which they would be written; remembers those it let pass.
@@ -28,7 +28,7 @@ struct State {
 
 impl Gate {
     /// The gate in the state `m`. `sizes` is asked only with a bound in bytes.
-    pub fn new(pace: &Pace, m: &Manifest, sizes: Option<&Sizes>) -> Self {
+    pub fn new(pace: &FlowControl, m: &Manifest, sizes: Option<&Sizes>) -> Self {
         let slowest = pace.slowest(m);
         let mut limits = pace.limits;
         if slowest.is_none() {
@@ -53,7 +53,7 @@ impl Gate {
     }
 
     /// May `producer` commit these TGBs next, all at once? If so, they count from now on.
-    pub fn item(&mut self, producer: &ProducerName, tgbs: &[TgbRecord]) -> Result<(), Held> {
+    pub fn item(&mut self, producer: &ProducerName, tgbs: &[TgbRecord]) -> Result<(), HeldBack> {
         let owner = self.now.trial.owns_next_step(producer);
         let after = self.now.after(producer, tgbs);
         if !(owner && self.is_starved()) {
@@ -64,7 +64,7 @@ impl Gate {
     }
 
     /// May the producer of a `finished` entry say so? Under `lanes` that gives steps to what waits.
-    pub fn finish(&mut self, entry: &Entry) -> Result<(), Held> {
+    pub fn finish(&mut self, entry: &Entry) -> Result<(), HeldBack> {
         let after = self.now.after_finish(entry);
         if !self.is_starved() {
             self.validate_finish(&after)?;
@@ -112,19 +112,24 @@ impl Gate {
         self.slowest.as_ref().is_some_and(|s| next <= s.position)
     }
 
-    fn validate(&self, producer: &ProducerName, owner: bool, after: &After) -> Result<(), Held> {
+    fn validate(
+        &self,
+        producer: &ProducerName,
+        owner: bool,
+        after: &After,
+    ) -> Result<(), HeldBack> {
         self.below_ceiling(after)?;
         // The owner is held by what can be read, never by what waits for it.
         self.bytes_fit(after, if owner { 0 } else { after.state.waiting })?;
-        match self.limits.lead {
+        match self.limits.lane_lead {
             Some(most) if !owner && after.state.trial.waiting_of(producer) > most => {
-                Err(self.held(Bound::Lead(most)))
+                Err(self.held(Bound::LaneLead(most)))
             }
             _ => Ok(()),
         }
     }
 
-    fn validate_finish(&self, after: &After) -> Result<(), Held> {
+    fn validate_finish(&self, after: &After) -> Result<(), HeldBack> {
         self.below_ceiling(after)?;
         if after.given.steps == 0 {
             return Ok(());
@@ -132,7 +137,7 @@ impl Gate {
         self.bytes_fit(after, 0)
     }
 
-    fn bytes_fit(&self, after: &After, waiting: u64) -> Result<(), Held> {
+    fn bytes_fit(&self, after: &After, waiting: u64) -> Result<(), HeldBack> {
         let Some(most) = self.limits.bytes else {
             return Ok(());
         };
@@ -143,7 +148,7 @@ impl Gate {
         Ok(())
     }
 
-    fn below_ceiling(&self, after: &After) -> Result<(), Held> {
+    fn below_ceiling(&self, after: &After) -> Result<(), HeldBack> {
         let over = |ceiling| after.state.trial.next_step() > ceiling;
         if after.given.steps == 0 || !self.ceiling.is_some_and(over) {
             return Ok(());
@@ -154,9 +159,9 @@ impl Gate {
         }))
     }
 
-    fn held(&self, bound: Bound) -> Held {
-        let lead = matches!(bound, Bound::Lead(_));
-        Held {
+    fn held(&self, bound: Bound) -> HeldBack {
+        let lead = matches!(bound, Bound::LaneLead(_));
+        HeldBack {
             bound,
             by: self.slowest.clone().filter(|_| !lead),
             lane: self.lane.clone().filter(|_| lead),
@@ -167,7 +172,7 @@ impl Gate {
 
 struct After {
     state: State,
-    given: Given,
+    given: PlacedSteps,
 }
 
 impl State {
@@ -187,7 +192,7 @@ impl State {
         state.give(given)
     }
 
-    fn give(mut self, given: Given) -> After {
+    fn give(mut self, given: PlacedSteps) -> After {
         self.waiting = self.waiting.saturating_sub(given.bytes);
         self.placed = self.placed.map(|p| p.saturating_add(given.bytes));
         After { state: self, given }

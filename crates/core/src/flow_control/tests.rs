@@ -6,7 +6,7 @@ use super::*;
 use crate::ids::{AttemptId, Epoch};
 use crate::manifest::entry::{AttemptOpened, Axis, Entry, JobClosed, JobOpened};
 use crate::manifest::testing::{Bench, name, request, tgb};
-use crate::stream::Order;
+use crate::stream::StreamOrder;
 
 fn steps(most: u64) -> Limits {
     Limits {
@@ -46,8 +46,8 @@ fn attempt(b: &mut Bench, job: &str, opened: u64, number: u8, start: u64) {
     b.one(Entry::AttemptOpened(entry)).unwrap();
 }
 
-fn seen(pace: &mut Pace, job: &str, opened: u64, attempt: u64, step: u64) {
-    let position = Position {
+fn seen(pace: &mut FlowControl, job: &str, opened: u64, attempt: u64, step: u64) {
+    let position = JobPosition {
         opened,
         attempt,
         step,
@@ -57,10 +57,10 @@ fn seen(pace: &mut Pace, job: &str, opened: u64, attempt: u64, step: u64) {
 
 #[test]
 fn the_slowest_job_that_paces_sets_the_ceiling() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     b.commit("p0", 60);
-    let mut pace = Pace::new(Limits {
+    let mut pace = FlowControl::new(Limits {
         no_job: Some(7),
         ..steps(100)
     });
@@ -82,8 +82,8 @@ fn the_slowest_job_that_paces_sets_the_ceiling() {
     job(&mut b, 3, "second", 40, true);
     assert_eq!(pace.slowest(&b.m).unwrap().job.as_str(), "second");
     assert_eq!(pace.ceiling(&b.m), Some(140));
-    let lead = lead(&b.m, &pace, Some(&Sizes::new(&b.m, u64::MAX))).unwrap();
-    assert_eq!((lead.steps, lead.bytes), (20, Some(20 * 1024)));
+    let backlog = backlog(&b.m, &pace, Some(&Sizes::new(&b.m, u64::MAX))).unwrap();
+    assert_eq!((backlog.steps, backlog.bytes), (20, Some(20 * 1024)));
     let closed = JobClosed {
         request: request(9),
         job: "llm".parse().unwrap(),
@@ -96,11 +96,11 @@ fn the_slowest_job_that_paces_sets_the_ceiling() {
 
 #[test]
 fn a_message_says_why_and_by_whom() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     let llm = job(&mut b, 1, "llm", 0, true);
     b.commit("p0", 8);
-    let why = |b: &Bench, pace: &Pace| {
+    let why = |b: &Bench, pace: &FlowControl| {
         let sizes = Sizes::new(&b.m, pace.limits.bytes.unwrap_or(0));
         let mut gate = Gate::new(pace, &b.m, Some(&sizes));
         let batch = b.batch("p0", 3);
@@ -108,7 +108,7 @@ fn a_message_says_why_and_by_whom() {
             .unwrap_err()
             .to_string()
     };
-    let mut pace = Pace::new(steps(10));
+    let mut pace = FlowControl::new(steps(10));
     let text = why(&b, &pace);
     for part in [
         "job llm",
@@ -128,7 +128,7 @@ fn a_message_says_why_and_by_whom() {
     for part in ["attempt 0 is at step 0", "8192 bytes", "ahead.max_bytes"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    let mut free = Bench::new(Order::Arrival, &[]);
+    let mut free = Bench::new(StreamOrder::Arrival, &[]);
     free.one(free.opened("p0")).unwrap();
     pace.limits.no_job = Some(2);
     let text = why(&free, &pace);
@@ -140,14 +140,14 @@ fn a_message_says_why_and_by_whom() {
 
 #[test]
 fn a_lane_that_others_wait_for_is_never_held_by_what_waits() {
-    let mut b = Bench::new(Order::Lanes, &["a", "b"]);
+    let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
     for lane in ["a", "b"] {
         b.one(b.opened(lane)).unwrap();
     }
     job(&mut b, 1, "llm", 0, true);
-    let pace = Pace::new(Limits {
+    let pace = FlowControl::new(Limits {
         bytes: Some(4 * 1024),
-        lead: Some(4),
+        lane_lead: Some(4),
         ..steps(100)
     });
     b.commit("b", 4);
@@ -156,13 +156,13 @@ fn a_lane_that_others_wait_for_is_never_held_by_what_waits() {
     let more = b.batch("b", 1);
     let held = gate.item(&more.producer, &more.tgbs).unwrap_err();
     assert_eq!(held.bound, Bound::Bytes(4 * 1024));
-    let without = Pace::new(Limits {
+    let without = FlowControl::new(Limits {
         bytes: None,
         ..pace.limits
     });
     let held = Gate::new(&without, &b.m, None).item(&more.producer, &more.tgbs);
     let held = held.unwrap_err();
-    assert_eq!(held.bound, Bound::Lead(4));
+    assert_eq!(held.bound, Bound::LaneLead(4));
     assert!(held.to_string().contains("lane a: step 0"), "{held}");
     let first = b.batch("a", 8);
     gate.item(&first.producer, &first.tgbs).unwrap();
@@ -173,7 +173,7 @@ type Plan = Vec<(&'static str, Vec<u64>)>;
 
 /// Commits what the gate lets pass, in an order drawn from `order`, with a job that reads only when
 /// nobody can commit. Panics when everybody is stuck.
-fn run(order: Order, plan: &Plan, limits: Limits, picks: &[u8]) {
+fn run(order: StreamOrder, plan: &Plan, limits: Limits, picks: &[u8]) {
     let names: Vec<_> = plan.iter().map(|(name, _)| *name).collect();
     let mut b = Bench::new(order, &names);
     for name in &names {
@@ -181,7 +181,7 @@ fn run(order: Order, plan: &Plan, limits: Limits, picks: &[u8]) {
     }
     let opened = job(&mut b, 1, "llm", 0, true);
     attempt(&mut b, "llm", opened, 0, 0);
-    let mut pace = Pace::new(limits);
+    let mut pace = FlowControl::new(limits);
     let mut sizes = Sizes::new(&b.m, limits.bytes.unwrap_or(0));
     let mut done = vec![0; plan.len()];
     let (mut at, mut turn) = (0, 0);
@@ -254,11 +254,11 @@ fn plans() -> impl Strategy<Value = Plan> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let one = |most| prop::option::of(0..most);
-    (one(12_u64), one(12_u64), one(6_u64)).prop_map(|(steps, kib, lead)| Limits {
+    (one(12_u64), one(12_u64), one(6_u64)).prop_map(|(steps, kib, lane_lead)| Limits {
         steps,
         bytes: kib.map(|kib| kib * 1024),
         no_job: None,
-        lead,
+        lane_lead,
     })
 }
 
@@ -268,7 +268,7 @@ proptest! {
         plan in plans(), limits in limits(), picks in prop::collection::vec(0..=255_u8, 1..40),
         lanes in any::<bool>(),
     ) {
-        let order = if lanes { Order::Lanes } else { Order::Arrival };
+        let order = if lanes { StreamOrder::Lanes } else { StreamOrder::Arrival };
         run(order, &plan, limits, &picks);
     }
 
@@ -277,14 +277,14 @@ proptest! {
     fn a_leader_takes_along_what_fits(
         plan in plans(), own in 1..5_u64, most in 0..20_u64, lanes in any::<bool>(),
     ) {
-        let order = if lanes { Order::Lanes } else { Order::Arrival };
+        let order = if lanes { StreamOrder::Lanes } else { StreamOrder::Arrival };
         let mut b = Bench::new(order, &["a", "b", "c"]);
         for name in ["a", "b", "c"] {
             b.one(b.opened(name)).unwrap();
         }
         job(&mut b, 1, "llm", 0, true);
         b.commit("a", 1);
-        let pace = Pace::new(steps(most));
+        let pace = FlowControl::new(steps(most));
         let mut gate = Gate::new(&pace, &b.m, None);
         let mine = Entry::Batch(b.batch("a", own));
         gate.count(&mine);
@@ -305,7 +305,7 @@ proptest! {
     fn sizes_are_sums(
         bytes in prop::collection::vec(0..50_u64, 0..60), cut in 0..60_usize, most in 0..400_u64,
     ) {
-        let b = Bench::new(Order::Arrival, &[]);
+        let b = Bench::new(StreamOrder::Arrival, &[]);
         let mut sizes = Sizes::new(&b.m, most);
         let entry = |(step, bytes): (usize, &u64)| std::sync::Arc::new(crate::manifest::StepEntry {
             step: step as u64,

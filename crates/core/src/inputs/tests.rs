@@ -104,7 +104,7 @@ fn damage_and_other_lists_are_errors_with_the_key() {
         assert_eq!(reader.next(), Some(first.0));
     }
     let rule = |text: String, files| {
-        let hash = Hash::of(text.as_bytes());
+        let hash = Hash::sha256(text.as_bytes());
         let id = LinkId {
             files,
             hash,

@@ -3,13 +3,13 @@
 use super::*;
 use crate::ids::Nonce;
 use crate::limits::NUMBER_MAX;
-use crate::manifest::entry::{Batch, Retired};
+use crate::manifest::entry::{BatchEntry, Retired};
 use crate::manifest::testing::{Bench, name, request};
-use crate::stream::Order;
+use crate::stream::StreamOrder;
 
 /// Two open producers, the second with TGBs 0 and 1 committed.
 fn bench() -> Bench {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.fold(vec![b.opened("p0"), b.opened("p1")]);
     b.commit("p1", 2);
     b
@@ -161,34 +161,37 @@ fn a_retired_epoch_has_dead_intents_only() {
 #[test]
 fn an_entry_is_worth_something_as_long_as_a_record_may_make_it_valid() {
     let b = bench();
-    let batch = |change: fn(&mut Batch)| {
+    let batch = |change: fn(&mut BatchEntry)| {
         let mut batch = b.batch("p1", 2);
         change(&mut batch);
-        worth(&b.m, &Entry::Batch(batch))
+        candidacy(&b.m, &Entry::Batch(batch))
     };
-    assert_eq!(batch(|_| ()), Worth::Candidate);
+    assert_eq!(batch(|_| ()), Candidacy::Candidate);
     let later = batch(|e| (e.first_seq, e.last_seq) = (4, 5));
     assert_eq!(
         later,
-        Worth::Candidate,
+        Candidacy::Candidate,
         "others of its producer may come first"
     );
-    let not_now: [fn(&mut Batch); 2] = [|e| e.mixture += 1, |e| e.epoch += 1];
+    let not_now: [fn(&mut BatchEntry); 2] = [|e| e.mixture += 1, |e| e.epoch += 1];
     for change in not_now {
-        assert!(matches!(batch(change), Worth::NotNow(_)));
+        assert!(matches!(batch(change), Candidacy::NotNow(_)));
     }
-    let never: [fn(&mut Batch); 6] = [
+    let never: [fn(&mut BatchEntry); 6] = [
         |e| e.first_seq = 1,
         |e| e.epoch = 0,
-        |e| e.cursor_before = crate::ids::Hash::of(b"elsewhere"),
+        |e| e.cursor_before = crate::ids::Hash::sha256(b"elsewhere"),
         |e| e.last_seq += 1,
         |e| e.tgbs[0].parts[0].key = "data/p1/1-00/0-1.tgb".into(),
         |e| e.cursor = crate::cursor::Cursor(serde_json::Value::from("x".repeat(70 << 10))),
     ];
     for (at, change) in never.into_iter().enumerate() {
-        assert!(matches!(batch(change), Worth::Never(_)), "{at}");
+        assert!(matches!(batch(change), Candidacy::Never(_)), "{at}");
     }
-    assert!(matches!(worth(&b.m, &b.finish("p1")), Worth::Candidate));
+    assert!(matches!(
+        candidacy(&b.m, &b.finish("p1")),
+        Candidacy::Candidate
+    ));
 }
 
 #[test]

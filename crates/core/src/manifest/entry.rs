@@ -19,7 +19,7 @@ pub enum Entry {
     /// A producer was opened: a new epoch that fences the older ones.
     Opened(Opened),
     /// TGBs become visible and their producer's cursor moves.
-    Batch(Batch),
+    Batch(BatchEntry),
     /// A producer has no more.
     Finished(Finished),
     /// A person ends the epoch of a producer that is gone.
@@ -64,7 +64,7 @@ pub struct Opened {
 /// See [`Entry::Batch`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Batch {
+pub struct BatchEntry {
     /// Who.
     pub producer: ProducerName,
     /// In which epoch.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::entry::{Batch, Entry};
+use super::entry::{BatchEntry, Entry};
 use super::fold_error::FoldError;
 use super::record::Record;
 use super::rules::{self, Validity};
@@ -15,7 +15,7 @@ use super::state::{
 use super::void::{RecordVoid, Void};
 use super::{invariants, order, view};
 use crate::error::FormatError;
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::{Hash, RequestId, Version};
 use crate::keys;
 use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
@@ -94,7 +94,7 @@ impl Manifest {
     /// Folds a record that this fold can't take and that a repair made void: the chain goes on from
     /// the hash of its bytes.
     pub fn fold_repaired(&mut self, bytes: &[u8]) -> Folded {
-        let hash = Hash::of(bytes);
+        let hash = Hash::sha256(bytes);
         let folded = Folded {
             void: Some(RecordVoid::Repaired),
             ..Folded::default()
@@ -114,7 +114,7 @@ impl Manifest {
 
     fn fold_record(&mut self, record: Record, bytes: &[u8]) -> Folded {
         let version = self.next_version;
-        let hash = Hash::of(bytes);
+        let hash = Hash::sha256(bytes);
         let foreign = record.stream != self.stream.stream_id;
         let mut folded = Folded {
             void: foreign.then_some(RecordVoid::OtherStream(record.stream)),
@@ -191,7 +191,7 @@ impl Manifest {
                     finished: false,
                     retired: false,
                     mixtures: before
-                        .filter(|_| !guards::is(Mutation::MixturesForgotten))
+                        .filter(|_| !guards::forgets_mixtures())
                         .map(|p| p.mixtures.clone())
                         .unwrap_or_default(),
                 };
@@ -215,7 +215,7 @@ impl Manifest {
         Vec::new()
     }
 
-    fn apply_batch(&mut self, e: &Batch, version: Version) -> Vec<Arc<StepEntry>> {
+    fn apply_batch(&mut self, e: &BatchEntry, version: Version) -> Vec<Arc<StepEntry>> {
         self.change(&e.producer, |p| {
             p.next_seq = e.last_seq + 1;
             p.cursor = e.cursor.clone();

@@ -24,7 +24,7 @@ use super::lanes::{Lanes, Queue};
 use super::state::{JobState, Manifest, ProducerState};
 use crate::ids::{JobName, ProducerName, Step};
 use crate::limits::NUMBER_MAX;
-use crate::stream::Order;
+use crate::stream::StreamOrder;
 
 /// The first invariant that is broken, in words.
 pub(super) fn check(m: &Manifest) -> Result<(), String> {
@@ -140,7 +140,7 @@ fn check_open(m: &Manifest, from: Step) -> Result<(), String> {
 }
 
 fn check_turn(m: &Manifest) -> Result<(), String> {
-    if m.stream.order == Order::Arrival {
+    if m.stream.order == StreamOrder::Arrival {
         return match m.lanes.waiting() {
             0 => Ok(()),
             _ => Err("I3: TGBs wait for a turn under order = arrival".to_owned()),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Axis, Parent};
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::{AttemptId, AttemptNo, RequestId, Step, Version};
 
 /// One attempt of an open job.
@@ -82,7 +82,7 @@ impl JobState {
     /// Forgets the attempts that ended below the watermark, up to one that did not.
     pub(super) fn forget_attempts(&mut self, watermark: Step) {
         let over = |a: &&AttemptState| {
-            let early = guards::is(Mutation::ForgottenAttempts);
+            let early = guards::forgets_all_superseded_attempts();
             a.head.is_some_and(|head| head < watermark || early)
         };
         let over = self.attempts.iter().take_while(over).count();

@@ -10,7 +10,7 @@ use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 
 use super::state::Waiting;
 use crate::ids::{ProducerName, Seq, Version};
-use crate::stream::{Order, StreamConfig};
+use crate::stream::{StreamConfig, StreamOrder};
 
 /// What waits of one lane: the TGBs just before its next sequence number.
 pub(super) type Queue = RedBlackTreeMapSync<Seq, Arc<Waiting>>;
@@ -34,8 +34,8 @@ impl Lanes {
     pub(super) fn new(stream: &StreamConfig) -> Self {
         let names = stream.producers.iter().cloned();
         let lanes = match stream.order {
-            Order::Lanes => stream.producers.len() as u32,
-            Order::Arrival => 0,
+            StreamOrder::Lanes => stream.producers.len() as u32,
+            StreamOrder::Arrival => 0,
         };
         Self {
             places: Arc::new(names.zip(0..).collect()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::state::{Manifest, StepEntry, Waiting};
 use crate::ids::{ProducerName, Seq, Version};
-use crate::stream::Order;
+use crate::stream::StreamOrder;
 
 /// Takes the committed TGB `seq` of `producer`; returns what got a step by it.
 pub(super) fn admit(
@@ -15,8 +15,8 @@ pub(super) fn admit(
     tgb: Waiting,
 ) -> Vec<Arc<StepEntry>> {
     match manifest.stream.order {
-        Order::Arrival => vec![place(manifest, producer.clone(), seq, tgb)],
-        Order::Lanes => {
+        StreamOrder::Arrival => vec![place(manifest, producer.clone(), seq, tgb)],
+        StreamOrder::Lanes => {
             let version = tgb.version;
             manifest.lanes.push(producer, seq, Arc::new(tgb));
             advance(manifest, version)
@@ -28,7 +28,7 @@ pub(super) fn admit(
 /// version that did.
 pub(super) fn advance(manifest: &mut Manifest, version: Version) -> Vec<Arc<StepEntry>> {
     let mut placed = Vec::new();
-    if manifest.stream.order != Order::Lanes || manifest.sealed {
+    if manifest.stream.order != StreamOrder::Lanes || manifest.sealed {
         return placed;
     }
     let stream = Arc::clone(&manifest.stream);
@@ -68,8 +68,8 @@ fn place(
 /// writer's assertion.
 pub(super) fn step_of_next(manifest: &Manifest, producer: &ProducerName) -> Option<u64> {
     let next = match manifest.stream.order {
-        Order::Arrival => true,
-        Order::Lanes => {
+        StreamOrder::Arrival => true,
+        StreamOrder::Lanes => {
             manifest.lanes.has_turn(producer) && manifest.lanes.queue(producer).is_none()
         }
     };

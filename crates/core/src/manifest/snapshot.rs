@@ -11,7 +11,7 @@ use super::state::{
     JobState, Manifest, MixtureState, ProducerState, QuarantineState, StepEntry, Waiting,
 };
 use crate::error::FormatError;
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::{Hash, JobName, ProducerName, RequestId, Seq, Step, StreamId, Version};
 use crate::limits::SNAPSHOT_BYTES_MAX;
 use crate::stream::StreamConfig;
@@ -64,7 +64,7 @@ impl Manifest {
             record: self.prev,
             next_step: self.next_step,
             watermark: self.watermark,
-            sealed: self.sealed && !guards::is(Mutation::SealForgotten),
+            sealed: self.sealed && !guards::forgets_seal(),
             turn,
             turn_since,
             producers: pairs(self.producers.iter()),

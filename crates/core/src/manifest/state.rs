@@ -20,7 +20,7 @@ use crate::ids::{
     Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId, Version,
 };
 use crate::limits::SEGMENT_STEPS;
-use crate::stream::{Order, StreamConfig};
+use crate::stream::{StreamConfig, StreamOrder};
 use crate::tgb::TgbRecord;
 
 /// A TGB that has its step.
@@ -133,7 +133,7 @@ impl Manifest {
             lanes: Lanes::new(&stream),
             stream: Arc::new(stream),
             next_version: 0,
-            prev: Hash::of(stream_json),
+            prev: Hash::sha256(stream_json),
             producers: RedBlackTreeMapSync::new_sync(),
             next_step: 0,
             open_steps: VectorSync::new_sync(),
@@ -145,8 +145,8 @@ impl Manifest {
             requests: Arc::default(),
             void_entries: 0,
             void_records: 0,
-            genesis: Hash::of(stream_json),
-            view: Hash::of(stream_json),
+            genesis: Hash::sha256(stream_json),
+            view: Hash::sha256(stream_json),
             repaired: Arc::default(),
         }
     }
@@ -291,7 +291,7 @@ impl Manifest {
 
     /// Under `lanes`: the producer that the next step waits for, and since which version.
     pub fn awaited(&self) -> Option<Awaited<'_>> {
-        if self.stream.order != Order::Lanes || self.end().is_some() {
+        if self.stream.order != StreamOrder::Lanes || self.end().is_some() {
             return None;
         }
         let (turn, since) = self.lanes.turn();

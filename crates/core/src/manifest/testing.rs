@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::entry::{Batch, Entry, Finished, Opened};
+use super::entry::{BatchEntry, Entry, Finished, Opened};
 use super::{Folded, Hints, Manifest, Record, Void, Writer};
 use crate::cursor::Cursor;
 use crate::ids::{CommitId, Nonce, ProducerName, RequestId};
-use crate::stream::{Order, StreamConfig};
+use crate::stream::{StreamConfig, StreamOrder};
 use crate::tgb::{Digest, TgbRecord};
 use crate::{fixtures, keys};
 
@@ -14,7 +14,7 @@ pub(crate) fn name(text: &str) -> ProducerName {
     text.parse().unwrap()
 }
 
-pub(crate) fn config(order: Order, producers: &[&str]) -> StreamConfig {
+pub(crate) fn config(order: StreamOrder, producers: &[&str]) -> StreamConfig {
     fixtures::stream([7; 16], order, producers.iter().map(|p| name(p)).collect())
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn new(order: Order, producers: &[&str]) -> Self {
+    pub(crate) fn new(order: StreamOrder, producers: &[&str]) -> Self {
         let config = config(order, producers);
         let json = config.to_json();
         Self {
@@ -77,13 +77,13 @@ impl Bench {
     }
 
     /// The next `tgbs` TGBs of a producer, all in one object.
-    pub(crate) fn batch(&self, producer: &str, tgbs: u64) -> Batch {
+    pub(crate) fn batch(&self, producer: &str, tgbs: u64) -> BatchEntry {
         let producer = name(producer);
         let state = self.m.producer(&producer).expect("opened");
         let (first_seq, last_seq) = (state.next_seq, state.next_seq + tgbs - 1);
         let seqs = (first_seq, last_seq);
         let key = keys::data(&producer, state.epoch, state.nonce, seqs, first_seq, 0);
-        Batch {
+        BatchEntry {
             first_seq,
             last_seq,
             epoch: state.epoch,

@@ -7,7 +7,7 @@ use super::testing::*;
 use super::void::RecordVoid;
 use super::*;
 use crate::ids::{AttemptId, Hash};
-use crate::stream::Order;
+use crate::stream::StreamOrder;
 
 mod admin;
 mod bounds;
@@ -18,7 +18,7 @@ mod round_trip;
 
 #[test]
 fn arrival_numbers_steps_in_log_order() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     b.one(b.opened("p1")).unwrap();
     assert_eq!(placed(&b.commit("p1", 2)), ["0=p1:0", "1=p1:1"]);
@@ -30,7 +30,7 @@ fn arrival_numbers_steps_in_log_order() {
 
 #[test]
 fn two_producers_combine_in_one_record() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     b.one(b.opened("p1")).unwrap();
     let entries = vec![
@@ -42,7 +42,7 @@ fn two_producers_combine_in_one_record() {
 
 #[test]
 fn lanes_take_turns_whatever_the_order_of_arrival() {
-    let mut b = Bench::new(Order::Lanes, &["a", "b", "c"]);
+    let mut b = Bench::new(StreamOrder::Lanes, &["a", "b", "c"]);
     for lane in ["a", "b", "c"] {
         b.one(b.opened(lane)).unwrap();
     }
@@ -63,7 +63,7 @@ fn lanes_take_turns_whatever_the_order_of_arrival() {
 
 #[test]
 fn a_seal_ends_lanes_at_the_first_undecided_turn_and_can_be_undone() {
-    let mut b = Bench::new(Order::Lanes, &["a", "b"]);
+    let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
     b.one(b.opened("a")).unwrap();
     b.one(b.opened("b")).unwrap();
     b.commit("b", 1);
@@ -84,7 +84,7 @@ fn a_seal_ends_lanes_at_the_first_undecided_turn_and_can_be_undone() {
 
 #[test]
 fn opening_fences_and_keeps_seq_and_cursor() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     b.commit("p0", 3);
     let stale = b.batch("p0", 1);
@@ -109,7 +109,7 @@ fn opening_fences_and_keeps_seq_and_cursor() {
 
 #[test]
 fn records_of_another_stream_are_void_as_a_whole() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     let other = crate::ids::StreamId::from_random([9; 16]);
     let mut record = b.record(vec![b.opened("p0")]);
@@ -130,7 +130,7 @@ fn records_of_another_stream_are_void_as_a_whole() {
     );
     assert_eq!(
         b.m.prev(),
-        Hash::of(&bytes),
+        Hash::sha256(&bytes),
         "the chain goes on from its bytes"
     );
     assert_ne!(b.m.view(), before.view());
@@ -138,7 +138,7 @@ fn records_of_another_stream_are_void_as_a_whole() {
 
 #[test]
 fn a_record_of_this_stream_that_does_not_fit_stops_the_fold_and_is_never_void() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     type Break = fn(&mut Record);
     let cases: [(Break, &[&str]); 3] = [
@@ -147,7 +147,7 @@ fn a_record_of_this_stream_that_does_not_fit_stops_the_fold_and_is_never_void() 
             &["log/00000000000000000001.json", "says version 2"],
         ),
         (
-            |r| r.prev = Hash::of(b"x"),
+            |r| r.prev = Hash::sha256(b"x"),
             &[
                 "log/00000000000000000001.json",
                 "log/00000000000000000000.json",
@@ -155,7 +155,7 @@ fn a_record_of_this_stream_that_does_not_fit_stops_the_fold_and_is_never_void() 
             ],
         ),
         (
-            |r| r.view = Hash::of(b"x"),
+            |r| r.view = Hash::sha256(b"x"),
             &["log/00000000000000000001.json", "by test"],
         ),
     ];
@@ -176,7 +176,7 @@ fn a_record_of_this_stream_that_does_not_fit_stops_the_fold_and_is_never_void() 
 
 #[test]
 fn the_view_differs_where_two_folds_of_the_same_records_differ() {
-    let mut b = Bench::new(Order::Lanes, &["a", "b"]);
+    let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
     b.one(b.opened("a")).unwrap();
     b.one(b.opened("b")).unwrap();
     let record = b.record(vec![Entry::Batch(b.batch("a", 2))]).to_json();
@@ -205,7 +205,7 @@ fn the_view_differs_where_two_folds_of_the_same_records_differ() {
 
 #[test]
 fn an_unreadable_record_stops_the_fold_and_a_repair_lets_it_go_on() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     let unknown = String::from_utf8(b.record(vec![b.opened("p0")]).to_json()).unwrap();
     let newer = unknown.replacen("\"format\":1", "\"format\":2", 1);
@@ -239,7 +239,7 @@ fn an_unreadable_record_stops_the_fold_and_a_repair_lets_it_go_on() {
 
 #[test]
 fn full_segments_come_out_and_only_the_open_one_stays() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     let mut segments = Vec::new();
     for _ in 0..11 {
@@ -259,7 +259,7 @@ fn full_segments_come_out_and_only_the_open_one_stays() {
 
 #[test]
 fn snapshots_equal_the_fold_and_wrong_ones_are_refused() {
-    let mut b = Bench::new(Order::Lanes, &["a", "b"]);
+    let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
     b.one(b.opened("a")).unwrap();
     b.one(b.opened("b")).unwrap();
     b.commit("b", 3);
@@ -300,7 +300,7 @@ fn snapshots_equal_the_fold_and_wrong_ones_are_refused() {
 
 #[test]
 fn no_flip_and_no_cut_of_a_snapshot_or_segment_is_believed() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("a")).unwrap();
     let segments: Vec<_> = (0..6).flat_map(|_| b.commit("a", 200).segments).collect();
     let stream = std::sync::Arc::new(b.m.stream().clone());
@@ -333,7 +333,7 @@ proptest! {
     /// nothing has changed.
     #[test]
     fn the_fold_never_panics(seed in any::<u64>(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
-        let mut b = Bench::new(Order::Arrival, &[]);
+        let mut b = Bench::new(StreamOrder::Arrival, &[]);
         b.one(b.opened("p0")).unwrap();
         let mut bytes = b.record(vec![Entry::Batch(b.batch("p0", 1 + seed % 3))]).to_json();
         let index = at.index(bytes.len());
@@ -348,7 +348,7 @@ proptest! {
     #[test]
     fn any_history_is_dense_and_ordered(actions in prop::collection::vec((0..2_usize, 0..5_u64), 1..60), lanes in any::<bool>()) {
         let names = ["p0", "p1"];
-        let order = if lanes { Order::Lanes } else { Order::Arrival };
+        let order = if lanes { StreamOrder::Lanes } else { StreamOrder::Arrival };
         let mut b = Bench::new(order, &names);
         for n in names { b.one(b.opened(n)).unwrap(); }
         let mut steps = Vec::new();

@@ -5,12 +5,12 @@ use super::entry::Entry;
 use super::order;
 use super::state::{Manifest, Waiting};
 use crate::ids::{ProducerName, Step};
-use crate::stream::Order;
-use crate::tgb::{Digest, Part, TgbRecord};
+use crate::stream::StreamOrder;
+use crate::tgb::{Digest, ObjectPart, TgbRecord};
 
 /// What gets its step by a commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct PlacedSteps {
     /// How many steps.
     pub steps: u64,
     /// Their bytes.
@@ -36,8 +36,8 @@ impl Trial {
     /// missing step is its own, so that everybody waits for it.
     pub fn owns_next_step(&self, producer: &ProducerName) -> bool {
         match self.0.stream.order {
-            Order::Arrival => true,
-            Order::Lanes => self.0.lanes.has_turn(producer),
+            StreamOrder::Arrival => true,
+            StreamOrder::Lanes => self.0.lanes.has_turn(producer),
         }
     }
 
@@ -47,10 +47,10 @@ impl Trial {
     }
 
     /// `producer` commits its next TGBs.
-    pub fn commit(&mut self, producer: &ProducerName, tgbs: &[TgbRecord]) -> Given {
-        let mut given = Given::default();
+    pub fn commit(&mut self, producer: &ProducerName, tgbs: &[TgbRecord]) -> PlacedSteps {
+        let mut given = PlacedSteps::default();
         for tgb in tgbs {
-            if self.0.stream.order == Order::Arrival {
+            if self.0.stream.order == StreamOrder::Arrival {
                 self.0.next_step += 1;
                 given.steps += 1;
                 given.bytes = given.bytes.saturating_add(tgb.bytes());
@@ -74,9 +74,9 @@ impl Trial {
     }
 
     /// `producer` has no more.
-    pub fn finish(&mut self, entry: &Entry) -> Given {
+    pub fn finish(&mut self, entry: &Entry) -> PlacedSteps {
         let version = self.0.next_version;
-        let mut given = Given::default();
+        let mut given = PlacedSteps::default();
         for entry in self.0.apply(entry, version) {
             given.steps += 1;
             given.bytes = given.bytes.saturating_add(entry.tgb.bytes());
@@ -87,7 +87,7 @@ impl Trial {
 
 /// A TGB of so many bytes; nobody reads more of it here.
 fn weight(bytes: u64) -> TgbRecord {
-    let part = Part {
+    let part = ObjectPart {
         key: String::new(),
         offset: 0,
         length: bytes,

@@ -42,5 +42,5 @@ pub(super) fn after(m: &Manifest, record: Hash, folded: &Folded) -> Hash {
     for number in [m.next_step, m.watermark, waiting, u64::from(m.sealed)] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
-    Hash::of(&bytes)
+    Hash::sha256(&bytes)
 }

@@ -3,18 +3,18 @@
 //!
 //! - `lineage`: the attempts of a job one after another; `ledger`: what a daemon delivered;
 //! - `leg`: the proof of one attempt's part, or its first `contradiction`;
-//! - `retell`: ledger entries rebuilt from checksums.
+//! - `rebuild`: ledger entries rebuilt from checksums.
 
 mod contradiction;
 mod ledger;
 mod leg;
 mod lineage;
-mod retell;
+mod rebuild;
 
 pub use contradiction::{Contradiction, Mismatch};
 pub use ledger::{
-    LEDGER_CRCS, LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, Told,
+    LEDGER_CRCS, LEDGER_ENTRIES_MAX, LEDGER_STEPS, Ledger, LedgerEntry, LedgerPlace, ReaderCoverage,
 };
-pub use leg::{LegProof, Lookup, Named, ProvenLeg, Unproved};
+pub use leg::{LegProof, LoggedTgb, Lookup, ProvenLeg, Unproved};
 pub use lineage::{AttemptRecord, History, JobRecord, Leg, LineageError};
-pub use retell::{Retold, retell};
+pub use rebuild::{ReaderSlices, rebuild_entries};

@@ -153,8 +153,8 @@ fn each_rule_has_its_error() {
         first_seq: 40,
         tgbs: vec![sources],
     };
-    assert_eq!(good.of(40), good.tgbs.first());
-    assert_eq!((good.of(39), good.of(41)), (None, None));
+    assert_eq!(good.get(40), good.tgbs.first());
+    assert_eq!((good.get(39), good.get(41)), (None, None));
     let good = good.encode();
     let broken = |edit: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();

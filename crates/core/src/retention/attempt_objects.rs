@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::{AttemptNo, Step};
 use crate::keys;
 use crate::manifest::state::AttemptState;
@@ -70,7 +70,7 @@ impl AttemptObjects {
 
     /// Steps that all coordinates, or one for all, have marked.
     pub fn complete_marks(&self, dp_size: u32) -> BTreeSet<Step> {
-        let enough = if guards::is(Mutation::IncompleteMarks) {
+        let enough = if guards::counts_incomplete_marks() {
             1
         } else {
             dp_size as usize

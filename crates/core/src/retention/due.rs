@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::attempt_objects::JobObjects;
 use super::restart::floor;
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::{JobName, RequestId, Step};
 use crate::manifest::Manifest;
 use crate::manifest::entry::Watermark;
@@ -120,7 +120,7 @@ fn lowest(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Option<(JobNam
         let signs = signs.get(name).unwrap_or(&none);
         (name.clone(), floor(job, signs))
     });
-    if guards::is(Mutation::HighestFloor) {
+    if guards::follows_highest_floor() {
         return floors.max_by_key(|(_, floor)| *floor);
     }
     floors.min_by_key(|(_, floor)| *floor)

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::attempt_objects::JobObjects;
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::{Epoch, IdError, Nonce, ProducerName, Seq, Step, Version};
 use crate::inputs::{self, LinkId};
 use crate::intent;
@@ -47,15 +47,15 @@ pub fn retained_segments(m: &Manifest, watermark: Step) -> Range<u64> {
 
 /// The keys that steps from the watermark on and waiting TGBs name.
 #[derive(Debug, Default)]
-pub struct Named {
+pub struct ReferencedObjects {
     keys: BTreeSet<String>,
     /// For a deliberate mistake.
     below: BTreeSet<String>,
 }
 
-impl Named {
-    /// What the manifest itself names; the retained segments are added by [`Named::step`].
-    pub fn of(m: &Manifest, watermark: Step) -> Self {
+impl ReferencedObjects {
+    /// What the manifest itself names; the retained segments are added by [`ReferencedObjects::step`].
+    pub fn from_manifest(m: &Manifest, watermark: Step) -> Self {
         let mut named = Self::default();
         m.open_steps()
             .for_each(|entry| named.step(entry, watermark));
@@ -67,7 +67,7 @@ impl Named {
     pub fn step(&mut self, entry: &StepEntry, watermark: Step) {
         if entry.step >= watermark {
             self.tgb(&entry.tgb);
-        } else if guards::is(Mutation::SharedObject) {
+        } else if guards::deletes_shared_objects() {
             let parts = entry.tgb.parts.iter();
             self.below.extend(parts.map(|part| part.key.clone()));
         }
@@ -113,14 +113,14 @@ impl<'m> Reclaim<'m> {
     }
 
     /// An object under `data/`.
-    pub fn data(&self, key: &str, named: &Named) -> Fate {
+    pub fn data(&self, key: &str, named: &ReferencedObjects) -> Fate {
         let Some(object) = parse_data(key) else {
             return Fate::Foreign;
         };
         if named.contains(key) {
             return Fate::Needed;
         }
-        if self.may_commit(&object) && !guards::is(Mutation::UncommittedObject) {
+        if self.may_commit(&object) && !guards::deletes_uncommitted_objects() {
             return Fate::Uncommitted;
         }
         Fate::Dead

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use super::attempt_objects::{AttemptObjects, JobObjects};
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::Step;
 use crate::manifest::state::{AttemptState, JobState};
 
@@ -20,10 +20,10 @@ pub fn restart_points(job: &JobState, signs: &JobObjects) -> BTreeSet<Step> {
     let mut points = BTreeSet::new();
     let mut lowest_later_start = Step::MAX;
     for attempt in job.attempts.iter().rev() {
-        let still = |point: &Step| *point <= lowest_later_start || guards::is(Mutation::PoolMarks);
+        let still = |point: &Step| *point <= lowest_later_start || guards::counts_abandoned_marks();
         points.extend(own_points(attempt, signs.get(&attempt.number)).filter(still));
         lowest_later_start = lowest_later_start.min(attempt.start);
-        if guards::is(Mutation::NewestMarks) {
+        if guards::counts_newest_marks_only() {
             break;
         }
     }
@@ -47,12 +47,12 @@ pub fn floor(job: &JobState, signs: &JobObjects) -> Option<Step> {
     let points = restart_points(job, signs);
     let keep = (job.keep.max(1) as usize).min(points.len().max(1));
     // Who counts the newest attempt's alone must take one for enough, or hold all for long.
-    let enough = guards::is(Mutation::FewerThanKept) || guards::is(Mutation::NewestMarks);
+    let enough = guards::accepts_fewer_restart_points() || guards::counts_newest_marks_only();
     if points.len() < job.keep as usize && !enough {
         return None;
     }
     let kept = *points.iter().rev().nth(keep - 1)?;
-    if guards::is(Mutation::BeyondProgress) {
+    if guards::ignores_progress() {
         return Some(kept);
     }
     let signs = signs.get(&newest.number);

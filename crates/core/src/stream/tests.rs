@@ -7,11 +7,11 @@ fn sample() -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([7; 16]),
         slices: 8,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: vec!["p0".parse().unwrap(), "p1".parse().unwrap()],
         tokenizer: TokenizerId {
             name: "gpt2".into(),
-            fingerprint: Hash::of(b"gpt2"),
+            fingerprint: Hash::sha256(b"gpt2"),
         },
         seq_len: 128,
         rows_per_slice: 4,
@@ -42,7 +42,7 @@ fn each_rule_is_refused_by_name() {
         ),
         (
             |c| {
-                c.order = Order::Lanes;
+                c.order = StreamOrder::Lanes;
                 c.producers.clear();
             },
             "needs the lanes",
@@ -81,7 +81,7 @@ fn all_differences_are_listed_at_once() {
     let mut other = sample();
     other.slices = 16;
     other.seq_len = 64;
-    other.order = Order::Lanes;
+    other.order = StreamOrder::Lanes;
     other.stream_id = StreamId::from_random([8; 16]);
     let lines = sample().differences(&other);
     assert_eq!(lines.len(), 3, "{lines:?}");

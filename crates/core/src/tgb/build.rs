@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    ALIGN_BYTES, Digest, FrameHeader, HEADER_BYTES, Identity, IndexEntry, Part, TgbRecord, Trailer,
-    frame_bytes,
+    ALIGN_BYTES, Digest, FrameHeader, HEADER_BYTES, Identity, IndexEntry, ObjectPart, TgbRecord,
+    Trailer, frame_bytes,
 };
 use crate::crc::crc32c;
 use crate::ids::Seq;
@@ -41,11 +41,11 @@ pub enum BuildError {
 
 /// The slices of one TGB that one object holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct SliceRun {
     /// The TGB.
     pub seq: Seq,
     /// Where its slices lie.
-    pub part: Part,
+    pub part: ObjectPart,
     /// CRC32C of each of these slices' payloads.
     pub crcs: Vec<u32>,
 }
@@ -58,7 +58,7 @@ pub struct Object {
     /// All its bytes.
     pub bytes: Bytes,
     /// What it holds, in order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<SliceRun>,
 }
 
 /// Builds one object from slices in order.
@@ -236,11 +236,11 @@ impl ObjectBuilder {
 }
 
 /// `entries` are of one TGB and not empty; theirs start in the object at `index`.
-fn run(key: &str, entries: &[IndexEntry], index: u64) -> Run {
+fn run(key: &str, entries: &[IndexEntry], index: u64) -> SliceRun {
     let size = |e: &IndexEntry| frame_bytes(e.payload_bytes).unwrap_or(u64::MAX);
     let first = entries[0];
     let equal = entries.iter().all(|e| size(e) == size(&first));
-    let part = Part {
+    let part = ObjectPart {
         key: key.to_owned(),
         offset: first.offset,
         length: entries.iter().map(size).sum(),
@@ -249,7 +249,7 @@ fn run(key: &str, entries: &[IndexEntry], index: u64) -> Run {
         frame_bytes: equal.then(|| size(&first)),
         index: (!equal).then_some(index),
     };
-    Run {
+    SliceRun {
         seq: first.seq,
         part,
         crcs: entries.iter().map(|e| e.payload_crc).collect(),
@@ -334,7 +334,7 @@ fn record(tgb: &TgbData, objects: &[Object]) -> TgbRecord {
     TgbRecord {
         rows: tgb.rows,
         tokens: tgb.tokens,
-        digest: Digest::of_crcs(runs().flat_map(|run| run.crcs.iter().copied())),
+        digest: Digest::from_crcs(runs().flat_map(|run| run.crcs.iter().copied())),
         parts: runs().map(|run| run.part.clone()).collect(),
         provenance: tgb.provenance.clone(),
     }

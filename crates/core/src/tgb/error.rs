@@ -6,7 +6,7 @@ use crate::ids::{Seq, Step, StreamId};
 
 /// Where in the store the bytes lie and what they should be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct FrameLocation {
     /// The object.
     pub key: String,
     /// The step, when a step was read.
@@ -17,7 +17,7 @@ pub struct Place {
     pub slice: Option<u32>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FrameLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.key)?;
         let numbers = [
@@ -114,7 +114,7 @@ pub enum Fault {
 #[error("{place}: {fault}; {}", fault.remedy())]
 pub struct TgbError {
     /// Where.
-    pub place: Box<Place>,
+    pub place: Box<FrameLocation>,
     /// What.
     pub fault: Fault,
 }
@@ -123,9 +123,9 @@ impl TgbError {
     /// A fault of the object `key` as a whole.
     pub fn at(key: &str, fault: Fault) -> Self {
         Self {
-            place: Box::new(Place {
+            place: Box::new(FrameLocation {
                 key: key.to_owned(),
-                ..Place::default()
+                ..FrameLocation::default()
             }),
             fault,
         }

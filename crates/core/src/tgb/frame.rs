@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::{Fault, Place, TgbError};
+use super::error::{Fault, FrameLocation, TgbError};
 use super::{HEADER_BYTES, Identity, TGB_VERSION, bytes_at, frame_bytes, u32_at, u64_at};
 use crate::crc::{Crc32c, crc32c, followed_by_zeros};
 use crate::ids::{Seq, Step, StreamId};
@@ -46,7 +46,7 @@ impl Expect<'_> {
         let Self {
             step, seq, slice, ..
         } = *self;
-        let place = Place {
+        let place = FrameLocation {
             key: self.key.to_owned(),
             step,
             seq: Some(seq),

@@ -15,16 +15,16 @@ mod index;
 mod layout;
 mod object;
 mod part;
-pub mod plan;
+pub mod ranges;
 mod trailer;
 
-pub use build::{BuildError, Object, ObjectBuilder, Packed, Run, TgbData, pack};
-pub use error::{Fault, Place, TgbError};
+pub use build::{BuildError, Object, ObjectBuilder, Packed, SliceRun, TgbData, pack};
+pub use error::{Fault, FrameLocation, TgbError};
 pub use frame::{Expect, FrameHeader, verify, verify_summed};
 pub use index::IndexEntry;
 pub use layout::{Array, Dtype, Layout, LayoutError};
 pub use object::{Contents, check_object};
-pub use part::{Digest, Part, PartError, TgbRecord};
+pub use part::{Digest, ObjectPart, PartError, TgbRecord};
 pub use trailer::Trailer;
 
 use crate::ids::{Epoch, Hash, ProducerName, StreamId};
@@ -62,7 +62,7 @@ pub struct Identity {
 impl Identity {
     /// The identity of what `producer` writes in `epoch`.
     pub fn new(stream: StreamId, producer: &ProducerName, epoch: Epoch) -> Self {
-        let hash = Hash::of(producer.as_str().as_bytes()).0;
+        let hash = Hash::sha256(producer.as_str().as_bytes()).0;
         let first = u64::from_le_bytes(bytes_at(&hash, 0));
         Self {
             stream,

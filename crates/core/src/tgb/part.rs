@@ -19,7 +19,7 @@ pub struct Digest(pub [u8; 32]);
 
 impl Digest {
     /// The digest of a TGB whose slices have these checksums, from slice 0 on.
-    pub fn of_crcs(crcs: impl IntoIterator<Item = u32>) -> Self {
+    pub fn from_crcs(crcs: impl IntoIterator<Item = u32>) -> Self {
         let mut sha = sha2::Sha256::new_with_prefix(DIGEST_DOMAIN);
         for crc in crcs {
             sha.update(crc.to_le_bytes());
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Digest {
 /// Consecutive slices of one TGB that lie side by side in one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct ObjectPart {
     /// The object.
     pub key: String,
     /// Where the first frame starts.
@@ -85,7 +85,7 @@ pub struct TgbRecord {
     /// Over all slices' checksums.
     pub digest: Digest,
     /// In slice order, from slice 0 on, without gaps.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ObjectPart>,
     /// Key of what says which documents went in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<String>,
@@ -161,7 +161,7 @@ pub enum PartError {
     },
 }
 
-impl Part {
+impl ObjectPart {
     /// The slice after the last one.
     pub fn end_slice(&self) -> u32 {
         self.first_slice.saturating_add(self.slices)

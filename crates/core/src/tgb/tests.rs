@@ -119,12 +119,12 @@ fn objects_say_what_they_hold() {
     );
     for (tgb, run) in tgbs.iter().zip(&object.runs) {
         let index = contents.entries.iter().filter(|e| e.seq == tgb.seq);
-        let from_index = Digest::of_crcs(index.map(|e| e.payload_crc));
+        let from_index = Digest::from_crcs(index.map(|e| e.payload_crc));
         assert_eq!(
             from_index,
-            Digest::of_crcs(tgb.slices.iter().map(|s| crc32c(s)))
+            Digest::from_crcs(tgb.slices.iter().map(|s| crc32c(s)))
         );
-        assert_eq!(from_index, Digest::of_crcs(run.crcs.iter().copied()));
+        assert_eq!(from_index, Digest::from_crcs(run.crcs.iter().copied()));
     }
     assert!(object.runs[0].part.index.is_some() && object.runs[1].part.frame_bytes.is_some());
 }

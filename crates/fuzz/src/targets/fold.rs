@@ -7,13 +7,13 @@ use std::sync::Arc;
 use batchweave_core::ids::{CommitId, Hash};
 use batchweave_core::ids::{Nonce, RequestId};
 use batchweave_core::limits::RECORD_BYTES_MAX;
-use batchweave_core::manifest::entry::{Batch, Finished, Opened, Sealed, Unsealed};
+use batchweave_core::manifest::entry::{BatchEntry, Finished, Opened, Sealed, Unsealed};
 use batchweave_core::manifest::trial::Trial;
 use batchweave_core::manifest::{Entry, FoldError, Hints, Manifest, Record, Writer};
 use batchweave_core::proof::History;
-use batchweave_core::retention::reclaim::{Named, Reclaim};
+use batchweave_core::retention::reclaim::{Reclaim, ReferencedObjects};
 use batchweave_core::retention::{self};
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_core::{intent, json};
 
 use crate::check::{good, stream, stream_id};
@@ -26,7 +26,7 @@ pub(super) fn fold(input: &[u8]) {
     };
     let mut config = stream().clone();
     if *first == b'a' {
-        (config.order, config.producers) = (Order::Arrival, Vec::new());
+        (config.order, config.producers) = (StreamOrder::Arrival, Vec::new());
     }
     let bytes = config.to_json();
     let mut state = Manifest::new(config, &bytes);
@@ -96,7 +96,7 @@ pub(super) fn add(
     }
     let judged = state.validate_all(&record.entries);
     for entry in &record.entries {
-        let _ = intent::worth(state, entry);
+        let _ = intent::candidacy(state, entry);
     }
     let mut other = state.clone();
     let folded = match state.fold(&bytes) {
@@ -134,7 +134,7 @@ pub(super) fn ask(state: &Manifest) {
     let signs = BTreeMap::default();
     let _ = retention::watermark(state, &BTreeMap::default());
     let reclaim = Reclaim::as_if(state, state.next_step());
-    let named = Named::of(state, state.watermark());
+    let named = ReferencedObjects::from_manifest(state, state.watermark());
     for (name, job) in state.jobs() {
         let _ = (retention::floor(job, &signs), job.attempts_opened());
         let _ = retention::restart_points(job, &signs);
@@ -181,7 +181,7 @@ pub(super) fn typical(state: &Manifest) -> Vec<Vec<Entry>> {
             for part in &mut tgb.parts {
                 part.key = format!("{folder}{first:012}-{first:012}.0000000000000000.0.tgb");
             }
-            batches.push(Entry::Batch(Batch {
+            batches.push(Entry::Batch(BatchEntry {
                 producer: producer_name.clone(),
                 epoch,
                 first_seq: first,

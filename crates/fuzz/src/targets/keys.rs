@@ -5,7 +5,7 @@ use batchweave_core::inputs::LinkId;
 use batchweave_core::intent;
 use batchweave_core::keys;
 use batchweave_core::retention::AttemptObjects;
-use batchweave_core::retention::reclaim::{Named, Reclaim};
+use batchweave_core::retention::reclaim::{Reclaim, ReferencedObjects};
 
 use crate::check::{manifest, stream_id};
 
@@ -17,7 +17,7 @@ pub(super) fn keys(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let state = manifest();
     let reclaim = Reclaim::by(state);
-    let named = Named::of(state, state.watermark());
+    let named = ReferencedObjects::from_manifest(state, state.watermark());
     let mut signs = AttemptObjects::default();
     let mut listed = Vec::new();
     let mut announced = Vec::new();

@@ -38,7 +38,7 @@ fn id(files: u64, bytes: &[u8]) -> LinkId {
         epoch: 1,
         nonce: Nonce([7; 8]),
         files,
-        hash: Hash::of(bytes),
+        hash: Hash::sha256(bytes),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batchweave_core::ids::{CommitId, Hash};
-use batchweave_core::intent::{self, Worth};
+use batchweave_core::intent::{self, Candidacy};
 use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::{Entry, Manifest, Record, Segment};
@@ -152,7 +152,10 @@ pub(super) fn announced(entry: &Entry) {
         let mut state = state.clone();
         let mut record = fold::record(vec![entry.clone()], CommitId([2; 16]));
         fold::fit(&mut record, &state);
-        if !matches!(intent::worth(&state, &record.entries[0]), Worth::Never(_)) {
+        if !matches!(
+            intent::candidacy(&state, &record.entries[0]),
+            Candidacy::Never(_)
+        ) {
             fold::add(&mut state, &record);
             fold::same_snapshot(&state);
         }

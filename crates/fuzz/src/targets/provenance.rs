@@ -28,7 +28,7 @@ fn one(bytes: &[u8]) {
         0,
         u64::MAX,
     ] {
-        let _ = read.of(seq);
+        let _ = read.get(seq);
     }
     for sources in &read.tgbs {
         let (seq_len, rows) = (8, 64);

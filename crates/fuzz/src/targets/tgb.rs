@@ -3,7 +3,7 @@
 use batchweave_core::crc::Crc32c;
 use batchweave_core::ids::{ProducerName, StreamId};
 use batchweave_core::limits::SLICES_MAX;
-use batchweave_core::tgb::plan::{Located, coalesce, wanted};
+use batchweave_core::tgb::ranges::{Located, coalesce, part_slices};
 use batchweave_core::tgb::{
     ENTRY_BYTES, Expect, FrameHeader, HEADER_BYTES, IndexEntry, Layout, TgbRecord, Trailer,
     check_object, verify, verify_summed,
@@ -125,7 +125,7 @@ pub(super) fn plan(tgb: &TgbRecord, seq: u64, index: &[u8]) {
     let _ = (tgb.bytes(), tgb.check(SLICES_MAX));
     let mut entries = index.to_vec();
     seal::entries(&mut entries);
-    for want in wanted(7, seq, tgb, 0..slices as u32) {
+    for want in part_slices(7, seq, tgb, 0..slices as u32) {
         let frames = match want.locate() {
             Located::Frames(frames) => frames,
             Located::Index(range) => {

@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use batchweave_arena::wire::{ClientMessage, DaemonMessage, WireError};
 use batchweave_client::State;
+use batchweave_wire::{ClientMessage, DaemonMessage, WireError};
 
 use crate::check::good;
 use crate::seal;

@@ -2,7 +2,7 @@
 
 use batchweave_core::ids::ProducerName;
 use batchweave_core::limits::ENTRY_TGBS_MAX;
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{ByteSize, Config, Problem};
 
 use super::{LastBatch, PackingMode, ProducerConfig, TokenizerKind};
@@ -231,7 +231,7 @@ impl ProducerConfig {
             );
             problems.push(Problem::new("stream.producers", message));
         }
-        if self.stream.order == Order::Lanes && self.stream.producers.is_empty() {
+        if self.stream.order == StreamOrder::Lanes && self.stream.producers.is_empty() {
             problems.push(Problem::new(
                 "stream.producers",
                 "must list the lanes in turn, since stream.order = \"lanes\"",

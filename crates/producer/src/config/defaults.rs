@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{ByteSize, Listen, Period};
 
 use super::{
-    AdminConfig, AheadConfig, ChatConfig, CommitConfig, Identity, LastBatch, OnBadDocument,
+    AdminConfig, ChatConfig, CommitConfig, FlowControlConfig, Identity, LastBatch, OnBadDocument,
     PackingConfig, PackingMode, ShutdownConfig, SourceConfig, StreamParameters, TokenizerConfig,
     TokenizerKind, UploadConfig, WhenNoJob,
 };
@@ -19,7 +19,7 @@ impl Default for StreamParameters {
             slices: 8,
             rows_per_slice: 8,
             seq_len: 2048,
-            order: Order::Arrival,
+            order: StreamOrder::Arrival,
             producers: Vec::new(),
         }
     }
@@ -112,7 +112,7 @@ impl Default for CommitConfig {
     }
 }
 
-impl Default for AheadConfig {
+impl Default for FlowControlConfig {
     fn default() -> Self {
         Self {
             max_steps: 0,

@@ -14,7 +14,7 @@ pub(super) struct Bytes {
 impl Bytes {
     pub(super) fn new() -> Self {
         Self {
-            identity: identity("bytes", Hash::of(b"bytes, end 256"), END + 1, END),
+            identity: identity("bytes", Hash::sha256(b"bytes, end 256"), END + 1, END),
             specials: [("<|endoftext|>".to_owned(), END)],
         }
     }

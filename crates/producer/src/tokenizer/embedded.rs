@@ -112,7 +112,7 @@ fn fingerprint(ranks: &[(Vec<u8>, u32)], config: &TiktokenConfig) -> Hash {
         all.extend_from_slice(bytes);
         all.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     }
-    Hash::of(&all)
+    Hash::sha256(&all)
 }
 
 impl Tokenizer for Embedded {

@@ -44,7 +44,7 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
         _ => None,
     };
     let found = find_end_token(end_token, known);
-    let identity = |end| identity(&short_name(path), Hash::of(&bytes), bound, end);
+    let identity = |end| identity(&short_name(path), Hash::sha256(&bytes), bound, end);
     match (fast, slow) {
         (Ok(mut inner), _) => {
             inner.set_truncation(None);

@@ -202,7 +202,7 @@ impl World {
             let key = entry.tgb.provenance.as_ref().unwrap();
             let object = self.store.get(key, u64::MAX).await.unwrap();
             let provenance = Provenance::decode(&object).unwrap();
-            all.push(provenance.of(entry.seq).unwrap().clone());
+            all.push(provenance.get(entry.seq).unwrap().clone());
         }
         all
     }

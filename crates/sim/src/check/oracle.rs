@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use batchweave_core::ids::{Epoch, Hash, Nonce, ProducerName, Seq, Version};
 use batchweave_core::keys;
-use batchweave_core::manifest::entry::{Batch, Opened};
+use batchweave_core::manifest::entry::{BatchEntry, Opened};
 use batchweave_core::manifest::{Entry, Record};
-use batchweave_core::stream::Order;
+use batchweave_core::stream::StreamOrder;
 use bytes::Bytes;
 
-use super::Violation;
+use crate::evidence::{Evidence, Violation};
 use crate::store::Landed;
-use crate::world::Evidence;
+use crate::world::content::cursor;
 use crate::world::content::digest;
 use crate::world::faulty::FAULTY;
-use crate::world::producer::cursor;
-use crate::world::run::name;
+use crate::world::shared::name;
 
 /// A committed TGB.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl Oracle<'_> {
     }
 
     fn read(&mut self) {
-        let mut prev = Hash::of(&self.evidence.stream_json);
+        let mut prev = Hash::sha256(&self.evidence.stream_json);
         while let Some(body) = self.evidence.objects.get(keys::log(self.version).as_str()) {
             if let Some(landed) = self.landed.get(keys::log(self.version).as_str()) {
                 (self.at, self.actor) = (landed.at, landed.actor);
@@ -116,7 +115,7 @@ impl Oracle<'_> {
                 }
                 Err(e) => self.wrong("chain", e.to_string()),
             }
-            prev = Hash::of(body);
+            prev = Hash::sha256(body);
             self.log.records.push(body.clone());
             self.version += 1;
         }
@@ -187,7 +186,7 @@ impl Oracle<'_> {
         }
     }
 
-    fn batch(&mut self, e: &Batch) {
+    fn batch(&mut self, e: &BatchEntry) {
         let state = self.log.producers.entry(e.producer.clone()).or_default();
         let (epoch, next, nonce) = (state.epoch, state.next, state.nonce);
         let over = state.finished || state.retired;
@@ -243,7 +242,7 @@ impl Oracle<'_> {
         }
     }
 
-    fn object(&mut self, e: &Batch, key: &str, nonce: Option<Nonce>) {
+    fn object(&mut self, e: &BatchEntry, key: &str, nonce: Option<Nonce>) {
         let folder = nonce.map(|n| keys::data_folder(&e.producer, e.epoch, n));
         let range = folder
             .and_then(|f| key.strip_prefix(f.as_str()).and_then(keys::data_seqs))
@@ -263,7 +262,7 @@ impl Oracle<'_> {
 
     /// Gives steps: in the order of the log, or in turns.
     fn place(&mut self) {
-        if self.evidence.stream.order == Order::Arrival {
+        if self.evidence.stream.order == StreamOrder::Arrival {
             let log = &mut self.log;
             for state in log.producers.values_mut() {
                 for tgb in state.waiting.drain(..) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use batchweave_core::polling::{PollSchedule, PollState, followers};
 use batchweave_log::{Log, LogError, LogOptions};
 
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 
@@ -41,7 +41,7 @@ async fn follow(shared: &Arc<Shared>, actor: &Arc<Actor>) -> Result<(), LogError
         seed: actor.draw(Draw::seed),
         write_snapshots: false,
         clock: actor.clock(),
-        folder: Some(shared.memo()),
+        shared_fold: Some(shared.memo()),
     };
     let mut log = Log::open(shared.store.handle(actor), &options).await?;
     shared.opened();

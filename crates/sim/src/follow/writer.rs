@@ -9,23 +9,22 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::tgb::TgbRecord;
 use batchweave_log::{
-    CommitItem, DriverOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
+    CommitItem, CommitOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
 };
 
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 use crate::policy::{AnyPolicy, PolicyKind};
-use crate::world::content::tgbs;
-use crate::world::producer::cursor;
-use crate::world::run::name;
+use crate::world::content::{cursor, tgbs};
+use crate::world::shared::name;
 
 fn options(actor: &Arc<Actor>) -> LogOptions {
     LogOptions {
         seed: actor.draw(Draw::seed),
         write_snapshots: true,
         clock: actor.clock(),
-        folder: None,
+        shared_fold: None,
     }
 }
 
@@ -75,7 +74,7 @@ pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
         return Ok(());
     };
     let (epoch, nonce) = (producer.epoch(), producer.nonce());
-    let queue = producer.spawn(policy, DriverOptions::default());
+    let queue = producer.spawn(policy, CommitOptions::default());
     let gap = Duration::from_secs_f64(1.0 / shared.plan.rate);
     let mut next = shared.begin().await;
     for seq in 0.. {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use batchweave_core::ids::Hash;
 use batchweave_core::manifest::{FoldError, Folded, Manifest};
-use batchweave_log::Folder;
+use batchweave_log::SharedFold;
 use bytes::Bytes;
 
 /// Folds kept; whoever is further behind folds by itself.
@@ -32,7 +32,7 @@ impl fmt::Debug for Memo {
     }
 }
 
-impl Folder for Memo {
+impl SharedFold for Memo {
     fn fold(&self, manifest: &mut Manifest, bytes: &Bytes) -> Result<Folded, FoldError> {
         let mut folds = self.folds.lock().unwrap_or_else(PoisonError::into_inner);
         let before = manifest.prev();
@@ -58,7 +58,7 @@ impl Folder for Memo {
         Ok(folded)
     }
 
-    fn second(self: Arc<Self>) -> Option<Arc<dyn Folder>> {
+    fn second(self: Arc<Self>) -> Option<Arc<dyn SharedFold>> {
         Some(self)
     }
 }

@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use batchweave_core::keys;
 use batchweave_log::{
-    CommitEnd, CommitItem, DriverOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
+    CommitEnd, CommitItem, CommitOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
 };
 
-use super::run::{RAMP, Shared};
 use super::scenario::Scenario;
+use super::shared::{RAMP, Shared};
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 use crate::policy::{AnyPolicy, PolicyKind};
-use crate::world::content::tgbs;
-use crate::world::producer::cursor;
-use crate::world::run::name;
+use crate::world::content::{cursor, tgbs};
+use crate::world::shared::name;
 
 /// For so long after the load nobody leaves.
 const STAY: Duration = Duration::from_secs(2);
@@ -76,7 +75,7 @@ impl Process<'_> {
             seed: self.actor.draw(Draw::seed),
             write_snapshots: true,
             clock: self.actor.clock(),
-            folder: Some(self.shared.memo()),
+            shared_fold: Some(self.shared.memo()),
         };
         let store = self.shared.store.handle(self.actor);
         let log = Log::open(store, &options).await?;
@@ -104,9 +103,9 @@ impl Process<'_> {
         let plan = &self.shared.plan;
         let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
         let begin = self.shared.begin().await;
-        let options = DriverOptions {
+        let options = CommitOptions {
             queue: 4096,
-            ..DriverOptions::default()
+            ..CommitOptions::default()
         };
         let queue = producer.spawn(policy, options);
         let time = self.shared.store.time;

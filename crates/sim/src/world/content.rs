@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use batchweave_core::crc::crc32c;
+use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, ProducerName, Seq, StreamId};
 use batchweave_core::tgb::{Digest, Dtype, Identity, Layout, ObjectBuilder, TgbRecord};
 use bytes::Bytes;
@@ -59,7 +60,7 @@ pub(crate) fn data_crc(name: &ProducerName, seq: Seq, slice: u32) -> u32 {
 
 /// The digest of TGB `seq`.
 pub(crate) fn digest(name: &ProducerName, seq: Seq) -> Digest {
-    Digest::of_crcs((0..SLICES).map(|slice| crc(name, seq, slice)))
+    Digest::from_crcs((0..SLICES).map(|slice| crc(name, seq, slice)))
 }
 
 /// An object with the TGBs `first..first + count`, and their records.
@@ -80,10 +81,10 @@ pub(crate) fn object(
         Ok(object) => object,
         Err(e) => unreachable!("{e}"),
     };
-    let record = |run: batchweave_core::tgb::Run| TgbRecord {
+    let record = |run: batchweave_core::tgb::SliceRun| TgbRecord {
         rows: u64::from(SLICES),
         tokens: u64::from(SLICES) * 8,
-        digest: Digest::of_crcs(run.crcs),
+        digest: Digest::from_crcs(run.crcs),
         parts: vec![run.part],
         provenance: None,
     };
@@ -93,6 +94,14 @@ pub(crate) fn object(
 /// The records alone.
 pub(crate) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Vec<TgbRecord> {
     object((StreamId([0; 16]), 0), name, key, (first, count)).1
+}
+
+/// The cursor before TGB `seq`.
+pub(crate) fn cursor(seq: Seq) -> Cursor {
+    match seq {
+        0 => Cursor::default(),
+        row => Cursor(serde_json::json!({ "row": row })),
+    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use batchweave_core::manifest::{FoldError, Folded, Manifest};
-use batchweave_log::{Folder, LogOptions};
+use batchweave_log::{LogOptions, SharedFold};
 use bytes::Bytes;
 
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::Actor;
 use crate::draw::Draw;
 
@@ -27,7 +27,7 @@ impl fmt::Debug for Forward {
     }
 }
 
-impl Folder for Forward {
+impl SharedFold for Forward {
     fn fold(&self, manifest: &mut Manifest, bytes: &Bytes) -> Result<Folded, FoldError> {
         let version = manifest.next_version();
         let last = self.last.fetch_max(version, Relaxed);
@@ -55,6 +55,6 @@ pub(crate) fn options(
         seed: actor.draw(Draw::seed),
         write_snapshots,
         clock: actor.clock(),
-        folder: Some(Arc::new(forward)),
+        shared_fold: Some(Arc::new(forward)),
     }
 }

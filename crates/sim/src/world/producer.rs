@@ -4,22 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::cursor::Cursor;
 use batchweave_core::flow_control::Limits;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_log::{
-    CommitEnd, CommitItem, CommitQueue, DriverOptions, Log, LogError, Pacer, Producer,
+    CommitEnd, CommitItem, CommitOptions, CommitQueue, Log, LogError, PositionReader, Producer,
     ProducerOpening,
 };
 use batchweave_store::Store;
 
-use super::content::object;
+use super::content::{cursor, object};
 use super::forward::options;
-use super::plan::ProducerPlan;
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::Actor;
 use crate::draw::Draw;
+use crate::plan::ProducerPlan;
 use crate::policy::AnyPolicy;
 
 /// How a process ended, other than by dying.
@@ -35,14 +34,6 @@ pub(super) enum End {
     Fenced,
     /// The store failed for too long; another process will go on.
     Failed(String),
-}
-
-/// The cursor before TGB `seq`.
-pub(crate) fn cursor(seq: Seq) -> Cursor {
-    match seq {
-        0 => Cursor::default(),
-        row => Cursor(serde_json::json!({ "row": row })),
-    }
 }
 
 /// One process of a producer.
@@ -121,7 +112,7 @@ impl Process {
             );
             self.shared.found("cursor", self.actor.id, text);
         }
-        let options = DriverOptions {
+        let options = CommitOptions {
             queue: 8,
             tgbs_per_entry: self.plan.per_entry,
             pace: None,
@@ -154,12 +145,12 @@ impl Process {
     }
 
     /// Starts the commit task, and beside it the pacer when the world has a bound.
-    fn spawn(&self, producer: Producer, mut options: DriverOptions) -> CommitQueue {
+    fn spawn(&self, producer: Producer, mut options: CommitOptions) -> CommitQueue {
         let ahead = self.shared.plan.life.as_ref().and_then(|life| life.ahead);
         let Some(ahead) = ahead else {
             return producer.spawn(self.policy(), options);
         };
-        let (pacer, told) = Pacer::new(Limits {
+        let (pacer, told) = PositionReader::new(Limits {
             steps: Some(ahead),
             ..Limits::default()
         });
@@ -167,7 +158,7 @@ impl Process {
         let queue = producer.spawn(self.policy(), options);
         let (store, clock) = (Arc::clone(&self.store), self.actor.clock());
         let seed = self.actor.draw(Draw::seed);
-        tokio::spawn(pacer.follow(store, clock, queue.standing(), seed));
+        tokio::spawn(pacer.follow(store, clock, queue.flow_control(), seed));
         queue
     }
 

@@ -1,6 +1,5 @@
 //! The probe passes what keeps the contract and refuses what does not.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -8,7 +7,7 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::memory::MemoryStore;
-use crate::{Chunks, Halves, Inspect, ListPage, ObjectMeta};
+use crate::{Halves, Inspect, layer};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
@@ -63,9 +62,9 @@ impl Flawed {
 }
 
 #[async_trait]
-impl Store for Flawed {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl layer::Intercept for Flawed {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
@@ -94,10 +93,6 @@ impl Store for Flawed {
         }
     }
 
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.inner.upload(key, body).await
-    }
-
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         if self.flaw == Flaw::NoListBucket {
             return Err(StoreError::new(
@@ -115,22 +110,6 @@ impl Store for Flawed {
             return Ok(wrong.into());
         }
         Ok(bytes)
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.inner.get_range(key, range).await
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.inner.head(key).await
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.inner.list(prefix, page).await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.inner.delete(key).await
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {

@@ -15,9 +15,8 @@ use futures::{StreamExt, stream};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::{
-    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, PendingUpload, Store, StoreError,
-};
+use crate::layer::{self, Call};
+use crate::{Chunks, Effect, ErrorKind, Op, Store, StoreError};
 
 /// One way to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,7 +201,7 @@ impl FaultStore {
     }
 
     /// Runs `call` with whatever strikes; faults of the body are handed to the caller.
-    async fn around<T>(
+    async fn with_fault<T>(
         &self,
         op: Op,
         key: &str,
@@ -249,45 +248,40 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 #[async_trait]
-impl Store for FaultStore {
+impl layer::Intercept for FaultStore {
+    fn inner(&self) -> &dyn Store {
+        self.0.inner.as_ref()
+    }
+
     fn root(&self) -> &str {
         &self.0.root
     }
 
-    fn key_bytes_max(&self) -> usize {
-        self.0.inner.key_bytes_max()
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        let call = self.0.inner.create(key, body);
-        self.around(Op::Create, key, call)
-            .await
-            .map(|(answer, _)| answer)
-    }
-
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        let call = self.0.inner.upload(key, body);
-        self.around(Op::Upload, key, call)
-            .await
-            .map(|(answer, _)| answer)
+    async fn around<T, F>(&self, call: Call<'_>, run: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let (answer, _) = self.with_fault(call.op, call.key, run).await?;
+        Ok(answer)
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         let call = self.0.inner.get(key, at_most);
-        let read = self.around(Op::Get, key, call).await?;
+        let read = self.with_fault(Op::Get, key, call).await?;
         self.damaged(key, read)
     }
 
     async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         let call = self.0.inner.get_fresh(key, at_most);
-        let read = self.around(Op::Get, key, call).await?;
+        let read = self.with_fault(Op::Get, key, call).await?;
         self.damaged(key, read)
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
         let half = (range.end.saturating_sub(range.start) / 2) as usize;
         let call = self.0.inner.get_range(key, range);
-        let (chunks, fault) = self.around(Op::GetRange, key, call).await?;
+        let (chunks, fault) = self.with_fault(Op::GetRange, key, call).await?;
         Ok(match fault {
             Some(fault @ Fault::Truncated) => {
                 let broken = self.error(Op::GetRange, key, fault);
@@ -307,25 +301,6 @@ impl Store for FaultStore {
         })
     }
 
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.around(Op::Head, key, self.0.inner.head(key))
-            .await
-            .map(|(meta, _)| meta)
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        let call = self.0.inner.list(prefix, page);
-        self.around(Op::List, prefix, call)
-            .await
-            .map(|(page, _)| page)
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.around(Op::Delete, key, self.0.inner.delete(key))
-            .await
-            .map(drop)
-    }
-
     /// Random faults strike the whole request, ordered ones their key alone.
     async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
         let (mut sent, mut refused) = (Vec::new(), Vec::new());
@@ -343,21 +318,9 @@ impl Store for FaultStore {
         }
         let first = sent.first().map_or("", String::as_str).to_owned();
         let call = self.0.inner.delete_many(&sent);
-        let (more, _) = self.around(Op::Delete, &first, call).await?;
+        let (more, _) = self.with_fault(Op::Delete, &first, call).await?;
         refused.extend(more);
         Ok(refused)
-    }
-
-    async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
-        self.around(Op::List, prefix, self.0.inner.unfinished(prefix))
-            .await
-            .map(|(uploads, _)| uploads)
-    }
-
-    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
-        self.around(Op::Delete, &upload.key, self.0.inner.abort(upload))
-            .await
-            .map(drop)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use batchweave_core::ids::StreamId;
 use batchweave_core::tgb::Identity;
-use batchweave_core::tgb::plan::{coalesce, with_headers};
+use batchweave_core::tgb::ranges::{coalesce, with_headers};
 
 use std::collections::VecDeque;
 

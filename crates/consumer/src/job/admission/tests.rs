@@ -1,7 +1,7 @@
 //! Each refusal once, and what is admitted.
 
 use batchweave_core::ids::{Hash, StreamId};
-use batchweave_core::stream::{Order, TokenizerId};
+use batchweave_core::stream::{StreamOrder, TokenizerId};
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn stream() -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([7; 16]),
         slices: 12,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: Vec::new(),
         tokenizer: TokenizerId {
             name: "bytes".into(),

@@ -113,7 +113,7 @@ fn a_parent_is_of_this_incarnation() {
     let job = &jobs[&"llm".parse().unwrap()];
     let mut hello = hello(0, 9, 100);
     let parent = |number, id: u8| {
-        Some(batchweave_arena::wire::Parent {
+        Some(batchweave_wire::Parent {
             attempt: number,
             id: AttemptId([id; 16]).to_string(),
             step: 100,

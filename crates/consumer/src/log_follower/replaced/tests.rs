@@ -1,14 +1,15 @@
-//! A daemon whose log is another one at the next look.
+//! A daemon whose log is another one at the next poll.
 
-use batchweave_arena::wire::{DaemonMessage, ErrorName, Hello, Mode};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, Hash as Sha, StreamId};
-use batchweave_core::stream::{Order, StreamConfig, TokenizerId};
-use batchweave_core::tgb::{Digest, Part, TgbRecord};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_daemon::config::ByteSize;
-use batchweave_log::{Commit, LogOptions, Producer, ProducerOpening, create};
+use batchweave_log::create;
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
+use batchweave_testkit::{TestProducer, open_log};
+use batchweave_wire::{DaemonMessage, ErrorName, Hello, Mode};
 use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -17,12 +18,14 @@ use super::*;
 use crate::config::{ArenaTable, JobTable};
 use crate::context::Context;
 use crate::engine::{Limits, SessionId};
+use crate::fetch::Fetcher;
 use crate::job::attempts::{open_attempt, open_job};
 use crate::job::deliveries::Deliveries;
 use crate::job::membership::AttemptRequest;
 use crate::metrics::Metrics;
-use crate::node::{Growth, Outgoing, Parts};
-use crate::segments::SegmentMaker;
+use crate::node::{Outgoing, Parts};
+use crate::resources::Resources;
+use crate::segments::{Growth, SegmentMaker};
 
 const ID: AttemptId = AttemptId([1; 16]);
 
@@ -31,7 +34,7 @@ fn config() -> StreamConfig {
         format: 1,
         stream_id: StreamId::from_random([9; 16]),
         slices: 2,
-        order: Order::Arrival,
+        order: StreamOrder::Arrival,
         producers: Vec::new(),
         tokenizer: TokenizerId {
             name: "test".into(),
@@ -50,19 +53,11 @@ fn job() -> JobTable {
     }
 }
 
-async fn open(store: &Arc<dyn Store>, seed: u8) -> Log {
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new([seed; 32])
-    };
-    Log::open(Arc::clone(store), &options).await.unwrap()
-}
-
 /// A stream with the job, its attempt, and a batch for each digest.
 async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
     let store: Arc<dyn Store> = MemoryStore::new();
     let _ = create(&store, &config()).await.unwrap();
-    let mut log = open(&store, 1).await;
+    let mut log = open_log(&store, 1).await;
     open_job(&mut log, &job(), "test").await.unwrap();
     let request = AttemptRequest {
         job: "llm".parse().unwrap(),
@@ -73,15 +68,11 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
         dp_size: 2,
     };
     open_attempt(&mut log, &request, "test").await.unwrap();
-    let opening = Producer::open(open(&store, 2).await, "p".parse().unwrap(), "test").await;
-    let ProducerOpening::Opened(mut producer) = opening.unwrap() else {
-        panic!("a new producer")
-    };
+    let mut producer = TestProducer::open(open_log(&store, 2).await, "p", "test").await;
     for digest in digests {
         let seq = producer.next_seq();
-        let (name, epoch, nonce) = (producer.name(), producer.epoch(), producer.nonce());
-        let part = Part {
-            key: keys::data(name, epoch, nonce, (seq, seq), 5, 0),
+        let part = ObjectPart {
+            key: producer.data_key((seq, seq), 0),
             offset: 0,
             length: 256,
             first_slice: 0,
@@ -97,7 +88,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
             provenance: None,
         };
         let committed = producer.try_commit(vec![tgb], Cursor::default()).await;
-        assert!(matches!(committed, Ok(Commit::Committed { .. })));
+        committed.unwrap();
     }
     log.catch_up().await.unwrap();
     (store, log)
@@ -110,20 +101,24 @@ fn node(store: Arc<dyn Store>, log: &Log) -> Arc<Node> {
         segment_bytes: ByteSize(64 << 10),
         ..ArenaTable::default()
     };
-    let memory = SegmentMaker::new(&arena).unwrap();
-    let first_segment = memory.segment().unwrap();
-    let parts = Parts {
+    let segments = SegmentMaker::new(&arena).unwrap();
+    let first_segment = segments.create().unwrap();
+    let deliveries = Deliveries::channel(metrics.clone()).0;
+    let resources = Arc::new(Resources {
         stream: config(),
         instance: [3; 16],
-        job: job(),
-        requests: mpsc::channel(1).0,
-        deliveries: Deliveries::channel(metrics.clone()).0,
         store,
+        store_health: Arc::default(),
         context: Arc::new(Context::system()),
         metrics,
         stop: CancellationToken::new(),
-        concurrency: 1,
-        read_bytes: 1 << 20,
+    });
+    let parts = Parts {
+        job: job(),
+        requests: mpsc::channel(1).0,
+        deliveries,
+        fetcher: Fetcher::new(Arc::clone(&resources), 1, 1 << 20),
+        resources,
         limits: Limits {
             ahead_bytes: 1 << 15,
             refill_bytes: 1 << 13,
@@ -131,14 +126,14 @@ fn node(store: Arc<dyn Store>, log: &Log) -> Arc<Node> {
             segment_bytes: 64 << 10,
             arena_bytes: 64 << 10,
         },
-        memory,
+        segments,
         first_segment,
         growth: Growth {
             after: std::time::Duration::ZERO,
             ranks: 0,
         },
     };
-    Node::new(parts, head_of(log.manifest()))
+    Node::new(parts, Head::from_manifest(log.manifest()))
 }
 
 fn join(node: &Arc<Node>, dp_rank: u32, mode: Mode, next_step: Step) -> SessionId {
@@ -149,7 +144,7 @@ fn join(node: &Arc<Node>, dp_rank: u32, mode: Mode, next_step: Step) -> SessionI
 }
 
 fn error(node: &Node, id: SessionId) -> Option<String> {
-    let (outbox, _) = node.lock().take_outbox(id);
+    let (outbox, _) = node.lock().take_messages(id);
     outbox.into_iter().find_map(|message| match message {
         Outgoing::Message(DaemonMessage::Error(fault)) => {
             assert_eq!(fault.known_name(), Some(ErrorName::StreamRewound));
@@ -177,12 +172,12 @@ async fn another_log_stops_the_ranks_that_have_what_it_does_not_hold() {
         let mut lookups = Lookups::new(node.clone());
         let mut followed = FollowedLog::new(&log);
         followed
-            .settle(&mut log, &node, &mut lookups)
+            .handle_replacement(&mut log, &node, &mut lookups)
             .await
             .unwrap();
         assert_eq!(error(&node, has), None, "the same log");
         followed
-            .settle(&mut other, &node, &mut lookups)
+            .handle_replacement(&mut other, &node, &mut lookups)
             .await
             .unwrap();
         let text = error(&node, has).unwrap();

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use batchweave_arena::wire::{DaemonMessage, ErrorName, Mode, Parent, Welcome};
 use batchweave_arena::{MemoryLimits, Segment};
 use batchweave_core::ids::{AttemptId, RequestId};
 use batchweave_core::manifest::state::{AttemptState, JobState, QuarantineState};
+use batchweave_wire::{DaemonMessage, ErrorName, Mode, Parent, Welcome};
 use prometheus::Registry;
 
 use super::*;
@@ -55,7 +55,7 @@ fn state(next_step: Step) -> State {
         arena_bytes: 4096,
     };
     let segment = Segment::create("test", 4096, &MemoryLimits::default()).unwrap();
-    let mut state = State::new(limits, segment, metrics, deliveries);
+    let mut state = State::new(limits, segment, (metrics, Arc::default()), deliveries);
     state.set_head(head(next_step));
     state
 }
@@ -93,13 +93,13 @@ fn join(state: &mut State, hello: &Hello) -> SessionId {
     };
     let quarantine = Arc::clone(&member.quarantine);
     let owner = Owner::new(0, hello, Some(&member));
-    state.open_line((hello, owner), welcome, Some(member), quarantine);
+    state.open_session((hello, owner), welcome, Some(member), quarantine);
     session
 }
 
 /// The error that a session was sent.
 fn error(state: &mut State, id: SessionId) -> Option<String> {
-    let (outbox, _) = state.take_outbox(id);
+    let (outbox, _) = state.take_messages(id);
     outbox.into_iter().find_map(|message| match message {
         Outgoing::Message(DaemonMessage::Error(fault)) => {
             assert_eq!(fault.known_name(), Some(ErrorName::StreamRewound));
@@ -214,7 +214,7 @@ fn the_ledger_of_an_earlier_session_counts() {
     let mut state = state(20);
     let first = hello(0, Mode::Resume, 15);
     let id = join(&mut state, &first);
-    state.close_line(id);
+    state.close_session(id);
     let again = hello(0, Mode::Join, 2);
     let rank = member(&state, &again);
     assert_eq!(state.contradicts(&again, Some(&rank)), None);
@@ -232,7 +232,7 @@ fn a_rank_is_believed_up_to_what_it_was_sent() {
     state.received(id, 1 << 40);
     let rank = member(&state, &hello);
     assert_eq!(state.ranks.received(&rank), Some(2));
-    assert!(state.runs().iter().all(|run| run.step == 2));
+    assert!(state.rank_ranges().iter().all(|run| run.step == 2));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn record(writer: u64, leads: bool) -> SeenRecord {
 }
 
 fn looks(action: &Action) -> bool {
-    matches!(action, Action::Look(_))
+    matches!(action, Action::Poll(_))
 }
 
 fn puts(action: Action) -> Option<(bool, bool)> {
@@ -91,7 +91,7 @@ fn alone_a_commit_is_one_put() {
     for round in 0..5 {
         let first = s.ready(1);
         let action = match first {
-            Action::Look(_) => {
+            Action::Poll(_) => {
                 assert!(round < ALONE_AFTER, "a reader when alone");
                 s.after(15 * MS, Event::CaughtUp(vec![]))
             }
@@ -242,7 +242,7 @@ fn a_dead_leader_is_replaced_in_bounded_time() {
         while !matches!(action, Action::List) {
             action = match action {
                 Action::Wait(time) => s.after(time, Event::Timer),
-                Action::Look(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
+                Action::Poll(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
                 other => panic!("seed {seed}: {other:?}"),
             };
             requests += 1;

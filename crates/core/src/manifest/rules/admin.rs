@@ -1,7 +1,7 @@
 //! The rules of jobs, attempts, mixtures, quarantine and watermark.
 
 use super::{Validity, levels, number, text};
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::{JobName, Step, Version};
 use crate::limits::MESH_RANKS_MAX;
 use crate::manifest::entry::{
@@ -146,7 +146,7 @@ pub(super) fn watermark(m: &Manifest, e: &Watermark) -> Result<(), Void> {
             head: m.next_step,
         });
     }
-    if e.jobs != m.holding_jobs() && !guards::is(Mutation::StaleWatermark) {
+    if e.jobs != m.holding_jobs() && !guards::accepts_stale_watermark() {
         return Err(Void::WatermarkJobs);
     }
     if e.jobs.is_empty() && e.request.is_none() {

@@ -1,22 +1,22 @@
 //! The rules of a batch entry (protocol.md, Producers 2 to 4).
 
 use super::{levels, number};
-use crate::guards::{self, Mutation};
+use crate::guards;
 use crate::ids::Seq;
 use crate::keys;
 use crate::limits::ENTRY_TGBS_MAX;
-use crate::manifest::entry::Batch;
+use crate::manifest::entry::BatchEntry;
 use crate::manifest::order;
 use crate::manifest::state::Manifest;
 use crate::manifest::void::Void;
 use crate::tgb::TgbRecord;
 
-pub(super) fn validate(m: &Manifest, e: &Batch) -> Result<(), Void> {
+pub(super) fn validate(m: &Manifest, e: &BatchEntry) -> Result<(), Void> {
     let state = m.writer(&e.producer, e.epoch)?;
     if m.sealed {
         return Err(Void::Sealed);
     }
-    let any = guards::is(Mutation::AnySequence);
+    let any = guards::skips_sequence_check();
     if e.first_seq != state.next_seq && !any {
         let producer = e.producer.clone();
         return Err(Void::WrongSeq {
@@ -61,7 +61,7 @@ pub(super) fn validate(m: &Manifest, e: &Batch) -> Result<(), Void> {
         validate_tgb(m.stream.slices, tgb).map_err(|reason| Void::BadTgb { seq, reason })?;
         tgb.parts
             .iter()
-            .filter(|_| !guards::is(Mutation::AnyEpoch))
+            .filter(|_| !guards::skips_epoch_check())
             .try_for_each(|p| validate_object(&p.key, &folder, e, seq))?;
     }
     match e.first_step {
@@ -77,15 +77,15 @@ pub(super) fn validate(m: &Manifest, e: &Batch) -> Result<(), Void> {
 
 /// All TGBs of an object or none: the object's own range, which stands in its key, must lie within
 /// the entry's.
-fn validate_object(key: &str, folder: &str, e: &Batch, seq: Seq) -> Result<(), Void> {
+fn validate_object(key: &str, folder: &str, e: &BatchEntry, seq: Seq) -> Result<(), Void> {
     let (first, last) = key
         .strip_prefix(folder)
         .and_then(keys::data_seqs)
         .ok_or_else(|| Void::ForeignObject {
             key: key.to_owned(),
         })?;
-    let whole = (first >= e.first_seq && last <= e.last_seq) || guards::is(Mutation::HalfObject);
-    let right = (whole && (first..=last).contains(&seq)) || guards::is(Mutation::ObjectRange);
+    let whole = (first >= e.first_seq && last <= e.last_seq) || guards::splits_objects();
+    let right = (whole && (first..=last).contains(&seq)) || guards::skips_object_range_check();
     if !right {
         return Err(Void::SharedObject {
             key: key.to_owned(),

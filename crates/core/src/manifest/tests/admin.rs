@@ -45,7 +45,7 @@ fn attempt_entry(n: u8, opened: u64, predecessor: Option<u8>, start: u64) -> Att
 
 /// p0 has ten steps; job llm is open since version 2 with attempt 1.
 fn bench() -> Bench {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     b.commit("p0", 10);
     b.one(opened_job(1, 0)).unwrap();

@@ -7,7 +7,7 @@ use crate::limits::{NUMBER_MAX, SEGMENT_STEPS, VERSION_LAST};
 
 #[test]
 fn a_snapshot_does_not_grow_with_history() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     for name in ["p0", "p1"] {
         b.one(b.opened(name)).unwrap();
     }
@@ -58,7 +58,7 @@ fn at(b: &Bench, version: u64, next_step: u64) -> Result<Bench, crate::error::Fo
 
 #[test]
 fn writers_are_refused_while_there_are_versions_left_to_end_the_stream() {
-    let mut early = Bench::new(Order::Arrival, &["p0"]);
+    let mut early = Bench::new(StreamOrder::Arrival, &["p0"]);
     early.one(early.opened("p0")).unwrap();
     let mut b = at(&early, VERSION_LAST - 2, 0).unwrap();
     let entry = Entry::Batch(b.batch("p0", 1));
@@ -86,7 +86,7 @@ fn writers_are_refused_while_there_are_versions_left_to_end_the_stream() {
 
 #[test]
 fn there_is_no_record_at_the_last_number() {
-    let mut early = Bench::new(Order::Arrival, &[]);
+    let mut early = Bench::new(StreamOrder::Arrival, &[]);
     early.one(early.opened("p0")).unwrap();
     let mut b = at(&early, NUMBER_MAX - 1, 0).unwrap();
     let seal = Entry::Sealed(Sealed {
@@ -111,7 +111,7 @@ fn there_is_no_record_at_the_last_number() {
 
 #[test]
 fn steps_are_refused_before_their_numbers_end() {
-    let mut early = Bench::new(Order::Arrival, &[]);
+    let mut early = Bench::new(StreamOrder::Arrival, &[]);
     early.one(early.opened("p0")).unwrap();
     let mut b = at(&early, 7, NUMBER_MAX - SEGMENT_STEPS).unwrap();
     assert_eq!(b.one(Entry::Batch(b.batch("p0", 200))), Ok(()));

@@ -9,7 +9,7 @@ use super::*;
 use crate::ids::{AttemptId, JobName};
 use crate::intent;
 use crate::manifest::repair::Repair;
-use crate::proof::{Ledger, LedgerEntry, LedgerPlace, Told};
+use crate::proof::{Ledger, LedgerEntry, LedgerPlace, ReaderCoverage};
 use crate::retention::{Mark, Progress};
 
 fn golden(name: &str, bytes: &[u8]) {
@@ -28,7 +28,7 @@ fn golden(name: &str, bytes: &[u8]) {
 
 /// A log in which every kind of entry is valid once.
 fn history() -> Bench {
-    let mut b = Bench::new(Order::Lanes, &["a", "b"]);
+    let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
     let job: JobName = "llm".parse().unwrap();
     b.one(b.opened("a")).unwrap();
     b.one(b.opened("b")).unwrap();
@@ -133,7 +133,7 @@ fn records_and_snapshot_are_as_version_1_wrote_them() {
     golden("stream-v1.json", &b.m.stream().to_json());
     golden("log-v1.jsonl", &b.records.concat());
     golden("snapshot-v1.json", &b.m.snapshot().unwrap().1);
-    let (stream, bad) = (b.m.stream_id(), Hash::of(b"bad"));
+    let (stream, bad) = (b.m.stream_id(), Hash::sha256(b"bad"));
     let repair = Repair {
         format: 1,
         stream,
@@ -165,7 +165,7 @@ fn the_golden_log_folds_to_the_golden_snapshot() {
 
 #[test]
 fn a_segment_is_as_version_1_wrote_it() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("a")).unwrap();
     b.commit("a", 200);
     let segments: Vec<_> = (0..5).flat_map(|_| b.commit("a", 200).segments).collect();
@@ -178,7 +178,7 @@ fn a_segment_is_as_version_1_wrote_it() {
     let record = &b.records[filled.version as usize];
     assert_eq!(
         filled.record,
-        Hash::of(record),
+        Hash::sha256(record),
         "it names the record that filled it"
     );
 }
@@ -202,7 +202,7 @@ fn lines(objects: &[(String, Vec<u8>)]) -> Vec<u8> {
 
 #[test]
 fn intents_are_as_version_1_wrote_them() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     let opened = b.opened("a");
     b.one(opened.clone()).unwrap();
     b.commit("a", 2);
@@ -231,7 +231,7 @@ fn intents_are_as_version_1_wrote_them() {
 
 #[test]
 fn objects_of_jobs_are_as_version_1_wrote_them() {
-    let stream = Bench::new(Order::Arrival, &[]).m.stream_id();
+    let stream = Bench::new(StreamOrder::Arrival, &[]).m.stream_id();
     let (job, id): (JobName, _) = ("llm".parse().unwrap(), AttemptId([7; 16]));
     let mark = |dp_rank| Mark {
         format: 1,
@@ -279,7 +279,7 @@ fn objects_of_jobs_are_as_version_1_wrote_them() {
         }],
         told: Vec::new(),
     };
-    let told = |dp_rank, rank, to| Told { dp_rank, rank, to };
+    let told = |dp_rank, rank, to| ReaderCoverage { dp_rank, rank, to };
     let later = Ledger {
         told: vec![told(2, None, 400), told(3, Some(7), 501)],
         ..ledger.clone()

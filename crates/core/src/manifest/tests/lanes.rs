@@ -45,7 +45,7 @@ fn lane_of(name: &ProducerName) -> usize {
 
 impl Play {
     fn new(contents: &Contents) -> Self {
-        let mut b = Bench::new(Order::Lanes, &NAMES[..contents.len()]);
+        let mut b = Bench::new(StreamOrder::Lanes, &NAMES[..contents.len()]);
         for name in &NAMES[..contents.len()] {
             b.one(b.opened(name)).unwrap();
         }
@@ -180,7 +180,7 @@ proptest! {
 
 #[test]
 fn a_slow_lane_is_named_with_the_version_since_which_it_is_awaited() {
-    let mut b = Bench::new(Order::Lanes, &["a", "b"]);
+    let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
     b.one(b.opened("a")).unwrap();
     b.one(b.opened("b")).unwrap();
     let awaited = |b: &Bench| b.m.awaited().map(|a| (a.lane.to_string(), a.since));
@@ -210,7 +210,7 @@ fn a_slow_lane_is_named_with_the_version_since_which_it_is_awaited() {
 fn finished_lanes_are_passed_over_at_once() {
     let names: Vec<String> = (0..4096).map(|n| format!("l{n}")).collect();
     let refs: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut b = Bench::new(Order::Lanes, &refs);
+    let mut b = Bench::new(StreamOrder::Lanes, &refs);
     for some in refs.chunks(512) {
         let entries = some.iter().map(|n| b.opened(n)).collect();
         b.fold(entries);

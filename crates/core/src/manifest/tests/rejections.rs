@@ -7,14 +7,14 @@ use crate::cursor::Cursor;
 use crate::limits::{CURSOR_BYTES_MAX, ENTRY_TGBS_MAX, NUMBER_MAX, TGB_ROWS_MAX};
 
 fn bench() -> Bench {
-    let mut b = Bench::new(Order::Arrival, &["p0", "p1"]);
+    let mut b = Bench::new(StreamOrder::Arrival, &["p0", "p1"]);
     b.one(b.opened("p0")).unwrap();
     b.commit("p0", 2);
     b
 }
 
 /// Gives the first TGB's object another range of sequence numbers.
-fn own_range(e: &mut Batch, from: &str, to: &str) {
+fn own_range(e: &mut BatchEntry, from: &str, to: &str) {
     let key = &mut e.tgbs[0].parts[0].key;
     let other = key.replacen(&format!("0{from}"), &format!("0{to}"), 1);
     assert_ne!(*key, other);
@@ -32,7 +32,7 @@ fn objects_of_another_range_are_found() {
 
 #[test]
 fn a_batch_is_refused_for_each_broken_rule() {
-    type Break = fn(&mut Batch);
+    type Break = fn(&mut BatchEntry);
     let cases: Vec<(&str, Break)> = vec![
         ("was never opened", |e| e.producer = name("p1")),
         ("is not the current one", |e| e.epoch += 1),
@@ -47,7 +47,7 @@ fn a_batch_is_refused_for_each_broken_rule() {
             e.tgbs = vec![e.tgbs[0].clone(); ENTRY_TGBS_MAX + 1];
         }),
         ("the cursor before", |e| {
-            e.cursor_before = Hash::of(b"elsewhere")
+            e.cursor_before = Hash::sha256(b"elsewhere")
         }),
         ("the cursor after", |e| {
             e.cursor = Cursor(json!("x".repeat(CURSOR_BYTES_MAX)))

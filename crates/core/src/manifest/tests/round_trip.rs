@@ -140,7 +140,11 @@ fn again(m: &Manifest) -> Manifest {
 }
 
 fn bench(lanes: bool) -> Bench {
-    let order = if lanes { Order::Lanes } else { Order::Arrival };
+    let order = if lanes {
+        StreamOrder::Lanes
+    } else {
+        StreamOrder::Arrival
+    };
     let mut b = Bench::new(order, &NAMES);
     for producer in NAMES {
         b.one(b.opened(producer)).unwrap();
@@ -161,7 +165,7 @@ fn foreign(b: &mut Bench) {
 #[test]
 fn a_history_of_every_kind_changes_every_field_but_the_stream() {
     let mut b = bench(true);
-    let new = Bench::new(Order::Lanes, &NAMES).m;
+    let new = Bench::new(StreamOrder::Lanes, &NAMES).m;
     b.commit("p1", 2);
     b.commit("p0", 1);
     for (kind, who, n) in [

@@ -32,8 +32,8 @@ fn ledger() -> Ledger {
     }
 }
 
-fn told(dp_rank: u32, to: Step) -> Told {
-    Told {
+fn told(dp_rank: u32, to: Step) -> ReaderCoverage {
+    ReaderCoverage {
         dp_rank,
         rank: None,
         to,
@@ -64,7 +64,7 @@ fn the_stored_bytes() {
             r#""crcs":"00000001ffffffff000000a000000007","skipped":[[511,513]]}]"#,
         )
     );
-    let expected = format!(":\"{}\"}}\n", crate::ids::Hash::of(body.as_bytes()));
+    let expected = format!(":\"{}\"}}\n", crate::ids::Hash::sha256(body.as_bytes()));
     assert_eq!(digest, expected);
     assert_eq!(read(text.as_bytes(), KEY).unwrap(), ledger());
     let with = Ledger {
@@ -188,7 +188,7 @@ fn changed_bytes_and_foreign_keys_are_refused() {
         "{error}"
     );
     let again = |body: &str| {
-        let hash = crate::ids::Hash::of(body.as_bytes());
+        let hash = crate::ids::Hash::sha256(body.as_bytes());
         read(format!("{body},\"digest\":\"{hash}\"}}\n").as_bytes(), KEY)
     };
     assert!(again(body).is_ok());

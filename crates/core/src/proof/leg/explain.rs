@@ -27,7 +27,7 @@ pub(super) fn explain(
     for a in 0..tried {
         for b in a + 1..tried {
             crcs.swap(a, b);
-            if Digest::of_crcs(crcs.iter().copied()) == expected {
+            if Digest::from_crcs(crcs.iter().copied()) == expected {
                 return Mismatch::Swapped(a as u32, b as u32);
             }
             crcs.swap(a, b);

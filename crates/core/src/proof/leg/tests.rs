@@ -18,10 +18,10 @@ fn crc(step: Step, slice: u32) -> u32 {
     crate::crc::crc32c(format!("{step}/{slice}").as_bytes())
 }
 
-fn named(step: Step) -> Option<Named> {
-    let digest = Digest::of_crcs((0..SLICES).map(|slice| crc(step, slice)));
+fn named(step: Step) -> Option<LoggedTgb> {
+    let digest = Digest::from_crcs((0..SLICES).map(|slice| crc(step, slice)));
     let version = step / 10;
-    (step < STEPS).then_some(Named { digest, version })
+    (step < STEPS).then_some(LoggedTgb { digest, version })
 }
 
 /// A job, and its ledgers by attempt, in order of their first steps.

@@ -6,7 +6,7 @@ use super::*;
 use crate::ids::AttemptId;
 use crate::manifest::entry::{AttemptOpened, JobClosed, JobOpened, QuarantineLifted, Quarantined};
 use crate::manifest::testing::{Bench, request};
-use crate::stream::Order;
+use crate::stream::StreamOrder;
 
 struct Log {
     bench: Bench,
@@ -16,7 +16,7 @@ struct Log {
 impl Log {
     fn new() -> Self {
         let mut log = Self {
-            bench: Bench::new(Order::Arrival, &[]),
+            bench: Bench::new(StreamOrder::Arrival, &[]),
             history: History::default(),
         };
         log.one(Entry::JobOpened(JobOpened {

@@ -6,7 +6,7 @@ use crate::manifest::Entry;
 use crate::manifest::entry::{AttemptOpened, JobClosed, JobOpened, Retired, Watermark};
 use crate::manifest::testing::{Bench, name, request, tgb};
 use crate::retention::AttemptObjects;
-use crate::stream::Order;
+use crate::stream::StreamOrder;
 
 const RANDOM: u64 = 0;
 
@@ -32,13 +32,13 @@ fn watermark(b: &mut Bench, step: Step) {
 }
 
 fn fate(b: &Bench, key: &str) -> Fate {
-    let named = Named::of(&b.m, b.m.watermark());
+    let named = ReferencedObjects::from_manifest(&b.m, b.m.watermark());
     Reclaim::by(&b.m).data(key, &named)
 }
 
 /// p0 in epoch 1 with objects of four TGBs each; the watermark is within the second.
 fn bench() -> Bench {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     for _ in 0..3 {
         b.commit("p0", 4);
@@ -111,7 +111,7 @@ fn a_finish_and_a_retirement_end_an_epoch() {
 /// A turn that has no step yet is above every watermark.
 #[test]
 fn tgbs_that_wait_for_their_turn_are_needed() {
-    let mut b = Bench::new(Order::Lanes, &["p0", "p1"]);
+    let mut b = Bench::new(StreamOrder::Lanes, &["p0", "p1"]);
     b.one(b.opened("p0")).unwrap();
     b.one(b.opened("p1")).unwrap();
     b.commit("p1", 4);
@@ -122,7 +122,7 @@ fn tgbs_that_wait_for_their_turn_are_needed() {
 
 #[test]
 fn steps_of_retained_segments_and_provenance_are_named() {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     let mut full = Vec::new();
     for _ in 0..30 {
@@ -131,7 +131,7 @@ fn steps_of_retained_segments_and_provenance_are_named() {
     watermark(&mut b, 1450);
     assert_eq!(retained_segments(&b.m, 1450), 1..2);
     assert_eq!(retained_segments(&b.m, 3000), 2..2);
-    let mut named = Named::of(&b.m, 1450);
+    let mut named = ReferencedObjects::from_manifest(&b.m, 1450);
     let second = object("p0", 1, (1400, 1499));
     assert!(!named.contains(&object("p0", 1, (1300, 1399))));
     full[1]
@@ -213,7 +213,7 @@ fn the_newest_snapshots_stay_and_those_beyond_our_fold() {
 
 /// Attempt 0 from step 0, attempt 1 from step 6; the watermark is at 5.
 fn with_job() -> (Bench, JobName) {
-    let mut b = Bench::new(Order::Arrival, &[]);
+    let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     b.commit("p0", 12);
     let job: JobName = "llm".parse().unwrap();

@@ -2,10 +2,10 @@
 
 use super::*;
 
-fn part(first_slice: u32, slices: u32) -> Part {
+fn part(first_slice: u32, slices: u32) -> ObjectPart {
     let key = format!("data/p/1-00/{first_slice}.tgb");
     let length = u64::from(slices) * 256;
-    Part {
+    ObjectPart {
         key,
         offset: 128,
         length,
@@ -21,7 +21,7 @@ fn record() -> TgbRecord {
     second.frame_bytes = None;
     second.index = Some(second.end() + 40);
     let parts = vec![part(0, 2), second];
-    let digest = Digest::of_crcs([1, 2, 3, 4, 5]);
+    let digest = Digest::from_crcs([1, 2, 3, 4, 5]);
     TgbRecord {
         rows: 20,
         tokens: 80,
@@ -49,10 +49,10 @@ fn the_digest_is_what_the_format_page_says() {
     let mut text = b"batchweave tgb digest 1\n".to_vec();
     text.extend([1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
     assert_eq!(
-        Digest::of_crcs([1, u32::MAX]),
-        Digest::from(Hash::of(&text))
+        Digest::from_crcs([1, u32::MAX]),
+        Digest::from(Hash::sha256(&text))
     );
-    assert_ne!(Digest::of_crcs([1, 2]), Digest::of_crcs([2, 1]));
+    assert_ne!(Digest::from_crcs([1, 2]), Digest::from_crcs([2, 1]));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::{Store, StoreError};
+use crate::{Pages, Store, StoreError};
 
 pub(super) fn ok<T>(what: &str, key: &str, result: Result<T, StoreError>) -> T {
     result.unwrap_or_else(|error| panic!("{what} {key}: {error}"))
@@ -13,19 +13,10 @@ pub(super) fn ok<T>(what: &str, key: &str, result: Result<T, StoreError>) -> T {
 /// Every key below a prefix, page by page, sorted; none twice.
 pub(super) async fn all(store: &dyn Store, prefix: &str) -> Vec<String> {
     let mut keys = Vec::new();
-    let mut page = None;
-    loop {
-        let found = ok("list", prefix, store.list(prefix, page.take()).await);
-        assert!(
-            found.objects.len() <= 1000,
-            "a page of {} objects",
-            found.objects.len()
-        );
-        keys.extend(found.objects.into_iter().map(|object| object.key));
-        page = found.next;
-        if page.is_none() {
-            break;
-        }
+    let mut pages = Pages::new(store, prefix);
+    while let Some(objects) = ok("list", prefix, pages.next().await) {
+        assert!(objects.len() <= 1000, "a page of {} objects", objects.len());
+        keys.extend(objects.into_iter().map(|object| object.key));
     }
     keys.sort();
     let listed = keys.len();

@@ -3,6 +3,7 @@
 use futures::TryStreamExt;
 
 use super::*;
+use crate::Create;
 use crate::memory::MemoryStore;
 
 fn body() -> Bytes {

@@ -85,7 +85,7 @@ fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sle
         while action != Action::List {
             action = match action {
                 Action::Wait(time) => s.after(time, Event::Timer),
-                Action::Look(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
+                Action::Poll(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
                 other => panic!("{other:?}"),
             };
         }
@@ -109,7 +109,7 @@ fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
         if action == Action::Idle {
             break;
         }
-        assert!(matches!(action, Action::Look(_)), "{action:?}");
+        assert!(matches!(action, Action::Poll(_)), "{action:?}");
         // One record a second.
         let new = s.now.saturating_sub(began).as_secs() - read;
         let records = vec![record(5, false); new as usize];

@@ -24,7 +24,7 @@ fn a_leader_is_believed_for_a_while_by_who_had_nothing_to_look_for() {
     while s.now < Duration::from_secs(1) {
         action = match action {
             Action::Wait(time) => s.after(time, Event::Timer),
-            Action::Look(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
+            Action::Poll(_) => s.after(15 * MS, Event::CaughtUp(vec![])),
             other => {
                 assert_eq!(other, Action::List, "it takes the leader for dead");
                 return;
@@ -41,7 +41,7 @@ fn who_was_away_expects_as_many_records_as_there_usually_are() {
     for _ in 0..8 {
         s.now += Duration::from_secs(20);
         s.queue = Queue::default();
-        let Action::Look(records) = s.ready(1) else {
+        let Action::Poll(records) = s.ready(1) else {
             panic!("nobody leads and others write");
         };
         expected = records;
@@ -67,7 +67,7 @@ fn a_look_that_asked_for_far_too_few_asks_for_more() {
     s.after(30 * MS, Event::Announced(true));
     let mut asked = vec![];
     for _ in 0..4 {
-        let Action::Look(records) = s.after(Duration::from_secs(1), Event::Timer) else {
+        let Action::Poll(records) = s.after(Duration::from_secs(1), Event::Timer) else {
             panic!("looks");
         };
         asked.push(records);

@@ -1,0 +1,289 @@
+//! A ledger object: which steps a node's ranks received in an attempt, with the CRC32C of every slice.
+//!
+//! Create-only. Together with the log it proves a run after the data is gone: the log names a digest
+//! over all slices' checksums, ledgers say which checksums each data coordinate received. An object
+//! ends in a digest of itself, so that a changed digit is found even where no proof would miss it.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::FormatError;
+use crate::ids::{AttemptId, AttemptNo, JobName, Step, StreamId, Version};
+use crate::limits::{LEDGER_BYTES_MAX, NUMBER_MAX, SLICES_MAX};
+use crate::{json, keys};
+
+/// Steps after which a node stores what it has; a crash loses at most so many, and they are told
+/// again when the ranks resume.
+pub const LEDGER_STEPS: u64 = 256;
+/// Checksums in one object: a node with very many slices stores earlier.
+pub const LEDGER_CRCS: usize = 1 << 20;
+/// Entries in one object.
+pub const LEDGER_ENTRIES_MAX: usize = 1 << 16;
+
+const _: () = assert!(8 * (LEDGER_CRCS + SLICES_MAX as usize) < LEDGER_BYTES_MAX / 2);
+
+/// Consecutive steps that one rank received.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerEntry {
+    /// The data coordinate.
+    pub dp_rank: u32,
+    /// The rank in the whole job, where it said so: several may read one coordinate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// The coordinate's first slice.
+    pub first_slice: u32,
+    /// Its slices in each step.
+    pub slices: u32,
+    /// First step.
+    pub from: Step,
+    /// The step after the last one.
+    pub to: Step,
+    /// The rank came back: it may have been told of some of these steps before, and those it received
+    /// from a daemon that died are told from the store's index.
+    pub resumed: bool,
+    /// CRC32C of each slice's payload, step by step, without the skipped ones.
+    #[serde(with = "hex")]
+    pub crcs: Vec<u32>,
+    /// Quarantined steps that were passed over: first and the one after the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<(Step, Step)>,
+}
+
+impl LedgerEntry {
+    /// Who received: the coordinate, and the rank where known.
+    pub fn reader(&self) -> (u32, Option<u32>) {
+        (self.dp_rank, self.rank)
+    }
+
+    /// The coordinate's slices.
+    pub fn slice_range(&self) -> Range<u32> {
+        self.first_slice..self.first_slice.saturating_add(self.slices)
+    }
+
+    /// Steps that were received.
+    pub fn received(&self) -> u64 {
+        let skipped: u64 = self.skipped.iter().map(|(first, end)| end - first).sum();
+        self.to - self.from - skipped
+    }
+
+    /// Each received step with its checksums, from one skipped range to the next: a range may be as long
+    /// as numbers go, and none of its steps is counted through.
+    pub fn steps(&self) -> impl Iterator<Item = (Step, &[u32])> {
+        let begins = std::iter::once(self.from).chain(self.skipped.iter().map(|(_, end)| *end));
+        let ends = self.skipped.iter().map(|(first, _)| *first);
+        let steps = begins
+            .zip(ends.chain([self.to]))
+            .flat_map(|(begin, end)| begin..end);
+        steps.zip(self.crcs.chunks(self.slices.max(1) as usize))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Self { from, to, .. } = *self;
+        if from >= to || to >= NUMBER_MAX {
+            return Err(format!("steps {from} to {to} are no range"));
+        }
+        let slices = u64::from(self.slices);
+        if slices == 0 || self.first_slice > SLICES_MAX || self.slices > SLICES_MAX {
+            return Err(format!(
+                "slice {} and {} more of at most {SLICES_MAX}",
+                self.first_slice, self.slices
+            ));
+        }
+        if u64::from(self.first_slice) != u64::from(self.dp_rank) * slices {
+            return Err(format!(
+                "coordinate {} can't begin with slice {} when each has {slices}",
+                self.dp_rank, self.first_slice
+            ));
+        }
+        let mut at = from;
+        for &(first, end) in &self.skipped {
+            if first < at || first >= end || end > to {
+                return Err(format!("skipped steps {first} to {end} are no range in it"));
+            }
+            at = end;
+        }
+        let needed = u128::from(self.received()) * u128::from(slices);
+        if needed != self.crcs.len() as u128 {
+            return Err(format!(
+                "{} checksums for {} steps of {slices} slices",
+                self.crcs.len(),
+                self.received()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// How far ledgers tell of a reader: of all its steps below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReaderCoverage {
+    /// The data coordinate.
+    pub dp_rank: u32,
+    /// The rank in the whole job, as in the entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// The step after the last one told.
+    pub to: Step,
+}
+
+impl ReaderCoverage {
+    /// Whose.
+    pub fn reader(&self) -> (u32, Option<u32>) {
+        (self.dp_rank, self.rank)
+    }
+}
+
+/// The content of a ledger object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ledger {
+    /// Format of this object; 1.
+    pub format: u32,
+    /// The stream.
+    pub stream: StreamId,
+    /// The job.
+    pub job: JobName,
+    /// Its incarnation.
+    pub opened: Version,
+    /// The attempt.
+    pub attempt: AttemptNo,
+    /// The attempt's id, as the log has it.
+    pub id: AttemptId,
+    /// Who writes: one run of a daemon.
+    pub node: String,
+    /// What was received.
+    pub entries: Vec<LedgerEntry>,
+    /// How far this object and all stored before it tell, without a hole, of every reader that the node
+    /// knows of: so the newest object of each node says where to go on. Objects of old do not have it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<ReaderCoverage>,
+}
+
+/// Where a ledger lies: what its key and stream say.
+#[derive(Debug, Clone, Copy)]
+pub struct LedgerPlace<'a> {
+    /// The stream.
+    pub stream: StreamId,
+    /// The job.
+    pub job: &'a JobName,
+    /// Its incarnation.
+    pub opened: Version,
+    /// The attempt.
+    pub attempt: AttemptNo,
+}
+
+impl Ledger {
+    /// The first step in it: part of its key.
+    pub fn first(&self) -> Step {
+        self.entries.iter().map(|e| e.from).min().unwrap_or(0)
+    }
+
+    /// The bytes to store.
+    pub fn to_json(&self) -> Vec<u8> {
+        json::compact(self)
+    }
+
+    /// Reads the ledger at `key` and checks it against its place.
+    pub fn from_json(
+        bytes: &[u8],
+        key: &str,
+        place: &LedgerPlace<'_>,
+    ) -> Result<Self, FormatError> {
+        let read: Self = json::parse(bytes, key, LEDGER_BYTES_MAX)?;
+        read.check(key, place)
+            .map_err(|reason| FormatError::rule(key, reason))?;
+        Ok(read)
+    }
+
+    fn check(&self, key: &str, place: &LedgerPlace<'_>) -> Result<(), String> {
+        if self.stream != place.stream {
+            return Err(format!("belongs to stream {}", self.stream));
+        }
+        if (&self.job, self.opened, self.attempt) != (place.job, place.opened, place.attempt) {
+            return Err(format!(
+                "is of {}@{}, attempt {}",
+                self.job, self.opened, self.attempt
+            ));
+        }
+        if self.entries.is_empty() || self.entries.len() > LEDGER_ENTRIES_MAX {
+            return Err(format!(
+                "must have 1 to {LEDGER_ENTRIES_MAX} entries, not {}",
+                self.entries.len()
+            ));
+        }
+        for (n, entry) in self.entries.iter().enumerate() {
+            entry.check().map_err(|why| format!("entry {n}: {why}"))?;
+        }
+        self.check_told()?;
+        let folder = keys::attempt_folder(&self.job, self.opened, self.attempt);
+        let named = format!("{folder}ledger/{:012}-{}.", self.first(), self.node);
+        if !key.starts_with(&named) {
+            return Err(format!(
+                "holds steps from {} on of node {:?}, which its key does not say",
+                self.first(),
+                self.node
+            ));
+        }
+        Ok(())
+    }
+
+    /// Readers in order, each of the entries' among them. What is behind a hole is not told yet.
+    fn check_told(&self) -> Result<(), String> {
+        if self.told.is_empty() {
+            return Ok(());
+        }
+        if self.told.len() > LEDGER_ENTRIES_MAX {
+            return Err(format!("told of more than {LEDGER_ENTRIES_MAX} readers"));
+        }
+        let apart = |pair: &[ReaderCoverage]| pair[0].reader() < pair[1].reader();
+        if !self.told.windows(2).all(apart) || self.told.iter().any(|told| told.to >= NUMBER_MAX) {
+            return Err("told must have each reader once, in order".into());
+        }
+        for entry in &self.entries {
+            let found = self
+                .told
+                .binary_search_by_key(&entry.reader(), ReaderCoverage::reader);
+            if found.is_err() {
+                return Err(format!("told says nothing of coordinate {}", entry.dp_rank));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 8 hexadecimal digits each, without anything between them.
+mod hex {
+    use std::fmt::Write;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(crcs: &[u32], to: S) -> Result<S::Ok, S::Error> {
+        let mut text = String::with_capacity(8 * crcs.len());
+        for crc in crcs {
+            let _ = write!(text, "{crc:08x}");
+        }
+        to.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+        let text = String::deserialize(from)?;
+        let wrong = || D::Error::custom("checksums must be 8 lower-case hexadecimal digits each");
+        if !text.len().is_multiple_of(8) {
+            return Err(wrong());
+        }
+        let lower = |c: &u8| c.is_ascii_digit() || (b'a'..=b'f').contains(c);
+        let crc = |digits: &[u8]| {
+            let good = digits.iter().all(lower);
+            let digits = std::str::from_utf8(digits).ok().filter(|_| good)?;
+            u32::from_str_radix(digits, 16).ok()
+        };
+        let all: Option<Vec<u32>> = text.as_bytes().chunks(8).map(crc).collect();
+        all.ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests;

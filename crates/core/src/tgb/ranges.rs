@@ -1,0 +1,255 @@
+//! Which bytes to read for which slices: from the log alone when frames have one size, after one
+//! small read of index entries otherwise. Neighbouring frames become one read.
+
+use std::ops::Range;
+
+use super::error::{Fault, FrameLocation, TgbError};
+use super::{ENTRY_BYTES, IndexEntry, ObjectPart, TgbRecord, frame_bytes};
+use crate::ids::{Seq, Step};
+
+/// A read larger than this is cut into pieces that are fetched side by side: 16 MiB, and room for the
+/// headers of frames whose payloads are a round number of bytes together.
+pub const PIECE_BYTES_MAX: u64 = with_headers(16 << 20);
+
+/// `payload` bytes and a sixteenth for headers: else the last of 16 slices of 1 MiB would be a read of its
+/// own.
+pub const fn with_headers(payload: u64) -> u64 {
+    payload + payload / 16
+}
+
+/// Slices of one TGB that lie in one part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartSlices<'a> {
+    /// The step.
+    pub step: Step,
+    /// The TGB's number within its producer.
+    pub seq: Seq,
+    /// Where they lie.
+    pub part: &'a ObjectPart,
+    /// Which of the part's slices; never empty.
+    pub slices: Range<u32>,
+}
+
+/// One frame, and where it lies in its object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The step.
+    pub step: Step,
+    /// The TGB's number within its producer.
+    pub seq: Seq,
+    /// The slice.
+    pub slice: u32,
+    /// The object.
+    pub key: &'a str,
+    /// The frame's bytes in the object.
+    pub range: Range<u64>,
+}
+
+/// The answer of [`PartSlices::locate`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Located<'a> {
+    /// All frames, no read needed.
+    Frames(Vec<Frame<'a>>),
+    /// Read these bytes of the part's object, then ask [`PartSlices::from_index`].
+    Index(Range<u64>),
+}
+
+/// A frame within a read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameSlot {
+    /// The step.
+    pub step: Step,
+    /// The TGB's number within its producer.
+    pub seq: Seq,
+    /// The slice.
+    pub slice: u32,
+    /// Where in the read it starts.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// One ranged read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// The object.
+    pub key: String,
+    /// The bytes.
+    pub range: Range<u64>,
+    /// What they hold, without gaps.
+    pub frames: Vec<FrameSlot>,
+}
+
+/// The parts of `tgb` that hold some of `slices`. The record has passed [`TgbRecord::check`].
+pub fn part_slices(
+    step: Step,
+    seq: Seq,
+    tgb: &TgbRecord,
+    slices: Range<u32>,
+) -> Vec<PartSlices<'_>> {
+    let cut =
+        |part: &ObjectPart| part.first_slice.max(slices.start)..part.end_slice().min(slices.end);
+    let parts = tgb.parts.iter().map(|part| (part, cut(part)));
+    let held = parts.filter(|(_, slices)| !slices.is_empty());
+    held.map(|(part, slices)| PartSlices {
+        step,
+        seq,
+        part,
+        slices,
+    })
+    .collect()
+}
+
+impl<'a> PartSlices<'a> {
+    /// Where the frames lie, or what to read to learn it.
+    pub fn locate(&self) -> Located<'a> {
+        let part = self.part;
+        let at = |slice: u32| u64::from(slice.saturating_sub(part.first_slice));
+        if let Some(size) = part.frame_bytes {
+            let frame = |slice| {
+                let start = part.offset.saturating_add(at(slice).saturating_mul(size));
+                self.frame(slice, start..start.saturating_add(size))
+            };
+            return Located::Frames(self.slices.clone().map(frame).collect());
+        }
+        let index = part.index.unwrap_or(part.end());
+        let entry = |slice| index.saturating_add(at(slice) * ENTRY_BYTES);
+        Located::Index(entry(self.slices.start)..entry(self.slices.end))
+    }
+
+    /// The frames, from the index entries that [`Located::Index`] asked for.
+    pub fn from_index(&self, bytes: &[u8]) -> Result<Vec<Frame<'a>>, TgbError> {
+        let need = self.slices.len() as u64 * ENTRY_BYTES;
+        if bytes.len() as u64 != need {
+            let fault = Fault::Truncated {
+                what: "the index",
+                need,
+                have: bytes.len() as u64,
+            };
+            return Err(self.error(self.slices.start, fault));
+        }
+        let entries = bytes.chunks(ENTRY_BYTES as usize).zip(self.slices.clone());
+        let frames = entries.map(|(bytes, slice)| self.frame_of(slice, bytes));
+        frames.collect()
+    }
+
+    /// The frame of one slice, from the bytes of its index entry.
+    pub fn frame_of(&self, slice: u32, entry: &[u8]) -> Result<Frame<'a>, TgbError> {
+        self.entry(entry, slice)
+            .map_err(|fault| self.error(slice, fault))
+    }
+
+    fn entry(&self, bytes: &[u8], slice: u32) -> Result<Frame<'a>, Fault> {
+        let entry = IndexEntry::decode(bytes)?;
+        let what = "an index entry";
+        if entry.seq != self.seq {
+            return Err(Fault::Seq {
+                what,
+                expected: self.seq,
+                found: entry.seq,
+            });
+        }
+        if entry.slice != slice {
+            return Err(Fault::Slice {
+                what,
+                expected: slice,
+                found: entry.slice,
+            });
+        }
+        let start = entry.offset;
+        let end = frame_bytes(entry.payload_bytes).map_or(u64::MAX, |n| start.saturating_add(n));
+        if start < self.part.offset || end > self.part.end() {
+            return Err(Fault::Offset { start, end });
+        }
+        Ok(self.frame(slice, start..end))
+    }
+
+    fn frame(&self, slice: u32, range: Range<u64>) -> Frame<'a> {
+        Frame {
+            step: self.step,
+            seq: self.seq,
+            slice,
+            key: &self.part.key,
+            range,
+        }
+    }
+
+    fn error(&self, slice: u32, fault: Fault) -> TgbError {
+        let place = FrameLocation {
+            key: self.part.key.clone(),
+            step: Some(self.step),
+            seq: Some(self.seq),
+            slice: Some(slice),
+        };
+        TgbError {
+            place: Box::new(place),
+            fault,
+        }
+    }
+}
+
+/// Joins frames that follow one another in one object, up to `read_bytes` a read (a frame is never
+/// cut here). Keeps the order of `frames`, so that what is needed first is read first.
+pub fn coalesce(frames: &[Frame<'_>], read_bytes: u64) -> Vec<Read> {
+    let mut reads: Vec<Read> = Vec::new();
+    for frame in frames {
+        let bytes = frame.range.end - frame.range.start;
+        let slot = |offset| {
+            let Frame {
+                step, seq, slice, ..
+            } = *frame;
+            FrameSlot {
+                step,
+                seq,
+                slice,
+                offset,
+                bytes,
+            }
+        };
+        match reads
+            .last_mut()
+            .filter(|read| read.takes(frame, read_bytes))
+        {
+            Some(read) => {
+                read.frames.push(slot(read.bytes()));
+                read.range.end = frame.range.end;
+            }
+            None => reads.push(Read {
+                key: frame.key.to_owned(),
+                range: frame.range.clone(),
+                frames: vec![slot(0)],
+            }),
+        }
+    }
+    reads
+}
+
+impl Read {
+    /// Bytes to read.
+    pub fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn takes(&self, frame: &Frame<'_>, read_bytes: u64) -> bool {
+        self.key == frame.key
+            && self.range.end == frame.range.start
+            && frame.range.end - self.range.start <= read_bytes
+    }
+
+    /// The read as pieces to fetch side by side: one up to 17 MiB, else each 8 to 17 MiB.
+    pub fn pieces(&self) -> Vec<Range<u64>> {
+        let count = self.bytes().div_ceil(PIECE_BYTES_MAX).max(1);
+        let size = self
+            .bytes()
+            .div_ceil(count)
+            .next_multiple_of(super::ALIGN_BYTES);
+        let piece = |i: u64| {
+            let start = self.range.start + i * size;
+            start.min(self.range.end)..(start + size).min(self.range.end)
+        };
+        (0..count).map(piece).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

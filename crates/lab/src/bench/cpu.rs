@@ -1,0 +1,56 @@
+//! CPU times from `/proc`, and the median of several rounds.
+
+use std::fs;
+use std::time::Duration;
+
+use batchweave_cli::CliError;
+
+use crate::error::bench_error;
+
+/// Linux counts CPU time in `/proc/PID/stat` in hundredths of a second on every machine.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Returns the CPU time of the calling thread.
+pub(super) fn thread_time() -> Result<Duration, CliError> {
+    const SOURCE: &str = "/proc/thread-self/schedstat";
+    let text = fs::read_to_string(SOURCE).map_err(|e| bench_error(format!("{SOURCE}: {e}")))?;
+    nanoseconds(&text)
+        .map(Duration::from_nanos)
+        .ok_or_else(|| bench_error(format!("{SOURCE} holds no CPU time")))
+}
+
+/// Returns the CPU seconds of all running threads of a process; those of ended threads are missing.
+pub(super) fn threads_seconds(pid: u32) -> Result<f64, CliError> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        sum += nanoseconds(&text).unwrap_or_default();
+    }
+    Ok(sum as f64 / 1e9)
+}
+
+fn nanoseconds(schedstat: &str) -> Option<u64> {
+    schedstat.split(' ').next()?.parse().ok()
+}
+
+/// Returns user and system seconds of a process (a pid or `self`), ended threads included, in hundredths.
+pub(super) fn process_seconds(process: &str) -> Result<f64, CliError> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The program's name, which may hold anything, ends with the last bracket.
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_ascii_whitespace().skip(11).take(2);
+    let ticks: Result<Vec<f64>, _> = ticks.map(str::parse).collect();
+    match ticks.map_err(bench_error)?.as_slice() {
+        [user, system] => Ok((user + system) / TICKS_PER_SECOND),
+        _ => Err(bench_error(format!(
+            "/proc/{process}/stat holds no CPU time"
+        ))),
+    }
+}
+
+/// Returns the median of `value` over the rounds; 0 without rounds.
+pub(super) fn median<T>(rounds: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = rounds.iter().map(value).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}

@@ -1,0 +1,339 @@
+//! `bench fetch`: from an S3 server into the arena and to a rank, beside raw sockets that take the
+//! same objects from the same server.
+
+mod daemon;
+mod place;
+mod raw;
+mod written;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_daemon::config::ByteSize;
+use batchweave_store::Store;
+use clap::Args;
+use serde::Serialize;
+
+use self::daemon::{Daemon, Used};
+use self::place::Place;
+use self::raw::Raw;
+use self::written::Shape;
+use crate::error::bench_error;
+use batchweave_cli::CliError;
+use batchweave_cli::Context;
+use batchweave_cli::output::{Style, table};
+
+/// Larger steps are left out of the table: four must fit in the arena.
+const STEP_BYTES_MAX: u64 = 256 << 20;
+const STEPS_MIN: u64 = 4;
+const GIB: f64 = (1u64 << 30) as f64;
+const MIB: f64 = (1u64 << 20) as f64;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FetchArgs {
+    /// Sizes of a slice, whole multiples of 4KiB
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "SIZE",
+        default_value = "16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB"
+    )]
+    slice_bytes: Vec<ByteSize>,
+    /// Slices of a step, all read on this node
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1,8,64", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    slices: Vec<u32>,
+    /// Objects over which a step is spread; 1: several steps share an object
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    objects: Vec<u32>,
+    /// Slices differ in size, so that index entries say where they lie
+    #[arg(long)]
+    uneven: bool,
+    /// Data ranks of the job, of which this node has the first
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    dp_size: u32,
+    /// What is read in one pass, were all slices read
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    bytes: ByteSize,
+    /// Passes of each kind, in turns; the median counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Requests in flight, of the daemon and of the raw sockets
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    connections: u16,
+}
+
+/// One size and number of slices.
+#[derive(Debug, Clone, Serialize)]
+struct Case {
+    slice_bytes: u64,
+    slices: u32,
+    /// That hold a step, and those of them that hold slices of the rank.
+    objects: u64,
+    objects_read: u64,
+    uneven: bool,
+    dp_size: u32,
+    steps: u64,
+    /// Payload of one pass.
+    bytes: u64,
+    mib_per_second: f64,
+    raw_mib_per_second: Option<f64>,
+    ratio_to_raw_tcp: Option<f64>,
+    /// Of the daemon, checksums included.
+    cpu_s_per_gib: f64,
+    raw_cpu_s_per_gib: Option<f64>,
+    /// Of the server while the daemon reads, and while the raw sockets do: where it is our own.
+    server_cpu_s_per_gib: Option<f64>,
+    raw_server_cpu_s_per_gib: Option<f64>,
+    read_amplification: f64,
+    requests_per_step: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct FetchReport {
+    endpoint: String,
+    connections: u16,
+    rounds: u32,
+    /// Medians over the cases with slices of 1 MiB and more.
+    ratio_to_raw_tcp: Option<f64>,
+    cpu_s_per_gib: Option<f64>,
+    /// The worst of the cases with slices of 64 KiB and more.
+    read_amplification: Option<f64>,
+    requests_per_step: Option<f64>,
+    cases: Vec<Case>,
+}
+
+pub(crate) async fn measure(args: &FetchArgs, context: &Context) -> Result<FetchReport, CliError> {
+    let least = written::ROW_BYTES * u64::from(if args.uneven { written::SIZES } else { 1 });
+    for size in &args.slice_bytes {
+        if args.uneven && size.bytes() < least {
+            let text = format!("--slice-bytes {size}: with --uneven at least 12KiB");
+            return Err(CliError::Usage(text));
+        }
+        if size.bytes() == 0 || !size.bytes().is_multiple_of(written::ROW_BYTES) {
+            let text = format!("--slice-bytes {size}: must be a whole multiple of 4KiB");
+            return Err(CliError::Usage(text));
+        }
+    }
+    let folder = tempfile::tempdir()?;
+    let place = Place::new(context, folder.path()).await?;
+    let (shapes, mut cases) = (shapes(args), Vec::new());
+    if shapes.is_empty() {
+        let text = "nothing to measure: --dp-size must divide --slices, --objects must not be above it, and a \
+                    step has at most 256MiB";
+        return Err(CliError::Usage(text.to_owned()));
+    }
+    for shape in shapes {
+        cases.push(measure_case(&place, args, shape).await?);
+    }
+    let endpoint = place.endpoint.clone();
+    Ok(FetchReport::new(args, endpoint.unwrap_or_default(), cases))
+}
+
+/// All cases whose steps are not too large, whose slices the ranks share, and that fill the objects.
+fn shapes(args: &FetchArgs) -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    for size in &args.slice_bytes {
+        for &slices in &args.slices {
+            for &objects in &args.objects {
+                let step = size.bytes() * u64::from(slices);
+                let fits = slices.is_multiple_of(args.dp_size) && objects <= slices;
+                if step <= STEP_BYTES_MAX && fits {
+                    shapes.push(Shape {
+                        slice_bytes: size.bytes(),
+                        slices,
+                        steps: (args.bytes.bytes() / step).max(STEPS_MIN),
+                        objects,
+                        uneven: args.uneven,
+                    });
+                }
+            }
+        }
+    }
+    shapes
+}
+
+async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<Case, CliError> {
+    let name = format!(
+        "{}k-{}-{}",
+        shape.slice_bytes >> 10,
+        shape.slices,
+        shape.objects
+    );
+    let store = place.store(&name).await?;
+    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    let own = shape.slices / args.dp_size;
+    let objects = written::write(&shared, shape, own).await?;
+    let raw = match args.dp_size {
+        1 => Raw::new(&store, args.connections.into()).await?,
+        // They read all slices.
+        _ => None,
+    };
+    let raw = raw.map(Arc::new);
+    let daemon = Daemon::start(place, &name, shape, (args.connections.into(), args.dp_size))?;
+    // The arena is made, connections are open, and the server's memory is warm.
+    daemon.pass().await?;
+    let (mut walls, mut raws) = (Vec::new(), Vec::new());
+    let mut used = Used::default();
+    let mut raw_cpu = Vec::new();
+    let (mut served, mut raw_served) = (Some(0.0), Some(0.0));
+    for _ in 0..args.rounds {
+        let idle = place.server_cpu()?;
+        if let Some(raw) = raw.clone() {
+            let took = tokio::task::spawn_blocking(move || raw.pass());
+            let took = took.await.map_err(|e| bench_error(e))??;
+            raws.push(took.wall);
+            raw_cpu.push(took.cpu);
+        }
+        let between = place.server_cpu()?;
+        let before = daemon.used().await?;
+        walls.push(daemon.pass().await?);
+        let now = daemon.used().await?.since(before);
+        raw_served = sum(raw_served, between, idle);
+        served = sum(served, place.server_cpu()?, between);
+        used = Used {
+            cpu: used.cpu + now.cpu,
+            fetched: used.fetched + now.fetched,
+            needed: used.needed + now.needed,
+            requests: used.requests + now.requests,
+        };
+    }
+    daemon.stop().await?;
+    clean(&shared).await?;
+    let rounds = f64::from(args.rounds);
+    let bytes = shape.bytes(own) * shape.steps;
+    let wall = median(walls);
+    let rate = bytes as f64 / MIB / wall;
+    let raw_rate = raw
+        .as_ref()
+        .map(|raw| raw.bytes as f64 / MIB / median(raws));
+    let gib = rounds * bytes as f64 / GIB;
+    Ok(Case {
+        slice_bytes: shape.slice_bytes,
+        slices: shape.slices,
+        objects: objects.0,
+        objects_read: objects.1,
+        uneven: shape.uneven,
+        dp_size: args.dp_size,
+        steps: shape.steps,
+        bytes,
+        mib_per_second: rate,
+        raw_mib_per_second: raw_rate,
+        ratio_to_raw_tcp: raw_rate.map(|raw| rate / raw),
+        cpu_s_per_gib: used.cpu / gib,
+        raw_cpu_s_per_gib: raw
+            .map(|_| raw_cpu.iter().map(Duration::as_secs_f64).sum::<f64>() / gib),
+        server_cpu_s_per_gib: served.map(|cpu| cpu / gib),
+        raw_server_cpu_s_per_gib: raw_served
+            .filter(|_| raw_rate.is_some())
+            .map(|cpu| cpu / gib),
+        read_amplification: used.fetched / used.needed.max(1.0),
+        requests_per_step: used.requests / rounds / shape.steps as f64,
+    })
+}
+
+fn sum(so_far: Option<f64>, now: Option<f64>, before: Option<f64>) -> Option<f64> {
+    Some(so_far? + now? - before?)
+}
+
+/// Nothing stays of a case, in the server's memory or the bucket.
+async fn clean(store: &Arc<dyn Store>) -> Result<(), CliError> {
+    let objects = batchweave_cli::list(store.as_ref(), "").await?;
+    let keys: Vec<String> = objects.into_iter().map(|object| object.key).collect();
+    let refused = store.delete_many(&keys).await?;
+    match refused.into_iter().next() {
+        Some((_, why)) => Err(why.into()),
+        None => Ok(()),
+    }
+}
+
+fn median(mut all: Vec<Duration>) -> f64 {
+    all.sort();
+    all.get(all.len() / 2)
+        .map_or(f64::NAN, Duration::as_secs_f64)
+}
+
+fn middle(mut all: Vec<f64>) -> Option<f64> {
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied()
+}
+
+impl FetchReport {
+    fn new(args: &FetchArgs, endpoint: String, cases: Vec<Case>) -> Self {
+        let of = |least: u64, field: &dyn Fn(&Case) -> Option<f64>| -> Vec<f64> {
+            let large = cases.iter().filter(|case| case.slice_bytes >= least);
+            large.filter_map(field).collect()
+        };
+        let worst = |field: &dyn Fn(&Case) -> Option<f64>| {
+            of(64 << 10, field).into_iter().max_by(f64::total_cmp)
+        };
+        Self {
+            endpoint,
+            connections: args.connections,
+            rounds: args.rounds,
+            ratio_to_raw_tcp: middle(of(1 << 20, &|case| case.ratio_to_raw_tcp)),
+            cpu_s_per_gib: middle(of(1 << 20, &|case| Some(case.cpu_s_per_gib))),
+            read_amplification: worst(&|case| Some(case.read_amplification)),
+            requests_per_step: worst(&|case| {
+                // A step that is larger than one request takes several.
+                let one = case.slice_bytes * u64::from(case.slices) <= 8 << 20;
+                one.then_some(case.requests_per_step)
+            }),
+            cases,
+        }
+    }
+
+    pub(crate) fn text(&self, style: Style) -> String {
+        let part = |value: Option<f64>, digits: usize| {
+            value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+        };
+        let row = |case: &Case| {
+            vec![
+                ByteSize(case.slice_bytes).to_string(),
+                case.slices.to_string(),
+                case.objects.to_string(),
+                case.objects_read.to_string(),
+                format!("{:.0}", case.mib_per_second),
+                part(case.raw_mib_per_second, 0),
+                part(case.ratio_to_raw_tcp, 2),
+                format!("{:.2}", case.cpu_s_per_gib),
+                part(case.raw_cpu_s_per_gib, 2),
+                part(case.server_cpu_s_per_gib, 2),
+                part(case.raw_server_cpu_s_per_gib, 2),
+                format!("{:.4}", case.read_amplification),
+                format!("{:.3}", case.requests_per_step),
+            ]
+        };
+        let header = [
+            "slice",
+            "slices",
+            "objects",
+            "read",
+            "MiB/s",
+            "raw",
+            "ratio",
+            "CPU s/GiB",
+            "raw",
+            "server",
+            "its raw",
+            "amplif.",
+            "req/step",
+        ];
+        let rows: Vec<_> = self.cases.iter().map(row).collect();
+        let mut text = format!(
+            "from {} with {} connections, medians of {} rounds\n\n",
+            self.endpoint, self.connections, self.rounds
+        );
+        text.push_str(&table(style, &header, &rows));
+        let _ = writeln!(
+            text,
+            "\nslices of 1 MiB and more: {} of raw TCP, {} CPU s/GiB; of 64 KiB and more: \
+             amplification at most {}, at most {} requests a step",
+            part(self.ratio_to_raw_tcp, 2),
+            part(self.cpu_s_per_gib, 2),
+            part(self.read_amplification, 4),
+            part(self.requests_per_step, 3),
+        );
+        text
+    }
+}

@@ -1,0 +1,116 @@
+//! Where the measured objects lie: in a `dev-s3` of its own process, or in the bucket that the
+//! command line names; and the programs that take part.
+
+use std::path::{Path, PathBuf};
+
+use batchweave_store::OpenOptions;
+use batchweave_store::s3::S3Store;
+
+use crate::bench::cpu::threads_seconds;
+use crate::demo::processes::{Program, Running};
+use crate::demo::s3_server::S3Server;
+use batchweave_cli::CliError;
+use batchweave_cli::Context;
+
+const BUCKET: &str = "batchweave-bench";
+
+pub(super) struct Place {
+    pub(super) folder: PathBuf,
+    pub(super) endpoint: Option<String>,
+    bucket: String,
+    prefix: String,
+    options: OpenOptions,
+    env: Vec<(String, String)>,
+    bin: PathBuf,
+    /// Ends with this.
+    server: Option<Running>,
+}
+
+impl Place {
+    pub(super) async fn new(context: &Context, folder: &Path) -> Result<Self, CliError> {
+        let this = std::env::current_exe()?;
+        let mut place = Self {
+            folder: folder.to_path_buf(),
+            endpoint: context.store_options().endpoint,
+            bucket: BUCKET.to_owned(),
+            prefix: format!("bench-fetch-{:08x}", rand::random::<u32>()),
+            options: context.store_options(),
+            env: Vec::new(),
+            bin: this.parent().map(Path::to_path_buf).unwrap_or_default(),
+            server: None,
+        };
+        match context.store_option() {
+            None => place.start_server(this).await?,
+            Some(url) => {
+                let rest = url
+                    .strip_prefix("s3://")
+                    .map(|rest| rest.trim_end_matches('/'));
+                let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+                    let text =
+                        format!("--store {url}: fetching is measured from s3://bucket/prefix");
+                    return Err(CliError::Usage(text));
+                };
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                place.bucket = bucket.to_owned();
+                if !prefix.is_empty() {
+                    place.prefix = format!("{prefix}/{}", place.prefix);
+                }
+            }
+        }
+        Ok(place)
+    }
+
+    async fn start_server(&mut self, this: PathBuf) -> Result<(), CliError> {
+        let log = self.folder.join("dev-s3.log");
+        let server = S3Server::start(this, BUCKET, &[], log).await?;
+        self.options = server.options;
+        self.env = server.env;
+        self.endpoint = Some(server.endpoint);
+        self.server = Some(server.running);
+        Ok(())
+    }
+
+    /// CPU time that the server has used, where it is our own.
+    pub(super) fn server_cpu(&self) -> Result<Option<f64>, CliError> {
+        let pid = self.server.as_ref().and_then(Running::pid);
+        pid.map(threads_seconds).transpose()
+    }
+
+    fn program(&self, name: &str, path: PathBuf, args: &[&str]) -> Program {
+        Program {
+            name: name.to_owned(),
+            path,
+            args: args.iter().map(|a| (*a).to_owned()).collect(),
+            env: self.env.clone(),
+            log: self.folder.join(format!("{name}.log")),
+        }
+    }
+
+    /// A root of its own for one case.
+    pub(super) async fn store(&self, case: &str) -> Result<S3Store, CliError> {
+        let prefix = format!("{}/{case}", self.prefix);
+        Ok(S3Store::open(&self.bucket, &prefix, &self.options).await?)
+    }
+
+    /// The consumer daemon for that root; `config` is all but its store.
+    pub(super) fn consumer(&self, case: &str, config: &str) -> Result<Program, CliError> {
+        let path = self.bin.join("batchweave-consumer");
+        if !path.is_file() {
+            let text = format!(
+                "batchweave-consumer is not in {}: build all programs with `cargo build --release --workspace`",
+                self.bin.display()
+            );
+            return Err(CliError::Usage(text));
+        }
+        let url = format!("s3://{}/{}/{case}", self.bucket, self.prefix);
+        let endpoint = self.endpoint.as_deref().unwrap_or_default();
+        let region = self.options.region.as_deref().unwrap_or_default();
+        let text = format!(
+            "[store]\nurl = {url:?}\nendpoint = {endpoint:?}\nregion = {region:?}\n\n{config}"
+        );
+        let file = self.folder.join(format!("{case}.toml"));
+        std::fs::write(&file, text)?;
+        let file = file.display().to_string();
+        Ok(self.program("consumer", path, &["--config", &file]))
+    }
+}

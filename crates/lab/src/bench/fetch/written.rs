@@ -1,0 +1,165 @@
+//! The stream that is read: several batches in an object as producers have them, or one over several
+//! objects; slices of one size, or of three.
+
+use std::sync::Arc;
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{Hash, StreamId};
+use batchweave_core::keys;
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
+use batchweave_core::tgb::{Dtype, Identity, Layout, ObjectPart, TgbData, pack};
+use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_store::Store;
+use bytes::Bytes;
+
+use crate::error::bench_error;
+use batchweave_cli::CliError;
+
+/// As producers have it by default, or one batch where that is larger.
+const OBJECT_BYTES: u64 = 64 << 20;
+/// Batches of an object at most: they are committed together, and an entry of the log has a limit.
+const ENTRY_TGBS: u64 = 128;
+/// Tokens of a row and one more, of two bytes each.
+const WIDTH: u32 = 2048;
+/// Different sizes of slices: each has a row less than the one before.
+pub(super) const SIZES: u32 = 3;
+/// Slices are whole rows.
+pub(super) const ROW_BYTES: u64 = WIDTH as u64 * 2;
+
+/// What is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Of the largest slice.
+    pub(super) slice_bytes: u64,
+    pub(super) slices: u32,
+    pub(super) steps: u64,
+    /// Objects over which a batch is spread; 1: several batches share one.
+    pub(super) objects: u32,
+    /// Neighbouring slices differ in size.
+    pub(super) uneven: bool,
+}
+
+impl Shape {
+    /// Rows of a slice.
+    fn rows(self, slice: u32) -> u64 {
+        let rows = self.slice_bytes / ROW_BYTES;
+        if self.uneven {
+            rows - u64::from(slice % SIZES)
+        } else {
+            rows
+        }
+    }
+
+    /// Payload of the first `slices` of a step.
+    pub(super) fn bytes(self, slices: u32) -> u64 {
+        (0..slices).map(|slice| self.rows(slice) * ROW_BYTES).sum()
+    }
+
+    /// Bytes of an object, its frames' headers included.
+    fn object_bytes(self) -> u64 {
+        if self.objects == 1 {
+            return OBJECT_BYTES + OBJECT_BYTES / 16;
+        }
+        let together = u64::from(self.slices.div_ceil(self.objects));
+        // A frame's header, and that of its payload.
+        together * (self.slice_bytes + 1024)
+    }
+
+    fn payloads(self) -> Result<Vec<Bytes>, CliError> {
+        let payload = |size: u32| {
+            let rows = self.rows(size);
+            let layout = Layout::tokens(Dtype::U16, rows, WIDTH.into()).map_err(bench_error)?;
+            let tokens: Vec<u32> = (0..rows as u32 * WIDTH)
+                .map(|n| n.wrapping_mul(40_503) >> 16)
+                .collect();
+            layout
+                .encode_tokens(&tokens)
+                .map(Bytes::from)
+                .map_err(bench_error)
+        };
+        (0..SIZES.min(self.slices)).map(payload).collect()
+    }
+}
+
+/// Writes the batches. Answers with how many objects hold each, and how many of them hold some of the first
+/// `own` slices.
+pub(super) async fn write(
+    store: &Arc<dyn Store>,
+    shape: Shape,
+    own: u32,
+) -> Result<(u64, u64), CliError> {
+    let config = stream(shape.slices, (shape.slice_bytes / ROW_BYTES) as u32);
+    let _ = batchweave_log::create(store, &config).await?;
+    let log = Log::open(Arc::clone(store), &LogOptions::new([1; 32])).await?;
+    let name = "bench".parse().map_err(bench_error)?;
+    let ProducerOpening::Opened(mut producer) = Producer::open(log, name, "bench:1").await? else {
+        return Err(bench_error("a new producer could not be opened"));
+    };
+    let payloads = shape.payloads()?;
+    let group = if shape.objects == 1 {
+        (OBJECT_BYTES / shape.bytes(shape.slices)).clamp(1, ENTRY_TGBS)
+    } else {
+        1
+    };
+    let (mut left, mut objects) = (shape.steps, (0, 0));
+    while left > 0 {
+        let count = group.min(left);
+        let parts = commit(store, &mut producer, &config, &payloads, (shape, count)).await?;
+        let read = parts.iter().filter(|part| part.first_slice < own);
+        objects = (parts.len() as u64, read.count() as u64);
+        left -= count;
+    }
+    Ok(objects)
+}
+
+fn stream(slices: u32, rows_per_slice: u32) -> StreamConfig {
+    StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random([0xfe; 16]),
+        slices,
+        order: StreamOrder::Arrival,
+        producers: Vec::new(),
+        tokenizer: TokenizerId {
+            name: "none".to_owned(),
+            fingerprint: Hash::sha256(b"none"),
+        },
+        seq_len: WIDTH - 1,
+        rows_per_slice,
+        created: "2026-11-21T00:00:00Z".to_owned(),
+    }
+}
+
+async fn commit(
+    store: &Arc<dyn Store>,
+    producer: &mut Producer,
+    config: &StreamConfig,
+    payloads: &[Bytes],
+    (shape, count): (Shape, u64),
+) -> Result<Vec<ObjectPart>, CliError> {
+    let first = producer.next_seq();
+    let rows = u64::from(config.rows_per_slice * config.slices);
+    let slices = (0..config.slices as usize).map(|slice| payloads[slice % payloads.len()].clone());
+    let slices: Vec<Bytes> = slices.collect();
+    let tgb = |seq| TgbData {
+        seq,
+        rows,
+        tokens: rows * u64::from(config.seq_len),
+        provenance: None,
+        slices: slices.clone(),
+    };
+    let tgbs: Vec<_> = (first..first + count).map(tgb).collect();
+    let identity = Identity::new(config.stream_id, producer.name(), producer.epoch());
+    let (name, epoch, nonce) = (producer.name(), producer.epoch(), producer.nonce());
+    let key = |part| keys::data(name, epoch, nonce, (first, first + count - 1), first, part);
+    // Room for the frames' headers, so that whole batches fill an object.
+    let packed = pack(identity, &tgbs, shape.object_bytes(), key).map_err(bench_error)?;
+    for object in packed.objects {
+        let _ = store.upload(&object.key, object.bytes).await?;
+    }
+    let cursor = Cursor(serde_json::json!({ "row": first + count }));
+    let parts = packed.tgbs.first().map(|tgb| tgb.parts.clone());
+    match producer.try_commit(packed.tgbs, cursor).await? {
+        Commit::Committed { .. } => Ok(parts.unwrap_or_default()),
+        other => Err(bench_error(format!("{other:?} where nobody races"))),
+    }
+}

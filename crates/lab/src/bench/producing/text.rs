@@ -1,0 +1,142 @@
+//! The text that is measured with: the user's own, or made up from a seed. Made-up text has words by
+//! Zipf's law and new ones to the end, as real text has: a tokenizer that remembers words is neither
+//! starved nor spoilt. No two documents are alike.
+
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::Value;
+
+use super::TextArgs;
+use crate::demo::corpus;
+use crate::error::bench_error;
+use batchweave_cli::CliError;
+
+const FILES: usize = 8;
+const SEED: u64 = 20_261_121;
+/// Words that are known from the beginning; beyond them numbers and names are made as they come.
+const WORDS: usize = 60_000;
+const SYLLABLES: [&str; 40] = [
+    "an", "ber", "con", "de", "en", "fi", "ger", "ha", "in", "ja", "ka", "lo", "ment", "no", "ou",
+    "per", "qui", "re", "sion", "the", "ur", "ver", "wo", "xi", "ya", "za", "st", "ing", "er",
+    "ed", "al", "tion", "ly", "ness", "pro", "sub", "é", "ö", "и", "中",
+];
+
+/// The documents, in JSONL files and in memory.
+pub(super) struct Text {
+    folder: tempfile::TempDir,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) documents: Vec<String>,
+    pub(super) bytes: u64,
+}
+
+impl Text {
+    pub(super) fn new(args: &TextArgs) -> Result<Self, CliError> {
+        let mut text = Self {
+            folder: tempfile::tempdir()?,
+            files: Vec::new(),
+            documents: Vec::new(),
+            bytes: 0,
+        };
+        match &args.text {
+            Some(path) => text.read(path)?,
+            None => text.make_up(args.mib << 20)?,
+        }
+        Ok(text)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn read(&mut self, path: &Path) -> Result<(), CliError> {
+        let corpus = corpus::collect(Some(path), &self.folder.path().join("corpus"))?;
+        (self.files, self.bytes) = (corpus.files, corpus.bytes);
+        for file in &self.files {
+            for line in fs::read_to_string(file)?.lines() {
+                let line: Value = serde_json::from_str(line).map_err(bench_error)?;
+                let text = line["text"].as_str().unwrap_or_default();
+                self.documents.push(text.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn make_up(&mut self, enough: u64) -> Result<(), CliError> {
+        let mut writer = Made::new();
+        for n in 0..FILES as u64 {
+            let path = self.folder.path().join(format!("made-up-{n}.jsonl"));
+            let mut out = BufWriter::with_capacity(1 << 20, fs::File::create(&path)?);
+            while self.bytes * (FILES as u64) < enough * (n + 1) {
+                let document = writer.document();
+                let line = serde_json::json!({ "text": document, "id": self.documents.len() });
+                writeln!(out, "{line}")?;
+                self.bytes += document.len() as u64;
+                self.documents.push(document);
+            }
+            out.flush()?;
+            self.files.push(path);
+        }
+        Ok(())
+    }
+}
+
+struct Made {
+    random: StdRng,
+    words: Vec<String>,
+}
+
+impl Made {
+    fn new() -> Self {
+        let mut made = Self {
+            random: StdRng::seed_from_u64(SEED),
+            words: Vec::new(),
+        };
+        made.words = (0..WORDS).map(|n| made.new_word(1 + n / 20_000)).collect();
+        made
+    }
+
+    fn new_word(&mut self, least: usize) -> String {
+        let syllables = self.random.random_range(least..least + 3);
+        (0..syllables)
+            .map(|_| SYLLABLES[self.random.random_range(0..SYLLABLES.len())])
+            .collect()
+    }
+
+    /// By Zipf's law: the chance of a rank falls with the rank.
+    fn word(&mut self, out: &mut String) {
+        let uniform: f64 = self.random.random();
+        let rank = (WORDS as f64).powf(uniform) as usize - 1;
+        match self.random.random_range(0..100) {
+            0 => out.push_str(&self.random.random_range(0..100_000_u32).to_string()),
+            1 => {
+                let name = self.new_word(2);
+                out.push_str(&name);
+            }
+            _ => out.push_str(self.words.get(rank).map_or("the", String::as_str)),
+        }
+    }
+
+    fn document(&mut self) -> String {
+        // From a note to a chapter, most of them short.
+        let spread: f64 = self.random.random();
+        let bytes = (200.0 * 200.0_f64.powf(spread)) as usize;
+        let mut text = String::with_capacity(bytes + 64);
+        while text.len() < bytes {
+            self.word(&mut text);
+            text.push_str(match self.random.random_range(0..60) {
+                0 => ".\n\n",
+                1 => ",\n",
+                2..=4 => ". ",
+                5..=7 => ", ",
+                8 => " \"",
+                9 => "\" ",
+                _ => " ",
+            });
+        }
+        text
+    }
+}

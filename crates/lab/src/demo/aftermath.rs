@@ -1,0 +1,47 @@
+//! What a run leaves in the store: a last pass of reclamation, as `batchweave reclaim --apply` makes
+//! it, and the proof of `batchweave verify --job`.
+
+use batchweave_core::ids::{JobName, Step};
+use batchweave_log::Log;
+use batchweave_log::reclaim::{Class, Limits, Reclaimer};
+
+use super::DemoError;
+use super::setup::JOB;
+use batchweave_cli::prove_job;
+
+/// The findings.
+#[derive(Debug)]
+pub(crate) struct Aftermath {
+    /// Steps that no restart point needs: their data is gone, by the daemon's duty or the last pass.
+    pub(crate) reclaimed: Step,
+    /// Steps committed.
+    pub(crate) head: Step,
+    /// Bytes of data that are left.
+    pub(crate) kept_bytes: u64,
+    /// The first step that the ledgers do not prove.
+    pub(crate) proved_to: Step,
+    /// Steps that went to all data coordinates, once and in order.
+    pub(crate) proved_steps: u64,
+    /// What speaks against the run, or is not proved of it.
+    pub(crate) contradiction: Option<String>,
+}
+
+/// Reclaims what is left to reclaim, then proves the run: the data of most steps is gone by then.
+pub(super) async fn look(log: &mut Log) -> Result<Aftermath, DemoError> {
+    let failed = |e: &dyn std::fmt::Display| DemoError::Store(e.to_string());
+    let mut reclaimer = Reclaimer::new();
+    let pass = reclaimer.pass(log, Limits::default()).await;
+    let pass = pass.map_err(|e| failed(&e))?;
+    let name: JobName = JOB.parse().map_err(|e| failed(&e))?;
+    let proof = prove_job(log.store(), name).await;
+    let proof = proof.map_err(|e| failed(&e))?;
+    let data = pass.totals.get(&Class::Data).copied().unwrap_or_default();
+    Ok(Aftermath {
+        reclaimed: pass.watermark,
+        head: pass.head,
+        kept_bytes: data.needed.bytes + data.uncommitted.bytes,
+        proved_to: proof.to,
+        proved_steps: proof.steps,
+        contradiction: proof.fault,
+    })
+}

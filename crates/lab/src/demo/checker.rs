@@ -1,0 +1,308 @@
+//! The proof. It shares no code with the pipeline: it reads the source documents and the ranks'
+//! own files, tokenizes with another library (bpe-openai), packs by the words of docs/format.md,
+//! and compares every token of every rank at every step.
+//!
+//! `arrival` lets producers interleave as they come, so a step must equal the next batch of one of
+//! the producers; at the end every batch of every producer must have been met exactly once.
+
+use std::fs;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::DemoError;
+
+/// What the stream's configuration says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) slices: usize,
+    pub(crate) rows_per_slice: usize,
+    pub(crate) seq_len: usize,
+    pub(crate) producers: usize,
+}
+
+impl Shape {
+    /// Tokens that a batch advances by.
+    pub(crate) fn advance(self) -> usize {
+        self.slices * self.rows_per_slice * self.seq_len
+    }
+}
+
+/// The checker's findings.
+#[derive(Debug, Default)]
+pub(crate) struct Differences {
+    pub(crate) steps: u64,
+    pub(crate) tokens: u64,
+    pub(crate) documents: u64,
+    pub(crate) mismatches: u64,
+    /// The first few, in words.
+    pub(crate) examples: Vec<String>,
+}
+
+impl Differences {
+    fn wrong(&mut self, what: String) {
+        self.mismatches += 1;
+        if self.examples.len() < 5 {
+            self.examples.push(what);
+        }
+    }
+}
+
+/// One producer's share of the documents as tokens.
+struct Share {
+    tokens: Vec<u32>,
+    /// Where each document ends in `tokens`.
+    ends: Vec<usize>,
+    /// The next batch.
+    next: usize,
+}
+
+const END_OF_TEXT: u32 = 100_257;
+
+fn shares(files: &[PathBuf], producers: usize) -> Result<Vec<Share>, DemoError> {
+    let tokenizer = bpe_openai::cl100k_base();
+    let mut shares: Vec<_> = (0..producers)
+        .map(|_| Share {
+            tokens: Vec::new(),
+            ends: Vec::new(),
+            next: 0,
+        })
+        .collect();
+    for (f, path) in files.iter().enumerate() {
+        let text = fs::read_to_string(path).map_err(|e| DemoError::io("read", path, &e))?;
+        for (line, json) in text.lines().enumerate() {
+            let document: serde_json::Value = serde_json::from_str(json)
+                .map_err(|e| DemoError::Usage(format!("{}: {e}", path.display())))?;
+            let share = &mut shares[(f + line) % producers];
+            share
+                .tokens
+                .extend(tokenizer.encode(document["text"].as_str().unwrap_or_default()));
+            share.tokens.push(END_OF_TEXT);
+            share.ends.push(share.tokens.len());
+        }
+    }
+    Ok(shares)
+}
+
+/// The records of one rank: step, slice, tokens.
+fn read_rank(path: &Path) -> Result<Vec<(u64, u32, Vec<u32>)>, DemoError> {
+    let file = fs::File::open(path).map_err(|e| DemoError::io("read", path, &e))?;
+    let mut reader = BufReader::new(file);
+    let mut records = Vec::new();
+    let mut head = [0_u8; 16];
+    loop {
+        match reader.read_exact(&mut head) {
+            Ok(()) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(records),
+            Err(e) => return Err(DemoError::io("read", path, &e)),
+        }
+        let (step, rest) = head.split_at(8);
+        let (slice, length) = rest.split_at(4);
+        let number = |b: &[u8]| {
+            b.iter()
+                .rev()
+                .fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
+        };
+        let mut body = vec![0; number(length) as usize];
+        reader
+            .read_exact(&mut body)
+            .map_err(|e| DemoError::io("read", path, &e))?;
+        let token = |b: &[u8]| number(b) as u32;
+        let tokens = body.chunks_exact(4).map(token).collect();
+        records.push((number(step), number(slice) as u32, tokens));
+    }
+}
+
+/// Compares what the ranks got with the documents. `limit`: the ranks stopped after so many steps.
+pub(crate) fn check(
+    files: &[PathBuf],
+    ranks: &[PathBuf],
+    shape: Shape,
+    limit: Option<u64>,
+) -> Result<Differences, DemoError> {
+    let mut shares = shares(files, shape.producers)?;
+    let mut verdict = Differences::default();
+    let mut got = Vec::new();
+    for (rank, path) in ranks.iter().enumerate() {
+        got.push(by_step(
+            rank,
+            read_rank(path)?,
+            shape,
+            ranks.len(),
+            &mut verdict,
+        ));
+    }
+    let steps = got.iter().map(Vec::len).max().unwrap_or(0);
+    for step in 0..steps {
+        let mut rows: Vec<&[u32]> = Vec::new();
+        for (rank, slices) in got.iter().enumerate() {
+            match slices.get(step) {
+                Some(slices) => rows.extend(slices.iter().map(Vec::as_slice)),
+                None => verdict.wrong(format!("rank {rank} did not get step {step}")),
+            }
+        }
+        let found = shares.iter().position(|share| share.is_next(&rows, shape));
+        match found {
+            Some(p) => shares[p].next += 1,
+            None => verdict.wrong(format!("step {step} is not the next batch of any producer")),
+        }
+    }
+    verdict.steps = steps as u64;
+    verdict.tokens = steps as u64 * shape.advance() as u64;
+    let left: usize = shares
+        .iter()
+        .map(|s| s.batches(shape) - s.next.min(s.batches(shape)))
+        .sum();
+    if limit.is_none_or(|limit| verdict.steps < limit) && left > 0 {
+        verdict.wrong(format!("{left} batches of the documents never came"));
+    }
+    for share in &shares {
+        let reached = share.next * shape.advance();
+        verdict.documents += share.ends.iter().filter(|end| **end <= reached + 1).count() as u64;
+    }
+    Ok(verdict)
+}
+
+/// A rank's slices by step; it must have each step once, in order, and exactly its own slices.
+fn by_step(
+    rank: usize,
+    records: Vec<(u64, u32, Vec<u32>)>,
+    shape: Shape,
+    ranks: usize,
+    verdict: &mut Differences,
+) -> Vec<Vec<Vec<u32>>> {
+    let each = shape.slices / ranks;
+    let mut steps: Vec<Vec<Vec<u32>>> = Vec::new();
+    for (n, (step, slice, tokens)) in records.into_iter().enumerate() {
+        let expected = ((n / each) as u64, (rank * each + n % each) as u32);
+        if (step, slice) != expected {
+            verdict.wrong(format!(
+                "rank {rank} got (step, slice) {:?}, not {expected:?}",
+                (step, slice)
+            ));
+        }
+        if n % each == 0 {
+            steps.push(Vec::new());
+        }
+        if let Some(slices) = steps.last_mut() {
+            slices.push(tokens);
+        }
+    }
+    steps
+}
+
+impl Share {
+    fn batches(&self, shape: Shape) -> usize {
+        self.tokens.len().saturating_sub(1) / shape.advance()
+    }
+
+    /// Whether `slices` hold exactly this share's next batch.
+    fn is_next(&self, slices: &[&[u32]], shape: Shape) -> bool {
+        if self.next >= self.batches(shape) || slices.len() != shape.slices {
+            return false;
+        }
+        let row = shape.seq_len + 1;
+        let mut at = self.next * shape.advance();
+        for slice in slices {
+            if slice.len() != shape.rows_per_slice * row {
+                return false;
+            }
+            for tokens in slice.chunks_exact(row) {
+                if tokens != &self.tokens[at..at + row] {
+                    return false;
+                }
+                at += shape.seq_len;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        slices: 2,
+        rows_per_slice: 1,
+        seq_len: 4,
+        producers: 1,
+    };
+
+    /// A corpus of one document and the files of two ranks that read it rightly.
+    fn scene(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<u32>) {
+        let text = "The quick brown fox jumps over the lazy dog, again and again, until evening.";
+        let corpus = folder.join("documents-0.jsonl");
+        fs::write(
+            &corpus,
+            format!("{}\n", serde_json::json!({ "text": text })),
+        )
+        .unwrap();
+        let mut tokens = bpe_openai::cl100k_base().encode(text);
+        tokens.push(END_OF_TEXT);
+        let steps = (tokens.len() - 1) / 8;
+        assert!(steps >= 2, "{} tokens", tokens.len());
+        let ranks = [folder.join("rank-0"), folder.join("rank-1")].to_vec();
+        for (rank, path) in ranks.iter().enumerate() {
+            let records = (0..steps).map(|s| (s as u64, rank as u32, s * 8 + rank * 4));
+            write(
+                path,
+                records.map(|(s, slice, at)| (s, slice, tokens[at..at + 5].to_vec())),
+            );
+        }
+        (vec![corpus], ranks, tokens)
+    }
+
+    fn write(path: &Path, records: impl Iterator<Item = (u64, u32, Vec<u32>)>) {
+        let mut bytes = Vec::new();
+        for (step, slice, tokens) in records {
+            bytes.extend(step.to_le_bytes());
+            bytes.extend(slice.to_le_bytes());
+            bytes.extend((tokens.len() as u32 * 4).to_le_bytes());
+            bytes.extend(tokens.iter().flat_map(|t| t.to_le_bytes()));
+        }
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn accepts_what_is_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let (files, ranks, _) = scene(folder.path());
+        let verdict = check(&files, &ranks, SHAPE, None).unwrap();
+        assert_eq!(verdict.mismatches, 0, "{:?}", verdict.examples);
+        assert!(verdict.steps >= 2);
+    }
+
+    #[test]
+    fn catches_each_kind_of_wrong() {
+        type Break = fn(&mut Vec<(u64, u32, Vec<u32>)>);
+        let breaks: [(&str, Break); 5] = [
+            ("a changed token", |r| r[1].2[3] ^= 1),
+            ("a doubled step", |r| r.insert(1, r[0].clone())),
+            ("a missing step", |r| drop(r.remove(0))),
+            ("swapped steps", |r| r.swap(0, 1)),
+            ("a lost end", |r| drop(r.pop())),
+        ];
+        for (what, break_it) in breaks {
+            let folder = tempfile::tempdir().unwrap();
+            let (files, ranks, _) = scene(folder.path());
+            let mut records = read_rank(&ranks[1]).unwrap();
+            break_it(&mut records);
+            write(&ranks[1], records.into_iter());
+            let verdict = check(&files, &ranks, SHAPE, None).unwrap();
+            assert!(verdict.mismatches > 0, "{what}");
+        }
+    }
+
+    #[test]
+    fn catches_ranks_that_all_stop_early() {
+        let folder = tempfile::tempdir().unwrap();
+        let (files, ranks, _) = scene(folder.path());
+        for path in &ranks {
+            let mut records = read_rank(path).unwrap();
+            records.pop();
+            write(path, records.into_iter());
+        }
+        assert!(check(&files, &ranks, SHAPE, None).unwrap().mismatches > 0);
+        assert_eq!(check(&files, &ranks, SHAPE, Some(1)).unwrap().mismatches, 0);
+    }
+}

@@ -1,0 +1,376 @@
+//! The course of a demo: collect text, start everything, kill on the way, wait for the end, check.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use batchweave_daemon::Exit;
+use batchweave_log::{Located, Log, LogError, LogOptions};
+
+use super::aftermath::{self, Aftermath};
+use super::corpus::{self, Corpus};
+use super::processes::{Running, free_port};
+use super::scenario::{self, Kill, Victim};
+use super::scrape::Counters;
+use super::setup::{JOB, RANKS, SHAPE, Setup};
+use super::summary::Summary;
+use super::{DemoArgs, DemoError, checker};
+use batchweave_cli::CliError;
+use batchweave_cli::Context;
+
+const POLL: Duration = Duration::from_millis(15);
+/// Bytes of text a token, roughly: only places the kills.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// Runs the demo; the summary is printed to standard output, progress to standard error.
+pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, CliError> {
+    if let Some(store) = context.store_option() {
+        args.store = store.parse().map_err(DemoError::Usage)?;
+    }
+    let mut folder = tempfile::Builder::new()
+        .prefix("batchweave-demo-")
+        .tempdir()
+        .map_err(|e| DemoError::io("create", &std::env::temp_dir(), &e))?;
+    let outcome = Box::pin(Demo::play(&args, folder.path())).await;
+    if args.keep || is_worth_a_look(&outcome) {
+        folder.disable_cleanup(true);
+        eprintln!("kept: {}", folder.path().display());
+    }
+    let summary = outcome?;
+    let text = if context.json() {
+        summary.json().to_string()
+    } else {
+        summary.table()
+    };
+    writeln!(std::io::stdout(), "{text}")?;
+    let unproved = summary.aftermath.contradiction.as_ref();
+    match (summary.verdict.examples.first(), unproved) {
+        (None, None) => Ok(Exit::Ok),
+        (Some(first), _) => Err(DemoError::Mismatch {
+            mismatches: summary.verdict.mismatches,
+            first: first.clone(),
+        }
+        .into()),
+        (None, Some(why)) => Err(DemoError::Unproved {
+            job: JOB,
+            why: why.clone(),
+        }
+        .into()),
+    }
+}
+
+/// A failed process or proof leaves something to look at; wrong arguments do not.
+fn is_worth_a_look(outcome: &Result<Summary, DemoError>) -> bool {
+    match outcome {
+        Ok(summary) => {
+            !summary.verdict.examples.is_empty() || summary.aftermath.contradiction.is_some()
+        }
+        Err(DemoError::Usage(_)) => false,
+        Err(_) => true,
+    }
+}
+
+struct Demo<'a> {
+    args: &'a DemoArgs,
+    setup: Setup,
+    admin: u16,
+    expected_steps: u64,
+    producers: Vec<Running>,
+    consumer: Running,
+    log: Log,
+    /// Bytes of each step's frames, noted when it is committed: later it may be reclaimed.
+    step_bytes: Vec<u64>,
+    ranks: Vec<Running>,
+    kills: Vec<Kill>,
+    counters: Counters,
+    deadline: Instant,
+}
+
+impl<'a> Demo<'a> {
+    async fn play(args: &'a DemoArgs, folder: &Path) -> Result<Summary, DemoError> {
+        let seed = args
+            .seed
+            .unwrap_or_else(|| u64::from(rand::random::<u32>()));
+        eprintln!("collecting text ...");
+        let corpus = corpus::collect(args.input.as_deref(), &folder.join("corpus"))?;
+        let setup = Setup::new(args, folder).await?;
+        eprintln!(
+            "{} documents, {:.1} MB; store {}; seed {seed}",
+            corpus.documents,
+            corpus.bytes as f64 / 1e6,
+            setup.url
+        );
+        let began = Instant::now();
+        let mut demo = Self::start(args, setup, &corpus, seed).await?;
+        demo.watch().await?;
+        let needed = demo.needed_bytes(demo.trained());
+        demo.stop().await?;
+        let elapsed = began.elapsed();
+        eprintln!("reclaiming the rest and proving the run by its ledgers ...");
+        let aftermath = aftermath::look(&mut demo.log).await?;
+        demo.stop_store().await?;
+        eprintln!("checking every token against the documents ...");
+        demo.summarize(corpus, seed, elapsed, needed, aftermath)
+    }
+
+    async fn start(
+        args: &'a DemoArgs,
+        setup: Setup,
+        corpus: &Corpus,
+        seed: u64,
+    ) -> Result<Self, DemoError> {
+        let admin = free_port().map_err(|e| DemoError::io("listen on", &setup.folder, &e))?;
+        let attempt = format!("{seed:032x}");
+        let mut producers = (0..SHAPE.producers)
+            .map(|n| setup.producer(n, corpus)?.start())
+            .collect::<Result<Vec<_>, DemoError>>()?;
+        let log = open_log(&setup, &mut producers[0]).await?;
+        let consumer = setup.consumer(admin)?.start()?;
+        let ranks = (0..RANKS)
+            .map(|rank| setup.rank(rank, args, &attempt).start())
+            .collect::<Result<_, DemoError>>()?;
+        let estimated = corpus.bytes / BYTES_PER_TOKEN / SHAPE.advance() as u64;
+        Ok(Self {
+            args,
+            admin,
+            expected_steps: args.steps.unwrap_or(estimated).max(1),
+            producers,
+            consumer,
+            ranks,
+            kills: scenario::draw(seed, args.kills, SHAPE.producers, RANKS),
+            counters: Counters::default(),
+            log,
+            step_bytes: Vec::new(),
+            deadline: Instant::now() + Duration::from_secs(args.timeout),
+            setup,
+        })
+    }
+
+    /// Until all ranks have ended: kills what is due, starts it again, shows progress.
+    async fn watch(&mut self) -> Result<(), DemoError> {
+        let mut shown = Instant::now();
+        loop {
+            let trained = self.trained();
+            let committed = self.committed().await;
+            self.kill_due(committed, trained).await?;
+            if self.all_ranks_ended()? {
+                break;
+            }
+            self.check_daemons()?;
+            if Instant::now() > self.deadline {
+                let waiting = self
+                    .ranks
+                    .iter_mut()
+                    .find_map(|r| r.ended().is_none().then_some(r));
+                let slow = waiting.unwrap_or(&mut self.consumer);
+                return Err(slow.failed("did not come to its end in time (--timeout)"));
+            }
+            if shown.elapsed() > Duration::from_millis(100) {
+                shown = Instant::now();
+                self.counters.read(self.admin).await;
+                show(committed, trained);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        if std::io::stderr().is_terminal() {
+            eprintln!();
+        }
+        Ok(())
+    }
+
+    async fn kill_due(&mut self, committed: u64, trained: u64) -> Result<(), DemoError> {
+        let reached = |kill: &Kill| match kill.victim {
+            Victim::Producer(_) => committed,
+            Victim::Consumer | Victim::Rank(_) => trained,
+        };
+        let due = |kill: &Kill| reached(kill) as f64 >= kill.at * self.expected_steps as f64;
+        let Some(index) = self.kills.iter().position(due) else {
+            return Ok(());
+        };
+        let kill = self.kills.remove(index);
+        tokio::time::sleep(Duration::from_millis(kill.delay_ms)).await;
+        let target = match kill.victim {
+            Victim::Producer(n) => {
+                // The drawn one may have finished already, on a fast machine: then the other.
+                let alive = self.producers.iter_mut().position(|p| p.ended().is_none());
+                let drawn_ended = self.producers[n].ended().is_some();
+                &mut self.producers[alive.filter(|_| drawn_ended).unwrap_or(n)]
+            }
+            Victim::Consumer => {
+                self.counters.read(self.admin).await;
+                self.counters.end_life();
+                &mut self.consumer
+            }
+            Victim::Rank(n) => &mut self.ranks[n],
+        };
+        if target.ended().is_none() {
+            let name = target.program.name.clone();
+            target.kill_and_restart().await?;
+            say(&format!(
+                "killed {name} at step {}; started again",
+                reached(&kill)
+            ));
+        }
+        Ok(())
+    }
+
+    fn all_ranks_ended(&mut self) -> Result<bool, DemoError> {
+        let mut all = true;
+        for rank in &mut self.ranks {
+            match rank.ended() {
+                None => all = false,
+                Some(status) if status.success() => {}
+                Some(status) => return Err(rank.failed(&format!("failed ({status})"))),
+            }
+        }
+        Ok(all)
+    }
+
+    fn check_daemons(&mut self) -> Result<(), DemoError> {
+        for producer in &mut self.producers {
+            if let Some(status) = producer.ended().filter(|s| !s.success()) {
+                return Err(producer.failed(&format!("failed ({status})")));
+            }
+        }
+        match self.consumer.ended() {
+            Some(status) => Err(self.consumer.failed(&format!("ended ({status})"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Steps that every rank has written.
+    fn trained(&self) -> u64 {
+        let row_bytes = 4 * (SHAPE.seq_len as u64 + 1);
+        let slice_bytes = 16 + SHAPE.rows_per_slice as u64 * row_bytes;
+        let step_bytes = slice_bytes * (SHAPE.slices / RANKS) as u64;
+        let bytes = |rank| fs::metadata(self.setup.rank_out(rank)).map_or(0, |m| m.len());
+        (0..RANKS)
+            .map(|rank| bytes(rank) / step_bytes)
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// Steps in the log, read as anybody could.
+    async fn committed(&mut self) -> u64 {
+        // Only progress: an error shows where it matters, in the daemons.
+        let _ = self.log.catch_up().await;
+        let head = self.log.manifest().next_step();
+        for step in self.step_bytes.len() as u64..head {
+            let Ok(Located::At(entry)) = self.log.locate(step).await else {
+                break;
+            };
+            let parts = entry.tgb.parts.iter();
+            self.step_bytes.push(parts.map(|part| part.length).sum());
+        }
+        head
+    }
+
+    async fn stop(&mut self) -> Result<(), DemoError> {
+        self.counters.read(self.admin).await;
+        let within = Duration::from_secs(20);
+        let status = self.consumer.stop(within).await?;
+        if !status.success() {
+            return Err(self
+                .consumer
+                .failed(&format!("did not stop in order ({status})")));
+        }
+        for producer in &mut self.producers {
+            let status = producer.stop(within).await?;
+            if !status.success() {
+                return Err(producer.failed(&format!("failed ({status})")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn stop_store(&mut self) -> Result<(), DemoError> {
+        if let Some(server) = &mut self.setup.server {
+            server.stop(Duration::from_secs(20)).await?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the frames of the first `steps` steps: reading each once would be the least.
+    fn needed_bytes(&self, steps: u64) -> u64 {
+        self.step_bytes.iter().take(steps as usize).sum()
+    }
+
+    fn summarize(
+        self,
+        corpus: Corpus,
+        seed: u64,
+        elapsed: Duration,
+        needed: u64,
+        aftermath: Aftermath,
+    ) -> Result<Summary, DemoError> {
+        let outs: Vec<_> = (0..RANKS).map(|r| self.setup.rank_out(r)).collect();
+        let verdict = checker::check(&corpus.files, &outs, SHAPE, self.args.steps)?;
+        let mut waits = Vec::new();
+        for rank in 0..RANKS {
+            let text = fs::read_to_string(self.setup.rank_waits(rank)).unwrap_or_default();
+            waits.extend(text.lines().filter_map(|line| line.parse::<f64>().ok()));
+        }
+        let restarts = |all: &[Running]| all.iter().map(|r| r.restarts).sum();
+        Ok(Summary {
+            ranks: RANKS,
+            seed,
+            store: self.setup.url.clone(),
+            elapsed,
+            producer_restarts: restarts(&self.producers),
+            consumer_restarts: self.consumer.restarts,
+            rank_restarts: restarts(&self.ranks),
+            bytes_fetched: self.counters.get("batchweave_consumer_fetched_bytes_total"),
+            bytes_needed: needed as f64,
+            data_requests: self
+                .counters
+                .get("batchweave_consumer_store_requests_total{class=\"data\",op=\"get_range\"}"),
+            waits,
+            corpus,
+            verdict,
+            aftermath,
+        })
+    }
+}
+
+/// The stream, once a producer has made it: read as anybody could, to see how far it is.
+async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoError> {
+    let failed = |e: &dyn std::fmt::Display| DemoError::Usage(e.to_string());
+    let store = batchweave_store::open(&setup.url, &setup.options)
+        .await
+        .map_err(|e| failed(&e))?;
+    let options = LogOptions {
+        write_snapshots: false,
+        ..LogOptions::new(rand::random())
+    };
+    loop {
+        match Log::open(Arc::clone(&store), &options).await {
+            Ok(log) => return Ok(log),
+            Err(LogError::NoStream { .. }) if producer.ended().is_none() => {
+                tokio::time::sleep(POLL).await;
+            }
+            Err(LogError::NoStream { .. }) => return Err(producer.failed("ended early")),
+            Err(e) => return Err(failed(&e)),
+        }
+    }
+}
+
+/// One line that is written over again, on a terminal only.
+fn show(committed: u64, trained: u64) {
+    if std::io::stderr().is_terminal() {
+        let mut err = std::io::stderr().lock();
+        let line =
+            format!("{committed} steps committed, {trained} trained by all of {RANKS} ranks");
+        let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
+    }
+}
+
+fn say(text: &str) {
+    let clear = if std::io::stderr().is_terminal() {
+        "\r\x1b[K"
+    } else {
+        ""
+    };
+    eprintln!("{clear}{text}");
+}

@@ -1,0 +1,214 @@
+//! What the demo says at its end: a table for people, or one JSON object.
+
+use std::time::Duration;
+
+use super::aftermath::Aftermath;
+use super::checker::Differences;
+use super::corpus::Corpus;
+use super::setup::{JOB, KEEP};
+use batchweave_cli::output::bytes;
+
+/// The figures of a run.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    pub(crate) verdict: Differences,
+    pub(crate) aftermath: Aftermath,
+    pub(crate) corpus: Corpus,
+    pub(crate) ranks: usize,
+    pub(crate) seed: u64,
+    pub(crate) store: String,
+    pub(crate) elapsed: Duration,
+    pub(crate) producer_restarts: u32,
+    pub(crate) consumer_restarts: u32,
+    pub(crate) rank_restarts: u32,
+    pub(crate) bytes_fetched: f64,
+    pub(crate) bytes_needed: f64,
+    pub(crate) data_requests: f64,
+    pub(crate) waits: Vec<f64>,
+}
+
+impl Summary {
+    fn amplification(&self) -> f64 {
+        ratio(self.bytes_fetched, self.bytes_needed)
+    }
+
+    fn requests_per_step(&self) -> f64 {
+        ratio(self.data_requests, self.verdict.steps as f64)
+    }
+
+    fn tokens_per_second(&self) -> f64 {
+        ratio(self.verdict.tokens as f64, self.elapsed.as_secs_f64())
+    }
+
+    /// The wait that 99 of 100 reads stay within.
+    fn wait_p99(&self) -> f64 {
+        let mut waits = self.waits.clone();
+        waits.sort_by(f64::total_cmp);
+        let at = (waits.len() * 99).div_ceil(100).saturating_sub(1);
+        waits.get(at).copied().unwrap_or(0.0)
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "steps": self.verdict.steps,
+            "ranks": self.ranks,
+            "tokens": self.verdict.tokens,
+            "documents": self.verdict.documents,
+            "mismatches": self.verdict.mismatches,
+            "examples": self.verdict.examples,
+            "verify_job": if self.aftermath.contradiction.is_none() { "proved" } else { "contradiction" },
+            "contradiction": self.aftermath.contradiction,
+            "steps_proved": self.aftermath.proved_steps,
+            "steps_reclaimed": self.aftermath.reclaimed,
+            "bytes_kept": self.aftermath.kept_bytes,
+            "producer_restarts": self.producer_restarts,
+            "consumer_restarts": self.consumer_restarts,
+            "rank_restarts": self.rank_restarts,
+            "read_amplification": round(self.amplification(), 4),
+            "requests_per_step": round(self.requests_per_step(), 3),
+            "rank_wait_p99_seconds": round(self.wait_p99(), 6),
+            "tokens_per_second": self.tokens_per_second().round(),
+            "seconds": round(self.elapsed.as_secs_f64(), 2),
+            "corpus_bytes": self.corpus.bytes,
+            "corpus_documents": self.corpus.documents,
+            "store": self.store,
+            "seed": self.seed,
+        })
+    }
+
+    fn proved(&self) -> String {
+        let a = &self.aftermath;
+        match &a.contradiction {
+            None => format!(
+                "proved by {JOB}'s ledgers: steps 0..{}, each to all {} ranks once, in order",
+                a.proved_to.saturating_sub(1),
+                self.ranks
+            ),
+            Some(why) => format!("NOT PROVED: {why}"),
+        }
+    }
+
+    fn reclaimed(&self) -> String {
+        let a = &self.aftermath;
+        format!(
+            "{} of {} steps; {} are kept for the last {KEEP} checkpoints",
+            group(a.reclaimed),
+            group(a.head),
+            bytes(a.kept_bytes)
+        )
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let v = &self.verdict;
+        let verdict = if v.mismatches == 0 {
+            "every rank got every token once, in order".to_owned()
+        } else {
+            format!(
+                "{} differences, the first: {}",
+                v.mismatches,
+                v.examples.first().cloned().unwrap_or_default()
+            )
+        };
+        let rows = [
+            ("proof", verdict),
+            ("verify --job", self.proved()),
+            ("reclaimed", self.reclaimed()),
+            (
+                "global batches",
+                format!("{} steps, read by {} ranks", group(v.steps), self.ranks),
+            ),
+            (
+                "tokens",
+                format!(
+                    "{} ({} a second)",
+                    group(v.tokens),
+                    group(self.tokens_per_second() as u64)
+                ),
+            ),
+            (
+                "documents",
+                format!(
+                    "{} whole ones of {} ({:.1} MB of text)",
+                    group(v.documents),
+                    group(self.corpus.documents),
+                    self.corpus.bytes as f64 / 1e6
+                ),
+            ),
+            (
+                "killed with SIGKILL",
+                format!(
+                    "{} producer, {} consumer daemon, {} rank",
+                    self.producer_restarts, self.consumer_restarts, self.rank_restarts
+                ),
+            ),
+            (
+                "read from the store",
+                format!("{:.3} bytes for each byte needed", self.amplification()),
+            ),
+            (
+                "data requests",
+                format!("{:.2} a step", self.requests_per_step()),
+            ),
+            (
+                "a rank waited",
+                format!("{:.2} ms or less in 99 of 100 reads", self.wait_p99() * 1e3),
+            ),
+            (
+                "time, store, seed",
+                format!(
+                    "{:.1} s, {}, {}",
+                    self.elapsed.as_secs_f64(),
+                    self.store,
+                    self.seed
+                ),
+            ),
+        ];
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let lines: Vec<_> = rows
+            .iter()
+            .map(|(name, value)| format!("  {name:<width$}   {value}"))
+            .collect();
+        format!(
+            "\n{}\n\n\
+             The checker tokenized the documents again with another library and compared every\n\
+             token of every rank. Next: README.md, then docs/architecture.md; your own text with\n\
+             `batchweave demo --input PATH`; the daemons by hand in docs/first-steps.md.",
+            lines.join("\n")
+        )
+    }
+}
+
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+/// 1234567 as 1,234,567.
+fn group(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(
+            [group(0), group(999), group(1000), group(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! `batchweave generate`: manual pages and completions of `batchweave` and of `batchweave-lab`, for
+//! `make install`.
+
+use std::path::PathBuf;
+
+use batchweave_cli::CliError;
+use batchweave_daemon::{Exit, man_pages};
+use clap::{Command, CommandFactory};
+
+use crate::args::Cli;
+
+/// Arguments of `batchweave generate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GenerateArgs {
+    /// Folder that holds man/ and the shells' folders, as /usr/share
+    share: PathBuf,
+}
+
+pub(crate) fn run(args: &GenerateArgs) -> Result<Exit, CliError> {
+    for command in [operators(), Cli::command()] {
+        man_pages::write(command, &args.share)?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Returns the command `batchweave` with all arguments of the verbs that this program runs for it.
+fn operators() -> Command {
+    let verbs = Cli::command();
+    verbs
+        .get_subcommands()
+        .filter(|verb| verb.get_name() != "demo-rank")
+        .fold(batchweave_cli::command(), |command, verb| {
+            command.mut_subcommand(verb.get_name(), |_| verb.clone())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_batchweave_describe_the_verbs_of_this_program_in_full() {
+        let command = operators();
+        let plan = command.find_subcommand("plan").unwrap();
+        assert!(plan.get_arguments().any(|arg| arg.get_id() == "tgb_bytes"));
+        let status = command.find_subcommand("status").unwrap();
+        assert!(status.get_arguments().any(|arg| arg.get_id() == "watch"));
+    }
+}

@@ -1,0 +1,9 @@
+//! The `batchweave-lab` binary.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    batchweave_lab::run(std::env::args_os()).await.into()
+}

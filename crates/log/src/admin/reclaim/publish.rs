@@ -1,0 +1,125 @@
+//! The record of a pass: a watermark, after the closing of jobs whose lease has run out.
+
+use batchweave_core::guards;
+use batchweave_core::ids::{RequestId, Step};
+use batchweave_core::manifest::{Entry, Manifest, Writer};
+use batchweave_core::retention::{self, Asked, Due};
+use tracing::{info, warn};
+
+use super::job_objects::{self, Signs};
+use super::lease::{self, Leases};
+use super::report::{ReclaimError, ReclaimReport};
+use super::scan::Known;
+use crate::Log;
+use crate::commit::append::Append;
+
+/// Races for a version lost in one pass; then the pass goes on with the watermark that there is.
+const LOST_MAX: u64 = 16;
+
+/// Publishes what may be published; returns the signs by which the last judgement was made. On
+/// return the log is folded to our record or to where nothing was due.
+pub(super) async fn publish(
+    log: &mut Log,
+    (leases, known): (&mut Leases, &mut Known),
+    to: Option<Step>,
+    report: &mut ReclaimReport,
+) -> Result<Signs, ReclaimError> {
+    let request = log.new_request();
+    let mut before = None;
+    let mut computed: Option<Entry> = None;
+    loop {
+        log.catch_up().await?;
+        let watermark = log.manifest().watermark();
+        report.watermark_before = *before.get_or_insert(watermark);
+        let mut listed = job_objects::list(log).await?;
+        report.requests.lists += listed.pages;
+        let (signs, gets) = known.proved.signs(log, &mut listed).await?;
+        report.requests.gets += gets;
+        let now = log.clock.now();
+        let overdue = leases.overdue(log.manifest(), &signs, now);
+        let entry = match overdue {
+            Some(job) => Some(lease::close(log.new_request(), job)),
+            None => due(
+                log.manifest(),
+                &signs,
+                to.map(|step| (step, request)),
+                report,
+            )?,
+        };
+        let stale = computed
+            .take()
+            .filter(|_| guards::accepts_stale_watermark());
+        let stale = stale.filter(|entry| log.manifest().validate(entry).is_ok());
+        let Some(entry) = stale.or(entry) else {
+            return Ok(signs);
+        };
+        if report.lost_races >= LOST_MAX {
+            warn!(
+                LOST_MAX,
+                "the watermark waits for the next pass: others were faster each time"
+            );
+            return Ok(signs);
+        }
+        let closes = matches!(entry, Entry::JobClosed(_));
+        if !closes {
+            computed = Some(entry.clone());
+        }
+        if won(log, entry, report).await? && !closes {
+            return Ok(signs);
+        }
+    }
+}
+
+/// The watermark's entry, if one is due; why not is for the report.
+fn due(
+    m: &Manifest,
+    signs: &Signs,
+    asked: Option<(Step, RequestId)>,
+    report: &mut ReclaimReport,
+) -> Result<Option<Entry>, ReclaimError> {
+    if let Some((step, request)) = asked {
+        return match retention::asked(m, signs, step, request) {
+            Ok(entry) => Ok(Some(Entry::Watermark(entry))),
+            // Somebody was faster: what was asked for is so.
+            Err(Asked::NotAbove { .. }) => Ok(None),
+            Err(refused) => Err(refused.into()),
+        };
+    }
+    let due = retention::watermark(m, signs);
+    let entry = match &due {
+        Due::Publish(entry) => Some(Entry::Watermark(entry.clone())),
+        _ => None,
+    };
+    report.due = Some(due).filter(|_| entry.is_none());
+    Ok(entry)
+}
+
+async fn won(
+    log: &mut Log,
+    entry: Entry,
+    report: &mut ReclaimReport,
+) -> Result<bool, ReclaimError> {
+    let writer = Writer {
+        name: "reclaimer".to_owned(),
+        epoch: 0,
+    };
+    // A watermark that is too high is believed by everybody.
+    log.confirm().await?;
+    report.requests.puts += 1;
+    match log.append(&writer, vec![entry.clone()]).await? {
+        Append::Won { version, .. } => {
+            match entry {
+                Entry::JobClosed(closed) => {
+                    info!(job = %closed.job, reason = closed.reason, "closed a job");
+                    report.closed.push(closed.job);
+                }
+                _ => report.published = Some(version),
+            }
+            Ok(true)
+        }
+        Append::Lost { .. } => {
+            report.lost_races += 1;
+            Ok(false)
+        }
+    }
+}

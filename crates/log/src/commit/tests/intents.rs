@@ -1,0 +1,174 @@
+//! Intents between producers whose policies are told what to do, step by step: those of openings
+//! and finishes, and those of fenced instances.
+
+use batchweave_core::commit_policy::Action::{self, Announce, Gather, List};
+use batchweave_core::ids::Version;
+use batchweave_core::manifest::Record;
+
+use crate::testing::distant::{Came, Distant, LOOK, PUT_ALL, Told, first, intents_in, told, world};
+use crate::testing::prelude::*;
+
+/// Writer and kinds of entry of a record.
+async fn record(store: &Arc<dyn Store>, version: Version) -> (String, Vec<&'static str>) {
+    let bytes = store.get(&keys::log(version), u64::MAX).await.unwrap();
+    let record = Record::from_json(&bytes, version).unwrap();
+    let kind = |entry: &Entry| match entry {
+        Entry::Opened(_) => "opened",
+        Entry::Batch(_) => "batch",
+        Entry::Finished(_) => "finished",
+        _ => "other",
+    };
+    (
+        record.writer.name,
+        record.entries.iter().map(kind).collect(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
+    let (memory, store) = world().await;
+    let (leader, leading) = told(&store, "leader", 1).await;
+    let newcomer = Told::default();
+    let opening = {
+        let (store, mut policy) = (Arc::clone(&store), newcomer.clone());
+        tokio::spawn(async move {
+            let log = Log::open(store, &options(2)).await.unwrap();
+            Producer::open_with(log, "new".parse().unwrap(), "test:2", &mut policy).await
+        })
+    };
+    assert_eq!(newcomer.does(&[Announce]).await, [Came::Announced(true)]);
+    assert_eq!(intents_in(&memory).len(), 1);
+    let round = leader.does(&[List, Gather, PUT_ALL]).await;
+    assert_eq!(round, [Came::Listed(1), Came::Gathered(1), Came::Won]);
+    newcomer.say(&[LOOK]);
+    let ProducerOpening::Opened(producer) = opening.await.unwrap().unwrap() else {
+        panic!("not opened")
+    };
+    assert_eq!(producer.epoch(), 1);
+    assert_eq!(
+        record(&store, 2).await,
+        ("leader".to_owned(), vec!["opened"])
+    );
+
+    let next = item(&producer, 0, 2);
+    let newcomer = Told::default();
+    let queue = producer.spawn(newcomer.clone(), CommitOptions::default());
+    assert!(queue.submit(next).await);
+    let closing = tokio::spawn(queue.close(true));
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(newcomer.does(&[Announce]).await, [Came::Announced(true)]);
+    let round = leader.does(&[List, Gather, PUT_ALL]).await;
+    assert_eq!(
+        round,
+        [Came::Listed(2), Came::Gathered(2), Came::Won],
+        "the finish follows the batch"
+    );
+    newcomer.say(&[LOOK]);
+    let (end, _) = closing.await.unwrap().unwrap();
+    assert_eq!(end, CommitEnd::Finished { tgbs: 2 });
+    assert_eq!(
+        record(&store, 3).await,
+        ("leader".to_owned(), vec!["batch", "finished"])
+    );
+    assert_eq!(leading.progress().borrow().combined, 3);
+    assert_eq!(intents_in(&memory), [""; 0], "deleted by their owner");
+    assert_eq!(steps(&store).await.len(), 3);
+    leading.close(false).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_fenced_instance_announced_is_void() {
+    // The successor opens before the leader lists; after it has gathered; and unseen by it.
+    let looks: [(&[Action], &[Action]); 3] = [
+        (&[], &[LOOK, List, Gather, PUT_ALL]),
+        (&[List, Gather], &[LOOK, PUT_ALL]),
+        (&[List, Gather], &[PUT_ALL, List, Gather, PUT_ALL]),
+    ];
+    for (before, after) in looks {
+        let (memory, store) = world().await;
+        let (leader, leading) = told(&store, "leader", 1).await;
+        let old = opened(&store, "p", 2).await;
+        let next = item(&old, 0, 2);
+        let announcer = Told::default();
+        let queue = old.spawn(announcer.clone(), CommitOptions::default());
+        assert!(queue.submit(next).await);
+        announcer.does(&[Announce]).await;
+        leader.does(&[LOOK]).await;
+        leader.does(before).await;
+        let mut successor = opened(&store, "p", 3).await;
+        assert_eq!((successor.epoch(), successor.next_seq()), (2, 0));
+        let came = leader.does(after).await;
+        assert!(!came.contains(&Came::Won), "{came:?}");
+        assert!(matches!(
+            commit(&mut successor, 1).await,
+            Commit::Committed { .. }
+        ));
+        announcer.say(&[LOOK]);
+        let (end, _) = queue.close(false).await.unwrap();
+        assert_eq!(
+            end,
+            CommitEnd::Fenced {
+                by: 2,
+                instance: "test:1".into()
+            }
+        );
+        assert_eq!(
+            intents_in(&memory),
+            [""; 0],
+            "the old instance deletes its own"
+        );
+        assert_eq!(steps(&store).await, [first(), ("p".to_owned(), 0)]);
+        leading.close(false).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_while_nothing_waits_for_it_is_left_for_later() {
+    let (_, store) = world().await;
+    let distant = Distant::new(&store, 1);
+    let producer = opened(&(Arc::clone(&distant) as _), "leader", 1).await;
+    let items = [item(&producer, 0, 1), item(&producer, 1, 1)];
+    let policy = Told::default();
+    let queue = producer.spawn(policy.clone(), CommitOptions::default());
+    for (at, item) in items.into_iter().enumerate() {
+        assert!(queue.submit(item).await, "{at}: it goes on");
+        let came = policy.does(&[LOOK, PUT_ALL]).await;
+        assert_eq!(came, [Came::CaughtUp, Came::Won], "{at}");
+        distant.is_busy(true);
+        policy.say(&[Action::Poll(1)]);
+        // Longer than one read is tried again.
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert_eq!(policy.does(&[]).await, [Came::CaughtUp], "{at}");
+        distant.is_busy(false);
+    }
+    queue.close(false).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_behind_a_leader_is_one_window_but_not_twice_with_a_pause_between() {
+    let (_, store) = world().await;
+    let mut leader = opened(&store, "leader", 1).await;
+    let items: Vec<_> = (0..60).map(|n| item(&leader, n, 1)).collect();
+    let distant = Distant::steady(&store);
+    let slow = opened(&(distant as _), "slow", 2).await;
+    let waiting = item(&slow, 0, 1);
+    leader.log_mut().catch_up().await.unwrap();
+    let leading = Told::default();
+    let leaders = leader.spawn(leading.clone(), CommitOptions::default());
+    for item in items {
+        assert!(leaders.submit(item).await);
+        assert_eq!(leading.does(&[PUT_ALL]).await, [Came::Won]);
+    }
+    let policy = Told::default();
+    let queue = slow.spawn(policy.clone(), CommitOptions::default());
+    assert!(queue.submit(waiting).await);
+    let look = Action::Poll(4);
+    let came = policy.does(&[look, look]).await;
+    assert_eq!(came, [Came::Behind; 2], "it goes on at once");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(policy.does(&[look]).await, [Came::CaughtUp], "to the head");
+    assert_eq!(policy.does(&[PUT_ALL]).await, [Came::Won]);
+    for queue in [leaders, queue] {
+        queue.close(false).await.unwrap();
+    }
+}

@@ -1,0 +1,120 @@
+//! Writing one snapshot and the segments before it, on a task of its own.
+
+use std::sync::Arc;
+
+use batchweave_core::ids::{Hash, Version};
+use batchweave_core::keys;
+use batchweave_core::limits::{SEGMENT_STEPS, SNAPSHOTS_KEPT};
+use batchweave_core::manifest::record::SnapshotHint;
+use batchweave_core::manifest::{Manifest, Segment};
+use batchweave_store::{Store, StoreError};
+use bytes::Bytes;
+use tracing::{debug, warn};
+
+use crate::LogError;
+use crate::copies::put::put_copy;
+use crate::copies::state::Written;
+use crate::read::refold::Refold;
+use crate::read::refold::confirmed;
+use crate::read::root_check;
+use crate::read::snapshot_search::list_snapshots;
+
+pub(crate) struct WriteJob {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) manifest: Manifest,
+    /// Folds again what is to be published; wants the segments that must be stored first.
+    pub(crate) again: Refold,
+    /// Objects under `snapshots/` that are none of this log.
+    pub(crate) unusable: Vec<Version>,
+    /// It was for others to write, and one of them may just have done it: nothing is to be done when
+    /// there is one from this version on.
+    pub(crate) beyond: Option<Version>,
+}
+
+impl WriteJob {
+    pub(crate) async fn run(self) -> Option<Written> {
+        let version = self.manifest.next_version().checked_sub(1)?;
+        // Rare enough for a look at the root itself; ours must not get into another stream.
+        let root = root_check::check_root(self.store.as_ref(), self.manifest.stream_id()).await;
+        if let Err(lost @ LogError::OtherRoot { .. }) = root {
+            return Some(Written {
+                lost: Some(lost),
+                ..Written::default()
+            });
+        }
+        let outcome = match self.others(version).await {
+            Ok(None) => self.publish(version).await,
+            Ok(Some(known)) => Ok(Written {
+                known,
+                ..Written::default()
+            }),
+            Err(e) => Err(e.into()),
+        };
+        if let Err(e) = &outcome {
+            warn!(version, error = %e, "a snapshot was not written; the log goes on without");
+        }
+        outcome.ok()
+    }
+
+    /// The newest snapshot of others that makes ours needless.
+    async fn others(&self, ours: Version) -> Result<Option<Version>, StoreError> {
+        let Some(beyond) = self.beyond else {
+            return Ok(None);
+        };
+        let versions = list_snapshots(self.store.as_ref()).await?;
+        let good = |v: &Version| (beyond..=ours).contains(v) && !self.unusable.contains(v);
+        Ok(versions.into_iter().filter(good).max())
+    }
+
+    /// Folds again and writes what both folds have.
+    async fn publish(&self, version: Version) -> Result<Written, LogError> {
+        let again = self.again.run(version + 1).await?;
+        match confirmed(&self.manifest, again) {
+            Ok(again) => Ok(self.write(version, &again.segments).await?),
+            Err(lost) => Ok(Written {
+                lost: Some(lost),
+                ..Written::default()
+            }),
+        }
+    }
+
+    async fn write(&self, version: Version, filled: &[Segment]) -> Result<Written, StoreError> {
+        let store = self.store.as_ref();
+        let key = keys::snapshot(version);
+        let bytes: Bytes = self.manifest.snapshot().unwrap_or_default().1.into();
+        let written = Written {
+            known: version,
+            hint: Some(SnapshotHint {
+                version,
+                hash: Hash::sha256(&bytes),
+            }),
+            bytes: bytes.len() as u64,
+            segments: self.manifest.next_step() / SEGMENT_STEPS,
+            removed: self.unusable.clone(),
+            lost: None,
+        };
+        // Those from before the second fold's start are stored: the snapshot that it began with says so.
+        for segment in filled {
+            let key = keys::segment(segment.segment);
+            put_copy(store, &key, segment.to_json().into()).await?;
+        }
+        put_copy(store, &key, bytes).await?;
+        debug!(key, segments = filled.len(), "snapshot written");
+        self.prune(version).await?;
+        Ok(written)
+    }
+
+    /// Keeps the newest few of this log up to ours. Older ones are hints that nobody needs; a
+    /// reader that loses one while opening lists again.
+    async fn prune(&self, ours: Version) -> Result<(), StoreError> {
+        let mut versions = list_snapshots(self.store.as_ref()).await?;
+        versions.retain(|v| *v <= ours && !self.unusable.contains(v));
+        versions.sort_unstable();
+        let old = versions.len().saturating_sub(SNAPSHOTS_KEPT);
+        let unusable = self.unusable.iter().filter(|v| **v != ours);
+        for version in versions[..old].iter().chain(unusable) {
+            self.store.delete(&keys::snapshot(*version)).await?;
+        }
+        Ok(())
+    }
+}

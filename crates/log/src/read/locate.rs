@@ -1,0 +1,190 @@
+//! Where a step's data is: in the open segment, in memory, in a stored segment, or - when whoever
+//! should have written that segment has not - in the log itself.
+
+use std::sync::Arc;
+
+use batchweave_core::ids::{Hash, Step};
+use batchweave_core::keys;
+use batchweave_core::limits::{CATCH_UP_WINDOW, SEGMENT_STEPS, SNAPSHOTS_KEPT};
+use batchweave_core::manifest::{Manifest, Segment, StepEntry};
+use batchweave_store::ErrorKind;
+use futures::future::join;
+use tracing::{info, warn};
+
+use crate::copies::put::put_copy;
+use crate::read::snapshot_search::list_snapshots;
+use crate::read::window;
+use crate::{Log, LogError};
+
+/// Segments read lately that are kept.
+const CACHE_MAX: usize = 8;
+
+/// Where a step is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Located {
+    /// Here.
+    At(Arc<StepEntry>),
+    /// Not committed as far as we have folded.
+    NotYet,
+    /// It will never be: the stream ends before it.
+    Ended {
+        /// The number of steps of the stream.
+        end: Step,
+    },
+    /// It is below the watermark; its data may be gone.
+    Reclaimed {
+        /// The oldest step that can be read.
+        watermark: Step,
+    },
+}
+
+impl Log {
+    /// Finds `step` in what is folded; reads at most one segment and one record, in two rounds. Call
+    /// `catch_up` to learn of newer steps.
+    pub async fn locate(&mut self, step: Step) -> Result<Located, LogError> {
+        let m = &self.manifest;
+        if step < m.watermark() {
+            return Ok(Located::Reclaimed {
+                watermark: m.watermark(),
+            });
+        }
+        if step >= m.next_step() {
+            return Ok(match m.end() {
+                Some(end) => Located::Ended { end },
+                None => Located::NotYet,
+            });
+        }
+        if let Some(entry) = m.open_step(step) {
+            return Ok(Located::At(Arc::clone(entry)));
+        }
+        let segment = self.segment(step / SEGMENT_STEPS).await?;
+        let key = || keys::segment(step / SEGMENT_STEPS);
+        let entry = segment
+            .step(step)
+            .ok_or_else(|| LogError::NoSegment { key: key() })?;
+        Ok(Located::At(Arc::clone(entry)))
+    }
+
+    /// A whole segment below the open one.
+    pub(crate) async fn segment(&mut self, number: u64) -> Result<Arc<Segment>, LogError> {
+        let s = &self.snapshots;
+        let known = s
+            .unstored
+            .iter()
+            .chain(&s.cache)
+            .find(|segment| segment.segment == number);
+        if let Some(segment) = known {
+            return Ok(Arc::clone(segment));
+        }
+        let segment = match self.stored_segment(number).await? {
+            Some(segment) => Arc::new(segment),
+            None => Arc::new(self.rebuild(number).await?),
+        };
+        self.snapshots.cache.push_back(Arc::clone(&segment));
+        if self.snapshots.cache.len() > CACHE_MAX {
+            self.snapshots.cache.pop_front();
+        }
+        Ok(segment)
+    }
+
+    /// The segment as it is stored, if it is of this log: the record that filled it says so.
+    async fn stored_segment(&self, number: u64) -> Result<Option<Segment>, LogError> {
+        let key = keys::segment(number);
+        let bytes = match self.store.get(&key, keys::bytes_max(&key)).await {
+            Ok(bytes) => bytes,
+            Err(e) if e.is_not_found() => return Ok(None),
+            Err(e) if e.kind == ErrorKind::TooLarge => {
+                warn!(error = %e, "an unusable index segment is ignored");
+                return Ok(None);
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let segment = match Segment::from_json(&bytes, self.manifest.stream_id(), number) {
+            Ok(segment) => segment,
+            Err(e) => {
+                warn!(error = %e, "an unusable index segment is ignored");
+                return Ok(None);
+            }
+        };
+        if let Some(filled) = segment.filled {
+            let record = if filled.version < self.manifest.next_version() {
+                window::get_record(self.store.as_ref(), filled.version).await?
+            } else {
+                None
+            };
+            if record.is_none_or(|bytes| Hash::sha256(&bytes) != filled.record) {
+                warn!(key, "an index segment is not of this log: ignored");
+                return Ok(None);
+            }
+        }
+        Ok(Some(segment))
+    }
+
+    /// Folds the log until the segment is full, from the newest snapshot before it or from the
+    /// beginning. Slow and rare. What is found on the way is stored for the others.
+    async fn rebuild(&self, number: u64) -> Result<Segment, LogError> {
+        info!(
+            segment = number,
+            "an index segment is missing: rebuilding it from the log"
+        );
+        let options = crate::LogOptions {
+            write_snapshots: false,
+            clock: Arc::clone(&self.clock),
+            ..crate::LogOptions::new([0; 32])
+        };
+        let manifest = self.state_before(number).await?;
+        let mut scratch = Self::new(Arc::clone(&self.store), manifest, &options);
+        loop {
+            scratch.window = CATCH_UP_WINDOW;
+            let (folded, at_head) = Box::pin(scratch.catch_up_window()).await?;
+            for segment in folded.into_iter().flat_map(|f| f.segments) {
+                if self.snapshots.write {
+                    self.restore(&segment).await;
+                }
+                if segment.segment == number {
+                    return Ok(segment);
+                }
+            }
+            if at_head {
+                return Err(LogError::NoSegment {
+                    key: keys::segment(number),
+                });
+            }
+        }
+    }
+
+    /// A state from which the fold comes past the whole of a segment.
+    async fn state_before(&self, number: u64) -> Result<Manifest, LogError> {
+        let store = self.store.as_ref();
+        let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+        let (stream_json, listed) = join(stream, list_snapshots(store)).await;
+        let stream = Arc::new(self.manifest.stream().clone());
+        let mut versions = listed?;
+        versions.retain(|v| *v < self.manifest.next_version());
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        for version in versions.into_iter().take(SNAPSHOTS_KEPT) {
+            let key = keys::snapshot(version);
+            let Ok(bytes) = store.get(&key, keys::bytes_max(&key)).await else {
+                continue;
+            };
+            let Ok(manifest) = Manifest::from_snapshot(Arc::clone(&stream), &bytes, version) else {
+                continue;
+            };
+            let record = window::get_record(store, version).await?;
+            let ours = record.is_some_and(|bytes| Hash::sha256(&bytes) == manifest.prev());
+            if ours && manifest.next_step() / SEGMENT_STEPS <= number {
+                return Ok(manifest);
+            }
+        }
+        Ok(Manifest::new(stream.as_ref().clone(), &stream_json?))
+    }
+
+    /// Best effort: whoever can't write reads what it has computed.
+    async fn restore(&self, segment: &Segment) {
+        let key = keys::segment(segment.segment);
+        let bytes = segment.to_json().into();
+        if let Err(e) = put_copy(self.store.as_ref(), &key, bytes).await {
+            warn!(key, error = %e, "a rebuilt index segment could not be stored");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Reading the log.
+//!
+//! - `open`: opens the log, or jumps ahead to the newest snapshot;
+//! - `snapshot_search`: finds a snapshot that belongs to the log;
+//! - `tail`: follows the log and folds its records;
+//! - `window`: reads many records in one round of parallel requests;
+//! - `locate`: finds the entry of a step;
+//! - `checksums`: reads slice checksums from the indexes of data objects;
+//! - `inputs`: reads the input list of a producer;
+//! - `retrying`: a store whose reads are retried;
+//! - `self_check`: what the log does when its own fold may be wrong;
+//! - `refold`: folds the log a second time, from another start;
+//! - `root_check`: names what happened to a root whose log does not continue;
+//! - `shared_fold`: a seam for simulations.
+
+pub(crate) mod checksums;
+pub(crate) mod inputs;
+pub(crate) mod locate;
+mod open;
+pub(crate) mod refold;
+pub(crate) mod retrying;
+pub(crate) mod root_check;
+mod self_check;
+pub(crate) mod shared_fold;
+pub(crate) mod snapshot_search;
+mod tail;
+#[cfg(test)]
+mod tests;
+pub(crate) mod window;

@@ -1,0 +1,224 @@
+//! Folding the log a second time, by reads of its own, from a start that is not the one of the fold
+//! in doubt: an older snapshot, or version 0 (the log is never trimmed).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use batchweave_core::ids::{Hash, Version};
+use batchweave_core::keys;
+use batchweave_core::limits::CATCH_UP_WINDOW;
+use batchweave_core::manifest::{Folded, Manifest, Segment};
+use batchweave_core::stream::StreamConfig;
+use batchweave_store::Store;
+use tracing::info;
+
+use crate::clock::Clock;
+use crate::read::shared_fold::SharedFold;
+use crate::read::snapshot_search::{Found, Search, list_snapshots};
+use crate::read::window;
+use crate::{Log, LogError, LogOptions};
+
+/// What a second fold needs of the first.
+#[derive(Debug, Clone)]
+pub(crate) struct Refold {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    shared_fold: Option<Arc<dyn SharedFold>>,
+    stream: Arc<StreamConfig>,
+    genesis: Hash,
+    /// The snapshot with which the first fold began.
+    base: Option<Version>,
+    /// Segments that are kept when they become full on the way.
+    wanted: BTreeSet<u64>,
+}
+
+/// What a second fold found.
+#[derive(Debug)]
+pub(crate) struct Refolded {
+    pub(crate) manifest: Manifest,
+    /// The snapshot with which it began.
+    pub(crate) base: Option<Version>,
+    /// Those that were wanted, of the segments that became full on the way.
+    pub(crate) segments: Vec<Segment>,
+    /// Why it ended before the version that was asked for.
+    pub(crate) stopped: Option<LogError>,
+}
+
+/// What a second fold gave, when it is what the first one has.
+pub(crate) fn confirmed(manifest: &Manifest, again: Refolded) -> Result<Refolded, LogError> {
+    if let Some(stopped) = again.stopped {
+        return Err(stopped);
+    }
+    if again.manifest == *manifest {
+        return Ok(again);
+    }
+    Err(LogError::Unconfirmed {
+        version: manifest.next_version().saturating_sub(1),
+    })
+}
+
+impl Refold {
+    pub(crate) fn of(log: &Log) -> Self {
+        Self {
+            store: Arc::clone(&log.store),
+            clock: Arc::clone(&log.clock),
+            shared_fold: log.shared_fold.clone().and_then(SharedFold::second),
+            stream: Arc::new(log.manifest.stream().clone()),
+            genesis: log.manifest.genesis(),
+            base: log.base,
+            wanted: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn wanting(self, segments: impl Iterator<Item = u64>) -> Self {
+        let wanted = segments.collect();
+        Self { wanted, ..self }
+    }
+
+    /// Folds all records below `to` from another start than the first fold, further and further back
+    /// until one of them gets there.
+    pub(crate) async fn run(&self, to: Version) -> Result<Refolded, LogError> {
+        self.search(Version::MAX, to, |_| true).await
+    }
+
+    /// The same until one of them is `good`; otherwise the one that came furthest, of several the one
+    /// from the oldest start. Snapshots from `below` on are not used.
+    pub(crate) async fn search(
+        &self,
+        below: Version,
+        to: Version,
+        good: impl Fn(&Manifest) -> bool,
+    ) -> Result<Refolded, LogError> {
+        let mut furthest: Option<Refolded> = None;
+        let starts = self.starts(below.min(to)).await?;
+        for base in starts.into_iter().map(Some).chain([None]) {
+            let Some(found) = self.from(base, to).await? else {
+                continue;
+            };
+            if found.stopped.is_none() && good(&found.manifest) {
+                return Ok(found);
+            }
+            let reached = |r: &Refolded| r.manifest.next_version();
+            if furthest
+                .as_ref()
+                .is_none_or(|f| reached(&found) >= reached(f))
+            {
+                furthest = Some(found);
+            }
+        }
+        furthest.ok_or_else(|| LogError::NoStream {
+            root: self.store.root().to_owned(),
+        })
+    }
+
+    /// Stored snapshots below a version, newest first: those older than the first fold's own start,
+    /// or, where none is left, all others.
+    async fn starts(&self, below: Version) -> Result<Vec<Version>, LogError> {
+        let mut versions = list_snapshots(self.store.as_ref()).await?;
+        versions.retain(|v| *v < below && Some(*v) != self.base);
+        versions.sort_unstable_by(|a, b| b.cmp(a));
+        if let Some(base) = self.base.filter(|b| versions.iter().any(|v| v < b)) {
+            versions.retain(|v| *v < base);
+        }
+        Ok(versions)
+    }
+
+    /// Folds from one start; `None` when the snapshot can't be used.
+    async fn from(&self, base: Option<Version>, to: Version) -> Result<Option<Refolded>, LogError> {
+        let manifest = match base {
+            Some(version) => match self.snapshot(version).await? {
+                Some(manifest) => manifest,
+                None => return Ok(None),
+            },
+            None => self.beginning().await?,
+        };
+        info!(from = manifest.next_version(), to, "folding the log again");
+        let options = LogOptions {
+            write_snapshots: false,
+            clock: Arc::clone(&self.clock),
+            shared_fold: self.shared_fold.clone(),
+            ..LogOptions::new([0; 32])
+        };
+        let mut log = Log::new(Arc::clone(&self.store), manifest, &options);
+        log.doubts = false;
+        let mut segments = Vec::new();
+        let stopped = self.fold(&mut log, to, &mut segments).await?;
+        Ok(Some(Refolded {
+            manifest: log.manifest,
+            base,
+            segments,
+            stopped,
+        }))
+    }
+
+    /// Folds up to `to`; the error at which the fold can't go on is a value here.
+    async fn fold(
+        &self,
+        log: &mut Log,
+        to: Version,
+        segments: &mut Vec<Segment>,
+    ) -> Result<Option<LogError>, LogError> {
+        let mut size = CATCH_UP_WINDOW;
+        let wanted = |folded: Folded| {
+            let all = folded.segments.into_iter();
+            all.filter(|s| self.wanted.contains(&s.segment))
+        };
+        loop {
+            let next = log.manifest.next_version();
+            let count = to.saturating_sub(next).min(size);
+            if count == 0 {
+                return Ok(None);
+            }
+            let found = window::read(self.store.as_ref(), next, count).await?;
+            if found.records.is_empty() {
+                let (root, key) = (self.store.root().to_owned(), keys::log(next));
+                return Err(LogError::Gap {
+                    root,
+                    key,
+                    later: to - 1,
+                });
+            }
+            size = found.next();
+            for bytes in found.records {
+                match Box::pin(log.fold(&bytes)).await {
+                    Ok(folded) => segments.extend(folded.into_iter().flat_map(wanted)),
+                    Err(e @ LogError::Fold(_)) => return Ok(Some(e)),
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+    }
+
+    async fn beginning(&self) -> Result<Manifest, LogError> {
+        let bytes = self.store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+        let bytes = bytes.await?;
+        let stream = StreamConfig::from_json(&bytes, keys::STREAM)?;
+        let manifest = Manifest::new(stream, &bytes);
+        self.check_genesis(&manifest)?;
+        Ok(manifest)
+    }
+
+    async fn snapshot(&self, version: Version) -> Result<Option<Manifest>, LogError> {
+        let mut search = Search {
+            store: self.store.as_ref(),
+            stream: &self.stream,
+            genesis: self.genesis,
+            unusable: Vec::new(),
+        };
+        match search.try_own(version).await {
+            Ok(Found::Good(start)) => Ok(Some(start.manifest)),
+            Ok(_) | Err(LogError::Altered { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn check_genesis(&self, manifest: &Manifest) -> Result<(), LogError> {
+        if manifest.genesis() == self.genesis {
+            return Ok(());
+        }
+        Err(LogError::Altered {
+            key: keys::STREAM.to_owned(),
+            held: self.genesis,
+        })
+    }
+}

@@ -1,0 +1,259 @@
+//! Finds the newest snapshot that belongs to the log, together with the records that follow it.
+
+use std::sync::Arc;
+
+use batchweave_core::error::FormatError;
+use batchweave_core::ids::{Hash, Version};
+use batchweave_core::keys;
+use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
+use batchweave_core::manifest::record::SnapshotHint;
+use batchweave_core::manifest::{Manifest, Record};
+use batchweave_core::stream::StreamConfig;
+use batchweave_store::{ErrorKind, Store, StoreError};
+use bytes::Bytes;
+use futures::future::{join_all, try_join};
+use tracing::warn;
+
+use crate::error::LogError;
+use crate::read::window::{self, Window};
+
+/// Records read together with a snapshot when the log is opened. Most of them do not exist yet, and
+/// hundreds of producers may open at once.
+const FIRST_WINDOW: u64 = 8;
+/// Older snapshots read in one round when the newest cannot be used.
+const OLDER_PER_ROUND: usize = 16;
+/// Rounds of reads of older snapshots.
+const OLDER_ROUNDS: usize = 3;
+/// Listings when the newest snapshot is removed between its listing and its read.
+const LISTINGS_MAX: usize = 3;
+
+/// Where the fold begins.
+pub(crate) struct Start {
+    pub(crate) manifest: Manifest,
+    pub(crate) snapshot: Option<(SnapshotHint, u64)>,
+    /// Records that were read with it.
+    pub(crate) tail: Window,
+    /// How many to ask for next.
+    pub(crate) next_window: u64,
+}
+
+impl Start {
+    pub(crate) async fn beginning(
+        store: &dyn Store,
+        stream: &StreamConfig,
+        stream_json: &[u8],
+    ) -> Result<Self, LogError> {
+        let (tail, next_window) = window::first(store, 0, FIRST_WINDOW).await?;
+        Ok(Self {
+            manifest: Manifest::new(stream.clone(), stream_json),
+            snapshot: None,
+            tail,
+            next_window,
+        })
+    }
+}
+
+/// The search for the newest snapshot that can be used.
+pub(crate) struct Search<'s> {
+    pub(crate) store: &'s dyn Store,
+    pub(crate) stream: &'s Arc<StreamConfig>,
+    /// SHA-256 of stream.json.
+    pub(crate) genesis: Hash,
+    pub(crate) unusable: Vec<Version>,
+}
+
+/// What one snapshot was found to be.
+pub(crate) enum Found {
+    Good(Box<Start>),
+    /// Removed since it was listed: there are newer ones.
+    Gone,
+    Unusable,
+}
+
+/// A snapshot and the records from its own on, as they are in the store.
+struct Looked {
+    snapshot: Option<Bytes>,
+    records: Window,
+    /// How many to ask for next.
+    next_window: u64,
+}
+
+impl Search<'_> {
+    pub(crate) async fn run(
+        mut self,
+        mut versions: Vec<Version>,
+    ) -> Result<(Option<Start>, Vec<Version>), LogError> {
+        for _ in 0..LISTINGS_MAX {
+            versions.sort_unstable_by(|a, b| b.cmp(a));
+            let Some(&newest) = versions.first() else {
+                return Ok((None, self.unusable));
+            };
+            match self.try_start(newest, FIRST_WINDOW).await? {
+                Found::Good(start) => return Ok((Some(*start), self.unusable)),
+                Found::Unusable => break,
+                Found::Gone => versions = list_snapshots(self.store).await?,
+            }
+        }
+        let others: Vec<_> = versions.iter().skip(1).copied().collect();
+        for some in others.chunks(OLDER_PER_ROUND).take(OLDER_ROUNDS) {
+            let tried = join_all(some.iter().map(|v| self.look(*v, 0))).await;
+            let mut good = None;
+            for (version, found) in some.iter().zip(tried) {
+                match self.judge(*version, found?)? {
+                    Found::Good(start) if good.is_none() => good = Some(*start),
+                    _ => {}
+                }
+            }
+            if good.is_some() {
+                return Ok((good, self.unusable));
+            }
+        }
+        Ok((None, self.unusable))
+    }
+
+    pub(crate) async fn try_start(
+        &mut self,
+        version: Version,
+        more: u64,
+    ) -> Result<Found, LogError> {
+        let looked = self.look(version, more).await?;
+        self.judge(version, looked)
+    }
+
+    /// The snapshot with its own record alone.
+    pub(crate) async fn try_own(&mut self, version: Version) -> Result<Found, LogError> {
+        self.try_start(version, 0).await
+    }
+
+    /// The snapshot, and from its own record on `more` + 1 records.
+    async fn look(&self, version: Version, more: u64) -> Result<Looked, LogError> {
+        let snapshot = async {
+            let key = keys::snapshot(version);
+            match self.store.get(&key, keys::bytes_max(&key)).await {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(e) if e.is_not_found() => Ok(None),
+                // No snapshot of ours, like any other bytes that are none.
+                Err(e) if e.kind == ErrorKind::TooLarge => {
+                    warn!(version, error = %e, "a snapshot is too large");
+                    Ok(Some(Bytes::new()))
+                }
+                Err(e) => Err(LogError::from(e)),
+            }
+        };
+        let records = async {
+            match more {
+                0 => Ok((window::read(self.store, version, 1).await?, CATCH_UP_WINDOW)),
+                more => window::first(self.store, version, more + 1).await,
+            }
+        };
+        let (snapshot, (records, next_window)) = try_join(snapshot, records).await?;
+        Ok(Looked {
+            snapshot,
+            records,
+            next_window,
+        })
+    }
+
+    fn judge(
+        &mut self,
+        version: Version,
+        Looked {
+            snapshot,
+            records: Window { mut records, read },
+            next_window,
+        }: Looked,
+    ) -> Result<Found, LogError> {
+        let Some(bytes) = snapshot else {
+            return Ok(Found::Gone);
+        };
+        let manifest = match Manifest::from_snapshot(Arc::clone(self.stream), &bytes, version) {
+            Ok(manifest) => manifest,
+            Err(e) => {
+                warn!(version, error = %e, "an unusable snapshot is ignored");
+                // Another build's is not ours to remove.
+                if !matches!(e, FormatError::UnknownFormat { .. }) {
+                    self.unusable.push(version);
+                }
+                return Ok(Found::Unusable);
+            }
+        };
+        if manifest.genesis() != self.genesis {
+            // Log and snapshots go on from what it was.
+            return Err(LogError::Altered {
+                key: keys::STREAM.to_owned(),
+                held: manifest.genesis(),
+            });
+        }
+        let hint = SnapshotHint {
+            version,
+            hash: Hash::sha256(&bytes),
+        };
+        let tail = records.split_off(records.len().min(1));
+        if let Some(reason) = contradiction(&manifest, hint, records.first(), &tail)? {
+            warn!(version, reason, "a snapshot is not of this log: ignored");
+            self.unusable.push(version);
+            return Ok(Found::Unusable);
+        }
+        let tail = Window {
+            records: tail,
+            read: read.saturating_sub(1),
+        };
+        Ok(Found::Good(Box::new(Start {
+            manifest,
+            snapshot: Some((hint, bytes.len() as u64)),
+            tail,
+            next_window,
+        })))
+    }
+}
+
+/// What in the log speaks against a snapshot. When snapshot and next record agree on another hash
+/// of the record between them, it is that record which is wrong.
+fn contradiction(
+    manifest: &Manifest,
+    hint: SnapshotHint,
+    record: Option<&Bytes>,
+    tail: &[Bytes],
+) -> Result<Option<&'static str>, LogError> {
+    let later = (manifest.next_version()..).zip(tail);
+    let mut later = later
+        .filter_map(|(version, bytes)| Record::from_json(bytes, version).ok())
+        .filter(|record| record.stream == manifest.stream_id());
+    let Some(record) = record else {
+        return Ok(Some("the log has no such version"));
+    };
+    if Hash::sha256(record) != manifest.prev() {
+        return match later.next() {
+            Some(next) if next.prev == manifest.prev() => Err(LogError::Altered {
+                key: keys::log(hint.version),
+                held: manifest.prev(),
+            }),
+            _ => Ok(Some("its record is another one, or was altered since")),
+        };
+    }
+    let names_another = |record: Record| {
+        let named = record.hints.snapshot;
+        named.is_some_and(|named| named.version == hint.version && named.hash != hint.hash)
+    };
+    Ok(later
+        .any(names_another)
+        .then_some("a later record names another hash for it"))
+}
+
+pub(crate) async fn list_snapshots(store: &dyn Store) -> Result<Vec<Version>, StoreError> {
+    let (mut versions, mut page) = (Vec::new(), None);
+    loop {
+        let listed = store.list(keys::SNAPSHOTS, page).await?;
+        versions.extend(
+            listed
+                .objects
+                .iter()
+                .filter_map(|o| keys::snapshot_version(&o.key))
+                .filter(|version| *version < NUMBER_MAX),
+        );
+        page = listed.next;
+        if page.is_none() {
+            return Ok(versions);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Following the log by GET of the next versions: one at the head, up to a window at a time when
+//! behind. The log is never listed.
+
+use std::sync::Arc;
+
+use batchweave_core::ids::{Hash, Version};
+use batchweave_core::keys;
+use batchweave_core::limits::CATCH_UP_WINDOW;
+use batchweave_core::manifest::Folded;
+use batchweave_core::manifest::repair::Repair;
+use batchweave_core::manifest::void::RecordVoid;
+use bytes::Bytes;
+use tracing::{debug, warn};
+
+use crate::read::root_check;
+use crate::read::window;
+use crate::read::window::Window;
+use crate::{Log, LogError};
+
+/// Looks in a row at a version that is not there, after which the root itself is looked at.
+const IDLE_LOOKS_MAX: u32 = 128;
+/// Windows after which one who has not reached the head looks how far away that is.
+const WINDOWS: u32 = 4;
+/// Windows ahead at which a snapshot is looked for.
+const FAR: u64 = 8;
+/// Records read by one who does not know how many there are.
+const NEAR: u64 = 4;
+
+impl Log {
+    /// Folds all records up to the head. Costs one GET (a 404) when there is nothing new. Where
+    /// others write faster than this reader reads, it ends at some version that was not there yet when
+    /// it was called.
+    pub async fn catch_up(&mut self) -> Result<(), LogError> {
+        self.catch_up_noting(|_| {}).await
+    }
+
+    /// The same; hands out what each record did, in order.
+    pub(crate) async fn catch_up_noting(
+        &mut self,
+        mut note: impl FnMut(&Folded),
+    ) -> Result<(), LogError> {
+        let (folded, at_head) = self.catch_up_window().await?;
+        folded.iter().for_each(&mut note);
+        if at_head {
+            return Ok(());
+        }
+        // Who follows has mostly read the newest now: thousands would read three more that are not there.
+        if folded.len() == 1 {
+            self.window = 1;
+        }
+        let (mut enough, mut windows) = (None, 0);
+        while enough.is_none_or(|version| self.manifest.next_version() < version) {
+            let long = self.window == CATCH_UP_WINDOW || windows == WINDOWS;
+            let (folded, at_head) = if enough.is_none() && long {
+                let (store, next) = (Arc::clone(&self.store), self.manifest.next_version());
+                let absent = window::absent_after(store.as_ref(), next);
+                let (absent, window) = futures::join!(absent, self.catch_up_window());
+                enough = Some(absent?);
+                window?
+            } else {
+                self.catch_up_window().await?
+            };
+            folded.iter().for_each(&mut note);
+            if at_head {
+                break;
+            }
+            windows += 1;
+        }
+        Ok(())
+    }
+
+    /// Folds one window of records; the flag says whether the head was reached. For those who must
+    /// do something between windows.
+    pub async fn catch_up_window(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
+        Box::pin(self.heed_repairs()).await?;
+        let first = self.manifest.next_version();
+        let window = self.window.clamp(1, CATCH_UP_WINDOW);
+        let found = window::read(self.store.as_ref(), first, window).await?;
+        self.fold_window(found).await
+    }
+
+    /// The same for who may be far behind: then the newest snapshot spares most of the records, and
+    /// what they did is not among what is returned.
+    pub(crate) async fn catch_up_far(
+        &mut self,
+        window: u64,
+    ) -> Result<(Vec<Folded>, bool), LogError> {
+        let window = window.max(NEAR);
+        let (store, next) = (Arc::clone(&self.store), self.manifest.next_version());
+        let probe = |ahead| window::get_record(store.as_ref(), next + ahead);
+        self.window = window;
+        let (folded, near, far) = futures::join!(
+            self.catch_up_window(),
+            probe(2 * window),
+            probe(FAR * window)
+        );
+        let (folded, at_head) = folded?;
+        let (near, far) = (near?.is_some(), far?.is_some());
+        if at_head || (far && self.jump().await?) {
+            return Ok((folded, at_head));
+        }
+        self.window = match (near, far) {
+            (_, true) => FAR * window,
+            (true, _) => 4 * window,
+            _ => window,
+        };
+        Ok((folded, false))
+    }
+
+    /// Folds what a window held; the flag says whether it reached the head.
+    pub(crate) async fn fold_window(
+        &mut self,
+        found: Window,
+    ) -> Result<(Vec<Folded>, bool), LogError> {
+        let full = found.is_full();
+        self.window = if full { found.next() } else { 1 };
+        self.look(found.records.is_empty()).await?;
+        let mut folded = Vec::with_capacity(found.records.len());
+        for bytes in found.records {
+            let Some(record) = self.fold(&bytes).await? else {
+                // Opened anew, past some of what was read.
+                return Ok((folded, false));
+            };
+            folded.push(record);
+        }
+        self.snapshot_behind(full).await;
+        Ok((folded, !full))
+    }
+
+    /// A root that was made anew would let us look at a version that never comes.
+    async fn look(&mut self, idle: bool) -> Result<(), LogError> {
+        self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
+        if self.idle_looks.is_multiple_of(IDLE_LOOKS_MAX) && idle {
+            root_check::check_root(self.store.as_ref(), self.manifest.stream_id()).await?;
+        }
+        Ok(())
+    }
+
+    /// Folds the bytes of the next version, with a look at `repairs/` when this fold can't take them.
+    /// `None`: the log was folded anew instead, past this record.
+    pub(crate) async fn fold(&mut self, bytes: &Bytes) -> Result<Option<Folded>, LogError> {
+        let version = self.manifest.next_version();
+        if let Some(lost) = &self.snapshots.lost {
+            return Err(lost.clone());
+        }
+        // Ours only when all is done: this future may be dropped at any await.
+        let mut manifest = self.manifest.clone();
+        let result = match &self.shared_fold {
+            Some(folder) => folder.fold(&mut manifest, bytes),
+            None => manifest.fold(bytes),
+        };
+        let folded = match result {
+            Ok(folded) => folded,
+            Err(misfit) if misfit.may_be_repaired() => {
+                if !self.repaired(version, bytes).await? {
+                    return Box::pin(self.doubt(misfit, bytes)).await.map(|()| None);
+                }
+                debug!(version, "a repair says that the record is void");
+                manifest.fold_repaired(bytes)
+            }
+            Err(e) => return Err(e.into()),
+        };
+        report(version, &folded);
+        if let Some(RecordVoid::OtherStream(_)) = folded.void {
+            root_check::check_root(self.store.as_ref(), self.manifest.stream_id()).await?;
+        }
+        self.manifest = manifest;
+        self.note_folded(version, bytes.len() as u64, &folded);
+        Ok(Some(folded))
+    }
+
+    async fn repaired(&self, version: Version, bytes: &[u8]) -> Result<bool, LogError> {
+        let key = keys::repair(version);
+        match self.store.get(&key, keys::bytes_max(&key)).await {
+            Ok(stored) => {
+                let repair = Repair::from_json(&stored, self.manifest.stream_id(), version)?;
+                Ok(repair.bad == Hash::sha256(bytes))
+            }
+            Err(e) if e.is_not_found() => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Void entries are a writer's fault: everybody who folds one says so.
+fn report(version: Version, folded: &Folded) {
+    match &folded.void {
+        Some(RecordVoid::Repaired) | None => {}
+        Some(reason) => warn!(version, %reason, "a whole record is void"),
+    }
+    for (index, verdict) in folded.entries.iter().enumerate() {
+        if let Err(reason) = verdict {
+            warn!(version, index, %reason, "an entry is void");
+        }
+    }
+}

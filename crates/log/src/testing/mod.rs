@@ -1,0 +1,242 @@
+//! Test helpers: a store that answers as told, and streams to write to.
+
+pub(crate) mod distant;
+pub(crate) mod prelude;
+pub(crate) mod rounds;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use batchweave_core::commit_policy::Plain;
+use batchweave_core::cursor::Cursor;
+use batchweave_core::stream::{StreamConfig, StreamOrder};
+use batchweave_core::tgb::Digest;
+use batchweave_core::{fixtures, keys, limits};
+use batchweave_store::memory::MemoryStore;
+use batchweave_store::{
+    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
+};
+use bytes::Bytes;
+
+use crate::{
+    Commit, CommitItem, Creation, Located, Log, LogOptions, Producer, ProducerOpening, create,
+};
+
+/// What happens to one create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Done, but the answer is lost.
+    DoneLost,
+    /// Not done, and nobody tells.
+    NotDoneLost,
+    /// Not done now, but the request is on its way: it lands just before the next create.
+    DoneLater,
+    /// Done, reported as if the object had been there (an SDK's own retry).
+    DoneExists,
+    /// 409.
+    Conflict,
+    /// 503.
+    Throttled,
+    /// 403.
+    Denied,
+    /// Done; nothing is ever answered.
+    DoneHangs,
+    /// Not done, the same.
+    NotDoneHangs,
+    /// On its way as `DoneLater`, the same.
+    LaterHangs,
+}
+
+/// Wraps a store; `script` says what happens to the next creates under `log/`.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    inner: Arc<dyn Store>,
+    pub(crate) script: Mutex<VecDeque<Answer>>,
+    late: Mutex<Vec<(String, Bytes)>>,
+    pub(crate) creates: Mutex<Vec<(String, Bytes)>>,
+    pub(crate) gets: Mutex<u64>,
+}
+
+impl Scripted {
+    pub(crate) fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            script: Mutex::default(),
+            late: Mutex::default(),
+            creates: Mutex::default(),
+            gets: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn say(&self, answers: &[Answer]) {
+        self.script.lock().unwrap().extend(answers);
+    }
+
+    fn error(&self, key: &str, kind: ErrorKind, effect: Effect) -> StoreError {
+        let location = format!("{}/{key}", self.inner.root());
+        StoreError {
+            op: Op::Create,
+            location,
+            kind,
+            effect,
+            detail: "scripted".into(),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Scripted {
+    fn root(&self) -> &str {
+        self.inner.root()
+    }
+
+    fn key_bytes_max(&self) -> usize {
+        self.inner.key_bytes_max()
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        if !key.starts_with(keys::LOG) {
+            return self.inner.create(key, body).await;
+        }
+        self.creates
+            .lock()
+            .unwrap()
+            .push((key.to_owned(), body.clone()));
+        let late: Vec<_> = self.late.lock().unwrap().drain(..).collect();
+        for (key, body) in late {
+            let _ = self.inner.create(&key, body).await?;
+        }
+        let answer = self.script.lock().unwrap().pop_front();
+        let Some(answer) = answer else {
+            return self.inner.create(key, body).await;
+        };
+        if matches!(
+            answer,
+            Answer::DoneLost | Answer::DoneExists | Answer::DoneHangs
+        ) {
+            let _ = self.inner.create(key, body.clone()).await?;
+        }
+        match answer {
+            Answer::DoneExists => Ok(Create::Exists),
+            Answer::DoneLost | Answer::NotDoneLost => {
+                Err(self.error(key, ErrorKind::Timeout, Effect::Unknown))
+            }
+            Answer::DoneLater => {
+                self.late.lock().unwrap().push((key.to_owned(), body));
+                Err(self.error(key, ErrorKind::Timeout, Effect::Unknown))
+            }
+            Answer::Conflict => Err(self.error(key, ErrorKind::Conflict, Effect::Unknown)),
+            Answer::Throttled => Err(self.error(key, ErrorKind::Throttled, Effect::DidNot)),
+            Answer::Denied => Err(self.error(key, ErrorKind::Denied, Effect::DidNot)),
+            Answer::LaterHangs => {
+                self.late.lock().unwrap().push((key.to_owned(), body));
+                std::future::pending().await
+            }
+            Answer::DoneHangs | Answer::NotDoneHangs => std::future::pending().await,
+        }
+    }
+
+    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
+        self.inner.upload(key, body).await
+    }
+
+    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
+        *self.gets.lock().unwrap() += 1;
+        self.inner.get(key, at_most).await
+    }
+
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
+        self.inner.get_range(key, range).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
+        self.inner.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
+        self.inner.list(prefix, page).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.inner.delete(key).await
+    }
+}
+
+pub(crate) fn config(producers: &[&str]) -> StreamConfig {
+    let producers = producers.iter().map(|p| p.parse().unwrap()).collect();
+    fixtures::stream([3; 16], StreamOrder::Arrival, producers)
+}
+
+pub(crate) fn options(seed: u8) -> LogOptions {
+    LogOptions::new([seed; 32])
+}
+
+pub(crate) async fn opened(store: &Arc<dyn Store>, name: &str, seed: u8) -> Producer {
+    let log = Log::open(Arc::clone(store), &options(seed)).await.unwrap();
+    match Producer::open(log, name.parse().unwrap(), "test:1")
+        .await
+        .unwrap()
+    {
+        ProducerOpening::Opened(producer) => *producer,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An item of `tgbs` TGBs in one object that starts at `first`.
+pub(crate) fn item(producer: &Producer, first: u64, tgbs: u64) -> CommitItem {
+    let seqs = (first, first + tgbs - 1);
+    let key = keys::data(
+        producer.name(),
+        producer.epoch(),
+        producer.nonce(),
+        seqs,
+        0,
+        0,
+    );
+    assert!(tgbs as usize <= limits::ENTRY_TGBS_MAX);
+    let tgbs = (0..tgbs)
+        .map(|i| fixtures::tgb(&key, i, 1024, Digest([(first + i) as u8; 32])))
+        .collect();
+    CommitItem {
+        tgbs,
+        cursor: Cursor(serde_json::json!({ "row": seqs.1 + 1 })),
+    }
+}
+
+pub(crate) async fn stream(producers: &[&str]) -> Arc<dyn Store> {
+    let store: Arc<dyn Store> = MemoryStore::new();
+    let created = create(&store, &config(producers)).await.unwrap();
+    assert!(matches!(created, Creation::Created(_)));
+    store
+}
+
+pub(crate) fn policy(seed: u64) -> Plain {
+    Plain::new(Duration::ZERO, Duration::from_millis(2), seed)
+}
+
+pub(crate) async fn commit(producer: &mut Producer, tgbs: u64) -> Commit {
+    let next = item(producer, producer.next_seq(), tgbs);
+    producer.try_commit(next.tgbs, next.cursor).await.unwrap()
+}
+
+/// Every step from 0 to the head, as (producer, seq).
+pub(crate) async fn steps(store: &Arc<dyn Store>) -> Vec<(String, u64)> {
+    let mut log = Log::open(Arc::clone(store), &options(99)).await.unwrap();
+    let mut all = Vec::new();
+    for step in 0..log.manifest().next_step() {
+        match log.locate(step).await.unwrap() {
+            Located::At(e) => all.push((e.producer.to_string(), e.seq)),
+            other => panic!("step {step}: {other:?}"),
+        }
+    }
+    assert_eq!(
+        log.manifest().void_entries(),
+        0,
+        "no correct writer writes a void entry"
+    );
+    assert_eq!(log.manifest().void_records(), 0);
+    all
+}

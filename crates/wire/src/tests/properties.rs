@@ -1,0 +1,249 @@
+//! Every message comes back as it was, other lengths are refused, and no bytes make a decoder panic.
+
+use proptest::prelude::*;
+
+use super::super::*;
+use super::message;
+
+fn optional<T: std::fmt::Debug>(s: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
+    proptest::option::of(s)
+}
+
+fn known() -> impl Strategy<Value = Option<u64>> {
+    optional(0..u64::MAX)
+}
+
+fn hello() -> impl Strategy<Value = ClientMessage> {
+    let who = (
+        ".{0,20}",
+        optional("[a-z]{1,9}"),
+        optional("[0-9a-f]{32}"),
+        optional(("[0-9a-f]{32}", any::<(u64, u64)>())),
+        any::<(u32, u32)>(),
+    );
+    let place = (
+        any::<bool>(),
+        any::<u64>(),
+        optional("[0-9a-f-]{36}"),
+        any::<u32>(),
+        optional(any::<u32>()),
+    );
+    let replaces = optional(("[0-9a-f]{32}", any::<u64>()));
+    (who, place, replaces).prop_map(
+        |((client, job, attempt, parent, (dp_rank, dp_size)), place, replaces)| {
+            let (join, next_step, stream, credits, slices) = place;
+            ClientMessage::Hello(Hello {
+                job,
+                attempt,
+                parent: parent.map(|(id, (attempt, step))| Parent { attempt, id, step }),
+                dp_rank,
+                dp_size,
+                global_rank: slices,
+                shared: slices.is_some() && dp_rank % 2 == 1,
+                mode: if join { Mode::Join } else { Mode::Resume },
+                stream,
+                credits,
+                slices,
+                replaces: replaces.map(|(instance, session)| Replaces { instance, session }),
+                ..Hello::new(client, next_step)
+            })
+        },
+    )
+}
+
+fn client_message() -> impl Strategy<Value = ClientMessage> {
+    let release = (
+        any::<u64>(),
+        proptest::collection::vec(any::<u64>(), 0..=FRAMES_MAX),
+    );
+    prop_oneof![
+        hello(),
+        release
+            .prop_map(|(next_step, frames)| ClientMessage::Release(Release { next_step, frames })),
+        (any::<u64>(), ".{0,200}")
+            .prop_map(|(step, state)| ClientMessage::Checkpoint(Checkpoint { step, state })),
+        any::<(u64, u64, bool)>().prop_map(|(next_step, waited_us, waiting)| {
+            ClientMessage::Progress(Progress {
+                next_step,
+                waited_us,
+                waiting,
+            })
+        }),
+        Just(ClientMessage::Bye),
+    ]
+}
+
+fn slice() -> impl Strategy<Value = SliceRef> {
+    (any::<(u32, u32, u64, u32)>(), 0..LAYOUTS_MAX, any::<u32>()).prop_map(
+        |((slice, segment, frame, blocks), layout, length)| SliceRef {
+            slice,
+            segment,
+            layout,
+            frame,
+            offset: u64::from(blocks) * ALIGN,
+            length: length.into(),
+        },
+    )
+}
+
+fn batch() -> impl Strategy<Value = DaemonMessage> {
+    let slices = proptest::collection::vec(slice(), 1..=FRAMES_MAX);
+    (any::<u64>(), 0..1000_u32, 0..1000_u32, slices).prop_map(|(step, first, more, slices)| {
+        let of = first + slices.len() as u32 + more;
+        DaemonMessage::Batch(BatchMessage {
+            step,
+            first,
+            of,
+            slices,
+        })
+    })
+}
+
+fn layout() -> impl Strategy<Value = DaemonMessage> {
+    let array = |i: usize, n: u64| ArrayLayout {
+        name: format!("a{i}"),
+        dtype: Dtype::U32,
+        shape: vec![n, 2],
+        offset: i as u64 * 4,
+    };
+    (0..LAYOUTS_MAX, proptest::collection::vec(0..1000_u64, 0..9)).prop_map(move |(id, counts)| {
+        let arrays = counts
+            .into_iter()
+            .enumerate()
+            .map(|(i, n)| array(i, n))
+            .collect();
+        DaemonMessage::Layout(LayoutMessage {
+            id,
+            layout: Layout {
+                length: 10_000,
+                arrays,
+            },
+        })
+    })
+}
+
+fn welcome() -> impl Strategy<Value = DaemonMessage> {
+    let ids = any::<([u8; 16], [u8; 16], [u8; 16])>();
+    (
+        ids,
+        any::<(u64, u64, u32, u32, u32)>(),
+        (known(), known()),
+        0..1000_u32,
+        1..1000_u32,
+    )
+        .prop_map(
+            |(
+                (instance, stream, attempt),
+                (session, next_step, seq_len, rows_per_slice, credits),
+                (end_step, attempt_number),
+                a,
+                b,
+            )| {
+                DaemonMessage::Welcome(Welcome {
+                    session,
+                    instance,
+                    stream,
+                    attempt,
+                    attempt_number,
+                    next_step,
+                    end_step,
+                    slices: a + b,
+                    seq_len,
+                    rows_per_slice,
+                    first_slice: a,
+                    slice_count: b,
+                    credits,
+                })
+            },
+        )
+}
+
+fn daemon_message() -> impl Strategy<Value = DaemonMessage> {
+    let fault = (
+        0..ErrorName::ALL.len(),
+        ".{0,99}",
+        optional(any::<u64>()),
+        optional(".{0,99}"),
+    );
+    let waiting = (any::<u64>(), 0..WaitCause::ALL.len(), ".{0,99}");
+    prop_oneof![
+        welcome(),
+        any::<(u32, u64)>()
+            .prop_map(|(id, bytes)| DaemonMessage::Segment(SegmentMessage { id, bytes })),
+        layout(),
+        batch(),
+        any::<u64>().prop_map(DaemonMessage::EndOfStream),
+        waiting.prop_map(|(step, cause, detail)| {
+            DaemonMessage::Waiting(Waiting {
+                step,
+                cause: WaitCause::ALL[cause],
+                detail,
+            })
+        }),
+        fault.prop_map(|(name, message, step, key)| {
+            DaemonMessage::Error(Fault {
+                step,
+                key,
+                ..Fault::new(ErrorName::ALL[name], message)
+            })
+        }),
+        any::<u32>().prop_map(DaemonMessage::RetireSegment),
+        any::<u64>().prop_map(DaemonMessage::Marked),
+        (any::<u64>(), ".{0,99}").prop_map(|(step, message)| {
+            DaemonMessage::MarkRefused(Fault::new(ErrorName::MarkInFuture, message).at_step(step))
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn client_messages_come_back(message in client_message(), cut in any::<prop::sample::Index>()) {
+        let bytes = message.encode().unwrap();
+        prop_assert_eq!(ClientMessage::decode(&bytes), Ok(message));
+        refuses_other_lengths(&bytes, cut.index(bytes.len()), |b| ClientMessage::decode(b).is_err())?;
+        prop_assert!(DaemonMessage::decode(&bytes).is_err(), "the other direction refuses it");
+    }
+
+    #[test]
+    fn daemon_messages_come_back(message in daemon_message(), cut in any::<prop::sample::Index>()) {
+        let bytes = message.encode().unwrap();
+        prop_assert_eq!(DaemonMessage::decode(&bytes), Ok(message));
+        refuses_other_lengths(&bytes, cut.index(bytes.len()), |b| DaemonMessage::decode(b).is_err())?;
+        prop_assert!(ClientMessage::decode(&bytes).is_err(), "the other direction refuses it");
+    }
+
+    #[test]
+    fn bytes_from_nowhere_never_panic(kind in 0..80_u16, body in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let bytes = message(kind, &body);
+        let _ = ClientMessage::decode(&bytes);
+        let _ = DaemonMessage::decode(&bytes);
+        let _ = ClientMessage::decode(&body);
+    }
+
+    #[test]
+    fn a_flipped_bit_never_panics(message in daemon_message(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let mut bytes = message.encode().unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1_u8 << bit;
+        let _ = DaemonMessage::decode(&bytes);
+    }
+}
+
+/// Short and long messages are refused, with the packet's true length in the header or the old one.
+fn refuses_other_lengths(
+    bytes: &[u8],
+    cut: usize,
+    refuses: impl Fn(&[u8]) -> bool,
+) -> Result<(), TestCaseError> {
+    prop_assert!(refuses(&bytes[..cut]), "cut at {cut}");
+    let kind = u16::from_le_bytes([bytes[6], bytes[7]]);
+    if cut >= HEADER_BYTES {
+        prop_assert!(
+            refuses(&message(kind, &bytes[HEADER_BYTES..cut])),
+            "cut at {cut}, with that length"
+        );
+    }
+    let longer = [&bytes[HEADER_BYTES..], b"x"].concat();
+    prop_assert!(refuses(&message(kind, &longer)), "one byte too many");
+    Ok(())
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
 use batchweave_core::stream::StreamOrder;
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_log::{CommitQueue, FlowControlStatus, PositionReader, TokioClock};
 use batchweave_store::Store;
 use tokio::sync::watch;
@@ -33,7 +33,7 @@ pub(crate) fn limits(config: &ProducerConfig) -> Limits {
             WhenNoJob::Run => bound(ahead.no_job_steps),
             WhenNoJob::Wait => Some(ahead.no_job_steps),
         },
-        lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
+        lane_lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
     }
 }
 
@@ -166,7 +166,7 @@ fn kind(bound: Bound) -> &'static str {
         Bound::Steps(_) => "steps",
         Bound::Bytes(_) => "bytes",
         Bound::NoJob(_) => "no_job",
-        Bound::Lead(_) => "lead",
+        Bound::LaneLead(_) => "lead",
     }
 }
 
@@ -217,6 +217,6 @@ mod tests {
         lanes.stream.order = StreamOrder::Lanes;
         lanes.stream.producers = ["a", "b", "c"].map(str::to_owned).into();
         assert_eq!(entry_max(&lanes), 8);
-        assert_eq!(limits(&lanes).lead, Some(256));
+        assert_eq!(limits(&lanes).lane_lead, Some(256));
     }
 }

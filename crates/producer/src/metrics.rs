@@ -1,6 +1,6 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_log::CommitProgress;
 use batchweave_store::counting::Counted;
@@ -183,7 +183,7 @@ pub fn register(registry: &Registry, counted: Counted, health: &Health) -> prome
 
 fn shared(m: &Maker<'_>, counted: Counted, health: &Health) -> prometheus::Result<()> {
     m.process(env!("CARGO_PKG_VERSION"), health)?;
-    health.needs(counted.clone());
+    health.watch_store(counted.clone());
     m.counted(counted)
 }
 

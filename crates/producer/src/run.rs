@@ -8,7 +8,8 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
-use batchweave_daemon::admin::{self, Health};
+use batchweave_daemon::admin;
+use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::{CommitEnd, CommitOptions, Log, LogOptions, Producer, ProducerOpening};
 use batchweave_store::counting::Counted;
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ahead;
 use crate::assemble::{Parts, pipeline};
-use crate::board::BOARD;
+use crate::board::STATUS_PAGE;
 use crate::config::ProducerConfig;
 use crate::error::RunError;
 use crate::forming::Forming;
@@ -95,7 +96,7 @@ pub async fn run_watched(
     let end = CancellationToken::new();
     // However this function is left, nothing that it started stays.
     let _end = end.clone().drop_guard();
-    admin::start(config.admin.listen, registry, &health, &end, BOARD)
+    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE)
         .await
         .map_err(RunError::Admin)?;
     let opened = Box::pin(open(Arc::new(counted), &config, &health));

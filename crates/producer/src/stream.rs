@@ -5,7 +5,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{IdError, ProducerName, StreamId};
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
-use batchweave_daemon::clock;
+use batchweave_daemon::timestamp;
 use batchweave_log::{Creation, LogError, create};
 use batchweave_store::Store;
 
@@ -43,7 +43,7 @@ pub(crate) async fn open(
         tokenizer: forming.identity(),
         seq_len: config.stream.seq_len,
         rows_per_slice: config.stream.rows_per_slice,
-        created: clock::now(),
+        created: timestamp::now(),
     };
     match create(store, &wanted).await? {
         Creation::Created(stream) => {

@@ -8,7 +8,7 @@ use crate::testing::distant::{Came, Told};
 async fn lanes(names: &[&str]) -> Arc<dyn Store> {
     let store: Arc<dyn Store> = MemoryStore::new();
     let mut config = config(names);
-    config.order = Order::Lanes;
+    config.order = StreamOrder::Lanes;
     let _ = create(&store, &config).await.unwrap();
     store
 }
@@ -167,7 +167,7 @@ async fn a_leader_takes_along_what_fits_below_its_own_ceiling() {
 async fn a_fast_lane_waits_for_the_slow_one_at_its_lead() {
     let store = lanes(&["fast", "slow"]).await;
     let limits = Limits {
-        lead: Some(4),
+        lane_lead: Some(4),
         bytes: Some(6 * 1024),
         ..Limits::default()
     };
@@ -188,7 +188,7 @@ async fn a_fast_lane_waits_for_the_slow_one_at_its_lead() {
     until("held", || bound(&fast).is_some()).await;
     // One had the turn, four wait: the fifth would be too many.
     assert_eq!(fast.progress().borrow().next_seq, 5);
-    assert_eq!(bound(&fast), Some(Bound::Lead(4)));
+    assert_eq!(bound(&fast), Some(Bound::LaneLead(4)));
     let why = fast
         .flow_control()
         .borrow()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batchweave_core::inputs::{Chain, LinkId};
-use batchweave_log::Producer;
+use batchweave_log::Committer;
 use batchweave_store::Store;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ pub(crate) struct Parts {
 /// The stages of `producer`, as configured.
 pub(crate) fn pipeline(
     config: &ProducerConfig,
-    producer: &Producer,
+    producer: &Committer,
     parts: Parts,
     metrics: Arc<Metrics>,
     pacing: CancellationToken,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use batchweave_core::ids::{Epoch, Nonce, ProducerName};
 use batchweave_core::inputs::{Chain, LinkId};
-use batchweave_log::Producer;
+use batchweave_log::Committer;
 use batchweave_store::Store;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -41,7 +41,7 @@ impl Follower {
     pub(crate) fn new(
         config: &ProducerConfig,
         store: Arc<dyn Store>,
-        producer: &Producer,
+        producer: &Committer,
         (inputs, chain): (Arc<Inputs>, Chain),
     ) -> Self {
         Self {

@@ -11,7 +11,7 @@ use batchweave_core::manifest::Manifest;
 use batchweave_daemon::admin;
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
-use batchweave_log::{CommitEnd, CommitOptions, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{CommitEnd, CommitOptions, Committer, Log, LogOptions, OpenOutcome};
 use batchweave_store::counting::Counted;
 use batchweave_store::{OpenOptions, Store};
 use futures::FutureExt;
@@ -114,7 +114,7 @@ pub async fn run_watched(
 
 /// A producer in its new epoch, and where it goes on.
 struct Opened {
-    producer: Producer,
+    producer: Committer,
     /// It has learned from the opening.
     policy: Dac,
     parts: Parts,
@@ -163,14 +163,14 @@ async fn open(
     let (cursor, mut resumed) = standing(&mut log, &resume, config).await?;
     health.not_ready("opening the producer");
     let mut policy = policy(config);
-    let opened = Producer::open_with(log, name.clone(), &instance(), &mut policy).await?;
+    let opened = Committer::open_with(log, name.clone(), &instance(), &mut policy).await?;
     let producer = match opened {
-        ProducerOpening::Opened(producer) => *producer,
-        ProducerOpening::Finished { tgbs } => {
+        OpenOutcome::Opened(producer) => *producer,
+        OpenOutcome::Finished { tgbs } => {
             return Ok(Opening::Over(Outcome::Finished { batches: tgbs }));
         }
-        ProducerOpening::Sealed => return Ok(Opening::Over(Outcome::Sealed)),
-        ProducerOpening::Fenced { by, instance } => {
+        OpenOutcome::Sealed => return Ok(Opening::Over(Outcome::Sealed)),
+        OpenOutcome::Fenced { by, instance } => {
             return Err(RunError::Fenced {
                 producer: name.to_string(),
                 by,
@@ -329,7 +329,7 @@ fn outcome(end: CommitEnd, config: &ProducerConfig) -> Result<Outcome, RunError>
     }
 }
 
-fn announce(producer: &Producer, from: Point, inputs: &InputList) {
+fn announce(producer: &Committer, from: Point, inputs: &InputList) {
     tracing::info!(
         producer = %producer.name(),
         epoch = producer.epoch(),

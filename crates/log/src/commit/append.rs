@@ -20,15 +20,9 @@ use crate::log::{Log, OpenPut};
 #[must_use]
 pub enum Append {
     /// Our record is at this version and folded.
-    Won {
-        version: Version,
-        folded: Folded,
-    },
+    Won { version: Version, folded: Folded },
     /// Another record is at this version and folded: every check must be repeated.
-    Lost {
-        version: Version,
-        folded: Folded,
-    },
+    Lost { version: Version, folded: Folded },
 }
 
 impl Log {
@@ -148,7 +142,10 @@ impl Log {
             self.open_put = None;
             return Ok(None);
         };
-        warn!(version = next, "the outcome of an earlier put is unknown: resolving it");
+        warn!(
+            version = next,
+            "the outcome of an earlier put is unknown: resolving it"
+        );
         let found = match self.put_open(next, open.bytes.clone(), true).await? {
             Resolved::Ours => open.bytes,
             Resolved::Theirs(theirs) => theirs,

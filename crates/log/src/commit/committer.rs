@@ -13,8 +13,8 @@ use batchweave_core::commit_policy::{Action, Event, Policy, Queue, SeenRecord};
 use batchweave_core::cursor::Cursor;
 use batchweave_core::guards;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, Step, Version};
-use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::state::ProducerState;
 
 use crate::clock::Clock;
 use crate::commit::intents::Intents;

@@ -172,7 +172,12 @@ impl Intents {
     /// Deletes intents that are surely obsolete, and those that have looked so for a while: this instance may
     /// know an old state. `whole`: all intents were listed, so one that is not in the list is gone; otherwise
     /// it is on another page.
-    fn sweep(&mut self, obsolete: impl Iterator<Item = (String, bool)>, whole: bool, now: Duration) {
+    fn sweep(
+        &mut self,
+        obsolete: impl Iterator<Item = (String, bool)>,
+        whole: bool,
+        now: Duration,
+    ) {
         let mut before = std::mem::take(&mut self.obsolete);
         let mut swept = std::mem::take(&mut self.done);
         for (key, surely) in obsolete.take(OBSOLETE_MAX) {

@@ -180,7 +180,9 @@ impl PendingCommits {
         while let Some(pending) = self.queue.front() {
             let done = match &pending.commit {
                 Commit::Open { .. } => true,
-                Commit::Item { item, first, .. } => first + item.tgbs.len() as u64 <= state.next_seq,
+                Commit::Item { item, first, .. } => {
+                    first + item.tgbs.len() as u64 <= state.next_seq
+                }
                 Commit::Finish => state.finished,
             };
             if !done {

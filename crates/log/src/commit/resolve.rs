@@ -84,7 +84,9 @@ pub(crate) async fn put_again(
             None
         };
         match found {
-            Some(bytes) if bytes == body && !trusts_412(error.is_none()) => return Ok(Resolved::Ours),
+            Some(bytes) if bytes == body && !trusts_412(error.is_none()) => {
+                return Ok(Resolved::Ours);
+            }
             Some(bytes) => return Ok(Resolved::Theirs(bytes)),
             None => clock.sleep(backoff.pause()).await,
         }

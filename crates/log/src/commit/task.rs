@@ -170,11 +170,7 @@ enum Wake {
 
 impl Committer {
     /// Starts the commit task.
-    pub fn spawn(
-        mut self,
-        policy: impl Policy + 'static,
-        options: CommitOptions,
-    ) -> CommitQueue {
+    pub fn spawn(mut self, policy: impl Policy + 'static, options: CommitOptions) -> CommitQueue {
         let (send, receive) = mpsc::channel(options.queue.max(1));
         let start = CommitProgress {
             next_seq: self.next_seq(),

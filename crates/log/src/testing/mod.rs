@@ -24,9 +24,7 @@ use batchweave_store::{
 };
 use bytes::Bytes;
 
-use crate::{
-    CommitItem, Committer, Creation, Located, Log, LogOptions, OpenOutcome, create,
-};
+use crate::{CommitItem, Committer, Creation, Located, Log, LogOptions, OpenOutcome, create};
 
 /// What happens to one create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

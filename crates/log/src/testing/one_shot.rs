@@ -1,7 +1,7 @@
 //! Commits of a test, one record per call, without a commit task and its policy.
 
 use batchweave_core::cursor::Cursor;
-use batchweave_core::ids::{Epoch, Version, Step};
+use batchweave_core::ids::{Epoch, Step, Version};
 use batchweave_core::manifest::entry::{BatchEntry, Finished};
 use batchweave_core::manifest::{Entry, Void, Writer};
 use batchweave_core::tgb::TgbRecord;

@@ -226,8 +226,7 @@ async fn large_records_bring_a_snapshot_sooner() {
     let (_, store, _) = history(2).await;
     let log = Log::open(Arc::clone(&store), &options(5)).await.unwrap();
     let name = "large".parse().unwrap();
-    let OpenOutcome::Opened(mut producer) = Committer::open(log, name, "x").await.unwrap()
-    else {
+    let OpenOutcome::Opened(mut producer) = Committer::open(log, name, "x").await.unwrap() else {
         panic!("not opened");
     };
     for _ in 0..60 {

@@ -251,7 +251,7 @@ def test_own_data(terminal: Terminal) -> None:
     assert ran == 10
     # Of the table of what went wrong.
     again = terminal.run("batchweave-producer --config mine/producer.toml")[1]
-    for said in ("this producer finished before, and its input is not looked at", "another name"):
+    for said in ("this producer finished before, so its input is not read", "another name"):
         assert said in page.read_text()
         assert said in again
     shutil.rmtree(folder / "stream")

@@ -10,6 +10,8 @@ from site_of_daemons import ROOT
 
 SOURCES = [
     "crates/producer/src/error.rs",
+    "crates/producer/src/worker.rs",
+    "crates/producer/src/transform/error.rs",
     "crates/producer/src/sources/error.rs",
     "crates/producer/src/cursor.rs",
     "crates/consumer/src/error.rs",

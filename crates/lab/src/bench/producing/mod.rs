@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use batchweave_producer::config::{ProducerConfig, TokenizerKind};
-use batchweave_producer::forming::Forming;
 use batchweave_producer::tokenizer::{Choice, Encoding, Tokenizer, load};
+use batchweave_producer::transform::DocumentTransform;
 use clap::Args;
 
 use self::text::Text;
@@ -57,11 +57,11 @@ fn tokenizer() -> Result<Arc<dyn Tokenizer>, CliError> {
     load(&Choice::Embedded(Encoding::Cl100k)).map_err(bench_error)
 }
 
-async fn forming(config: &ProducerConfig) -> Result<Arc<Forming>, CliError> {
+async fn transform(config: &ProducerConfig) -> Result<Arc<DocumentTransform>, CliError> {
     let config = config.clone();
-    let forming = tokio::task::spawn_blocking(move || Forming::new(&config));
+    let transform = tokio::task::spawn_blocking(move || DocumentTransform::new(&config));
     Ok(Arc::new(
-        forming.await.map_err(bench_error)?.map_err(bench_error)?,
+        transform.await.map_err(bench_error)?.map_err(bench_error)?,
     ))
 }
 

@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use batchweave_producer::config::{PackingMode, ProducerConfig};
-use batchweave_producer::forming::Forming;
-use batchweave_producer::packing::{Batch, Content, Document, Extra, Point, Restart};
+use batchweave_producer::packing::{Content, Document, Extra, PackedBatch, Point, Restart};
 use batchweave_producer::sources::Place;
+use batchweave_producer::transform::DocumentTransform;
 use serde::Serialize;
 
 use super::super::cpu::median;
-use super::{Text, TextArgs, config, forming, tokenizer};
+use super::{Text, TextArgs, config, tokenizer, transform};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -79,10 +79,10 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
         if fields {
             config.packing.fields = Extra::ALL.to_vec();
         }
-        let forming = forming(&config).await?;
+        let transform = transform(&config).await?;
         let mut rounds = Vec::new();
         for _ in 0..args.rounds {
-            rounds.push(Round::measure(&forming, &documents)?);
+            rounds.push(Round::measure(&transform, &documents)?);
         }
         let per_second = |time: Duration| tokens as f64 / time.as_secs_f64();
         let rate = median(&rounds, |r| per_second(r.packing + r.encoding));
@@ -117,9 +117,9 @@ fn copy(documents: &[Document]) -> f64 {
 }
 
 impl Round {
-    fn measure(forming: &Forming, documents: &[Document]) -> Result<Self, CliError> {
+    fn measure(transform: &DocumentTransform, documents: &[Document]) -> Result<Self, CliError> {
         let mut round = Self::default();
-        let mut packer = forming.packer(Restart::default());
+        let mut packer = transform.packer(Restart::default());
         for some in documents.chunks(AT_ONCE) {
             let some = some.to_vec();
             let began = Instant::now();
@@ -129,22 +129,26 @@ impl Round {
                 batches.extend(std::iter::from_fn(|| packer.pop()));
             }
             round.packing += began.elapsed();
-            round.encode(forming, &batches)?;
+            round.encode(transform, &batches)?;
         }
         let began = Instant::now();
         packer.end(Point::pass(1));
-        let batches: Vec<Batch> = std::iter::from_fn(|| packer.pop()).collect();
+        let batches: Vec<PackedBatch> = std::iter::from_fn(|| packer.pop()).collect();
         round.packing += began.elapsed();
-        round.encode(forming, &batches)?;
+        round.encode(transform, &batches)?;
         Ok(round)
     }
 
-    fn encode(&mut self, forming: &Forming, batches: &[Batch]) -> Result<(), CliError> {
+    fn encode(
+        &mut self,
+        transform: &DocumentTransform,
+        batches: &[PackedBatch],
+    ) -> Result<(), CliError> {
         let began = Instant::now();
         let mut room = Vec::new();
         for batch in batches {
-            for slice in 0..forming.encoder.slices() as usize {
-                let made = forming.encoder.slice(batch, slice).map_err(bench_error)?;
+            for slice in 0..transform.encoder.slices() as usize {
+                let made = transform.encoder.slice(batch, slice).map_err(bench_error)?;
                 // As in an object, which is made slice by slice.
                 room.resize(made.payload_len() as usize, 0);
                 made.write(&mut room).map_err(bench_error)?;

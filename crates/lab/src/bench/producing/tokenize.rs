@@ -4,16 +4,18 @@
 use std::sync::Arc;
 
 use batchweave_producer::packing::Point;
-use batchweave_producer::reading::{Read, Reading};
-use batchweave_producer::sources::{Format, Inputs, ReadOptions, Share, expand};
-use batchweave_producer::tokenizing::{Pool, Results, Tokenized, Tokenizing};
+use batchweave_producer::pipeline::read::{InputReader, ReadItem};
+use batchweave_producer::pipeline::tokenize::{
+    ChunkResults, ChunkTokenizer, Tokenized, TokenizerPool,
+};
+use batchweave_producer::sources::{Format, Inputs, ReadOptions, Share, find_all};
 use futures::FutureExt;
 use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::super::cpu::median;
-use super::{Measured, Text, TextArgs, Watch, alone, config, cores, forming, mb};
+use super::{Measured, Text, TextArgs, Watch, alone, config, cores, mb, transform};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -37,15 +39,15 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError>
     let text = Text::new(args)?;
     let config = config(&text);
     let open = |_: String| async { Err(remote()) }.boxed();
-    let inputs = expand(&config.source.paths, &open)
+    let inputs = find_all(&config.source.paths, &open)
         .await
         .map_err(bench_error)?;
     let inputs = Arc::new(Inputs::new(inputs));
     let (mut rounds, mut tokens) = (Vec::new(), 0);
     for _ in 0..args.rounds {
         let limit = alone(&text.documents)?;
-        let work = Tokenizing {
-            forming: forming(&config).await?,
+        let work = ChunkTokenizer {
+            transform: transform(&config).await?,
             inputs: Arc::clone(&inputs),
             format: Format::Auto,
         };
@@ -86,8 +88,8 @@ fn remote() -> batchweave_store::StoreError {
     }
 }
 
-fn pipeline(inputs: Arc<Inputs>, work: Tokenizing) -> Result<Measured, CliError> {
-    let reading = Reading {
+fn pipeline(inputs: Arc<Inputs>, work: ChunkTokenizer) -> Result<Measured, CliError> {
+    let reading = InputReader {
         inputs,
         options: ReadOptions {
             format: Format::Auto,
@@ -98,19 +100,19 @@ fn pipeline(inputs: Arc<Inputs>, work: Tokenizing) -> Result<Measured, CliError>
         },
         from: Point::default(),
         passes: 1,
-        more: None,
+        new_files: None,
     };
     let threads = cores();
     let watch = Watch::start()?;
-    let pool = Pool::start(threads, work).map_err(bench_error)?;
+    let pool = TokenizerPool::start(threads, work).map_err(bench_error)?;
     let (send, receive) = std::sync::mpsc::sync_channel(2 * threads + 2);
     let counting = std::thread::spawn(move || count(&receive));
     reading
         .run(&CancellationToken::new(), |read| match read {
-            Read::Chunk(chunk) => pool
+            ReadItem::Chunk(chunk) => pool
                 .submit(chunk)
                 .is_some_and(|result| send.send(result).is_ok()),
-            Read::Grown(_) | Read::PassEnd { .. } => true,
+            ReadItem::Grown(_) | ReadItem::PassEnd { .. } => true,
         })
         .map_err(bench_error)?;
     drop(send);
@@ -120,7 +122,9 @@ fn pipeline(inputs: Arc<Inputs>, work: Tokenizing) -> Result<Measured, CliError>
     watch.stop(tokens)
 }
 
-fn count(results: &std::sync::mpsc::Receiver<oneshot::Receiver<Results>>) -> Result<u64, CliError> {
+fn count(
+    results: &std::sync::mpsc::Receiver<oneshot::Receiver<ChunkResults>>,
+) -> Result<u64, CliError> {
     let mut tokens = 0;
     for result in results {
         for item in result

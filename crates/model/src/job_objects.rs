@@ -1,5 +1,5 @@
-//! Marks and progress as the product sees them: its own keys, read by its own functions, and what its
-//! own rules say of watermarks.
+//! Marks and progress as the product sees them: its own keys, read by its own functions, and the
+//! watermarks that its own rules compute.
 
 use std::collections::BTreeMap;
 
@@ -10,66 +10,39 @@ use batchweave_core::retention::{self, AttemptObjects, Due, JobObjects};
 
 use crate::config::Config;
 use crate::entries::command;
+use crate::numbers::Node;
 use crate::spec;
-use crate::state::{Role, State, TRAINERS_MAX, mark};
-use crate::tables::{Node, Tables};
-
-/// All that the store has under `jobs/`, in short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Signs {
-    /// As in the state.
-    pub marks: u32,
-    /// For each trainer: what its coordinates have received.
-    pub at: [[u8; 2]; TRAINERS_MAX],
-}
-
-impl Signs {
-    /// What the store has at a moment.
-    pub fn of(state: &State) -> Self {
-        let mut at = [[0; 2]; TRAINERS_MAX];
-        for process in state.processes.as_slice() {
-            if let Role::Trainer(trainer) = process.role {
-                at[usize::from(trainer.index)] = trainer.at;
-            }
-        }
-        let marks = state.marks;
-        Self { marks, at }
-    }
-
-    /// Whether a coordinate has marked a step.
-    pub fn marked(&self, trainer: u8, coordinate: u8, step: u8) -> bool {
-        self.marks & mark(trainer, coordinate, step) != 0
-    }
-}
+use crate::state::{MarksAndProgress, mark};
+use crate::tables::Tables;
 
 impl Tables {
-    /// The step of the watermark that the product would publish, by a fold and what the store has.
-    pub fn due(&mut self, node: Node, signs: Signs) -> Option<u8> {
-        if let Some(&known) = self.due.get(&(node, signs)) {
+    /// Returns the watermark that the product would publish from a fold and the listed objects.
+    pub fn due(&mut self, node: Node, stored: MarksAndProgress) -> Option<u8> {
+        if let Some(&known) = self.due.get(&(node, stored)) {
             return known;
         }
-        let listed = self.listed(node, &signs);
+        let listed = self.listed(node, &stored);
         let due = match retention::watermark(self.manifest(node), &listed) {
             Due::Publish(watermark) => Some(watermark.step as u8),
             _ => None,
         };
-        self.due.insert((node, signs), due);
+        self.due.insert((node, stored), due);
         due
     }
 
-    /// Whether the product does as a person says who wants the watermark at a step.
-    pub fn asked(&mut self, node: Node, signs: Signs, step: u8) -> bool {
-        if let Some(&known) = self.asked.get(&(node, signs, step)) {
+    /// Returns true if the product accepts a person's watermark at a step.
+    pub fn asked(&mut self, node: Node, stored: MarksAndProgress, step: u8) -> bool {
+        if let Some(&known) = self.asked.get(&(node, stored, step)) {
             return known;
         }
-        let listed = self.listed(node, &signs);
+        let listed = self.listed(node, &stored);
         let manifest = self.manifest(node);
         let asked = retention::asked(manifest, &listed, step.into(), command(0)).is_ok();
-        self.asked.insert((node, signs, step), asked);
+        self.asked.insert((node, stored, step), asked);
         asked
     }
 
-    /// Whether the product may delete an object by a fold.
+    /// Returns true if the product may delete an object by a fold.
     pub fn is_dead(&mut self, node: Node, object: u8) -> bool {
         if let Some(&known) = self.dead.get(&(node, object)) {
             return known;
@@ -83,8 +56,8 @@ impl Tables {
         dead
     }
 
-    /// The marks that the product may delete by a fold.
-    pub fn dead_marks(&self, node: Node, signs: Signs) -> u32 {
+    /// Returns the marks that the product may delete by a fold.
+    pub fn dead_marks(&self, node: Node, stored: MarksAndProgress) -> u32 {
         let (facts, config) = (self.facts(node), self.config());
         let reclaim = Reclaim::by(self.manifest(node));
         let mut dead = 0;
@@ -98,7 +71,7 @@ impl Tables {
                     opened: job.opened.into(),
                     attempt: number,
                 };
-                for (bit, key) in folder.marks(config, trainer, &signs) {
+                for (bit, key) in folder.marks(config, trainer, &stored) {
                     if reclaim.job(&key, None) == Fate::Dead {
                         dead |= bit;
                     }
@@ -108,8 +81,8 @@ impl Tables {
         dead
     }
 
-    /// What LISTs of the folders of all open jobs' attempts say.
-    fn listed(&self, node: Node, signs: &Signs) -> BTreeMap<JobName, JobObjects> {
+    /// Returns the listed objects of all attempts of all open jobs.
+    fn listed(&self, node: Node, stored: &MarksAndProgress) -> BTreeMap<JobName, JobObjects> {
         let (facts, config) = (self.facts(node), self.config());
         let head = facts.next_step.into();
         let mut all = BTreeMap::new();
@@ -125,8 +98,8 @@ impl Tables {
                     opened: job.opened.into(),
                     attempt: number,
                 };
-                let marks = folder.marks(config, trainer, signs).into_iter();
-                let progress = folder.progress(config, trainer, signs);
+                let marks = folder.marks(config, trainer, stored).into_iter();
+                let progress = folder.progress(config, trainer, stored);
                 for key in marks.map(|(_, key)| key).chain(progress) {
                     found.note(&key, config.coordinates.into(), head);
                 }
@@ -145,10 +118,10 @@ struct Folder<'a> {
 }
 
 impl Folder<'_> {
-    /// The marks of an attempt, each with its bit.
-    fn marks(&self, config: &Config, trainer: u8, signs: &Signs) -> Vec<(u32, String)> {
+    /// Returns the marks of an attempt, each with its bit.
+    fn marks(&self, config: &Config, trainer: u8, stored: &MarksAndProgress) -> Vec<(u32, String)> {
         let all = (0..config.coordinates).flat_map(|at| (0..4).map(move |step| (at, step)));
-        let made = all.filter(|&(at, step)| signs.marked(trainer, at, step));
+        let made = all.filter(|&(at, step)| stored.marked(trainer, at, step));
         made.map(|(at, step)| {
             let by = (!config.rank0).then_some(at.into());
             let key = keys::mark(self.job, self.opened, self.attempt, step.into(), by);
@@ -157,8 +130,8 @@ impl Folder<'_> {
         .collect()
     }
 
-    fn progress(&self, config: &Config, trainer: u8, signs: &Signs) -> Vec<String> {
-        let at = signs.at[usize::from(trainer)];
+    fn progress(&self, config: &Config, trainer: u8, stored: &MarksAndProgress) -> Vec<String> {
+        let at = stored.at[usize::from(trainer)];
         let at = (0..).zip(at).take(config.coordinates.into());
         at.map(|(coordinate, at)| {
             let (range, node) = ((coordinate, coordinate), format!("n{coordinate}"));

@@ -1,49 +1,49 @@
-//! A short list that lives in the state itself: no allocation when a state is copied, and its hash
-//! sees only what is in use.
+//! A short list inside the state itself: copying a state allocates nothing, and its hash covers only
+//! the items in use.
 
 use std::hash::{Hash, Hasher};
 
-/// At most `N` items. A model that needs more has wrong bounds: `push` says so.
+/// A list of at most `N` items. `push` panics when a model needs more.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<T, const N: usize> {
+pub struct InlineList<T, const N: usize> {
     len: u8,
     items: [T; N],
 }
 
-impl<T: Copy + Default + PartialEq + Ord, const N: usize> Row<T, N> {
-    /// The items.
+impl<T: Copy + Default + PartialEq + Ord, const N: usize> InlineList<T, N> {
+    /// Returns the items as a slice.
     pub fn as_slice(&self) -> &[T] {
         &self.items[..usize::from(self.len)]
     }
 
-    /// The items, to change in place.
+    /// Returns the items, to change in place.
     pub fn slice_mut(&mut self) -> &mut [T] {
         &mut self.items[..usize::from(self.len)]
     }
 
-    /// How many.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// Whether there are none.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether no further item fits.
+    /// Returns true if no further item fits.
     pub fn is_full(&self) -> bool {
         self.len() == N
     }
 
-    /// Adds at the end.
+    /// Adds an item at the end.
     pub fn push(&mut self, item: T) {
         assert!(!self.is_full(), "a bound of the model is too small: {N}");
         self.items[self.len()] = item;
         self.len += 1;
     }
 
-    /// Adds in order; an item that is there already is not added again.
+    /// Adds an item in order, unless it is present.
     pub fn insert(&mut self, item: T) {
         if let Err(at) = self.as_slice().binary_search(&item) {
             self.push(item);
@@ -51,7 +51,8 @@ impl<T: Copy + Default + PartialEq + Ord, const N: usize> Row<T, N> {
         }
     }
 
-    /// Keeps what `keep` says. Freed places are reset, so that equal rows are equal in memory.
+    /// Keeps the items for which `keep` returns true. Freed places are reset, so that equal lists
+    /// are equal in memory.
     pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         let mut kept = Self::default();
         for item in self.as_slice() {
@@ -63,7 +64,7 @@ impl<T: Copy + Default + PartialEq + Ord, const N: usize> Row<T, N> {
     }
 }
 
-impl<T: Copy + Default, const N: usize> Default for Row<T, N> {
+impl<T: Copy + Default, const N: usize> Default for InlineList<T, N> {
     fn default() -> Self {
         Self {
             len: 0,
@@ -72,15 +73,15 @@ impl<T: Copy + Default, const N: usize> Default for Row<T, N> {
     }
 }
 
-impl<T: Copy + Default + Ord, const N: usize> PartialEq for Row<T, N> {
+impl<T: Copy + Default + Ord, const N: usize> PartialEq for InlineList<T, N> {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()
     }
 }
 
-impl<T: Copy + Default + Ord, const N: usize> Eq for Row<T, N> {}
+impl<T: Copy + Default + Ord, const N: usize> Eq for InlineList<T, N> {}
 
-impl<T: Copy + Default + Ord + Hash, const N: usize> Hash for Row<T, N> {
+impl<T: Copy + Default + Ord + Hash, const N: usize> Hash for InlineList<T, N> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_slice().hash(state);
     }
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_set_in_order() {
-        let mut row: Row<u8, 4> = Row::default();
+        let mut row: InlineList<u8, 4> = InlineList::default();
         for item in [3, 1, 2, 3, 1] {
             row.insert(item);
         }

@@ -29,7 +29,6 @@ pub struct Queue {
 /// A record of another writer, as a policy sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenRecord {
-    /// The writer's [`name_hash`].
     pub writer: u64,
     /// The writer's hint: announce entries instead of racing.
     pub leads: bool,

@@ -40,7 +40,6 @@ pub enum Entry {
     Watermark(Watermark),
     /// No more commits; readers end at the contiguous head.
     Sealed(Sealed),
-    /// Undoes a seal.
     Unsealed(Unsealed),
 }
 
@@ -48,7 +47,6 @@ pub enum Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opened {
-    /// Who.
     pub producer: ProducerName,
     /// Host and process, for people.
     pub instance: String,
@@ -65,13 +63,10 @@ pub struct Opened {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchEntry {
-    /// Who.
     pub producer: ProducerName,
-    /// In which epoch.
     pub epoch: Epoch,
     /// First sequence number; `tgbs` gives how many.
     pub first_seq: Seq,
-    /// Last sequence number.
     pub last_seq: Seq,
     /// Hash of the cursor that this entry goes on from.
     pub cursor_before: Hash,
@@ -90,9 +85,7 @@ pub struct BatchEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finished {
-    /// Who.
     pub producer: ProducerName,
-    /// In which epoch.
     pub epoch: Epoch,
     /// The number of its TGBs: one more than its last sequence number.
     pub final_seq: Seq,
@@ -102,13 +95,10 @@ pub struct Finished {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retired {
-    /// The command.
     pub request: RequestId,
-    /// Who.
     pub producer: ProducerName,
     /// The epoch that ends.
     pub epoch: Epoch,
-    /// Why.
     pub reason: String,
 }
 
@@ -116,9 +106,7 @@ pub struct Retired {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobOpened {
-    /// The command.
     pub request: RequestId,
-    /// Who.
     pub job: JobName,
     /// First step that it will ask for.
     pub start: Step,
@@ -137,13 +125,10 @@ pub struct JobOpened {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobClosed {
-    /// The command.
     pub request: RequestId,
-    /// Who.
     pub job: JobName,
     /// Which incarnation: the version of its open record.
     pub opened: Version,
-    /// Why.
     pub reason: String,
 }
 
@@ -153,7 +138,6 @@ pub struct JobClosed {
 pub struct Axis {
     /// Its name, as the trainer calls it.
     pub name: String,
-    /// Positions along it.
     pub size: u32,
 }
 
@@ -163,7 +147,6 @@ pub struct Axis {
 pub struct Parent {
     /// The attempt whose checkpoint it loads.
     pub attempt: AttemptNo,
-    /// The checkpoint's step.
     pub step: Step,
 }
 
@@ -171,7 +154,6 @@ pub struct Parent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttemptOpened {
-    /// Whose.
     pub job: JobName,
     /// Which incarnation of the job.
     pub opened: Version,
@@ -181,7 +163,6 @@ pub struct AttemptOpened {
     pub predecessor: Option<AttemptId>,
     /// Where it comes from.
     pub parent: Option<Parent>,
-    /// First step.
     pub start: Step,
     /// Data-parallel size: readers of different slices.
     pub dp_size: u32,
@@ -193,7 +174,6 @@ pub struct AttemptOpened {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mixture {
-    /// The command.
     pub request: RequestId,
     /// The mixture before plus one.
     pub id: u64,
@@ -209,11 +189,8 @@ pub struct Mixture {
 pub struct Quarantined {
     /// The command, and the quarantine's id.
     pub request: RequestId,
-    /// First step.
     pub first: Step,
-    /// Last step, included.
     pub last: Step,
-    /// Why.
     pub reason: String,
 }
 
@@ -221,7 +198,6 @@ pub struct Quarantined {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuarantineLifted {
-    /// The command.
     pub request: RequestId,
     /// The quarantine that is lifted.
     pub quarantine: RequestId,
@@ -231,11 +207,8 @@ pub struct QuarantineLifted {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HoldingJob {
-    /// Who.
     pub job: JobName,
-    /// Which incarnation.
     pub opened: Version,
-    /// Its newest attempt.
     pub attempt: Option<AttemptNo>,
 }
 
@@ -256,9 +229,7 @@ pub struct Watermark {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sealed {
-    /// The command.
     pub request: RequestId,
-    /// Why.
     pub reason: String,
 }
 
@@ -266,9 +237,7 @@ pub struct Sealed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unsealed {
-    /// The command.
     pub request: RequestId,
-    /// Why.
     pub reason: String,
 }
 

@@ -16,7 +16,6 @@ pub enum FoldError {
     Unreadable {
         /// The version that can't be read.
         version: Version,
-        /// The object.
         key: String,
         /// What is wrong with its bytes.
         reason: FormatError,
@@ -38,7 +37,6 @@ pub enum FoldError {
         named: Hash,
         /// The hash of the object before it.
         held: Hash,
-        /// The record's writer.
         writer: String,
     },
     /// A record whose writer made something else of the records before it than this fold.
@@ -54,9 +52,7 @@ pub enum FoldError {
     OtherView {
         /// The version of the record.
         version: Version,
-        /// Its writer.
         writer: String,
-        /// The record's view.
         theirs: Hash,
         /// The view of this fold.
         ours: Hash,
@@ -66,7 +62,6 @@ pub enum FoldError {
     Invariant {
         /// The version that was folded.
         version: Version,
-        /// Which, in words.
         broken: String,
     },
     /// The version numbers are used up.

@@ -12,17 +12,13 @@ use crate::ids::{AttemptId, AttemptNo, RequestId, Step, Version};
 pub struct AttemptState {
     /// Its number within the incarnation.
     pub number: AttemptNo,
-    /// Its id.
     pub id: AttemptId,
     /// The version that opened it.
     pub opened: Version,
     /// Where it came from.
     pub parent: Option<Parent>,
-    /// First step.
     pub start: Step,
-    /// Data-parallel size.
     pub dp_size: u32,
-    /// The axes.
     pub mesh: Vec<Axis>,
     /// Where the stream ended when its successor opened: nobody of it has read a step from there on,
     /// and no mark or checkpoint of it lies beyond. None for the newest.
@@ -38,13 +34,10 @@ pub struct JobState {
     pub opened: Version,
     /// First step that it asked for.
     pub start: Step,
-    /// Restart points kept.
     pub keep: u32,
     /// Keeps data from reclamation.
     pub holds: bool,
-    /// Holds producers back.
     pub paces: bool,
-    /// See `JobOpened`.
     pub lease_seconds: Option<u64>,
     /// Attempts in order, without those that ended below the watermark: nobody can restart from what
     /// they have done.
@@ -94,13 +87,9 @@ impl JobState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuarantineState {
-    /// Its id.
     pub id: RequestId,
-    /// First step.
     pub first: Step,
-    /// Last step, included.
     pub last: Step,
-    /// Why.
     pub reason: String,
     /// The version that added it.
     pub added: Version,

@@ -101,7 +101,6 @@ impl Lanes {
         self.queues.iter()
     }
 
-    /// TGBs that wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }

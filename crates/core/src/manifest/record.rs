@@ -22,7 +22,6 @@ pub struct Writer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotHint {
-    /// Its version.
     pub version: Version,
     /// SHA-256 of its bytes.
     pub hash: Hash,
@@ -58,7 +57,6 @@ pub struct Record {
     pub view: Hash,
     /// Drawn at random for each record; differs between any two writers.
     pub commit: CommitId,
-    /// Who wrote it.
     pub writer: Writer,
     /// What the writer tells the others.
     #[serde(default)]

@@ -19,7 +19,6 @@ pub struct Repair {
     pub version: Version,
     /// SHA-256 of the unreadable bytes.
     pub bad: Hash,
-    /// Why.
     pub reason: String,
 }
 

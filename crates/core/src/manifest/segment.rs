@@ -15,7 +15,6 @@ use crate::{json, keys};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filled {
-    /// Its version.
     pub version: Version,
     /// SHA-256 of its bytes.
     pub record: Hash,
@@ -29,7 +28,6 @@ pub struct Segment {
     pub format: u32,
     /// The stream that it belongs to.
     pub stream: StreamId,
-    /// step / 1,024.
     pub segment: u64,
     /// The record that placed its last step; segments of older builds lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,13 +27,10 @@ use crate::tgb::TgbRecord;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepEntry {
-    /// The step.
     pub step: Step,
-    /// Whose TGB.
     pub producer: ProducerName,
     /// In which epoch it was committed.
     pub epoch: Epoch,
-    /// Its sequence number.
     pub seq: Seq,
     /// The version that committed it.
     pub version: Version,
@@ -57,7 +54,6 @@ pub struct Waiting {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProducerState {
-    /// The current epoch.
     pub epoch: Epoch,
     /// The nonce of its opening.
     pub nonce: Nonce,
@@ -87,7 +83,6 @@ pub struct ProducerState {
 pub struct MixtureState {
     /// Its id; 0 before any.
     pub id: u64,
-    /// Its weights.
     pub spec: Value,
 }
 
@@ -119,7 +114,6 @@ pub struct Manifest {
     pub(super) requests: Arc<VecDeque<RequestId>>,
     pub(super) void_entries: u64,
     pub(super) void_records: u64,
-    /// SHA-256 of stream.json.
     pub(super) genesis: Hash,
     pub(super) view: Hash,
     /// Versions that a repair made void. Rare, so whole.

@@ -11,9 +11,7 @@ use crate::tgb::{Digest, ObjectPart, TgbRecord};
 /// What gets its step by a commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlacedSteps {
-    /// How many steps.
     pub steps: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 

@@ -38,7 +38,6 @@ impl Leading {
         }
     }
 
-    /// Begins a round.
     pub(super) fn begin(&mut self, now: Duration, pace: Duration) {
         (self.began, self.next_round) = (now, now + self.pace(pace));
     }

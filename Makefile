@@ -11,7 +11,7 @@ step = @printf '\n== %s\n' "$(1)"
 
 .PHONY: help demo install test test-frameworks test-long lint build model whole-jobs damage fuzz clean mutations \
 	system-build system-python system-all fmt ruff mypy clippy rust-tests rust-docs py-tests units \
-	image image-check docs
+	image image-check docs generated-docs
 .NOTPARALLEL:
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
+	@echo 'make generated-docs  option tables and synopses of the documentation, from config/ and --help'
 	@echo 'make image      the container image, with docker, podman or buildah'
 	@echo 'make whole-jobs RUNS=20  whole jobs in which everything is killed, each proved at the end'
 	@echo 'make damage     each object of a real stream damaged, each read of one a lie: half an hour'
@@ -173,6 +174,10 @@ image-check:
 
 docs: $(VENV)/ready
 	$(PYTHON) tools/book target/book
+
+# After a change of config/*.toml or of --help.
+generated-docs: build $(VENV)/ready
+	PYTHONPATH=tests/py $(PYTHON) tests/py/generated_docs.py
 
 clean:
 	rm -rf target $(VENV) $(FRAMEWORKS_VENV)

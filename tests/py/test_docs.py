@@ -1,6 +1,6 @@
 """The shell in the documentation: docs/first-steps.md and docs/own-data.md are done as they are
-written, every command of docs/cli.md runs on a stream like that of the page, and the rest parses
-and has a reason not to run.
+written, every command of docs/cli.md and docs/lab.md runs on a stream like that of the page, and
+the rest parses and has a reason not to run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from shell_blocks import Command, blocks, commands, missing, pages, words
 from site_of_daemons import BINARIES, ROOT, eventually, free_port
 
 # Pages that are done, and why commands of the other ones are not.
-DONE = ["docs/first-steps.md", "docs/own-data.md", "docs/cli.md"]
+REFERENCE = ["docs/cli.md", "docs/lab.md"]
+DONE = ["docs/first-steps.md", "docs/own-data.md", *REFERENCE]
 NOT_RUN = {
     "make ": "what runs this test",
     "cargo ": "builds; `make build` and `make test` do it",
@@ -250,7 +251,7 @@ def test_own_data(terminal: Terminal) -> None:
     assert ran == 10
     # Of the table of what went wrong.
     again = terminal.run("batchweave-producer --config mine/producer.toml")[1]
-    for said in ("this producer finished before, and its input is not looked at", "another name"):
+    for said in ("this producer finished before, so its input is not read", "another name"):
         assert said in page.read_text()
         assert said in again
     shutil.rmtree(folder / "stream")
@@ -261,7 +262,7 @@ def test_own_data(terminal: Terminal) -> None:
     assert "the state belongs to stream" in terminal.run("venv/bin/python mine/train.py")[1]
 
 
-# What of docs/cli.md can't be as on the page.
+# Commands of the reference pages that the test does not run, and why.
 ELSEWHERE = {
     "batchweave bench": "minutes of measuring; crates/lab tests each on a small scale",
     "batchweave init --slices 16": "an abbreviated command",
@@ -295,7 +296,7 @@ def damage(terminal: Terminal, command: Command) -> Callable[[], None]:
     return repair
 
 
-def test_the_commands_of_cli_md(terminal: Terminal) -> None:
+def test_the_commands_of_the_reference_pages(terminal: Terminal) -> None:
     folder = terminal.folder
     (folder / "stream").mkdir()
     (folder / "tokenizer.json").write_text("{}")
@@ -320,7 +321,7 @@ def test_the_commands_of_cli_md(terminal: Terminal) -> None:
     terminal.run(f"export BATCHWEAVE_STORE=file://{folder}/stream")
     terminal.environment |= CREDENTIALS
     wrong = []
-    for command in commands(ROOT / "docs" / "cli.md"):
+    for command in (one for page in REFERENCE for one in commands(ROOT / page)):
         if command.text.startswith(tuple(ELSEWHERE)) or command.text == "echo $?":
             continue
         text = command.text

@@ -1,13 +1,17 @@
-"""The operator's pages: every error in troubleshooting.md, every key in configuration.md."""
+"""The operator's pages: error messages in troubleshooting.md, log fields in operations.md."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from error_messages import messages
 from site_of_daemons import ROOT
 
 SOURCES = [
     "crates/producer/src/error.rs",
+    "crates/producer/src/worker.rs",
+    "crates/producer/src/transform/error.rs",
     "crates/producer/src/sources/error.rs",
     "crates/producer/src/cursor.rs",
     "crates/consumer/src/error.rs",
@@ -17,61 +21,42 @@ SOURCES = [
 ]
 
 
-def errors(source: str) -> set[str]:
-    """`Enum::Variant` of every variant with a message of its own."""
-    text = (ROOT / source).read_text().split("#[cfg(test)]")[0]
-    found = set()
-    for enum, body in re.findall(r"pub(?:\(crate\))? enum (\w+) \{\n(.*?)\n\}", text, re.DOTALL):
-        messages = re.findall(r"#\[error\((.*?)\)\]\s*(\w+)", body, re.DOTALL)
-        found |= {f"{enum}::{name}" for said, name in messages if said != "transparent"}
-    return found
-
-
-def test_each_error_has_cause_and_remedy() -> None:
-    page = (ROOT / "docs" / "troubleshooting.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+::\w+)` \| (.*) \|$", page, re.MULTILINE))
-    known = set().union(*(errors(source) for source in SOURCES))
+def test_each_error_message_has_cause_and_remedy() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text().split("## By message")[1]
+    rows = dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", page, re.MULTILINE))
+    known = {
+        words: f"{source}: {name}"
+        for source in SOURCES
+        for name, words in messages(ROOT / source).items()
+    }
     assert len(known) > 50
-    assert known <= set(rows), f"not on the page: {sorted(known - set(rows))}"
-    assert set(rows) <= known, f"no such error: {sorted(set(rows) - known)}"
-    for name, row in rows.items():
+    missing = [f"`{words}` ({known[words]})" for words in sorted(set(known) - set(rows))]
+    assert not missing, f"not on the page: {missing}"
+    assert set(rows) <= set(known), f"no such message: {sorted(set(rows) - set(known))}"
+    for words, row in rows.items():
         cells = row.split(" | ")
-        assert len(cells) == 2, name
-        assert all(len(cell) > 5 for cell in cells), name
+        assert len(cells) == 2, words
+        assert all(len(cell) > 5 for cell in cells), words
 
 
-def configured(name: str) -> list[str]:
-    """Lines of the tables of configuration.md, made from the shipped file."""
-    text = (ROOT / "config" / f"{name}.toml").read_text()
-    table = ""
-    words: list[str] = []
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("["):
-            table, words = line.strip("[]"), []
-        elif found := re.match(r"^(?:# )?(\w+) = (.*)$", line):
-            reason = " ".join(words) or "As above."
-            default = "" if line.startswith("#") else f"`{found[2]}`"
-            key = f"`{table}.{found[1]}`"
-            lines.append(f"| {key} | {default} | {reason.replace('|', chr(92) + '|')} |")
-            words = []
-        elif line.startswith("#"):
-            words.append(line.removeprefix("#").strip())
-        else:
-            words = []
-    return lines
-
-
-def test_configuration_md_is_made_from_the_shipped_files() -> None:
-    path = ROOT / "docs" / "configuration.md"
-    page = path.read_text()
-    for name in ("producer", "consumer"):
-        begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
-        head, rest = page.split(begin)
-        _, tail = rest.split(end)
-        table = "\n".join(["| key | default | meaning |", "|---|---|---|", *configured(name), ""])
-        page = head + begin + table + end + tail
-    assert path.read_text() == page, "docs/configuration.md lags behind config/*.toml"
+def test_messages_are_found(tmp_path: Path) -> None:
+    source = tmp_path / "error.rs"
+    source.write_text(
+        """pub enum Bad {
+    #[error("no {what} at {root}: it is \\
+             missing; make one")]
+    Gone { what: String },
+    #[error("{0}")]
+    Other(String),
+    #[error("{0}; start again")]
+    Last(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+"""
+    )
+    found = messages(source)
+    assert found == {"Bad::Gone": "no ... at ...: it is missing", "Bad::Last": "start again"}
 
 
 def logged(source: str) -> set[str]:

@@ -9,7 +9,7 @@ use std::time::Duration;
 use batchweave_sim::load::scenario::Scenario;
 use batchweave_sim::load::{LoadPlan, run as simulate};
 use batchweave_sim::policy::PolicyKind;
-use batchweave_sim::profile::Profile;
+use batchweave_sim::store::profile::Profile;
 use batchweave_tests::seed;
 use tokio::runtime::Runtime;
 

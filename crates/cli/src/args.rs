@@ -9,8 +9,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
-    doctor, init, job, log, quarantine, reclaim, repair, retire, seal, show, status, top, verify,
-    r#where,
+    doctor, init, job, locate, log, quarantine, reclaim, repair, retire, seal, show, status, top,
+    verify,
 };
 
 const EXAMPLES: &str = "\
@@ -54,7 +54,7 @@ pub(crate) enum Verb {
     /// Show one step: whose batch it is, where it lies, and with --slices whether it is whole
     Show(show::ShowArgs),
     /// Find the steps that hold a document
-    Where(r#where::WhereArgs),
+    Where(locate::LocateArgs),
     /// End a stream, or take that back
     Seal(seal::SealArgs),
     /// Open, close, list and show the training runs that read a stream

@@ -51,7 +51,7 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct DoctorReport {
     root: String,
     ok: bool,
     checks: Vec<Finding>,
@@ -59,13 +59,13 @@ struct Report {
 }
 
 /// The store under examination.
-struct Patient<'a> {
+struct Target<'a> {
     store: &'a Arc<dyn Store>,
     args: &'a DoctorArgs,
     random: u64,
 }
 
-impl Patient<'_> {
+impl Target<'_> {
     fn store(&self) -> &dyn Store {
         self.store.as_ref()
     }
@@ -85,7 +85,7 @@ impl Patient<'_> {
 }
 
 pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut report = Report {
+    let mut report = DoctorReport {
         root: context.url()?,
         ok: true,
         checks: Vec::new(),
@@ -96,12 +96,12 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, Cl
     match context.store(false).await {
         Ok(store) => {
             let random = rand::random();
-            let patient = Patient {
+            let target = Target {
                 store: &store,
                 args,
                 random,
             };
-            interrupted = examine_and_clean(&patient, context, &mut report).await?;
+            interrupted = examine_and_clean(&target, context, &mut report).await?;
         }
         Err(CliError::Store(e)) => show(context, &mut report, vec![access::refused(&e)])?,
         Err(e) => return Err(e),
@@ -122,17 +122,17 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, Cl
 
 /// Says whether it was interrupted.
 async fn examine_and_clean(
-    patient: &Patient<'_>,
+    target: &Target<'_>,
     context: &Context,
-    report: &mut Report,
+    report: &mut DoctorReport,
 ) -> Result<bool, CliError> {
     let outcome = tokio::select! {
         biased;
         _ = tokio::signal::ctrl_c() => None,
-        done = examine(patient, context, report) => Some(done),
+        done = examine(target, context, report) => Some(done),
     };
-    if !patient.args.read_only
-        && let Some(left) = clean(patient).await
+    if !target.args.read_only
+        && let Some(left) = clean(target).await
     {
         show(context, report, vec![left])?;
     }
@@ -140,43 +140,47 @@ async fn examine_and_clean(
 }
 
 async fn examine(
-    patient: &Patient<'_>,
+    target: &Target<'_>,
     context: &Context,
-    report: &mut Report,
+    report: &mut DoctorReport,
 ) -> Result<(), CliError> {
-    let access = access::check(patient).await;
+    let access = access::check(target).await;
     // Whatever stands in the way of the simplest request stands in the way of the others.
     let barred = access.iter().any(|c| c.verdict == Level::Fail);
     show(context, report, access)?;
     if barred {
         return Ok(());
     }
-    show(context, report, contract::check(patient).await)?;
-    let versioning = versioning(patient).await;
-    let permissions = permissions::check(patient, versioning.as_ref()).await;
+    show(context, report, contract::check(target).await)?;
+    let versioning = versioning(target).await;
+    let permissions = permissions::check(target, versioning.as_ref()).await;
     show(context, report, permissions)?;
-    if let (Some(bucket), Some(versioning)) = (patient.bucket(), versioning) {
+    if let (Some(bucket), Some(versioning)) = (target.bucket(), versioning) {
         show(context, report, rules::check(bucket, versioning).await)?;
     }
-    let (latency, finding) = latency::measure(patient).await;
+    let (latency, finding) = latency::measure(target).await;
     if let Some(finding) = finding {
         let table = render::latency(&latency, context.out.style);
         report.latency = latency;
         show(context, report, vec![finding])?;
         context.out.part(|_| table)?;
     }
-    show(context, report, stream::check(patient.store).await)
+    show(context, report, stream::check(target.store).await)
 }
 
-async fn versioning(patient: &Patient<'_>) -> Option<Result<Versioning, StoreError>> {
-    match patient.bucket() {
+async fn versioning(target: &Target<'_>) -> Option<Result<Versioning, StoreError>> {
+    match target.bucket() {
         Some(bucket) => Some(bucket.versioning().await),
         None => None,
     }
 }
 
 /// Prints the findings of one group, and keeps them for the report.
-fn show(context: &Context, report: &mut Report, findings: Vec<Finding>) -> Result<(), CliError> {
+fn show(
+    context: &Context,
+    report: &mut DoctorReport,
+    findings: Vec<Finding>,
+) -> Result<(), CliError> {
     if !findings.is_empty() {
         context
             .out
@@ -187,8 +191,8 @@ fn show(context: &Context, report: &mut Report, findings: Vec<Finding>) -> Resul
 }
 
 /// Deletes whatever this run has made; says what it could not.
-async fn clean(patient: &Patient<'_>) -> Option<Finding> {
-    let (store, folder) = (patient.store(), patient.folder());
+async fn clean(target: &Target<'_>) -> Option<Finding> {
+    let (store, folder) = (target.store(), target.folder());
     // A store that can't be listed has been reported already.
     let listed = context::list(store, &folder).await.ok()?;
     let mut left = 0;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use batchweave_core::ids::{Hash, ProducerName, StreamId};
 use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
-use batchweave_daemon::{Exit, clock};
+use batchweave_daemon::{Exit, timestamp};
 use batchweave_log::Creation;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -76,7 +76,7 @@ enum OrderArg {
 
 /// What was made, or found.
 #[derive(Debug, Serialize)]
-struct Report {
+struct InitReport {
     root: String,
     created: bool,
     stream: StreamConfig,
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: &InitArgs, context: &Context) -> Result<Exit, CliE
         Creation::Created(stream) => (true, stream),
         Creation::Existed(stream) => (false, stream),
     };
-    let report = Report {
+    let report = InitReport {
         root: store.root().to_owned(),
         created,
         stream,
@@ -107,7 +107,7 @@ impl InitArgs {
             None => self.parameters(),
         };
         stream.stream_id = StreamId::from_random(rand::random());
-        stream.created = clock::now();
+        stream.created = timestamp::now();
         stream.check().map_err(CliError::Usage)?;
         Ok(stream)
     }
@@ -147,7 +147,7 @@ fn like(path: &Path) -> Result<StreamConfig, CliError> {
         .map_err(|e| CliError::Input(format!("{e}; give the stream.json of a stream")))
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &InitReport, style: Style) -> String {
     let deed = if report.created {
         "created"
     } else {

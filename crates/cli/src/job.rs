@@ -33,11 +33,11 @@ its restart points on from reclamation; one that paces holds producers back.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct JobArgs {
     #[command(subcommand)]
-    deed: Deed,
+    deed: JobVerb,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Deed {
+enum JobVerb {
     /// Open a job, so that the stream keeps data and pace for it
     Open(OpenArgs),
     /// Close a job: it holds nothing back any more
@@ -83,7 +83,7 @@ struct OpenArgs {
 struct CloseArgs {
     /// The job, or with @VERSION one incarnation of it
     #[arg(value_name = "NAME")]
-    job: Which,
+    job: JobSelector,
     /// Why; it stays in the log
     #[arg(long, value_name = "TEXT")]
     reason: String,
@@ -99,17 +99,17 @@ struct CloseArgs {
 struct JobShowArgs {
     /// The job, or with @VERSION one incarnation of it
     #[arg(value_name = "NAME")]
-    job: Which,
+    job: JobSelector,
 }
 
 /// `llm`, or `llm@4` for the incarnation that version 4 opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Which {
+struct JobSelector {
     name: JobName,
     opened: Option<Version>,
 }
 
-impl FromStr for Which {
+impl FromStr for JobSelector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -127,7 +127,7 @@ impl FromStr for Which {
     }
 }
 
-impl Which {
+impl JobSelector {
     /// The open incarnation that is meant.
     fn find<'m>(&self, m: &'m Manifest) -> Result<&'m JobState, CliError> {
         let state = m.jobs().get(&self.name);
@@ -145,10 +145,10 @@ impl Which {
 
 pub(crate) async fn run(args: &JobArgs, context: &Context) -> Result<Exit, CliError> {
     match &args.deed {
-        Deed::Open(args) => open::run(args, context).await,
-        Deed::Close(args) => close::run(args, context).await,
-        Deed::List => list::run(context).await,
-        Deed::Show(args) => show::run(args, context).await,
+        JobVerb::Open(args) => open::run(args, context).await,
+        JobVerb::Close(args) => close::run(args, context).await,
+        JobVerb::List => list::run(context).await,
+        JobVerb::Show(args) => show::run(args, context).await,
     }
 }
 
@@ -158,11 +158,11 @@ mod tests {
 
     #[test]
     fn an_incarnation_is_named_by_its_version() {
-        let which: Which = "llm@4".parse().unwrap();
+        let which: JobSelector = "llm@4".parse().unwrap();
         assert_eq!((which.name.as_str(), which.opened), ("llm", Some(4)));
-        assert_eq!("llm".parse::<Which>().unwrap().opened, None);
+        assert_eq!("llm".parse::<JobSelector>().unwrap().opened, None);
         for bad in ["llm@", "llm@x", "@4", "LLM", "llm@4@5"] {
-            assert!(bad.parse::<Which>().is_err(), "{bad}");
+            assert!(bad.parse::<JobSelector>().is_err(), "{bad}");
         }
     }
 }

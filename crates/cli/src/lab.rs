@@ -6,9 +6,6 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use clap::CommandFactory;
-
-use crate::args::Cli;
 use crate::error::CliError;
 
 const PROGRAM: &str = "batchweave-lab";
@@ -26,11 +23,10 @@ pub(crate) struct LabArgs {
 }
 
 /// Whether the command line asks for help on such a verb, as `batchweave help bench` does.
-pub(crate) fn is_help(args: &[OsString]) -> bool {
+pub(crate) fn is_help(args: &[OsString], cli: &clap::Command) -> bool {
     let [_, help, verb, ..] = args else {
         return false;
     };
-    let cli = Cli::command();
     let verb = verb.to_str().and_then(|name| cli.find_subcommand(name));
     help == "help" && verb.is_some_and(|verb| verb.is_disable_help_flag_set())
 }

@@ -18,7 +18,9 @@ pub mod frames;
 mod global;
 mod init;
 mod job;
+mod job_status;
 mod lab;
+mod locate;
 mod log;
 pub mod output;
 mod quarantine;
@@ -28,11 +30,9 @@ mod retire;
 mod seal;
 mod show;
 mod sources;
-mod standing;
 mod status;
 mod top;
 mod verify;
-mod r#where;
 
 use std::ffi::OsString;
 
@@ -52,7 +52,7 @@ pub use crate::verify::{JobProof, prove_job};
 /// Runs the command line `args`, whose first word is the program's name, and returns its exit code.
 pub async fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     let args: Vec<OsString> = args.into_iter().collect();
-    if lab::is_help(&args) {
+    if lab::is_help(&args, &command()) {
         return exit_of_result(Err(lab::exec(&args)));
     }
     let cli = match Cli::parse_args(args.clone()) {
@@ -106,7 +106,7 @@ async fn dispatch(cli: Cli, args: &[OsString]) -> Result<Exit, CliError> {
         Verb::Status(args) => status::run(&args, &context).await,
         Verb::Log(args) => log::run(&args, &context).await,
         Verb::Show(args) => show::run(&args, &context).await,
-        Verb::Where(args) => r#where::run(&args, &context).await,
+        Verb::Where(args) => locate::run(&args, &context).await,
         Verb::Seal(args) => seal::run(&args, &context).await,
         Verb::Job(args) => job::run(&args, &context).await,
         Verb::Quarantine(args) => quarantine::run(&args, &context).await,

@@ -52,19 +52,19 @@ pub(crate) struct LogArgs {
 
 /// One commit.
 #[derive(Debug, Serialize)]
-struct Line {
+struct CommitReport {
     version: Version,
     commit: Option<CommitId>,
     writer: Option<Writer>,
     /// Why the record is void as a whole.
     void: Option<String>,
-    entries: Vec<Judged>,
-    /// Steps that were given out by it.
-    steps: Option<Steps>,
+    entries: Vec<EntryReport>,
+    /// StepRange that were given out by it.
+    steps: Option<StepRange>,
 }
 
 #[derive(Debug, Serialize)]
-struct Judged {
+struct EntryReport {
     kind: &'static str,
     summary: String,
     /// `applies`, `repeat` or `void`.
@@ -75,7 +75,7 @@ struct Judged {
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Steps {
+struct StepRange {
     first: Step,
     last: Step,
 }
@@ -120,12 +120,12 @@ async fn print(
     loop {
         let (folded, at_head) = log.catch_up_window().await?;
         for one in folded {
-            let line = Line::new(version, one);
+            let line = CommitReport::new(version, one);
             if versions.contains(&version) {
                 if let Some(text) = heading.take() {
                     context.out.part(|style| style.bold(text))?;
                 }
-                context.out.report(&line, Line::text)?;
+                context.out.report(&line, CommitReport::text)?;
             }
             version += 1;
         }
@@ -139,10 +139,10 @@ async fn print(
     }
 }
 
-impl Line {
+impl CommitReport {
     fn new(version: Version, folded: Folded) -> Self {
         let steps = folded.placed.first().zip(folded.placed.last());
-        let steps = steps.map(|(first, last)| Steps {
+        let steps = steps.map(|(first, last)| StepRange {
             first: first.step,
             last: last.step,
         });
@@ -158,14 +158,14 @@ impl Line {
             };
         };
         let mut verdicts = folded.entries.into_iter();
-        let judged = |entry: Entry| {
+        let report = |entry: Entry| {
             let (verdict, reason) = match verdicts.next() {
                 Some(Ok(Validity::Applies)) => ("applies", None),
                 Some(Ok(Validity::Repeat)) => ("repeat", None),
                 Some(Err(reason)) => ("void", Some(reason.to_string())),
                 None => ("void", void.clone()),
             };
-            Judged {
+            EntryReport {
                 kind: entry.kind(),
                 summary: describe::entry(&entry),
                 verdict,
@@ -173,7 +173,7 @@ impl Line {
                 entry,
             }
         };
-        let entries = record.entries.into_iter().map(judged).collect();
+        let entries = record.entries.into_iter().map(report).collect();
         Self {
             version,
             commit: Some(record.commit),
@@ -213,7 +213,7 @@ impl Line {
     }
 }
 
-impl Judged {
+impl EntryReport {
     fn text(&self, style: Style, writer: &str) -> String {
         let said = describe::beside(&self.entry, writer);
         match (self.verdict, &self.reason) {

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use crate::context::{self, Context};
 use crate::error::CliError;
+use crate::job_status::{self, Reader};
 use crate::output::{Style, range, table};
-use crate::standing::{self, Reader};
 use crate::{admin, describe};
 
 const EXAMPLES: &str = "\
@@ -30,9 +30,9 @@ data stays; lifting counts for attempts opened after it.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct QuarantineArgs {
-    /// Steps to pass over, or one step; without: list
+    /// StepRange to pass over, or one step; without: list
     #[arg(value_name = "FIRST..LAST", requires = "reason")]
-    steps: Option<Steps>,
+    steps: Option<StepRange>,
     /// Why; it stays in the log
     #[arg(long, value_name = "TEXT", requires = "steps")]
     reason: Option<String>,
@@ -46,12 +46,12 @@ pub(crate) struct QuarantineArgs {
 
 /// A range of steps, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Steps {
+struct StepRange {
     first: Step,
     last: Step,
 }
 
-impl FromStr for Steps {
+impl FromStr for StepRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -65,14 +65,14 @@ impl FromStr for Steps {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct QuarantineReport {
     root: String,
     watermark: Step,
     /// How many steps there are.
     steps: Step,
     /// With a range or --lift: what became of it.
     change: Option<Change>,
-    quarantines: Vec<Shown>,
+    quarantines: Vec<QuarantineStatus>,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,7 +84,7 @@ struct Change {
 }
 
 #[derive(Debug, Serialize)]
-struct Shown {
+struct QuarantineStatus {
     #[serde(flatten)]
     state: QuarantineState,
     /// The newest attempt of each job, and what it does with the steps.
@@ -98,14 +98,14 @@ pub(crate) async fn run(args: &QuarantineArgs, context: &Context) -> Result<Exit
         (None, Some(id)) => Some(lift(args, id, &mut log).await?),
         (None, None) => None,
     };
-    let signs = standing::signs(&mut log).await?;
+    let objects = job_status::read_objects(&mut log).await?;
     let m = log.manifest();
-    let jobs = standing::all(m, Some(&signs));
-    let shown = |state: &QuarantineState| Shown {
+    let jobs = job_status::of_open_jobs(m, Some(&objects));
+    let shown = |state: &QuarantineState| QuarantineStatus {
         state: state.clone(),
         readers: jobs.iter().filter_map(|job| job.reader(state)).collect(),
     };
-    let report = Report {
+    let report = QuarantineReport {
         root: log.store().root().to_owned(),
         watermark: m.watermark(),
         steps: m.next_step(),
@@ -116,8 +116,8 @@ pub(crate) async fn run(args: &QuarantineArgs, context: &Context) -> Result<Exit
     Ok(Exit::Ok)
 }
 
-async fn add(args: &QuarantineArgs, steps: Steps, log: &mut Log) -> Result<Change, CliError> {
-    let Steps { first, last } = steps;
+async fn add(args: &QuarantineArgs, steps: StepRange, log: &mut Log) -> Result<Change, CliError> {
+    let StepRange { first, last } = steps;
     let request = admin::request(args.request, log);
     let entry = Entry::Quarantined(Quarantined {
         request,
@@ -138,7 +138,7 @@ async fn add(args: &QuarantineArgs, steps: Steps, log: &mut Log) -> Result<Chang
 }
 
 /// The same range, in force already.
-fn in_force(m: &Manifest, steps: Steps) -> Option<&QuarantineState> {
+fn in_force(m: &Manifest, steps: StepRange) -> Option<&QuarantineState> {
     let same = |q: &&QuarantineState| (q.first, q.last) == (steps.first, steps.last);
     m.quarantines()
         .iter()
@@ -187,7 +187,7 @@ fn find(m: &Manifest, id: &str) -> Result<RequestId, CliError> {
     }
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &QuarantineReport, style: Style) -> String {
     let mut text = String::new();
     if let Some(change) = &report.change {
         text.push_str(&changed(report, change, style));
@@ -199,7 +199,7 @@ fn render(report: &Report, style: Style) -> String {
     text
 }
 
-fn changed(report: &Report, change: &Change, style: Style) -> String {
+fn changed(report: &QuarantineReport, change: &Change, style: Style) -> String {
     let by = change
         .version
         .map_or("as before".to_owned(), |v| format!("by version {v}"));
@@ -234,8 +234,8 @@ fn changed(report: &Report, change: &Change, style: Style) -> String {
     text
 }
 
-/// Steps that are gone, or not there yet, may well be meant; it is said.
-fn outside(report: &Report, state: &QuarantineState) -> String {
+/// StepRange that are gone, or not there yet, may well be meant; it is said.
+fn outside(report: &QuarantineReport, state: &QuarantineState) -> String {
     let (watermark, steps) = (report.watermark, report.steps);
     if state.last < watermark {
         format!("\nall of them are below the watermark {watermark}: nobody starts there any more")
@@ -246,8 +246,8 @@ fn outside(report: &Report, state: &QuarantineState) -> String {
     }
 }
 
-fn listing(report: &Report, style: Style) -> String {
-    let row = |shown: &Shown| {
+fn listing(report: &QuarantineReport, style: Style) -> String {
+    let row = |shown: &QuarantineStatus| {
         let state = &shown.state;
         let readers = shown
             .readers
@@ -278,12 +278,12 @@ mod tests {
 
     #[test]
     fn ranges_include_both_ends() {
-        let steps = |first, last| Ok(Steps { first, last });
+        let steps = |first, last| Ok(StepRange { first, last });
         assert_eq!("1200..1260".parse(), steps(1200, 1260));
         assert_eq!("7".parse(), steps(7, 7));
         assert_eq!("7..7".parse(), steps(7, 7));
         for bad in ["8..7", "", "..", "1..", "..2", "1...3", "1-3", "-1", "a"] {
-            assert!(bad.parse::<Steps>().is_err(), "{bad:?}");
+            assert!(bad.parse::<StepRange>().is_err(), "{bad:?}");
         }
     }
 }

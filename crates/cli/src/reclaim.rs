@@ -13,7 +13,7 @@ use batchweave_store::{ErrorKind, StoreError};
 use crate::context::{self, Context};
 use crate::error::CliError;
 use crate::output::count;
-use report::{Applied, Report};
+use report::{Applied, ReclaimReport};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,13 +46,13 @@ pub(crate) async fn run(args: &ReclaimArgs, context: &Context) -> Result<Exit, C
     let mut reclaimer = Reclaimer::new();
     let plan = reclaimer.plan(&mut log, args.to).await.map_err(said)?;
     if !args.apply {
-        let report = Report::new(&log, &plan, None);
+        let report = ReclaimReport::new(&log, &plan, None);
         context.out.report(&report, render::text)?;
         return Ok(Exit::Ok);
     }
     let applied = apply(&mut reclaimer, &mut log, &plan, args).await?;
     let stopped = applied.stopped.clone();
-    let report = Report::new(&log, &plan, Some(&applied));
+    let report = ReclaimReport::new(&log, &plan, Some(&applied));
     context.out.report(&report, render::text)?;
     match (stopped, applied.refused.first()) {
         (Some(error), _) => Err(explained(error, &applied)),

@@ -37,13 +37,13 @@ pub(crate) struct RepairArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct RepairReport {
     root: String,
     /// Whether the log can be read to its head now.
     readable: bool,
     /// The head, when it can.
     head: Option<Head>,
-    damage: Option<Found>,
+    damage: Option<DamageReport>,
     /// `none`, `possible`, `done`, `done before` or `refused`.
     repair: &'static str,
     /// Versions that this call has made void.
@@ -60,7 +60,7 @@ struct Head {
 }
 
 #[derive(Debug, Serialize)]
-struct Found {
+struct DamageReport {
     version: Version,
     key: String,
     reason: String,
@@ -121,15 +121,15 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
         None => Some(context::open_log(store).await?),
         Some(_) => None,
     };
-    let report = Report {
+    let report = RepairReport {
         root,
         readable: log.is_some(),
-        head: log.as_ref().map(Head::of),
+        head: log.as_ref().map(Head::from_log),
         advice: remedy
             .as_ref()
             .zip(damage.as_ref())
             .map(|(remedy, damage)| advice(remedy, damage)),
-        damage: damage.map(Found::of),
+        damage: damage.map(DamageReport::from),
         repair,
         voided,
     };
@@ -142,7 +142,7 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
 }
 
 impl Head {
-    fn of(log: &Log) -> Self {
+    fn from_log(log: &Log) -> Self {
         Self {
             version: log.manifest().next_version().checked_sub(1),
             steps: log.manifest().next_step(),
@@ -150,8 +150,8 @@ impl Head {
     }
 }
 
-impl Found {
-    fn of(damage: Damage) -> Self {
+impl From<Damage> for DamageReport {
+    fn from(damage: Damage) -> Self {
         Self {
             version: damage.version,
             key: damage.key,
@@ -230,7 +230,7 @@ fn advice(remedy: &Remedy, damage: &Damage) -> String {
     }
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &RepairReport, style: Style) -> String {
     let Some(found) = &report.damage else {
         return format!("{}{}", style.green("nothing to repair"), head(report));
     };
@@ -254,7 +254,7 @@ fn render(report: &Report, style: Style) -> String {
     text
 }
 
-fn head(report: &Report) -> String {
+fn head(report: &RepairReport) -> String {
     report.head.as_ref().map_or(String::new(), |head| {
         let newest = head.version.map_or("none".to_owned(), |v| v.to_string());
         let steps = count(head.steps, "step");

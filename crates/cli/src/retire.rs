@@ -36,7 +36,7 @@ pub(crate) struct RetireArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct RetireReport {
     root: String,
     producer: ProducerName,
     /// The epoch that has ended.
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, Cl
     })
     .await?;
     let m = log.manifest();
-    let report = Report {
+    let report = RetireReport {
         root: log.store().root().to_owned(),
         producer: producer.clone(),
         epoch,
@@ -79,7 +79,7 @@ pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, Cl
     Ok(Exit::Ok)
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &RetireReport, style: Style) -> String {
     let (producer, epoch, seq) = (&report.producer, report.epoch, report.next_seq);
     let by = report
         .version

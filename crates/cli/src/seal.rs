@@ -35,7 +35,7 @@ pub(crate) struct SealArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct SealReport {
     root: String,
     sealed: bool,
     /// The version that changed it; none when it was so before.
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &SealArgs, context: &Context) -> Result<Exit, CliE
         Ok((m.sealed() != seal).then(|| entry.clone()))
     })
     .await?;
-    let report = Report {
+    let report = SealReport {
         root: log.store().root().to_owned(),
         sealed: log.manifest().sealed(),
         version,
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &SealArgs, context: &Context) -> Result<Exit, CliE
     Ok(Exit::Ok)
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &SealReport, style: Style) -> String {
     let state = if report.sealed {
         "sealed"
     } else {

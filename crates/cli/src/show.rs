@@ -19,8 +19,8 @@ use serde_json::Value;
 use crate::context::{self, Context};
 use crate::error::CliError;
 use crate::frames::{self, Frame};
+use crate::job_status::{self, JobStatus, ObjectsByJob, Reader};
 use crate::output::{Style, bytes, count, fields, range, table};
-use crate::standing::{self, Reader, Signs, Standing};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +51,7 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct StepReport {
     #[serde(flatten)]
     entry: Arc<StepEntry>,
     /// Those that the step lies in.
@@ -92,10 +92,10 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         (false, Some(slice)) => Some(slice..slice + 1),
         (false, None) => args.decode.then_some(0..slices),
     };
-    let signs = standing::signs(&mut log).await?;
-    let mut report = Report {
+    let objects = job_status::read_objects(&mut log).await?;
+    let mut report = StepReport {
         quarantines: quarantines(log.manifest(), args.step),
-        readers: readers(log.manifest(), &signs, args.step),
+        readers: readers(log.manifest(), &objects, args.step),
         entry,
         slices: None,
         digest_matches: None,
@@ -154,9 +154,9 @@ fn quarantines(m: &Manifest, step: Step) -> Vec<QuarantineState> {
     all
 }
 
-fn readers(m: &Manifest, signs: &Signs, step: Step) -> Vec<Reader> {
-    let jobs = standing::all(m, Some(signs));
-    let reader = |job: &Standing| job.reader_of(step, m.quarantines());
+fn readers(m: &Manifest, objects: &ObjectsByJob, step: Step) -> Vec<Reader> {
+    let jobs = job_status::of_open_jobs(m, Some(objects));
+    let reader = |job: &JobStatus| job.reader_of(step, m.quarantines());
     jobs.iter().filter_map(reader).collect()
 }
 
@@ -196,7 +196,7 @@ fn arrays(frames: &[Frame], slice: u32, values: usize) -> Option<Vec<Array>> {
     Some(layout.arrays().iter().map(array).collect())
 }
 
-impl Report {
+impl StepReport {
     /// What is wrong with what was read, in a few words; the report has the rest.
     fn fault(&self) -> Option<String> {
         let frames = self.slices.iter().flatten();
@@ -215,7 +215,7 @@ impl Report {
     }
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &StepReport, style: Style) -> String {
     let (entry, tgb) = (&report.entry, &report.entry.tgb);
     let stored: u64 = tgb.parts.iter().map(|p| p.length).sum();
     let mut rows = vec![
@@ -283,7 +283,7 @@ fn quarantine(state: &QuarantineState) -> String {
     )
 }
 
-fn part_table(report: &Report, style: Style) -> String {
+fn part_table(report: &StepReport, style: Style) -> String {
     let parts = report.entry.tgb.parts.iter();
     let rows: Vec<Vec<String>> = parts
         .map(|p| {

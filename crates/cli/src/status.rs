@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::as_of::AsOf;
 use crate::context::{self, Context};
 use crate::error::CliError;
+use crate::job_status::{self, JobStatus, ObjectsByJob, ReclaimStatus};
 use crate::output::count;
-use crate::standing::{self, Reclaim, Signs, Standing};
 use commits::Commits;
 
 const EXAMPLES: &str = "\
@@ -45,7 +45,7 @@ pub(crate) struct StatusArgs {
 
 /// The folded state, in the words of the log.
 #[derive(Debug, Serialize)]
-struct Report {
+struct StatusReport {
     root: String,
     stream: StreamConfig,
     head: Head,
@@ -60,9 +60,9 @@ struct Report {
     awaited_since: Option<Version>,
     /// TGBs that are committed and wait for their lane's turn.
     waiting: usize,
-    jobs: Vec<Standing>,
+    jobs: Vec<JobStatus>,
     /// What keeps the watermark where it is; none for states of the past.
-    reclaim: Option<Reclaim>,
+    reclaim: Option<ReclaimStatus>,
     quarantines: Vec<QuarantineState>,
     mixture: MixtureState,
     void_entries: u64,
@@ -114,11 +114,11 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
         )));
     }
     // Marks and progress are of now: of the past they say nothing.
-    let signs = match args.at {
-        None => Some(standing::signs(&mut log).await?),
+    let objects = match args.at {
+        None => Some(job_status::read_objects(&mut log).await?),
         Some(_) => None,
     };
-    let mut report = gather(log.store().root(), log.manifest(), signs.as_ref());
+    let mut report = gather(log.store().root(), log.manifest(), objects.as_ref());
     report.snapshots = snapshots(log.store().as_ref()).await?;
     report.commits = commits::newest(log.store().as_ref(), next).await?;
     context.out.report(&report, render::render)?;
@@ -137,8 +137,8 @@ async fn snapshots(store: &dyn Store) -> Result<Vec<Snapshot>, CliError> {
     Ok(listed.into_iter().filter_map(snapshot).collect())
 }
 
-fn gather(root: &str, m: &Manifest, signs: Option<&Signs>) -> Report {
-    Report {
+fn gather(root: &str, m: &Manifest, objects: Option<&ObjectsByJob>) -> StatusReport {
+    StatusReport {
         root: root.to_owned(),
         stream: m.stream().clone(),
         head: Head {
@@ -153,8 +153,8 @@ fn gather(root: &str, m: &Manifest, signs: Option<&Signs>) -> Report {
         awaited_lane: m.awaited_lane().cloned(),
         awaited_since: m.awaited().map(|awaited| awaited.since),
         waiting: m.waiting(),
-        jobs: standing::all(m, signs),
-        reclaim: signs.map(|signs| Reclaim::of(m, signs)),
+        jobs: job_status::of_open_jobs(m, objects),
+        reclaim: objects.map(|objects| ReclaimStatus::new(m, objects)),
         quarantines: m.quarantines().to_vec(),
         mixture: m.mixture().clone(),
         void_entries: m.void_entries(),

@@ -13,7 +13,7 @@ use batchweave_daemon::Exit;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::output::Output;
-use report::Report;
+use report::NodeReport;
 use scrape::Scrape;
 
 const EXAMPLES: &str = "\
@@ -44,7 +44,7 @@ pub(crate) struct TopArgs {
 
 pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<Exit, CliError> {
     let live = !args.once && !context.json() && std::io::stdout().is_terminal();
-    let mut before = Scrape::of(&args.admin).await?;
+    let mut before = Scrape::fetch(&args.admin).await?;
     loop {
         tokio::select! {
             biased;
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<Exit, CliEr
             _ = tokio::signal::ctrl_c() => return Ok(Exit::Ok),
             () = tokio::time::sleep(Duration::from_secs(args.every)) => {}
         }
-        let now = match Scrape::of(&args.admin).await {
+        let now = match Scrape::fetch(&args.admin).await {
             Ok(now) => now,
             Err(why) if args.once => return Err(why),
             // It may be starting again.
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<Exit, CliEr
         if live {
             Output::line(CLEAR)?;
         }
-        let report = Report::between(&args.admin, &before, &now);
+        let report = NodeReport::between(&args.admin, &before, &now);
         context.out.report(&report, render::render)?;
         if args.once {
             return Ok(Exit::Ok);

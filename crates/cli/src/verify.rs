@@ -1,11 +1,12 @@
 //! `batchweave verify`: is a stream whole, and with --job: did every rank of a run get every step, once,
 //! in order, with the bytes that the log names?
 
-pub(crate) mod bar;
+mod bar;
 mod copies;
 mod data;
 mod fold;
-pub(crate) mod job;
+mod job;
+mod listing;
 mod mend;
 mod objects;
 mod picture;
@@ -134,7 +135,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &Context) -> Result<Exit, Cl
     }
     let mut folding = Folding::begin(Arc::clone(&store)).await?;
     let report = stream::check(&store, args, &mut folding).await?;
-    context.out.report(&report, stream::Report::text)?;
+    context.out.report(&report, stream::StreamReport::text)?;
     match report.problems.first() {
         None => Ok(Exit::Ok),
         Some(first) => Err(CliError::Unsound(format!(
@@ -160,7 +161,7 @@ async fn prove(
         let write = std::fs::write(file, picture::svg(&report));
         write.map_err(|e| CliError::Input(format!("--svg {}: {e}", file.display())))?;
     }
-    context.out.report(&report, report::Report::text)?;
+    context.out.report(&report, report::RunReport::text)?;
     let named = |why: &String| format!("job {} of {}: {why}", report.name(), report.root);
     match (&report.contradiction, &report.not_proved) {
         (None, None) => Ok(Exit::Ok),

@@ -23,7 +23,7 @@ impl Context {
         Self::new(
             TokioClock::shared(),
             rand::random(),
-            batchweave_daemon::clock::now,
+            batchweave_daemon::timestamp::now,
         )
     }
 

@@ -1,7 +1,7 @@
 //! The daemon's metrics. Names and labels are part of the interface: docs and dashboards use them.
 
 use batchweave_core::stream::StreamConfig;
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_store::counting::Counted;
 use prometheus::{
@@ -171,7 +171,7 @@ pub(crate) fn register(
 
 fn shared(m: &Maker<'_>, counted: Counted, health: &Health) -> prometheus::Result<()> {
     m.process(env!("CARGO_PKG_VERSION"), health)?;
-    health.needs(counted.clone());
+    health.watch_store(counted.clone());
     m.counted(counted)
 }
 

@@ -1,8 +1,8 @@
 //! What the consumer's status page shows.
 
-use batchweave_daemon::admin::{Board, Plot, Table};
+use batchweave_daemon::admin::{Plot, StatusPage, Table};
 
-pub(crate) const BOARD: Board = Board {
+pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
     program: "batchweave-consumer",
     version: env!("CARGO_PKG_VERSION"),
     plots: &[

@@ -1,11 +1,11 @@
 //! The admin endpoint: `/metrics` for Prometheus, `/healthz` (the process answers), `/readyz` (it can
 //! do its work, with the reason in words), and `/`, a page for people, over `/status.json`.
 //!
-//! It is for operators on the same machine: it listens on localhost unless the configuration names
-//! another address, has no authentication, reads no bodies, and bounds connections, headers and time. With
-//! too many connections the oldest is closed: those who trickle hold up nobody's probe.
+//! It listens on localhost unless the configuration names another address, has no authentication, reads
+//! no bodies, and bounds connections, headers and time. When there are too many connections, the oldest is
+//! closed, so that slow clients do not hold up probes.
 
-mod board;
+mod status_page;
 
 use std::convert::Infallible;
 use std::io;
@@ -29,13 +29,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Listen;
-pub use crate::health::Health;
-use crate::newest::Newest;
+use crate::connection_slots::ConnectionSlots;
+use crate::health::Health;
 use crate::notify::{self, Notifier};
-use board::Sampler;
-pub use board::{Board, Plot, Table};
+use status_page::Sampler;
+pub use status_page::{Plot, StatusPage, Table};
 
-/// No outside resources: the page is one file, and talks to this endpoint only.
+/// The page is one file without outside resources, and requests only this endpoint.
 const PAGE: &str = include_str!("admin/page.html");
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
 connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -45,14 +45,14 @@ const MAX_HEADERS: usize = 32;
 const MAX_HEAD_BYTES: usize = 16 << 10;
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Tells the service manager how the daemon is, and serves the endpoint until `end`, on the address that
-/// the configuration names, if any.
+/// Reports to the service manager and serves the endpoint in the background until `end`. The
+/// configuration names the address, or turns the endpoint off.
 pub async fn start(
     listen: Listen,
     registry: Registry,
     health: &Health,
     end: &CancellationToken,
-    board: Board,
+    status_page: StatusPage,
 ) -> io::Result<()> {
     if let Some(notifier) = Notifier::from_env()? {
         tokio::spawn(notify::follow(notifier, health.clone(), end.clone()));
@@ -60,7 +60,7 @@ pub async fn start(
     let Some(address) = listen.0 else {
         return Ok(());
     };
-    let admin = Admin::bind(address, registry, health.clone(), board).await?;
+    let admin = Admin::bind(address, registry, health.clone(), status_page).await?;
     let address = admin.address()?;
     tracing::info!(%address, "admin endpoint: / for people, /metrics, /healthz, /readyz");
     if !address.ip().is_loopback() {
@@ -81,7 +81,7 @@ pub struct Admin {
 
 #[derive(Debug)]
 struct State {
-    /// It listens on localhost.
+    /// The endpoint listens on localhost.
     here_only: bool,
     registry: Registry,
     health: Health,
@@ -89,18 +89,18 @@ struct State {
 }
 
 impl Admin {
-    /// Binds `address`; the error names it.
+    /// Binds `address`; an error names it.
     pub async fn bind(
         address: SocketAddr,
         registry: Registry,
         health: Health,
-        board: Board,
+        status_page: StatusPage,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await.map_err(|why| {
-            let text = format!("admin endpoint can't listen on {address}: {why}; set admin.listen to a free address, or \"off\"");
+            let text = format!("admin endpoint cannot listen on {address}: {why}; set admin.listen to a free address, or \"off\"");
             io::Error::new(why.kind(), text)
         })?;
-        let sampler = Arc::new(Sampler::new(board, registry.clone()));
+        let sampler = Arc::new(Sampler::new(status_page, registry.clone()));
         let here_only = listener.local_addr()?.ip().is_loopback();
         let state = Arc::new(State {
             here_only,
@@ -116,14 +116,14 @@ impl Admin {
         })
     }
 
-    /// The address in use (with port 0 in the configuration, the port the system chose).
+    /// Returns the bound address; for port 0, the port that the system chose.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until `stop`.
+    /// Serves requests until `stop` is cancelled.
     pub async fn serve(self, stop: CancellationToken) {
-        let places = Newest::of(MAX_CONNECTIONS);
+        let slots = ConnectionSlots::new(MAX_CONNECTIONS);
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -132,18 +132,18 @@ impl Admin {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let (state, place) = (self.state.clone(), places.enter());
+                    let (state, slot) = (self.state.clone(), slots.enter());
                     let deadline = self.deadline;
                     tokio::spawn(async move {
                         tokio::select! {
                             biased;
-                            () = place.over() => {}
+                            () = slot.evicted() => {}
                             () = serve_connection(stream, state, deadline) => {}
                         }
                     });
                 }
                 Err(why) => {
-                    tracing::warn!(%why, "admin endpoint could not accept a connection");
+                    tracing::warn!(%why, "admin endpoint cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -170,8 +170,8 @@ async fn serve_connection(stream: TcpStream, state: Arc<State>, deadline: Durati
     }
 }
 
-/// Whether a request to localhost names it. A page of another site, whose name its owner has pointed here,
-/// makes the browser of an operator ask by that name.
+/// Returns whether a request to localhost has a host header that names it. Otherwise a site that resolves
+/// its own name to this machine could read the endpoint through an operator's browser (DNS rebinding).
 fn names_us(request: &Request<Incoming>) -> bool {
     let Some(host) = request.headers().get(HOST) else {
         return true;
@@ -253,7 +253,7 @@ fn metrics(registry: &Registry) -> Response<Full<Bytes>> {
         Ok(body) => typed(prometheus::TEXT_FORMAT, body),
         Err(why) => text(
             StatusCode::INTERNAL_SERVER_ERROR,
-            format!("metrics can't be written: {why}\n"),
+            format!("cannot write metrics: {why}\n"),
         ),
     }
 }

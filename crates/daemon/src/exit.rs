@@ -1,31 +1,33 @@
-//! The exit codes of all our programs, in one place. Supervisors and scripts decide on them, so a
-//! number never changes its meaning.
+//! The exit codes of all programs. Supervisors and scripts rely on them, so a number never changes its
+//! meaning.
 
 use std::process::{ExitCode, Termination};
 
-/// Why a program ended.
+use batchweave_store::{ErrorKind, StoreError};
+
+/// The reason why a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All done, or stopped when asked to.
+    /// Success, or stopped on request.
     Ok,
-    /// A failure with no code of its own; the message says what.
+    /// A failure without a code of its own; the message names it.
     Failure,
-    /// Wrong command line or configuration: starting again changes nothing.
+    /// Wrong command line or configuration; a restart does not help.
     Config,
-    /// Input data that can't be used: a bad document, a vanished file.
+    /// Unusable input data: a bad document, a missing file.
     BadInput,
-    /// `verify --job` found nothing wrong, but ledgers are missing: the run is not proved to its end.
+    /// `verify --job` found no contradiction, but ledgers are missing: the run is not proved to its end.
     NotProved,
-    /// The store does not answer or refuses us; starting again later may help.
+    /// The store does not answer or denies access; a later restart may help.
     StoreUnavailable,
-    /// A fault of the program itself: a panic, or a thread that was lost.
+    /// A bug of the program: a panic, or a lost thread.
     Internal,
-    /// Store or stream refused: a store whose puts are not exclusive, a root in use by something
-    /// else, a stream with other parameters.
+    /// The store or stream is unusable: creates are not exclusive, the root holds something else, or
+    /// the stream has other parameters.
     StreamRefused,
     /// A newer instance of this producer has taken over. Do not restart.
     Fenced,
-    /// What is stored breaks the protocol: a damaged record, an unknown format, a gap.
+    /// A stored object breaks the protocol: a damaged record, an unknown format, a gap.
     Protocol,
 }
 
@@ -44,7 +46,17 @@ impl Exit {
         Self::Protocol,
     ];
 
-    /// The number the operating system sees (64 to 78 as in sysexits.h, where one fits).
+    /// Returns the code of a store's error: a store that breaks the contract is refused, an invalid root or
+    /// key is a fault of the configuration, and for anything else the store counts as unavailable.
+    pub const fn for_store(error: &StoreError) -> Self {
+        match error.kind {
+            ErrorKind::Contract => Self::StreamRefused,
+            ErrorKind::Invalid => Self::Config,
+            _ => Self::StoreUnavailable,
+        }
+    }
+
+    /// Returns the process's exit code (64 to 78 as in sysexits.h, where one fits).
     pub const fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -60,7 +72,7 @@ impl Exit {
         }
     }
 
-    /// One line for a person.
+    /// Returns the meaning in one line.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "success, or stopped on request",

@@ -1,5 +1,5 @@
-//! How the daemon is: ready or not, in words, and whether its parts still move. What /readyz, the status
-//! page and the service manager are told comes from here.
+//! Readiness in words, and a heartbeat of each part that must not stop. /readyz, the status page and the
+//! service manager report this.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use batchweave_store::counting::Counted;
 
-/// Cheap to clone, all clones are the same.
+/// Shared state of the daemon's health; clones share it.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     now: RwLock<(bool, String)>,
-    /// When each part that must move moved last.
+    /// Last heartbeat of each part.
     hearts: Mutex<BTreeMap<&'static str, Instant>>,
     store: OnceLock<Counted>,
 }
@@ -30,46 +30,45 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Ready, with a line on what the daemon is doing.
+    /// Sets ready, with a line on what the daemon is doing.
     pub fn ready(&self, text: impl Into<String>) {
         self.set(true, text.into());
     }
 
-    /// Not ready, with the reason.
+    /// Sets not ready, with the reason.
     pub fn not_ready(&self, reason: impl Into<String>) {
         self.set(false, reason.into());
     }
 
-    /// Nothing is ready without the store: while it does not answer, this says so. Its first call
-    /// counts.
-    pub fn needs(&self, store: Counted) {
-        // The registry of metrics is made once a process too.
+    /// Reports not ready while `store` does not answer. Only the first call has an effect.
+    pub fn watch_store(&self, store: Counted) {
+        // The metrics registry, too, is made once per process.
         let _ = self.0.store.set(store);
     }
 
-    /// Why the store gives no answers; none while it does.
-    pub fn store_fails(&self) -> Option<String> {
+    /// Returns the last failure while the store does not answer.
+    pub fn store_failure(&self) -> Option<String> {
         self.0.store.get().and_then(Counted::failing)
     }
 
-    /// Whether it is ready, and the text.
+    /// Returns whether the daemon is ready, and the text.
     pub fn get(&self) -> (bool, String) {
         let now = self.0.now.read();
         let (ready, text) = now.unwrap_or_else(PoisonError::into_inner).clone();
-        match self.store_fails() {
+        match self.store_failure() {
             Some(why) => (false, format!("the store fails: {why}; {text}")),
             None => (ready, text),
         }
     }
 
-    /// A part of the daemon moves. From its first call on it must do so again and again: a part that
-    /// stops is stuck, and the service manager's watchdog is no longer fed.
+    /// Records a heartbeat of a part of the daemon. After its first call it must repeat: a part that
+    /// stops counts as stuck, and the service manager's watchdog is no longer fed.
     pub fn beat(&self, part: &'static str) {
         let mut hearts = self.0.hearts.lock().unwrap_or_else(PoisonError::into_inner);
         hearts.insert(part, Instant::now());
     }
 
-    /// A part that has not moved for longer than `limit`.
+    /// Returns a part whose last heartbeat is older than `limit`.
     pub fn stuck(&self, limit: Duration) -> Option<&'static str> {
         let hearts = self.0.hearts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut late = hearts.iter().filter(|(_, last)| last.elapsed() > limit);
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_that_stopped_is_named() {
+    fn a_stuck_part_is_named() {
         let health = Health::default();
         assert_eq!(
             health.stuck(Duration::ZERO),

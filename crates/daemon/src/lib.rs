@@ -1,25 +1,28 @@
-//! What both daemons share: configuration, logs, metrics, the admin endpoint,
-//! the service manager and shutdown.
+//! Everything that both daemons share around their work. Nothing here knows streams or arenas.
 //!
-//! This crate knows nothing of streams, stores or arenas.
+//! - `program`: the `main` of a daemon; [`config`], [`telemetry`] and `reload`: configuration and logs;
+//!   [`Exit`]: exit codes; [`panics`], [`shutdown`]: the ways to end.
+//! - [`admin`]: the HTTP endpoint with metrics, probes and the status page; [`metrics`]: their making;
+//!   [`connection_slots`]: a bound on its connections; `recent_messages`, `repeats`: log lines kept or
+//!   left out.
+//! - [`health`]: readiness; [`notify`]: the service manager; [`timestamp`]: the time of day;
+//!   [`man_pages`]: manual pages and completions.
 #![forbid(unsafe_code)]
-
 pub mod admin;
-pub mod clock;
 pub mod config;
+pub mod connection_slots;
 mod exit;
 pub mod health;
+pub mod man_pages;
 pub mod metrics;
-pub mod newest;
 pub mod notify;
-pub mod pages;
 pub mod panics;
 mod program;
-mod recent;
+mod recent_messages;
 mod reload;
 mod repeats;
 pub mod shutdown;
 pub mod telemetry;
-
+pub mod timestamp;
 pub use exit::Exit;
 pub use program::{Failure, Program};

@@ -1,5 +1,5 @@
-//! Making and registering a daemon's metrics under its prefix, and the counters of a store's
-//! requests, which both daemons show in the same way.
+//! Making and registering a daemon's metrics under its prefix, and the counters of store requests, which
+//! both daemons have.
 
 pub mod page;
 
@@ -14,22 +14,21 @@ use prometheus::{
     IntGaugeVec, Opts, PullingGauge, Registry, Result,
 };
 
-use crate::admin::Health;
+use crate::health::Health;
 
-/// A metric as docs/metrics.md shows it.
+/// A metric as docs/metrics.md lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
-    /// With its prefix.
+    /// The name with its prefix.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// Names of its labels.
     pub labels: Vec<String>,
-    /// One sentence.
+    /// The help text: one sentence.
     pub help: String,
 }
 
-/// Makes metrics, registers each, and remembers what it made.
+/// Makes and registers metrics, and remembers them for docs/metrics.md.
 #[derive(Debug)]
 pub struct Maker<'a> {
     registry: &'a Registry,
@@ -38,7 +37,7 @@ pub struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// Names begin with `prefix` and an underscore.
+    /// Returns a maker whose names begin with `prefix` and an underscore.
     pub fn new(registry: &'a Registry, prefix: &'static str) -> Self {
         Self {
             registry,
@@ -47,7 +46,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// All that was made so far.
+    /// Returns all metrics made so far.
     pub fn described(&self) -> Vec<Described> {
         self.made.borrow().clone()
     }
@@ -77,7 +76,7 @@ impl<'a> Maker<'a> {
         self.registry.register(Box::new(collector))
     }
 
-    /// A counter of whole things.
+    /// Makes a counter of integers.
     pub fn counter(&self, name: &str, help: &str) -> Result<IntCounter> {
         self.add("counter", IntCounter::with_opts(self.opts(name, help)))
     }
@@ -87,12 +86,12 @@ impl<'a> Maker<'a> {
         self.add("counter", IntCounterVec::new(self.opts(name, help), labels))
     }
 
-    /// A counter of seconds, by label.
+    /// Makes a counter of seconds for each combination of labels.
     pub fn seconds(&self, name: &str, help: &str, labels: &[&str]) -> Result<CounterVec> {
         self.add("counter", CounterVec::new(self.opts(name, help), labels))
     }
 
-    /// A gauge of whole things.
+    /// Makes a gauge of integers.
     pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge> {
         self.add("gauge", IntGauge::with_opts(self.opts(name, help)))
     }
@@ -102,12 +101,12 @@ impl<'a> Maker<'a> {
         self.add("gauge", IntGaugeVec::new(self.opts(name, help), labels))
     }
 
-    /// A gauge of seconds.
+    /// Makes a gauge of seconds.
     pub fn seconds_gauge(&self, name: &str, help: &str) -> Result<Gauge> {
         self.add("gauge", Gauge::with_opts(self.opts(name, help)))
     }
 
-    /// Times in seconds, from 10 ms to a minute.
+    /// Makes a histogram of seconds, from 10 ms to a minute.
     pub fn histogram(&self, name: &str, help: &str) -> Result<Histogram> {
         let buckets = vec![
             0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -116,7 +115,7 @@ impl<'a> Maker<'a> {
         self.add("histogram", Histogram::with_opts(opts))
     }
 
-    /// Times in seconds by label, from 10 us to 30 s.
+    /// Makes a histogram of seconds, from 10 us to 30 s, for each combination of labels.
     pub fn histograms(&self, name: &str, help: &str, labels: &[&str]) -> Result<HistogramVec> {
         let steps = [1.0, 3.0];
         let decade = |exponent: i32| steps.map(|step| step * 10_f64.powi(exponent));
@@ -125,7 +124,7 @@ impl<'a> Maker<'a> {
         self.add("histogram", HistogramVec::new(opts, labels))
     }
 
-    /// What each daemon tells of itself: version, start, and whether it is ready.
+    /// Makes the metrics of every daemon: version, start time and readiness.
     pub fn process(&self, version: &str, health: &Health) -> Result<()> {
         let built = self.gauges("build_info", "1, with the version as label.", &["version"])?;
         built.with_label_values(&[version]).set(1);
@@ -141,7 +140,7 @@ impl<'a> Maker<'a> {
         self.register("gauge", ready)
     }
 
-    /// Counters of a store's requests, as they are when metrics are gathered.
+    /// Makes counters of the store's requests, which are read when metrics are gathered.
     pub fn counted(&self, counted: Counted) -> Result<()> {
         self.store(move || {
             let mut now = Vec::new();
@@ -159,7 +158,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// `sample` is called when metrics are gathered.
+    /// Makes the counters; `sample` is called when metrics are gathered.
     fn store(&self, sample: impl Fn() -> Vec<Requests> + Send + Sync + 'static) -> Result<()> {
         let family = |name, help| IntCounterVec::new(self.opts(name, help), &["class", "op"]);
         let families = [

@@ -1,5 +1,5 @@
-//! What the service manager is told (sd_notify): READY when the daemon can do its work, STATUS in words,
-//! RELOADING and STOPPING, and WATCHDOG as long as nothing is stuck.
+//! Notifications to the service manager (sd_notify): READY when the daemon can do its work, STATUS in
+//! words, RELOADING and STOPPING, and WATCHDOG while no part is stuck.
 //!
 //! The protocol is a datagram of `KEY=value` lines to the socket that NOTIFY_SOCKET names.
 
@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
 
-/// How often what is told is brought up to date.
+/// Interval between status updates.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Long texts are cut: the manager shows one line.
+/// Most bytes of a status; the manager shows one line.
 const STATUS_MAX: usize = 500;
 
-/// The way to the service manager, where there is one.
+/// The socket of the service manager.
 #[derive(Debug)]
 pub struct Notifier {
     socket: UnixDatagram,
@@ -25,8 +25,8 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// From NOTIFY_SOCKET; `None` when it is not set. A socket that can't be reached is an error: the
-    /// manager would wait for READY in vain.
+    /// Connects to NOTIFY_SOCKET; `None` when it is not set. An unreachable socket is an error, because
+    /// the manager would wait for READY in vain.
     pub fn from_env() -> io::Result<Option<Self>> {
         let Some(name) = std::env::var("NOTIFY_SOCKET")
             .ok()
@@ -40,7 +40,7 @@ impl Notifier {
         });
         made.map(Some).map_err(|why| {
             let text = format!(
-                "NOTIFY_SOCKET names {name}, which can't be reached: {why}; run under the service manager \
+                "cannot reach the service manager at {name} (NOTIFY_SOCKET): {why}; run under the service manager \
 with Type=notify, or unset it"
             );
             io::Error::new(why.kind(), text)
@@ -53,7 +53,7 @@ with Type=notify, or unset it"
             None => SocketAddr::from_pathname(name)?,
         };
         let socket = UnixDatagram::unbound()?;
-        // A manager that does not read must not stop us.
+        // A manager that does not read must not block the daemon.
         socket.set_nonblocking(true)?;
         Ok(Self { socket, to })
     }
@@ -64,15 +64,15 @@ with Type=notify, or unset it"
             .map(drop)
     }
 
-    /// Tells it; a failure is logged only, for there is nobody else to tell.
-    pub fn tell(&self, text: &str) {
+    /// Sends `text`; a failure is only logged.
+    pub fn notify(&self, text: &str) {
         if let Err(why) = self.send(text) {
-            tracing::debug!(%why, text, "the service manager could not be told");
+            tracing::debug!(%why, text, "cannot notify the service manager");
         }
     }
 }
 
-/// The time within which WATCHDOG must come, if the manager watches this process.
+/// Returns the manager's watchdog period, if it watches this process.
 fn watchdog() -> Option<Duration> {
     let for_us = std::env::var("WATCHDOG_PID")
         .ok()
@@ -82,13 +82,13 @@ fn watchdog() -> Option<Duration> {
     (for_us && limit > 0).then(|| Duration::from_micros(limit))
 }
 
-/// Tells the manager how `health` is until `end`.
+/// Reports changes of `health` to the manager until `end`.
 pub(crate) async fn follow(notifier: Notifier, health: Health, end: CancellationToken) {
-    let mut teller = Teller {
+    let mut reporter = Reporter {
         watchdog: watchdog(),
-        ..Teller::default()
+        ..Reporter::default()
     };
-    let period = teller
+    let period = reporter
         .watchdog
         .map_or(PERIOD, |limit| PERIOD.min(limit / 4));
     let mut tick = tokio::time::interval(period);
@@ -98,26 +98,26 @@ pub(crate) async fn follow(notifier: Notifier, health: Health, end: Cancellation
             () = end.cancelled() => return,
             _ = tick.tick() => {}
         }
-        for text in teller.news(&health) {
-            notifier.tell(&text);
+        for text in reporter.changes(&health) {
+            notifier.notify(&text);
         }
     }
 }
 
-/// What was said already.
+/// The last reported state.
 #[derive(Debug, Default)]
-struct Teller {
+struct Reporter {
     watchdog: Option<Duration>,
     ready: bool,
     status: String,
     stuck: Option<&'static str>,
 }
 
-impl Teller {
-    fn news(&mut self, health: &Health) -> Vec<String> {
-        let mut news = Vec::new();
+impl Reporter {
+    fn changes(&mut self, health: &Health) -> Vec<String> {
+        let mut changes = Vec::new();
         let (ready, text) = health.get();
-        // A part that has not moved for half the time has half of it left to be saved.
+        // Reported after half the watchdog's period, so that a part can still recover.
         let stuck = self.watchdog.and_then(|limit| health.stuck(limit / 2));
         if stuck != self.stuck {
             if let Some(part) = stuck {
@@ -133,16 +133,16 @@ impl Teller {
         status.truncate(status.floor_char_boundary(STATUS_MAX));
         if ready && !self.ready {
             self.ready = true;
-            news.push(format!("READY=1\nSTATUS={status}"));
+            changes.push(format!("READY=1\nSTATUS={status}"));
             self.status = status;
         } else if status != self.status {
-            news.push(format!("STATUS={status}"));
+            changes.push(format!("STATUS={status}"));
             self.status = status;
         }
         if self.watchdog.is_some() && stuck.is_none() {
-            news.push("WATCHDOG=1".into());
+            changes.push("WATCHDOG=1".into());
         }
-        news
+        changes
     }
 }
 
@@ -151,33 +151,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_is_told_once_and_only_when_it_is_true() {
-        let (health, mut teller) = (Health::default(), Teller::default());
-        assert_eq!(teller.news(&health), ["STATUS=starting"]);
+    fn ready_is_reported_once_and_only_when_true() {
+        let (health, mut reporter) = (Health::default(), Reporter::default());
+        assert_eq!(reporter.changes(&health), ["STATUS=starting"]);
         health.not_ready("waiting\nfor the stream");
-        assert_eq!(teller.news(&health), ["STATUS=waitingfor the stream"]);
-        assert!(teller.news(&health).is_empty());
+        assert_eq!(reporter.changes(&health), ["STATUS=waitingfor the stream"]);
+        assert!(reporter.changes(&health).is_empty());
         health.ready("serving");
-        assert_eq!(teller.news(&health), ["READY=1\nSTATUS=serving"]);
+        assert_eq!(reporter.changes(&health), ["READY=1\nSTATUS=serving"]);
         health.not_ready("the store fails");
-        assert_eq!(teller.news(&health), ["STATUS=the store fails"]);
+        assert_eq!(reporter.changes(&health), ["STATUS=the store fails"]);
         health.ready("serving");
-        assert_eq!(teller.news(&health), ["STATUS=serving"]);
+        assert_eq!(reporter.changes(&health), ["STATUS=serving"]);
     }
 
     #[test]
     fn the_watchdog_is_fed_until_a_part_is_stuck() {
         let health = Health::default();
-        let mut teller = Teller {
+        let mut reporter = Reporter {
             watchdog: Some(Duration::from_mins(1)),
-            ..Teller::default()
+            ..Reporter::default()
         };
         health.beat("serving");
-        assert_eq!(teller.news(&health).last().unwrap(), "WATCHDOG=1");
-        teller.watchdog = Some(Duration::from_nanos(2));
+        assert_eq!(reporter.changes(&health).last().unwrap(), "WATCHDOG=1");
+        reporter.watchdog = Some(Duration::from_nanos(2));
         std::thread::sleep(Duration::from_millis(1));
-        assert_eq!(teller.news(&health), ["STATUS=stuck: serving"]);
-        assert!(teller.news(&health).is_empty(), "no WATCHDOG");
+        assert_eq!(reporter.changes(&health), ["STATUS=stuck: serving"]);
+        assert!(reporter.changes(&health).is_empty(), "no WATCHDOG");
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         let manager = UnixDatagram::bind(&path).unwrap();
         Notifier::to(path.to_str().unwrap())
             .unwrap()
-            .tell("READY=1");
+            .notify("READY=1");
         let mut text = [0; 16];
         assert_eq!(manager.recv(&mut text).unwrap(), 7);
         let hidden = format!("batchweave-test-{}", std::process::id());
@@ -195,7 +195,7 @@ mod tests {
         let manager = UnixDatagram::bind_addr(&address).unwrap();
         Notifier::to(&format!("@{hidden}"))
             .unwrap()
-            .tell("STATUS=x");
+            .notify("STATUS=x");
         assert_eq!(manager.recv(&mut text).unwrap(), 8);
         let nobody = folder.path().join("nobody");
         let gone = Notifier::to(nobody.to_str().unwrap()).unwrap();

@@ -1,25 +1,25 @@
-//! Panics: each is a line in the log like any other error, and a guard turns one into a value.
+//! Panics: logged like any other error, or turned into a value by a guard.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
-/// Characters of a panic's message that are kept: it may quote a whole document.
+/// Most characters kept of a panic's message, which may quote a whole document.
 const MESSAGE_MAX: usize = 200;
 
 thread_local! {
-    /// Guards that are open on this thread.
+    /// Number of guards open on this thread.
     static GUARDS: Cell<u32> = const { Cell::new(0) };
-    /// Where the newest guarded panic was.
+    /// Source position of the last guarded panic.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A caught panic: one line with its message and, once [`log_panics`] was called, its place in the source.
+/// A caught panic: one line with its message and, after [`log_panics`], its source position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("panic: {0}")]
 pub struct Panic(String);
 
-/// Logs every panic that no guard catches, instead of the lines that Rust prints.
+/// Logs every panic outside a guard, instead of the lines that Rust prints.
 pub fn log_panics() {
     let printed = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -40,7 +40,7 @@ pub fn log_panics() {
     }));
 }
 
-/// Runs `work`. What it changes must not be used after a panic, unless it is known to be whole.
+/// Runs `work` and catches its panic. State that it changed must not be used afterwards unless it is known to be consistent.
 pub fn guard<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     GUARDS.set(GUARDS.get() + 1);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -54,7 +54,7 @@ pub fn guard<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     })
 }
 
-/// The end of the source file's path, and the line.
+/// Returns the end of the source file's path, and the line.
 fn place(panic: &PanicHookInfo<'_>) -> Option<String> {
     let at = panic.location()?;
     let names: Vec<&str> = at.file().rsplit('/').take(4).collect();

@@ -1,5 +1,5 @@
-//! What a daemon's `main` does around its work: command line, configuration, logs, runtime,
-//! signals, and the exit code at the end.
+//! The `main` of a daemon around its work: command line, configuration, logs, runtime, signals, and the
+//! exit code.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::notify::Notifier;
 use crate::telemetry::LogConfig;
-use crate::{Exit, config, pages, panics, reload, shutdown, telemetry};
+use crate::{Exit, config, man_pages, panics, reload, shutdown, telemetry};
 
-/// How long threads of the runtime have to end after the daemon has: idle ones take microseconds.
+/// Time for the runtime's threads to end after the daemon; idle ones take microseconds.
 const THREADS_END: Duration = Duration::from_secs(1);
 
-/// What all daemons take on their command lines.
+/// The command line of every daemon.
 #[derive(Debug, clap::Args)]
 struct Args {
     /// Configuration file; the shipped one in config/ lists every key.
@@ -29,20 +29,19 @@ struct Args {
     check: bool,
 }
 
-/// A daemon's own words.
+/// The texts of a daemon's command line.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    /// Of the executable.
+    /// Name of the executable.
     pub name: &'static str,
-    /// Of the package.
     pub version: &'static str,
-    /// One sentence or two.
+    /// One or two sentences for `--help`.
     pub about: &'static str,
-    /// For the end of the help text.
+    /// The end of the help text.
     pub exit_codes: &'static str,
 }
 
-/// Work that failed: its words, and the exit code that goes with them.
+/// A failure of the daemon: its message and exit code.
 #[derive(Debug)]
 pub struct Failure {
     text: String,
@@ -50,7 +49,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// From an error and its code.
+    /// Returns the failure of an error and its exit code.
     pub fn new(why: impl Display, exit: Exit) -> Self {
         Self {
             text: why.to_string(),
@@ -67,11 +66,11 @@ impl Program {
         serve: impl FnOnce(C, CancellationToken) -> F,
     ) -> Exit {
         let words: Vec<OsString> = std::env::args_os().collect();
-        // For `make install`; not a wish that a person has, so the help does not show it.
+        // For `make install` only, therefore not in the help.
         if let [_, option, share] = &words[..]
             && option == "--generate"
         {
-            return match pages::write(self.command(), Path::new(share)) {
+            return match man_pages::write(self.command(), Path::new(share)) {
                 Ok(()) => Exit::Ok,
                 Err(why) => {
                     eprintln!("{}: {}: {why}", self.name, share.display());
@@ -83,7 +82,7 @@ impl Program {
             Ok(args) => args,
             Err(why) => {
                 let asked = !why.use_stderr();
-                // Nothing to do about a closed terminal.
+                // A closed terminal cannot be reported.
                 let _ = why.print();
                 return if asked { Exit::Ok } else { Exit::Config };
             }
@@ -104,7 +103,7 @@ impl Program {
     }
 
     fn command(self) -> clap::Command {
-        // The words about the arguments would replace those about the daemon: hence last.
+        // Last, because the about text of `Args` would replace the daemon's.
         Args::augment_args(clap::Command::new(self.name))
             .version(self.version)
             .about(self.about)
@@ -112,7 +111,7 @@ impl Program {
     }
 }
 
-/// Credentials are in memory: no core files, whoever starts the daemon.
+/// Forbids core files, because credentials are in memory.
 fn no_core_files() {
     let none = Rlimit {
         current: Some(0),
@@ -132,29 +131,37 @@ fn run<C: Config + Send + 'static, F: Future<Output = Result<(), Failure>>>(
         println!("{}: ok", args.config.display());
         return Ok(());
     }
-    // Before all else: a service manager that can't be told is not served.
+    // First: a daemon whose service manager is unreachable must not start.
     Notifier::from_env().map_err(|why| Failure::new(why, Exit::Config))?;
     telemetry::init(log(&config));
     panics::log_panics();
     let runtime = runtime()?;
     let work = async {
-        let stop = shutdown::on_signals()
-            .map_err(|why| Failure::new(format!("no signal handlers: {why}"), Exit::Failure))?;
-        reload::on_hangup(args.config.clone(), &config, log)
-            .map_err(|why| Failure::new(format!("no signal handlers: {why}"), Exit::Failure))?;
+        let stop = shutdown::on_signals().map_err(|why| {
+            Failure::new(
+                format!("cannot install signal handlers: {why}"),
+                Exit::Failure,
+            )
+        })?;
+        reload::on_hangup(args.config.clone(), &config, log).map_err(|why| {
+            Failure::new(
+                format!("cannot install signal handlers: {why}"),
+                Exit::Failure,
+            )
+        })?;
         serve(config, stop).await
     };
     let ended = panics::guard(|| runtime.block_on(work)).unwrap_or_else(|panic| {
-        let text = format!("the daemon failed by a fault of its own: {panic}; please report it");
+        let text = format!("bug in the daemon: {panic}; please report it");
         Err(Failure::new(text, Exit::Internal))
     });
-    // What still works on a thread has nowhere to put its results. The others are joined, since glibc's
-    // pthread_detach reads memory of the thread, which is gone when it ends just then (seen: SIGSEGV).
+    // Results of blocking work are no longer needed. Idle threads are joined, because glibc's
+    // pthread_detach reads memory that is gone when the thread ends just then (observed: SIGSEGV).
     runtime.shutdown_timeout(THREADS_END);
     ended
 }
 
-/// The runtime panics where it can't start its threads.
+/// Starts the runtime, which panics when it cannot start its threads.
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let build = || {
         let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -1,5 +1,5 @@
-//! SIGHUP: the configuration is read again. What may change while running is taken over (the log level);
-//! for the rest it is said which keys wait for a restart. A broken file changes nothing.
+//! SIGHUP reloads the configuration. The log level takes effect immediately; other changed keys are named
+//! as waiting for a restart. A broken file changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use crate::config::{self, Config};
 use crate::notify::Notifier;
 use crate::telemetry::{self, LogConfig};
 
-/// Keys that a reload takes over.
+/// Keys that take effect on a reload.
 const LIVE: [&str; 1] = ["log.level"];
 
-/// Reloads at every SIGHUP, for ever.
+/// Reloads at every SIGHUP, until the process ends.
 pub(crate) fn on_hangup<C: Config + Send + 'static>(
     path: PathBuf,
     running: &C,
@@ -23,19 +23,19 @@ pub(crate) fn on_hangup<C: Config + Send + 'static>(
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             let notifier = Notifier::from_env().ok().flatten();
-            let tell = |text: &str| {
+            let notify = |text: &str| {
                 if let Some(notifier) = &notifier {
-                    notifier.tell(text);
+                    notifier.notify(text);
                 }
             };
-            tell("RELOADING=1");
+            notify("RELOADING=1");
             match reload(&path, &running, log) {
-                Ok(said) => tracing::info!("{said}"),
+                Ok(report) => tracing::info!("{report}"),
                 Err(why) => {
-                    tracing::error!("not reloaded, the old configuration stays: {why}");
+                    tracing::error!("cannot reload, keeping the old configuration: {why}");
                 }
             }
-            tell("READY=1");
+            notify("READY=1");
         }
     });
     Ok(())
@@ -46,10 +46,10 @@ fn reload<C: Config>(
     running: &toml::Table,
     log: fn(&C) -> &LogConfig,
 ) -> Result<String, String> {
-    // Opening a pipe would wait for somebody who writes into it.
+    // Opening a pipe would wait for a writer.
     if std::fs::metadata(path).is_ok_and(|file| !file.is_file()) {
         return Err(format!(
-            "{} is no regular file: it can't be read again",
+            "{} is not a regular file: it cannot be read again",
             path.display()
         ));
     }
@@ -73,7 +73,7 @@ fn reload<C: Config>(
 }
 
 fn values<C: Config>(config: &C) -> toml::Table {
-    // What was parsed from TOML can be written as TOML.
+    // A configuration parsed from TOML can be written as TOML.
     toml::Table::try_from(config).unwrap_or_default()
 }
 
@@ -111,18 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_not_waited_for() {
+    fn a_pipe_does_not_block_the_reload() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.toml");
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         assert!(made.unwrap().success());
         let running = values(&Test::default());
         let why = reload::<Test>(&path, &running, |c| &c.log).unwrap_err();
-        assert!(why.contains("x.toml is no regular file"), "{why}");
+        assert!(why.contains("x.toml is not a regular file"), "{why}");
     }
 
     #[test]
-    fn a_reload_says_what_waits_and_keeps_the_old_when_broken() {
+    fn a_reload_names_the_keys_that_wait_and_a_broken_file_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.toml");
         let running = values(&Test::default());
@@ -130,10 +130,10 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             reload::<Test>(&path, &running, |c| &c.log)
         };
-        let said = reload("size = 3\n[log]\nlevel = \"debug\"").unwrap();
+        let report = reload("size = 3\n[log]\nlevel = \"debug\"").unwrap();
         assert!(
-            said.contains("log.level is debug") && said.ends_with("restart: size"),
-            "{said}"
+            report.contains("log.level is debug") && report.ends_with("restart: size"),
+            "{report}"
         );
         assert!(
             !reload("[log]\nlevel = \"debug\"")

@@ -1,18 +1,17 @@
-//! Repeats in the log: the same warning again and again says nothing new, and fills disks while a store
-//! is down. Of a message that comes again within a minute the first few are written; then one a
-//! minute, with how many were left out before it.
+//! Repeats in the log, which would fill disks while a store is down. Of a message that repeats within a
+//! minute the first few are written, then one per minute with the number left out before it.
 //!
-//! Messages are the same when their words and fields are, numbers and ids of eight digits and more
-//! apart: keys with versions and the store's request ids make no new message, a line number does.
+//! Two messages are the same when their words and fields are, except for numbers and ids of at least
+//! eight digits: a version in a key or a request id does not make a new message, a line number does.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Written before repeats are left out.
+/// Repeats that are written before the rest is left out.
 const BURST: u32 = 5;
 const WINDOW: Duration = Duration::from_mins(1);
-/// Different messages that are remembered; beyond that all are written.
+/// Distinct messages that are remembered; when there are more, all are written.
 const KEPT: usize = 256;
 
 struct Seen {
@@ -28,7 +27,7 @@ impl Repeats {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Whether a message is to be written, and how many like it were left out since the last one.
+    /// Returns how many repeats were left out before this message, or `None` to leave it out too.
     pub(crate) fn admit(&self, text: &str, now: Instant) -> Option<u64> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = pattern(text);
@@ -44,7 +43,7 @@ impl Repeats {
             left_out: 0,
         });
         if now.duration_since(one.since) >= WINDOW {
-            // It goes on, so one a minute is enough; after a quiet minute it begins anew.
+            // While it keeps repeating, one per minute is enough; a quiet minute resets it.
             let goes_on = one.left_out > 0;
             one.since = now;
             one.written = if goes_on { BURST - 1 } else { 0 };
@@ -58,7 +57,7 @@ impl Repeats {
     }
 }
 
-/// The text without what differs between repeats.
+/// Returns the text with ids replaced by `#`.
 fn pattern(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_make_no_new_message_and_line_numbers_do() {
+    fn ids_do_not_make_a_new_message_and_line_numbers_do() {
         let one = pattern("get log/00000000000000000017.json: 503 (request id 00000000000002FC)");
         let two = pattern("get log/00000000000000000018.json: 503 (request id 0000000000000301)");
         assert_eq!(one, two);

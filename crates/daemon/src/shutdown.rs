@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::notify::Notifier;
 
-/// A token that is cancelled by the first SIGTERM or SIGINT. A second signal ends the process at
-/// once with 130, for a person who does not want to wait for the drain.
+/// Returns a token that the first SIGTERM or SIGINT cancels. A second signal ends the process
+/// immediately with code 130, without waiting for the drain.
 pub fn on_signals() -> io::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -29,7 +29,7 @@ pub fn on_signals() -> io::Result<CancellationToken> {
                     "stopping; send the signal again to stop at once"
                 );
                 if let Ok(Some(manager)) = Notifier::from_env() {
-                    manager.tell("STOPPING=1");
+                    manager.notify("STOPPING=1");
                 }
                 stop.cancel();
             } else {
@@ -40,8 +40,8 @@ pub fn on_signals() -> io::Result<CancellationToken> {
     Ok(token)
 }
 
-/// Runs `work` until it is done, or the first signal comes. The daemon is still starting, so nothing that a
-/// restart could not find is lost. `None`, with a line in the log on what it waited for: the words of `doing`.
+/// Runs `work` while the daemon starts, when stopping loses nothing. Returns `None` when the first signal
+/// arrives earlier, and logs `doing`, the cause of the wait.
 pub async fn unless_stopped<T>(
     stop: &CancellationToken,
     doing: impl Fn() -> String,
@@ -51,23 +51,23 @@ pub async fn unless_stopped<T>(
         biased;
         done = work => Some(done),
         () = stop.cancelled() => {
-            tracing::info!("stopped while starting; it waited for this: {}", doing());
+            tracing::info!("stopped while starting; waiting for: {}", doing());
             None
         }
     }
 }
 
-/// How a drain ended.
+/// The outcome of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Drained {
-    /// Everything was finished in time.
+    /// All work finished in time.
     Clean,
-    /// The deadline came first; what was left is dropped.
+    /// The deadline passed; unfinished work is dropped.
     Late,
 }
 
-/// Waits for `work` at most `deadline` and says in the log when that was not enough.
+/// Waits for `work` at most `deadline` and logs when it did not finish.
 pub async fn drain<F: Future>(what: &str, deadline: Duration, work: F) -> Drained {
     if tokio::time::timeout(deadline, work).await.is_ok() {
         return Drained::Clean;
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_start_that_hangs_ends_with_the_signal() {
+    async fn a_signal_ends_a_start_that_hangs() {
         let stop = CancellationToken::new();
         let doing = || "a store".to_owned();
         assert_eq!(unless_stopped(&stop, doing, async { 7 }).await, Some(7));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn drain_tells_late_from_clean() {
+    async fn a_drain_reports_whether_it_met_the_deadline() {
         let never = std::future::pending::<()>();
         assert_eq!(
             drain("x", Duration::from_millis(1), never).await,

@@ -9,16 +9,16 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Problem;
-use crate::recent::Keeper;
+use crate::recent_messages::Keeper;
 
 /// Shape of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text lines for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -28,7 +28,6 @@ pub enum LogFormat {
 pub struct LogConfig {
     /// A level (`error` .. `trace`) or directives as in `RUST_LOG`, which wins when set.
     pub level: String,
-    /// `text` or `json`.
     pub format: LogFormat,
 }
 
@@ -42,14 +41,14 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Problems of this table, with keys below `log`.
+    /// Returns the problems of this table, with keys below `log`.
     pub fn check(&self) -> Vec<Problem> {
         match EnvFilter::builder().parse(&self.level) {
             Ok(_) => Vec::new(),
             Err(why) => vec![Problem::new(
                 "log.level",
                 format!(
-                    "`{}` is no level: {why}; use error, warn, info, debug or trace",
+                    "invalid level `{}`: {why}; use error, warn, info, debug or trace",
                     self.level
                 ),
             )],
@@ -57,15 +56,15 @@ impl LogConfig {
     }
 }
 
-/// Libraries whose warnings are attempts that they make up for themselves: what fails in the end is
-/// an error of ours, with its cause.
+/// Libraries whose warnings are tries that they repeat themselves; a final failure is an error of ours,
+/// with its cause.
 const QUIET: &str = "aws_config=error,aws_smithy_runtime=error,aws_sdk_s3=error";
 
-/// What a signature is made of holds the session's token when it goes into a URL, as for bulk reads:
-/// it is in no log, whatever level was asked for.
+/// The input of a presigned URL's signature contains the session token: it is never logged, whatever
+/// level is configured.
 const NEVER_TRACED: [&str; 2] = ["aws_sigv4=info", "aws_sigv4::http_request=info"];
 
-/// Sets another filter, once logging has begun.
+/// Replaces the filter of a running subscriber.
 type Change = Box<dyn Fn(EnvFilter) + Send + Sync>;
 
 static CHANGE: OnceLock<Change> = OnceLock::new();
@@ -78,7 +77,7 @@ fn filter(config: &LogConfig) -> EnvFilter {
     never.fold(asked, EnvFilter::add_directive)
 }
 
-/// Starts logging for the process. A second call changes nothing, so tests may call it too.
+/// Starts logging for the process. A second call has no effect, so that tests may call it too.
 pub fn init(config: &LogConfig) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(config))
@@ -101,14 +100,14 @@ pub fn init(config: &LogConfig) {
         }
     };
     if let Ok(change) = outcome {
-        // The first call's handle stays.
+        // Only the first call sets the handle.
         drop(CHANGE.set(change));
     } else {
         tracing::debug!("logging was already started");
     }
 }
 
-/// Takes over another level.
+/// Applies another log level.
 pub(crate) fn change(config: &LogConfig) {
     if let Some(change) = CHANGE.get() {
         change(filter(config));

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use batchweave_cli::CliError;
-use batchweave_daemon::{Exit, pages};
+use batchweave_daemon::{Exit, man_pages};
 use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
@@ -18,7 +18,7 @@ pub(crate) struct GenerateArgs {
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<Exit, CliError> {
     for command in [operators(), Cli::command()] {
-        pages::write(command, &args.share)?;
+        man_pages::write(command, &args.share)?;
     }
     Ok(Exit::Ok)
 }

@@ -1,20 +1,20 @@
-//! What may happen next.
+//! The actions that are possible in a state.
 
+use crate::numbers::RecordNo;
 use crate::state::{Phase, Process, Role, Stage, State, Trainer};
-use crate::tables::{RecordNo, Tables};
+use crate::tables::Tables;
 
-/// One thing that happens. `who` is the process.
+/// One possible event. `pid` is the number of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// An instance starts and opens the log.
     Start(u8),
-    /// It folds what is new.
-    Look(u8),
-    /// It wants an epoch.
+    /// It folds the new records.
+    Refresh(u8),
+    /// It asks for an epoch.
     Open {
-        /// Who.
-        who: u8,
-        /// By an intent.
+        pid: u8,
+        /// With an intent instead of a record.
         announce: bool,
     },
     /// It uploads its next object.
@@ -23,64 +23,39 @@ pub enum Action {
     Announce(u8),
     /// It builds a record.
     Commit {
-        /// Who.
-        who: u8,
-        /// Of what.
+        pid: u8,
+        /// The entries to put into the record.
         how: How,
     },
-    /// It says that it has no more.
+    /// It commits the end of its input.
     Finish(u8),
-    /// Its put has an outcome.
-    Send {
-        /// Who.
-        who: u8,
-        /// Which.
-        outcome: Outcome,
-    },
+    /// Its put gets an outcome.
+    Send { pid: u8, outcome: Outcome },
     /// It reads the object at its record's version.
     Read(u8),
-    /// It dies.
+    /// The process dies.
     Crash {
-        /// Who.
-        who: u8,
-        /// With a put on its way.
+        pid: u8,
+        /// Its put stays in flight.
         leaves: bool,
     },
-    /// A put happens that its sender gave up on.
+    /// A put arrives that its sender had given up.
     Land(RecordNo),
-    /// A trainer wants an attempt.
+    /// A trainer asks for an attempt.
     Attempt {
-        /// Who.
-        who: u8,
-        /// From this step.
+        pid: u8,
+        /// The first step of the attempt.
         start: u8,
     },
     /// A data coordinate of a trainer marks this step.
-    Mark {
-        /// Who.
-        who: u8,
-        /// The coordinate.
-        coordinate: u8,
-        /// The step.
-        step: u8,
-    },
+    Mark { pid: u8, coordinate: u8, step: u8 },
     /// The slower coordinate of a trainer has received all steps below this one.
-    Receive {
-        /// Who.
-        who: u8,
-        /// The step.
-        step: u8,
-    },
-    /// Somebody closes the first job, or opens it again.
+    Receive { pid: u8, step: u8 },
+    /// The operator closes the first job, or opens it again.
     ChangeJob(u8),
-    /// A person wants the watermark at this step.
-    Ask {
-        /// Who.
-        who: u8,
-        /// The step.
-        step: u8,
-    },
-    /// Somebody wants the next seal or unseal.
+    /// A person asks for a watermark at this step.
+    RequestWatermark { pid: u8, step: u8 },
+    /// The sealer asks for the next seal or unseal.
     Seal(u8),
     /// The reclaimer reads the marks and computes a watermark.
     Compute(u8),
@@ -88,44 +63,43 @@ pub enum Action {
     Pass(u8),
     /// It deletes an object.
     Delete {
-        /// Who.
-        who: u8,
-        /// The object's number.
+        pid: u8,
+        /// The number of the object.
         object: u8,
     },
-    /// It deletes marks that nobody needs.
+    /// It deletes marks that no job needs.
     DropMarks(u8),
     /// It ends its pass.
     EndPass(u8),
 }
 
-/// What a record takes along.
+/// The entries that a record contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// The writer's own TGBs.
     Own,
-    /// Them and valid intents.
+    /// The writer's own TGBs and valid intents.
     Combined,
-    /// Valid intents alone.
+    /// Only other producers' valid intents.
     Others,
-    /// Without a guard: half of the last object.
+    /// Half of the last object; only without a guard.
     Half,
 }
 
-/// What became of a put, and what the writer was told.
+/// The effect of a put, and the answer that the writer got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It happened, and the answer says so.
+    /// It took effect, and the answer says so.
     Created,
-    /// Another record is there, and the answer says so (412).
+    /// Another record has the version, and the answer says so (412).
     Exists,
-    /// It happened; a retry inside the client met it and the answer is 412.
+    /// It took effect; a retry inside the client met the new object and got 412.
     MetItself,
-    /// It happened; the answer was lost.
+    /// It took effect; the answer was lost.
     Lost,
-    /// It did not happen; the answer was lost, or was 409.
+    /// It had no effect; the answer was lost, or was 409.
     Dropped,
-    /// It has not happened yet; the writer was told nothing.
+    /// It has not taken effect yet; the writer got no answer.
     Late,
 }
 
@@ -139,37 +113,38 @@ impl Outcome {
         Self::Late,
     ];
 
-    /// Whether it counts as a fault.
+    /// Returns true if the outcome counts as a fault.
     pub fn is_fault(self) -> bool {
         !matches!(self, Self::Created | Self::Exists)
     }
 }
 
-/// All that may happen. What needs a closer look is sorted out when it is tried.
+/// Adds all actions that may be possible; `next` rejects the impossible ones.
 pub fn all(tables: &Tables, state: &State, into: &mut Vec<Action>) {
-    for (who, process) in (0..).zip(state.processes.as_slice()) {
+    for (pid, process) in (0..).zip(state.processes.as_slice()) {
         match process.phase {
             Phase::Put => {
                 for outcome in Outcome::ALL {
                     if state.faults > 0 || !outcome.is_fault() {
-                        into.push(Action::Send { who, outcome });
+                        into.push(Action::Send { pid, outcome });
                     }
                 }
             }
-            Phase::Ask => into.push(Action::Read(who)),
-            Phase::Rest => at_rest(tables, state, who, process, into),
+            Phase::Resolve => into.push(Action::Read(pid)),
+            Phase::Rest => at_rest(tables, state, pid, process, into),
         }
         if let Role::Producer(producer) = process.role {
             let active = matches!(producer.stage, Stage::Opening | Stage::Live);
-            // Only a reclaimer can see what is uploaded; without one it may as well happen later.
+            // Only a reclaimer notices uploads; without one it makes no difference when they
+            // happen.
             let sees = tables.config().reclaimers > 0 || process.phase == Phase::Rest;
             if producer.stage == Stage::Live && sees {
-                into.push(Action::Upload(who));
+                into.push(Action::Upload(pid));
             }
             if active && state.crashes > 0 {
-                into.push(Action::Crash { who, leaves: false });
+                into.push(Action::Crash { pid, leaves: false });
                 if process.phase == Phase::Put {
-                    into.push(Action::Crash { who, leaves: true });
+                    into.push(Action::Crash { pid, leaves: true });
                 }
             }
         }
@@ -177,66 +152,66 @@ pub fn all(tables: &Tables, state: &State, into: &mut Vec<Action>) {
     into.extend(state.flight.as_slice().iter().map(|&put| Action::Land(put)));
 }
 
-fn at_rest(tables: &Tables, state: &State, who: u8, process: &Process, into: &mut Vec<Action>) {
+fn at_rest(tables: &Tables, state: &State, pid: u8, process: &Process, into: &mut Vec<Action>) {
     match process.role {
         Role::Dead => {}
         Role::Producer(producer) => match producer.stage {
-            Stage::Absent => into.push(Action::Start(who)),
+            Stage::Absent => into.push(Action::Start(pid)),
             Stage::Opening => into.extend([
-                Action::Look(who),
+                Action::Refresh(pid),
                 Action::Open {
-                    who,
+                    pid,
                     announce: false,
                 },
                 Action::Open {
-                    who,
+                    pid,
                     announce: true,
                 },
             ]),
             Stage::Live => {
                 into.extend([
-                    Action::Look(who),
-                    Action::Announce(who),
-                    Action::Finish(who),
+                    Action::Refresh(pid),
+                    Action::Announce(pid),
+                    Action::Finish(pid),
                 ]);
                 let hows = [How::Own, How::Combined, How::Others, How::Half];
-                into.extend(hows.map(|how| Action::Commit { who, how }));
+                into.extend(hows.map(|how| Action::Commit { pid, how }));
             }
             Stage::Done | Stage::Stopped => {}
         },
-        Role::Trainer(trainer) => of_trainer(tables, state, who, trainer, into),
+        Role::Trainer(trainer) => of_trainer(tables, state, pid, trainer, into),
         Role::Reclaimer(reclaimer) if reclaimer.deletes => {
-            into.extend([Action::EndPass(who), Action::DropMarks(who)]);
+            into.extend([Action::EndPass(pid), Action::DropMarks(pid)]);
             let there = (0..64).filter(|bit| state.objects >> bit & 1 == 1);
-            into.extend(there.map(|object| Action::Delete { who, object }));
+            into.extend(there.map(|object| Action::Delete { pid, object }));
         }
         Role::Reclaimer(_) => {
-            into.extend([Action::Compute(who), Action::Pass(who)]);
+            into.extend([Action::Compute(pid), Action::Pass(pid)]);
         }
-        Role::Sealer { .. } => into.extend([Action::Look(who), Action::Seal(who)]),
-        Role::Operator { .. } => into.extend([Action::Look(who), Action::ChangeJob(who)]),
+        Role::Sealer { .. } => into.extend([Action::Refresh(pid), Action::Seal(pid)]),
+        Role::Operator { .. } => into.extend([Action::Refresh(pid), Action::ChangeJob(pid)]),
         Role::Person { .. } => {
             let steps = 1..=tables.facts(state.head).next_step;
-            into.extend(steps.map(|step| Action::Ask { who, step }));
+            into.extend(steps.map(|step| Action::RequestWatermark { pid, step }));
         }
     }
 }
 
-fn of_trainer(tables: &Tables, state: &State, who: u8, trainer: Trainer, into: &mut Vec<Action>) {
-    into.push(Action::Look(who));
+fn of_trainer(tables: &Tables, state: &State, pid: u8, trainer: Trainer, into: &mut Vec<Action>) {
+    into.push(Action::Refresh(pid));
     let next_step = tables.facts(state.head).next_step;
     if !trainer.open {
         let starts = 0..=next_step;
-        into.extend(starts.map(|start| Action::Attempt { who, start }));
+        into.extend(starts.map(|start| Action::Attempt { pid, start }));
         return;
     }
     for coordinate in 0..tables.config().coordinates {
         let steps = trainer.at[usize::from(coordinate)] + 1..=next_step;
         if coordinate == 1 && tables.config().rank0 {
-            into.extend(steps.map(|step| Action::Receive { who, step }));
+            into.extend(steps.map(|step| Action::Receive { pid, step }));
         } else {
             into.extend(steps.map(|step| Action::Mark {
-                who,
+                pid,
                 coordinate,
                 step,
             }));

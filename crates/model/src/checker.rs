@@ -1,6 +1,7 @@
-//! Breadth-first search through all states of a model. States are known by their fingerprints, each
-//! with that of the state it was first reached from, so that the shortest way to a broken property
-//! can be walked again.
+//! Breadth-first search through all states of a model.
+//!
+//! States are known by their fingerprints, each with that of the state it was first reached from, so
+//! that the shortest path to a broken property can be reconstructed.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,68 +11,68 @@ use crate::property::Broken;
 
 /// A system to explore.
 pub trait System {
-    /// What a moment looks like.
+    /// A state of the system.
     type State: Copy + Hash;
-    /// What may happen next.
+    /// An event that may change the state.
     type Action: Copy;
 
-    /// The first moment.
+    /// Returns the first state.
     fn first(&mut self) -> Self::State;
-    /// All that may happen at a moment; some of it may turn out to be impossible.
+    /// Adds all actions that may be possible in a state; `next` may reject some.
     fn actions(&self, state: &Self::State, into: &mut Vec<Self::Action>);
-    /// What an action leads to, and the property that it breaks; none when it is impossible.
+    /// Returns the state after an action and the property that it breaks, or `None` if the action
+    /// is impossible.
     fn next(
         &mut self,
         state: &Self::State,
         action: Self::Action,
     ) -> Option<(Self::State, Option<Broken>)>;
-    /// What it means that nothing can happen any more.
+    /// Classifies a state in which nothing more happens.
     fn at_rest(&self, state: &Self::State) -> Rest;
-    /// An action in words.
+    /// Returns an action in words.
     fn describe(&self, state: &Self::State, action: Self::Action) -> String;
 }
 
-/// A moment at which nothing more can happen, or at which nothing has to.
+/// The meaning of a state in which nothing more happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
-    /// All that was to be done is done.
+    /// All work is done.
     Complete,
-    /// Everybody has stopped or died.
+    /// All processes stopped or died.
     Stopped,
-    /// Somebody still wants something.
+    /// A running process has work left.
     Wanting,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// Different states.
+    /// The number of different states.
     pub states: u64,
-    /// Transitions followed.
+    /// The number of transitions followed.
     pub transitions: u64,
-    /// Longest shortest way to a state.
+    /// The length of the longest shortest path to a state.
     pub depth: u32,
-    /// States in which all work was done: without any, a model shows nothing.
+    /// States in which all work was done; 0 would mean that the model shows nothing.
     pub complete: u64,
-    /// Whether a bound on states ended the search.
+    /// True if the limit on states ended the search.
     pub cut: bool,
-    /// The first broken property and the way to it.
+    /// The first broken property and the path to it.
     pub counterexample: Option<Counterexample>,
 }
 
-/// A shortest way to a broken property.
+/// A shortest path to a broken property.
 #[derive(Debug, Clone)]
 pub struct Counterexample {
-    /// What is broken.
     pub broken: Broken,
-    /// What happened, in order.
+    /// The actions, in order.
     pub trace: Vec<String>,
 }
 
-/// State before, by fingerprint; the first state has itself.
+/// The predecessor of each state, by fingerprint; the first state is its own.
 type Known = HashMap<u64, u64, ThroughBuild>;
 
-/// Explores until nothing is new, a property is broken, or `states_max` states are known.
+/// Explores until no state is new, a property is broken, or `states_max` states are known.
 pub fn explore<S: System>(system: &mut S, states_max: u64) -> Found {
     let first = system.first();
     let mut known = Known::default();
@@ -116,7 +117,7 @@ struct Reached<'a, S: System> {
     actions: &'a mut Vec<S::Action>,
 }
 
-/// All successors of one state; the property that one of them breaks.
+/// Adds the successors of one state. Returns the property that one of them breaks.
 fn visit<S: System>(
     system: &mut S,
     print: u64,
@@ -153,7 +154,7 @@ fn visit<S: System>(
     (!moved && rest == Rest::Wanting).then(|| (Broken::stuck(), None))
 }
 
-/// The actions from the first state to the one with this fingerprint, in words.
+/// Returns the actions from the first state to the one with this fingerprint, in words.
 fn walk<S: System>(system: &mut S, known: &Known, to: u64) -> Vec<String> {
     let mut way = vec![to];
     while let Some(&before) = way.last().and_then(|last| known.get(last)) {
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
     use crate::property::Property;
 
-    /// Two counters below `size`; a property of their sum.
+    /// Two counters below `size`, with a property of their sum.
     struct Counters {
         size: u8,
         bad_sum: u8,

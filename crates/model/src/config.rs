@@ -1,65 +1,64 @@
-//! What a run explores: who takes part and how much may go wrong. Each configuration is about one
-//! part of the protocol, small enough to be explored to the end.
+//! The configurations: which processes take part and how many faults happen. Each is about one part of
+//! the protocol and small enough to be explored completely.
 
-/// Bounds of one configuration.
+use crate::spec::JOBS_MAX;
+
+/// The bounds of one configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Its name.
     pub name: &'static str,
-    /// What it is about.
+    /// The part of the protocol that it explores.
     pub about: &'static str,
-    /// Producer names.
+    /// The number of producer names.
     pub producers: u8,
-    /// Instances that may open each name; all but the first come at any time.
+    /// Instances that may open each name; all but the first may start at any time.
     pub instances: u8,
     /// The first instances are open from the start.
     pub opened: bool,
-    /// TGBs of each producer.
+    /// TGBs that each producer commits.
     pub tgbs: u8,
     /// TGBs in one object.
     pub group: u8,
-    /// Order `lanes` instead of `arrival`.
+    /// The stream's order is `lanes` instead of `arrival`.
     pub lanes: bool,
-    /// Producers say when they have no more.
+    /// Producers commit the end of their input.
     pub finish: bool,
-    /// Intents that an instance may announce; 0: nobody announces or combines.
+    /// Intents that an instance may announce; 0 disables announcing and combining.
     pub announces: u8,
     /// Openings may be announced.
     pub announce_opens: bool,
-    /// Leaders also commit others' entries alone.
+    /// Leaders may also commit records with only other producers' entries.
     pub lead: bool,
     /// Answers that may be lost or wrong.
     pub faults: u8,
     /// Processes that may die.
     pub crashes: u8,
-    /// Records put by someone who wants the stream sealed; 2: and unsealed again.
+    /// Seals and unseals that the sealer commits, in turn.
     pub seals: u8,
-    /// All TGBs of the first producer are in the log from the start, and nobody writes more.
+    /// All TGBs of the first producer are in the log from the start, and no producer runs.
     pub filled: bool,
-    /// Attempts that each job may open, each by a process of its own.
+    /// Attempts that each job may open, each in its own process.
     pub attempts: [u8; JOBS_MAX],
     /// Marks that each data coordinate of an attempt may write.
     pub marks: u8,
     /// Data coordinates of an attempt, 1 or 2.
     pub coordinates: u8,
-    /// The first coordinate's marks speak for all, wherever the second one is.
+    /// The first coordinate's marks count for all coordinates, whatever the second one has
+    /// received.
     pub rank0: bool,
-    /// Restart points that each job keeps; 0: there is no such job.
+    /// Restart points that each job keeps; 0 means no such job.
     pub keep: [u8; JOBS_MAX],
-    /// Times that somebody closes the first job or opens it again.
+    /// How many times the operator closes the first job or opens it again.
     pub reopens: u8,
-    /// Times that a person moves the watermark.
+    /// How many times a person moves the watermark.
     pub asks: u8,
-    /// How many move the watermark and delete.
+    /// The number of reclaimers, which move the watermark and delete data.
     pub reclaimers: u8,
-    /// They delete marks, too.
+    /// Reclaimers delete marks, too.
     pub drops_marks: bool,
 }
 
-/// Jobs in a model at most.
-pub const JOBS_MAX: usize = 2;
-
-/// Nobody and nothing: a base for the configurations below.
+/// A configuration without faults or jobs, as a base for the others.
 const NONE: Config = Config {
     name: "",
     about: "",
@@ -249,7 +248,7 @@ pub const FULL: [Config; 18] = [
     },
     Config {
         name: "sharing",
-        about: "objects with several TGBs, part of which nobody needs any more",
+        about: "objects with several TGBs, part of which no job needs any more",
         producers: 1,
         tgbs: 3,
         group: 2,
@@ -301,13 +300,13 @@ pub const FULL: [Config; 18] = [
     },
 ];
 
-/// The configuration of this name.
+/// Returns the configuration with this name.
 pub fn named(name: &str) -> Option<Config> {
     FULL.iter().copied().find(|config| config.name == name)
 }
 
 impl Config {
-    /// The same, small enough for `cargo test`.
+    /// Returns a copy small enough for `cargo test`.
     #[must_use]
     pub fn short(self) -> Self {
         Self {
@@ -320,9 +319,9 @@ impl Config {
 }
 
 impl Config {
-    /// How TGBs lie in objects.
-    pub fn cut(&self) -> crate::spec::Cut {
-        crate::spec::Cut {
+    /// Returns how TGBs are split into objects.
+    pub fn object_split(&self) -> crate::spec::ObjectSplit {
+        crate::spec::ObjectSplit {
             group: self.group,
             tgbs: self.tgbs,
         }

@@ -1,4 +1,4 @@
-//! The real entries behind those of the model.
+//! The real entries that the model's specs stand for.
 
 use batchweave_core::ids::RequestId;
 use batchweave_core::keys;
@@ -9,9 +9,9 @@ use batchweave_core::manifest::entry::{
 };
 use batchweave_core::tgb::{ObjectPart, TgbRecord};
 
-use crate::config::JOBS_MAX;
+use crate::spec::JOBS_MAX;
 use crate::spec::{
-    Cut, Held, Object, SLICES, Spec, attempt_id, cursor, digest, job, nonce, producer,
+    HeldJob, Object, ObjectSplit, SLICES, Spec, attempt_id, cursor, digest, job, nonce, producer,
 };
 
 fn request(tags: [u8; 3]) -> RequestId {
@@ -20,12 +20,12 @@ fn request(tags: [u8; 3]) -> RequestId {
     RequestId(id)
 }
 
-/// The id of a person's command.
+/// Returns the request id of a person's command.
 pub fn command(number: u8) -> RequestId {
     request([4, number, 0])
 }
 
-fn holding(jobs: [Option<Held>; JOBS_MAX]) -> Option<Vec<HoldingJob>> {
+fn holding(jobs: [Option<HeldJob>; JOBS_MAX]) -> Option<Vec<HoldingJob>> {
     let held = (0..)
         .zip(jobs)
         .filter_map(|(index, held)| Some((index, held?)));
@@ -40,7 +40,7 @@ fn holding(jobs: [Option<Held>; JOBS_MAX]) -> Option<Vec<HoldingJob>> {
 }
 
 impl Object {
-    /// Its key.
+    /// Returns the object's key.
     pub fn key(self) -> Option<String> {
         let seqs = (u64::from(self.first), u64::from(self.last));
         let name = producer(self.producer)?;
@@ -68,8 +68,8 @@ impl Object {
 }
 
 impl Spec {
-    /// The real entry.
-    pub fn entry(self, cut: Cut) -> Option<Entry> {
+    /// Returns the real entry.
+    pub fn entry(self, split: ObjectSplit) -> Option<Entry> {
         let reason = String::new();
         Some(match self {
             Self::Opened {
@@ -84,7 +84,7 @@ impl Spec {
                 epoch: epoch.into(),
                 began: began.into(),
             }),
-            Self::Batch { .. } => Entry::Batch(self.batch(cut)?),
+            Self::Batch { .. } => Entry::Batch(self.batch(split)?),
             Self::Finished {
                 producer: index,
                 epoch,
@@ -158,7 +158,7 @@ impl Spec {
         })
     }
 
-    fn batch(self, cut: Cut) -> Option<BatchEntry> {
+    fn batch(self, split: ObjectSplit) -> Option<BatchEntry> {
         let Self::Batch {
             producer: index,
             instance,
@@ -171,7 +171,7 @@ impl Spec {
             return None;
         };
         let object = |seq| {
-            let (first, last) = cut.object(start, seq);
+            let (first, last) = split.object(start, seq);
             let object = Object {
                 producer: index,
                 instance,

@@ -1,99 +1,89 @@
-//! What the model needs to know of a manifest, in small numbers, and the properties of a log that
-//! can be checked once for each different log.
+//! The properties of a log that can be checked once per log, and the small numbers that the model needs
+//! from a manifest.
 //!
-//! The facts are kept beside the product's manifest and by other means (a list of all that ever
-//! applied), so that the two check each other.
+//! The facts are derived independently of the product's manifest, from a list of all entries that
+//! applied, so that the two check each other.
 
 use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Folded, Manifest, Void};
 
-use crate::config::{Config, JOBS_MAX};
+use crate::config::Config;
 use crate::guard::Guard;
 use crate::property::{Broken, Property};
-use crate::spec::{self, Object, Spec};
+use crate::spec::{self, JOBS_MAX, Object, Spec};
 
 /// Producers in a model at most.
 pub const PRODUCERS_MAX: usize = 3;
 
-/// A committed TGB.
+/// A committed TGB and its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
-    /// Whose.
     pub producer: u8,
-    /// Which of its TGBs.
+    /// The index of the TGB in its producer's input.
     pub row: u8,
-    /// Where it lies.
+    /// The object that holds it.
     pub object: Object,
-    /// Its step; none while it waits for its turn.
+    /// The step, or none while the TGB waits for its lane's turn.
     pub step: Option<u8>,
 }
 
-/// A producer in the log.
+/// The state of a producer in the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Name {
-    /// Its epoch; 0 before any.
+pub struct ProducerFacts {
+    /// The epoch; 0 before the first.
     pub epoch: u8,
-    /// The instance that opened it.
     pub instance: u8,
-    /// The length of the log when it started.
+    /// The length of the log when that instance started.
     pub began: u8,
-    /// The next sequence number.
     pub next: u8,
-    /// It has no more.
+    /// The end of its input is committed.
     pub finished: bool,
 }
 
-/// A log, in short.
+/// The facts of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Records in it.
+    /// The number of records.
     pub length: u8,
-    /// All TGBs that ever applied, in the order of the log.
+    /// All TGBs that applied, in the order of the log.
     pub tgbs: Vec<Placed>,
-    /// The producers.
-    pub names: [Name; PRODUCERS_MAX],
-    /// The first step that nobody has.
+    pub names: [ProducerFacts; PRODUCERS_MAX],
+    /// The first step that has no TGB.
     pub next_step: u8,
-    /// The watermark.
     pub watermark: u8,
-    /// A seal is in force.
     pub sealed: bool,
-    /// The jobs.
     pub jobs: [Job; JOBS_MAX],
 }
 
-/// A job in the log.
+/// The state of a job in the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Job {
-    /// Whether it is open.
     pub open: bool,
-    /// The version of its open record.
     pub opened: u8,
-    /// How often it was opened and closed.
+    /// The number of openings and closings.
     pub changes: u8,
     /// The trainer and start of each attempt of this incarnation, in order.
     pub attempts: Vec<(u8, u8)>,
-    /// The stream's next step when each of them but the newest ended.
+    /// For each attempt but the newest: the stream's next step when the following attempt opened.
     pub heads: Vec<u8>,
-    /// The same of the incarnation before.
+    /// The trainer and start of each attempt of the previous incarnation.
     pub past: Vec<(u8, u8)>,
 }
 
-/// A record as the product has folded it.
+/// A record, folded by the product.
 #[derive(Debug, Clone, Copy)]
 pub struct Fold<'a> {
-    /// The bounds.
     pub config: &'a Config,
-    /// A rule that the fold is taken to lack.
+    /// A rule that the model removes from the fold.
     pub lacks: Option<Guard>,
-    /// The manifest after it.
+    /// The manifest after the record.
     pub manifest: &'a Manifest,
-    /// What it did.
+    /// The result of the fold.
     pub folded: &'a Folded,
 }
 
 impl Fold<'_> {
-    /// Whether an entry that is void would apply if the rule were not.
+    /// Returns true if a void entry would apply without the removed rule.
     fn would_apply(&self, spec: Spec, void: &Void) -> bool {
         matches!(
             (self.lacks, spec, void),
@@ -109,7 +99,7 @@ impl Fold<'_> {
 }
 
 impl Facts {
-    /// The facts after a record, and what it breaks.
+    /// Returns the facts after a record, and the property that it breaks.
     pub fn after(&self, fold: &Fold<'_>, specs: &[Spec]) -> (Self, Option<Broken>) {
         let Fold {
             config,
@@ -124,8 +114,8 @@ impl Facts {
             .void
             .as_ref()
             .map(|void| Broken::new(Property::NoVoid, format!("the record is void: {void}")));
-        for (spec, verdict) in specs.iter().zip(&folded.entries) {
-            let found = match verdict {
+        for (spec, validity) in specs.iter().zip(&folded.entries) {
+            let found = match validity {
                 Err(void) if !fold.would_apply(*spec, void) => {
                     Some(Broken::new(Property::NoVoid, format!("{spec}: {void}")))
                 }
@@ -143,7 +133,7 @@ impl Facts {
         (facts, broken)
     }
 
-    /// One entry that applied.
+    /// Adds one entry that applied.
     fn apply(&mut self, config: &Config, spec: Spec) -> Option<Broken> {
         match spec {
             Spec::Opened {
@@ -230,7 +220,7 @@ impl Facts {
         };
         name.next = last + 1;
         for row in first..=last {
-            let (first, last) = config.cut().object(start, row);
+            let (first, last) = config.object_split().object(start, row);
             self.tgbs.push(Placed {
                 producer,
                 row,
@@ -247,7 +237,8 @@ impl Facts {
         broken.map(|property| Broken::new(property, format!("{spec} applied")))
     }
 
-    /// Notes the steps that the fold gave, and that they are the next ones and the right ones.
+    /// Adds the steps that the fold assigned, and checks that they are dense and in the right
+    /// order.
     fn place(
         &mut self,
         config: &Config,
@@ -272,7 +263,7 @@ impl Facts {
                 Some(tgb) => tgb.step = Some(entry.step as u8),
                 None => return order(format!("p{producer} seq {row} got a step twice")),
             }
-            // All lanes have the same number of TGBs here, so the turns are plain.
+            // All lanes have the same number of TGBs here, so the turns rotate without gaps.
             let turn = entry.step as u8 % config.producers;
             if config.lanes && turn != producer {
                 return order(format!("step {} went to p{producer}", entry.step));
@@ -281,7 +272,7 @@ impl Facts {
         None
     }
 
-    /// The manifest says the same of producers and cursors as the list of what applied.
+    /// Checks that the manifest and the facts agree on producers and cursors.
     fn agree(&self, manifest: &Manifest) -> Option<Broken> {
         for (index, name) in (0..).zip(&self.names).filter(|(_, name)| name.epoch > 0) {
             let state = spec::producer(index).and_then(|name| manifest.producer(&name).cloned());
@@ -301,7 +292,7 @@ impl Facts {
         None
     }
 
-    /// The same of watermark, jobs and attempts.
+    /// Checks that the manifest and the facts agree on watermark, jobs and attempts.
     fn agree_on_jobs(&self, manifest: &Manifest) -> Option<Broken> {
         let mut same = manifest.watermark() == u64::from(self.watermark);
         for (index, job) in (0..).zip(&self.jobs) {
@@ -309,7 +300,8 @@ impl Facts {
             same &= match state {
                 None => !job.open,
                 Some(state) => {
-                    // A checkpoint of an attempt lies at most where the stream ended when it did.
+                    // A checkpoint of an attempt is at most at the head when the next attempt
+                    // opened.
                     let over = job.heads.iter().filter(|head| **head < self.watermark);
                     let kept = (0..).zip(&job.attempts).skip(over.count());
                     let kept = kept.map(|(n, &(by, start))| (n, spec::attempt_id(by), start));

@@ -1,5 +1,5 @@
-//! A 64-bit fingerprint of a state. With n states the chance that any two share one, and so that a
-//! state is passed over, is about n * n / 2^65: 3 in a million for ten million states.
+//! A 64-bit fingerprint of a state. With n states, the probability that two share one, so that a state
+//! is skipped, is about n * n / 2^65: 3 in a million for ten million states.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
@@ -49,14 +49,14 @@ impl Hasher for Mixer {
     }
 }
 
-/// The fingerprint.
+/// Returns the fingerprint of a state.
 pub fn of(state: &impl Hash) -> u64 {
     let mut mixer = Mixer(SEED);
     state.hash(&mut mixer);
     mixer.finish()
 }
 
-/// Passes a fingerprint through: it is a hash already.
+/// A hasher for fingerprints, which are hashes already.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Through(u64);
 
@@ -74,7 +74,7 @@ impl Hasher for Through {
     }
 }
 
-/// For maps whose keys are fingerprints.
+/// The hash builder of maps whose keys are fingerprints.
 pub type ThroughBuild = BuildHasherDefault<Through>;
 
 #[cfg(test)]

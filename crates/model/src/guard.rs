@@ -1,31 +1,30 @@
-//! The guards of correct writers, and rules of the fold. The model's writers (never the product) can be
-//! built without one of them; each must then lead to a broken property, or the model would see
-//! nothing.
+//! The rules that correct writers and the fold keep. The model's writers (never the product) can run
+//! without one of them; each removal must break a property, which shows that the model tests the rule.
 
 use clap::ValueEnum;
 
 use crate::property::Property;
 
-/// A rule that a correct writer keeps, or that the fold does.
+/// A rule that correct writers or the fold keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Guard {
-    /// Judge the candidate again after a lost version.
+    /// Validate the candidate again after a lost version.
     Rejudge,
-    /// Read the object at v after a 412.
+    /// Read the object at version v after a 412.
     ReadExists,
-    /// Stay at the version while the outcome there is unknown.
+    /// Stay at the version while the outcome is unknown.
     StayAtVersion,
     /// Send the same bytes again after an unknown outcome.
     SameBytes,
-    /// Fold the winner's record, not only read it.
+    /// Fold the winner's record instead of only reading it.
     FoldWinner,
     /// Commit all TGBs of an object or none.
     WholeObjects,
-    /// Judge others' intents before taking them along.
+    /// Validate other producers' intents before committing them.
     JudgeIntents,
-    /// Start from the cursor and sequence at one's own `opened` record.
+    /// Start from the cursor and sequence number at the own `opened` record.
     StartAtRecord,
-    /// Know one's own opening by its nonce.
+    /// Recognise the own opening by its nonce.
     OwnNonce,
     /// Stop opening when an instance that began later has opened.
     HeedNewer,
@@ -33,50 +32,51 @@ pub enum Guard {
     HeedFence,
     /// Stop when a seal was folded.
     HeedSeal,
-    /// Delete by one fold.
+    /// Use one fold for a whole deletion pass.
     OneFold,
-    /// Publish the watermark, then delete.
+    /// Publish the watermark before deleting.
     PublishFirst,
-    /// Delete what no record names only when its epoch is over or its sequence passed.
+    /// Delete unreferenced data only when its epoch is over or its sequence number passed.
     SpareUncommitted,
-    /// Keep TGBs that wait for their turn.
+    /// Keep TGBs that wait for their lane's turn.
     SpareWaiting,
-    /// Restart points of earlier attempts count too.
+    /// Count restart points of earlier attempts.
     EarlierAttempts,
-    /// Marks above the start of a later attempt don't count.
+    /// Ignore marks above the start of a later attempt.
     DropAbandoned,
     /// Read marks again after a lost version.
     RereadMarks,
-    /// A mark counts when all data coordinates have made it.
+    /// Count a mark only when all data coordinates have made it.
     CompleteMarks,
-    /// A job with fewer restart points than it keeps holds the watermark where it is.
+    /// Hold the watermark for a job with fewer restart points than it keeps.
     FewerHold,
-    /// The floor is at most what every rank has received.
+    /// Keep the floor at or below the step that every rank has received.
     HeedProgress,
-    /// Marks of an earlier incarnation don't count.
+    /// Ignore marks of an earlier incarnation.
     OwnIncarnation,
-    /// The watermark heeds every job that holds.
+    /// Compute the watermark from every job that holds data.
     AllJobs,
-    /// A person's watermark heeds the jobs that hold, too.
+    /// Limit a person's watermark by the jobs that hold data.
     HeedAsked,
-    /// An object stays while any of its TGBs is needed.
+    /// Keep an object while any of its TGBs is needed.
     SpareShared,
-    /// The fold takes no watermark that does not grow.
+    /// The fold rejects a watermark that does not grow.
     FoldGrows,
-    /// The fold takes no watermark whose list of jobs and attempts is not its own.
+    /// The fold rejects a watermark whose list of jobs and attempts differs from its own.
     FoldLists,
-    /// The fold takes no attempt that starts below the watermark.
+    /// The fold rejects an attempt that starts below the watermark.
     FoldStarts,
 }
 
 impl Guard {
-    /// All of them.
+    /// Returns all guards and rules.
     pub fn all() -> &'static [Self] {
         Self::value_variants()
     }
 
-    /// The smallest configuration in which its lack shows, and the property that breaks first.
-    pub fn shows(self) -> (&'static str, Property) {
+    /// Returns the smallest configuration that needs the guard, and the property that breaks first
+    /// without it.
+    pub fn needed_by(self) -> (&'static str, Property) {
         match self {
             Self::ReadExists | Self::StayAtVersion => ("commit", Property::ReadBeforePut),
             Self::SameBytes => ("commit", Property::SameBytes),
@@ -102,13 +102,13 @@ impl Guard {
         }
     }
 
-    /// Whether it is a rule of the fold, which the model can lift.
+    /// Returns true for a rule of the fold, which the model can remove.
     pub fn is_of_fold(self) -> bool {
         matches!(self, Self::FoldGrows | Self::FoldLists | Self::FoldStarts)
     }
 
-    /// Whether it is one of the rules by which a watermark is computed: without it the model computes
-    /// by rules of its own, otherwise by the product's.
+    /// Returns true for a rule of the watermark computation. Without it the model computes by its
+    /// own rules, otherwise by the product's.
     pub fn is_of_floor(self) -> bool {
         matches!(
             self,
@@ -122,7 +122,7 @@ impl Guard {
         )
     }
 
-    /// Whether it is one of the rules by which objects are deleted; as above.
+    /// Returns true for a rule of deletion. Without it the model deletes by its own rules.
     pub fn is_of_deletion(self) -> bool {
         self.is_of_fold()
             || matches!(
@@ -135,7 +135,7 @@ impl Guard {
             )
     }
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())

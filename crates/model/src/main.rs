@@ -1,34 +1,35 @@
-//! `batchweave-model`: explores the configurations and says what it found.
+//! `batchweave-model`: explores the configurations and reports the result.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use batchweave_model::config::{self, Config};
 use batchweave_model::guard::Guard;
-use batchweave_model::report::{self, Run};
+use batchweave_model::report::{self, Exploration};
 use clap::Parser;
 
-/// Explores all orders of events of small systems around the product's own fold, and checks the
-/// protocol's properties in every state. Exit code 1 when one is broken.
+/// Explores all orders of events in small systems around the product's own fold, and checks the
+/// protocol's properties in every state. Exits with code 1 when one is broken.
 #[derive(Debug, Parser)]
 #[command(name = "batchweave-model", version)]
 struct Args {
-    /// Explore all configurations.
+    /// Explore all configurations of the model
     #[arg(long, conflicts_with = "config")]
     all: bool,
-    /// Explore this one; may be given several times.
+    /// Explore this configuration; repeatable
     #[arg(long, value_name = "NAME", value_parser = named)]
     config: Vec<Config>,
-    /// Let writers lack this guard; without --config, where its lack shows.
+    /// Remove this guard from the writers; without --config, explore the configuration that needs
+    /// it
     #[arg(long, value_name = "GUARD")]
     without: Option<Guard>,
-    /// Smaller bounds: a few seconds in all.
+    /// Use smaller bounds, which take a few seconds in total
     #[arg(long)]
     short: bool,
-    /// Stop a configuration at this many states.
+    /// Stop each configuration at this many states
     #[arg(long, value_name = "N", default_value_t = 200_000_000)]
     states_max: u64,
-    /// Print one JSON object.
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -47,18 +48,18 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let mut configs = match args.without {
         _ if !args.config.is_empty() => args.config.clone(),
-        Some(guard) if !args.all => config::named(guard.shows().0).into_iter().collect(),
+        Some(guard) if !args.all => config::named(guard.needed_by().0).into_iter().collect(),
         _ => config::FULL.to_vec(),
     };
     if args.short {
         configs = configs.into_iter().map(Config::short).collect();
     }
     if !args.json {
-        println!("{}", report::head());
+        println!("{}", report::table_header());
     }
     let mut runs = Vec::new();
     for config in configs {
-        let run = report::run(config, args.without, args.states_max);
+        let run = report::explore(config, args.without, args.states_max);
         if !args.json {
             println!("{}", run.line());
         }
@@ -67,11 +68,11 @@ fn main() -> ExitCode {
     finish(&runs, args.json)
 }
 
-fn finish(runs: &[Run], json: bool) -> ExitCode {
+fn finish(runs: &[Exploration], json: bool) -> ExitCode {
     let states: u64 = runs.iter().map(|run| run.found.states).sum();
-    let violations: usize = runs.iter().map(Run::violations).sum();
+    let violations: usize = runs.iter().map(Exploration::violations).sum();
     if json {
-        let runs: Vec<_> = runs.iter().map(Run::json).collect();
+        let runs: Vec<_> = runs.iter().map(Exploration::json).collect();
         let report = serde_json::json!({
             "states": states,
             "violations": violations,
@@ -81,7 +82,7 @@ fn finish(runs: &[Run], json: bool) -> ExitCode {
     } else {
         println!("{states} states in all, {violations} violations");
         for run in runs.iter().filter(|run| run.violations() > 0) {
-            print!("\n{}", run.story());
+            print!("\n{}", run.counterexample_text());
         }
     }
     ExitCode::from(u8::from(violations > 0))

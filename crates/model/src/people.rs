@@ -1,16 +1,16 @@
-//! People: one who seals, and one who closes a job and opens it again.
+//! People: the sealer, and the operator pid closes a job and opens it again.
 
 use crate::spec::Spec;
 use crate::state::Role;
 use crate::turn::Turn;
 
 impl Turn<'_> {
-    /// The next seal or unseal.
-    pub fn seal(&mut self, who: u8) -> Option<()> {
-        if self.look(who) {
+    /// Commits the next seal or unseal.
+    pub fn seal(&mut self, pid: u8) -> Option<()> {
+        if self.refresh(pid) {
             return Some(());
         }
-        let Role::Sealer { done } = self.copy(who).role else {
+        let Role::Sealer { done } = self.copy(pid).role else {
             return None;
         };
         if done >= self.config.seals {
@@ -18,25 +18,25 @@ impl Turn<'_> {
         }
         let spec = [Spec::Sealed, Spec::Unsealed][usize::from(done == 1)];
         let entry = self.tables.entry(spec);
-        self.want(who, vec![entry]);
+        self.want(pid, vec![entry]);
         Some(())
     }
 
-    /// What whoever seals learns from the log.
-    pub fn observe_seal(&mut self, who: u8, done: u8) {
-        let sealed = self.tables.facts(self.copy(who).view).sealed;
+    /// Updates the sealer from the folded log.
+    pub fn observe_seal(&mut self, pid: u8, done: u8) {
+        let sealed = self.tables.facts(self.copy(pid).view).sealed;
         let done = done + u8::from(sealed == (done == 0));
-        self.process(who).role = Role::Sealer {
+        self.process(pid).role = Role::Sealer {
             done: done.min(self.config.seals),
         };
     }
 
-    /// The first job is closed, or opened again from where the data begins.
-    pub fn change_job(&mut self, who: u8) -> Option<()> {
-        if self.look(who) {
+    /// Closes the first job, or opens it again at the watermark.
+    pub fn change_job(&mut self, pid: u8) -> Option<()> {
+        if self.refresh(pid) {
             return Some(());
         }
-        let process = self.copy(who);
+        let process = self.copy(pid);
         let Role::Operator { done } = process.role else {
             return None;
         };
@@ -61,14 +61,14 @@ impl Turn<'_> {
             }
         };
         let entry = self.tables.entry(spec);
-        self.want(who, vec![entry]);
+        self.want(pid, vec![entry]);
         Some(())
     }
 
-    /// What the operator learns from the log. The first change was the job's first opening.
-    pub fn observe_job(&mut self, who: u8) {
-        let changes = self.tables.facts(self.copy(who).view).jobs[0].changes;
+    /// Updates the operator from the folded log. The first change was the job's first opening.
+    pub fn observe_job(&mut self, pid: u8) {
+        let changes = self.tables.facts(self.copy(pid).view).jobs[0].changes;
         let done = changes.saturating_sub(1);
-        self.process(who).role = Role::Operator { done };
+        self.process(pid).role = Role::Operator { done };
     }
 }

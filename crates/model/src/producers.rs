@@ -1,76 +1,76 @@
-//! Producers: opening, uploading, announcing, committing alone or for others, finishing. The policy
-//! (when to do what) is left open: anything may happen at any time, so that every policy is covered.
+//! Producers: opening, uploading, announcing, committing alone or for others, finishing. The policy is
+//! left open: any action may happen at any time, so that every policy is covered.
 
 use batchweave_core::manifest::Void;
 use batchweave_core::manifest::rules::Validity;
 
 use crate::action::How;
 use crate::guard::Guard;
+use crate::numbers::{EntryNo, Node};
 use crate::property::Property;
 use crate::spec::{Object, Spec};
 use crate::state::{Process, Producer, Role, Stage};
-use crate::tables::{EntryNo, Node};
 use crate::turn::Turn;
 
 impl Turn<'_> {
-    fn producer(&self, who: u8) -> Option<Producer> {
-        self.copy(who).producer().copied()
+    fn producer(&self, pid: u8) -> Option<Producer> {
+        self.copy(pid).producer().copied()
     }
 
-    fn set(&mut self, who: u8, producer: Producer) {
-        self.process(who).role = Role::Producer(producer);
+    fn set(&mut self, pid: u8, producer: Producer) {
+        self.process(pid).role = Role::Producer(producer);
     }
 
-    /// Nothing of a process that has ended matters but that it has.
-    fn end(&mut self, who: u8, producer: Producer, stage: Stage) {
+    /// Ends a process, and clears the state that has no meaning any more.
+    fn end(&mut self, pid: u8, producer: Producer, stage: Stage) {
         let role = Role::Producer(Producer {
             name: producer.name,
             instance: producer.instance,
             stage,
             ..Producer::default()
         });
-        *self.process(who) = Process {
+        *self.process(pid) = Process {
             role,
             ..Process::default()
         };
     }
 
-    /// What a process judges by: what it has folded, unless it lacks a guard.
-    fn judging(&self, who: u8) -> Node {
-        let process = self.copy(who);
+    /// Returns the fold by which a process validates: its own, or an older one without a guard.
+    fn validation_fold(&self, pid: u8) -> Node {
+        let process = self.copy(pid);
         [process.view, process.stale][usize::from(process.stale != 0)]
     }
 
-    /// An instance opens the log.
-    pub fn start(&mut self, who: u8) -> Option<()> {
-        let mut producer = self.producer(who)?;
+    /// Starts an instance, which opens the log.
+    pub fn start(&mut self, pid: u8) -> Option<()> {
+        let mut producer = self.producer(pid)?;
         producer.stage = Stage::Opening;
         producer.announces = self.config.announces;
-        self.set(who, producer);
-        self.look(who);
-        if let Some(mut producer) = self.producer(who).filter(|p| p.stage == Stage::Opening) {
-            producer.began = self.tables.facts(self.copy(who).view).length;
-            self.set(who, producer);
+        self.set(pid, producer);
+        self.refresh(pid);
+        if let Some(mut producer) = self.producer(pid).filter(|p| p.stage == Stage::Opening) {
+            producer.began = self.tables.facts(self.copy(pid).view).length;
+            self.set(pid, producer);
         }
         if !self.keeps(Guard::StartAtRecord) {
-            let facts = self.tables.facts(self.copy(who).view);
+            let facts = self.tables.facts(self.copy(pid).view);
             producer.start = facts.names[usize::from(producer.name)].next;
-            self.set(who, producer);
+            self.set(pid, producer);
         }
         Some(())
     }
 
-    /// It wants the next epoch, directly or by an intent.
-    pub fn open(&mut self, who: u8, announce: bool) -> Option<()> {
-        if self.look(who) {
+    /// Asks for the next epoch, with a record or an intent.
+    pub fn open(&mut self, pid: u8, announce: bool) -> Option<()> {
+        if self.refresh(pid) {
             return Some(());
         }
-        let mut producer = self.producer(who)?;
-        let facts = self.tables.facts(self.judging(who));
+        let mut producer = self.producer(pid)?;
+        let facts = self.tables.facts(self.validation_fold(pid));
         let name = facts.names[usize::from(producer.name)];
         if facts.sealed || name.finished {
             let stage = [Stage::Stopped, Stage::Done][usize::from(name.finished)];
-            self.end(who, producer, stage);
+            self.end(pid, producer, stage);
             return Some(());
         }
         let entry = self.tables.entry(Spec::Opened {
@@ -88,20 +88,20 @@ impl Turn<'_> {
             producer.announces -= 1;
             self.state.intents.insert(entry);
         } else {
-            self.want(who, vec![entry]);
+            self.want(pid, vec![entry]);
         }
-        self.set(who, producer);
+        self.set(pid, producer);
         Some(())
     }
 
-    /// The next object goes up.
-    pub fn upload(&mut self, who: u8) -> Option<()> {
-        let mut producer = self.producer(who)?;
+    /// Uploads the next object.
+    pub fn upload(&mut self, pid: u8) -> Option<()> {
+        let mut producer = self.producer(pid)?;
         if producer.packed >= self.config.tgbs {
             return None;
         }
-        let cut = self.config.cut();
-        let (first, last) = cut.object(producer.start, producer.packed);
+        let split = self.config.object_split();
+        let (first, last) = split.object(producer.start, producer.packed);
         let object = self.tables.object(Object {
             producer: producer.name,
             instance: producer.instance,
@@ -111,7 +111,7 @@ impl Turn<'_> {
         });
         self.state.objects |= 1 << object;
         producer.packed = last + 1;
-        self.set(who, producer);
+        self.set(pid, producer);
         Some(())
     }
 
@@ -126,9 +126,9 @@ impl Turn<'_> {
         })
     }
 
-    /// What is uploaded and not announced becomes an intent.
-    pub fn announce(&mut self, who: u8) -> Option<()> {
-        let mut producer = self.producer(who)?;
+    /// Announces the uploaded TGBs as an intent.
+    pub fn announce(&mut self, pid: u8) -> Option<()> {
+        let mut producer = self.producer(pid)?;
         let first = producer.announced.max(producer.base);
         if producer.announces == 0 || first >= producer.packed {
             return None;
@@ -137,20 +137,20 @@ impl Turn<'_> {
         self.state.intents.insert(entry);
         producer.announces -= 1;
         producer.announced = producer.packed;
-        self.set(who, producer);
+        self.set(pid, producer);
         Some(())
     }
 
-    /// It builds a record for the next version.
-    pub fn commit(&mut self, who: u8, how: How) -> Option<()> {
+    /// Builds a record for the next version.
+    pub fn commit(&mut self, pid: u8, how: How) -> Option<()> {
         if !self.keeps(Guard::StartAtRecord) {
-            // It folds, but holds on to where it believes it stands.
-            self.catch_up(who);
-        } else if self.look(who) {
+            // It folds, but keeps its own position.
+            self.catch_up(pid);
+        } else if self.refresh(pid) {
             return Some(());
         }
-        let producer = self.producer(who)?;
-        let view = self.judging(who);
+        let producer = self.producer(pid)?;
+        let view = self.validation_fold(pid);
         let mut entries = Vec::new();
         let end = producer.packed - u8::from(how == How::Half && producer.packed > 0);
         if how != How::Others {
@@ -163,7 +163,7 @@ impl Turn<'_> {
             How::Own => {}
             How::Half if self.keeps(Guard::WholeObjects) || self.config.group < 2 => return None,
             How::Half => {
-                self.want(who, entries);
+                self.want(pid, entries);
                 return Some(());
             }
             How::Others if !self.config.lead => return None,
@@ -175,15 +175,15 @@ impl Turn<'_> {
                 }
             }
         }
-        if how == How::Others || self.judge_own(who, producer, view, &entries[..1]) {
-            self.want(who, entries);
+        if how == How::Others || self.validate_own(pid, producer, view, &entries[..1]) {
+            self.want(pid, entries);
         }
         Some(())
     }
 
-    /// Says whether an entry of its own may go out; if not, the process has stopped.
-    fn judge_own(&mut self, who: u8, producer: Producer, view: Node, own: &[EntryNo]) -> bool {
-        let Some(Err(void)) = self.tables.judge(view, own).first().cloned() else {
+    /// Returns true if its own entry may be committed. Otherwise the process has stopped.
+    fn validate_own(&mut self, pid: u8, producer: Producer, view: Node, own: &[EntryNo]) -> bool {
+        let Some(Err(void)) = self.tables.validate(view, own).first().cloned() else {
             return true;
         };
         let guard = match void {
@@ -198,23 +198,23 @@ impl Turn<'_> {
             }
         };
         if self.keeps(guard) {
-            self.end(who, producer, Stage::Stopped);
+            self.end(pid, producer, Stage::Stopped);
         }
         !self.keeps(guard)
     }
 
-    /// Adds intents that are valid after what is there already, and removes dead ones.
+    /// Adds intents that are valid after the entries present, and removes dead ones.
     fn take_along(&mut self, view: Node, entries: &mut Vec<EntryNo>) {
         for &intent in self.state.intents.clone().as_slice() {
             entries.push(intent);
             if !self.keeps(Guard::JudgeIntents) {
                 continue;
             }
-            let verdict = self.tables.judge(view, entries).last().cloned();
-            if verdict != Some(Ok(Validity::Applies)) {
+            let validity = self.tables.validate(view, entries).last().cloned();
+            if validity != Some(Ok(Validity::Applies)) {
                 entries.pop();
             }
-            if let Some(Err(void)) = self.tables.judge(view, &[intent]).first()
+            if let Some(Err(void)) = self.tables.validate(view, &[intent]).first()
                 && is_dead(void)
             {
                 self.state.intents.retain(|&other| other != intent);
@@ -222,12 +222,12 @@ impl Turn<'_> {
         }
     }
 
-    /// It says that it has no more.
-    pub fn finish(&mut self, who: u8) -> Option<()> {
-        if self.look(who) {
+    /// Commits the end of its input.
+    pub fn finish(&mut self, pid: u8) -> Option<()> {
+        if self.refresh(pid) {
             return Some(());
         }
-        let producer = self.producer(who)?;
+        let producer = self.producer(pid)?;
         if !self.config.finish || producer.base < self.config.tgbs {
             return None;
         }
@@ -236,20 +236,20 @@ impl Turn<'_> {
             epoch: producer.epoch,
             final_seq: producer.base,
         });
-        let view = self.judging(who);
-        if self.judge_own(who, producer, view, &[entry]) {
-            self.want(who, vec![entry]);
+        let view = self.validation_fold(pid);
+        if self.validate_own(pid, producer, view, &[entry]) {
+            self.want(pid, vec![entry]);
         }
         Some(())
     }
 
-    /// What a producer learns from the log.
-    pub fn observe_producer(&mut self, who: u8, mut producer: Producer) {
-        let facts = self.tables.facts(self.copy(who).view);
+    /// Updates a producer from the folded log.
+    pub fn observe_producer(&mut self, pid: u8, mut producer: Producer) {
+        let facts = self.tables.facts(self.copy(pid).view);
         let (name, sealed) = (facts.names[usize::from(producer.name)], facts.sealed);
         if producer.stage == Stage::Opening {
             if name.began > producer.began && self.keeps(Guard::HeedNewer) {
-                self.end(who, producer, Stage::Stopped);
+                self.end(pid, producer, Stage::Stopped);
                 return;
             }
             let ours = if self.keeps(Guard::OwnNonce) {
@@ -268,7 +268,7 @@ impl Turn<'_> {
             }
             (producer.base, producer.packed) = (producer.start, producer.start);
             if !self.keeps(Guard::StartAtRecord) {
-                self.set(who, producer);
+                self.set(pid, producer);
                 return;
             }
         }
@@ -277,7 +277,7 @@ impl Turn<'_> {
             if ours {
                 self.acknowledge(producer.name, name.next);
             }
-            self.end(who, producer, Stage::Stopped);
+            self.end(pid, producer, Stage::Stopped);
             return;
         }
         if ours {
@@ -287,24 +287,25 @@ impl Turn<'_> {
         }
         let done = name.next == self.config.tgbs && (!self.config.finish || name.finished);
         if ours && done {
-            self.end(who, producer, Stage::Done);
+            self.end(pid, producer, Stage::Done);
         } else {
-            self.set(who, producer);
+            self.set(pid, producer);
         }
     }
 
-    /// The process takes everything below `next` for committed.
+    /// Notes that the process takes all TGBs below `next` for committed.
     fn acknowledge(&mut self, name: u8, next: u8) {
         let at = usize::from(name);
         self.state.acked[at] = self.state.acked[at].max(next);
         let committed = self.tables.facts(self.state.head).names[at].next;
         if next > committed {
-            let detail = format!("p{name} was told {next} TGBs, the log has {committed}");
+            let detail =
+                format!("p{name} takes {next} TGBs for committed, the log has {committed}");
             self.breaks(Property::Acknowledged, detail);
         }
     }
 
-    /// What a new record means for data and for what was acknowledged.
+    /// Checks the data and acknowledgements against a new record.
     pub fn check_commit(&mut self, before: Node, head: Node) {
         let known = self.tables.facts(before).tgbs.len();
         let new = self.tables.facts(head).tgbs[known..].to_vec();
@@ -328,7 +329,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether an intent can never become valid.
+/// Returns true if an intent can never become valid.
 fn is_dead(void: &Void) -> bool {
     match void {
         Void::WrongSeq { next, found, .. } => found < next,

@@ -1,81 +1,80 @@
-//! What must hold in every state. Each is a sentence of docs/protocol.md.
+//! The properties that must hold in every state. Each is a rule of docs/protocol.md.
 
-/// A property.
+/// A property of all states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Property {
-    /// Nobody puts version v + 1 without having read version v.
+    /// No process puts version v + 1 without having read version v.
     ReadBeforePut,
-    /// After an unknown outcome only the same bytes go to the same version.
+    /// After an unknown outcome, only the same bytes go to the same version.
     SameBytes,
     /// No correct writer ever writes a void entry or record.
     NoVoid,
-    /// No writer finds its own entry void, fences, seals and ends apart.
+    /// A writer finds its own entry void only because of a fence, a seal or its end.
     NoSurprise,
-    /// What a writer was told is committed is in the log.
+    /// Every TGB that a writer takes for committed is in the log.
     Acknowledged,
-    /// Every TGB is in the log once, in its producer's order, and cursors go on without a gap.
+    /// Every TGB is in the log once, in its producer's order, with continuous cursors.
     ExactlyOnce,
     /// Steps are dense; under `lanes` their order is a function of the lanes alone.
     Order,
-    /// Nothing of a fenced epoch applies after its fence.
+    /// No entry of a fenced epoch applies after its fence.
     Fence,
     /// No instance fences one that began after it.
     Newest,
-    /// Nothing is committed after a seal.
+    /// No TGB is committed after a seal.
     Seal,
-    /// Data of a committed step at or above the watermark is there.
+    /// The data of each committed step at or above the watermark exists.
     LiveData,
-    /// Data that a live epoch may still commit is there.
+    /// The data that a live epoch may still commit exists.
     FutureData,
-    /// The watermark is not above what a live attempt needs.
+    /// The watermark is at or below the steps that a live attempt needs.
     Watermark,
-    /// The product's fold can go on, and its own invariants hold.
+    /// The product's fold succeeds, and its own invariants hold.
     Fold,
-    /// Whoever is alive and has work can go on.
+    /// Liveness: a running process with work can make progress.
     Stuck,
 }
 
 impl Property {
-    /// In one sentence.
+    /// Returns the property as a sentence.
     pub fn text(self) -> &'static str {
         match self {
-            Self::ReadBeforePut => "nobody puts version v + 1 without having read version v",
+            Self::ReadBeforePut => "no process puts version v + 1 without having read version v",
             Self::SameBytes => {
                 "after an unknown outcome only the same bytes go to the same version"
             }
             Self::NoVoid => "no correct writer writes a void entry or record",
             Self::NoSurprise => "no writer finds its own entry void, fence and seal apart",
-            Self::Acknowledged => "what a writer takes for committed is in the log",
+            Self::Acknowledged => "every TGB that a writer takes for committed is in the log",
             Self::ExactlyOnce => "every TGB is in the log once, in order, with its cursor",
             Self::Order => "steps are dense, and under lanes a function of the lanes",
-            Self::Fence => "nothing of a fenced epoch applies after its fence",
+            Self::Fence => "no entry of a fenced epoch applies after its fence",
             Self::Newest => "no instance fences one that began after it",
-            Self::Seal => "nothing is committed after a seal",
-            Self::LiveData => "data of a committed step at or above the watermark is there",
-            Self::FutureData => "data that a live epoch may still commit is there",
-            Self::Watermark => "the watermark is not above what a live attempt needs",
-            Self::Fold => "the fold can go on and its invariants hold",
-            Self::Stuck => "whoever is alive and has work can go on",
+            Self::Seal => "no TGB is committed after a seal",
+            Self::LiveData => "the data of each committed step at or above the watermark exists",
+            Self::FutureData => "the data that a live epoch may still commit exists",
+            Self::Watermark => "the watermark is at or below the steps that a live attempt needs",
+            Self::Fold => "the fold succeeds and its invariants hold",
+            Self::Stuck => "a running process with work can make progress",
         }
     }
 }
 
-/// A property that does not hold, and where.
+/// A broken property and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// Which.
     pub property: Property,
-    /// What was seen.
+    /// The observed state, in words.
     pub detail: String,
 }
 
 impl Broken {
-    /// Breaks `property`.
+    /// Creates the report of a broken `property`.
     pub fn new(property: Property, detail: String) -> Self {
         Self { property, detail }
     }
 
-    /// Nothing can happen, though somebody wants to go on.
+    /// Creates the report of a state in which no action is possible although work is left.
     pub fn stuck() -> Self {
         Self::new(Property::Stuck, "no action is possible".to_owned())
     }

@@ -1,39 +1,39 @@
 //! Reclaimers: the watermark from restart points, its publication, and passes that delete.
 //!
-//! With all its guards a reclaimer asks the product's own rules; without one of them it computes by
-//! the same rules written again here, less that one.
+//! With all guards a reclaimer uses the product's own rules. Without one of them it uses the model's
+//! copy of the rules without that one.
 
 use std::collections::BTreeSet;
 
 use crate::facts::{Facts, Job};
 use crate::guard::Guard;
+use crate::numbers::{EntryNo, Node};
 use crate::property::Property;
-use crate::signs::Signs;
-use crate::spec::{Held, Object, Spec};
+use crate::spec::{HeldJob, Object, Spec};
+use crate::state::MarksAndProgress;
 use crate::state::{Reclaimer, Role, Stage};
-use crate::tables::{EntryNo, Node};
 use crate::turn::Turn;
 
 impl Turn<'_> {
-    /// The step of the watermark that is due by a fold, if it may grow.
+    /// Returns the watermark that is due by a fold, if it may grow.
     fn due(&mut self, view: Node) -> Option<u8> {
-        let signs = Signs::of(&self.state);
+        let stored = MarksAndProgress::from_state(&self.state);
         if !self.without.is_some_and(Guard::is_of_floor) {
-            return self.tables.due(view, signs);
+            return self.tables.due(view, stored);
         }
         let facts = self.tables.facts(view);
         let open = facts.jobs.iter().filter(|job| job.open);
         let heeded = if self.keeps(Guard::AllJobs) { 2 } else { 1 };
         let keeps = self.config.keep;
         let floors = open.zip(keeps).take(heeded);
-        let floors = floors.map(|(job, keep)| self.floor(job, keep, &signs));
-        // No floor at all is the lowest.
+        let floors = floors.map(|(job, keep)| self.floor(job, keep, &stored));
+        // Having no floor counts as the lowest one.
         let step = floors.min()??.min(facts.next_step);
         (step > facts.watermark).then_some(step)
     }
 
-    /// A job's floor by the rules of protocol.md, less the one that is missing.
-    fn floor(&self, job: &Job, keep: u8, signs: &Signs) -> Option<u8> {
+    /// Returns a job's floor by the rules of protocol.md without the removed one.
+    fn floor(&self, job: &Job, keep: u8, stored: &MarksAndProgress) -> Option<u8> {
         let &(newest, start) = job.attempts.last()?;
         let mut points = BTreeSet::new();
         for (at, &(trainer, start)) in job.attempts.iter().enumerate() {
@@ -42,19 +42,19 @@ impl Turn<'_> {
             }
             let later = job.attempts[at + 1..].iter().map(|&(_, start)| start);
             let top = later.min().filter(|_| self.keeps(Guard::DropAbandoned));
-            let marks = self.complete(trainer, signs).chain([start]);
+            let marks = self.complete(trainer, stored).chain([start]);
             points.extend(marks.filter(|&step| step <= top.unwrap_or(u8::MAX)));
         }
         if !self.keeps(Guard::OwnIncarnation) {
             let past = job.past.iter();
-            points.extend(past.flat_map(|&(trainer, _)| self.complete(trainer, signs)));
+            points.extend(past.flat_map(|&(trainer, _)| self.complete(trainer, stored)));
         }
         let lax = !self.keeps(Guard::FewerHold) || !self.keeps(Guard::EarlierAttempts);
         let kept = match points.len().checked_sub(usize::from(keep)) {
             None if lax => points.first().copied()?,
             enough => points.into_iter().nth(enough?)?,
         };
-        let at = &signs.at[usize::from(newest)][..usize::from(self.config.coordinates)];
+        let at = &stored.at[usize::from(newest)][..usize::from(self.config.coordinates)];
         let position = at.iter().copied().min().unwrap_or_default().max(start);
         if self.keeps(Guard::HeedProgress) {
             Some(kept.min(position))
@@ -63,16 +63,16 @@ impl Turn<'_> {
         }
     }
 
-    /// The complete marks of a trainer's attempt.
-    fn complete(&self, trainer: u8, signs: &Signs) -> impl Iterator<Item = u8> + use<> {
+    /// Returns the complete marks of a trainer's attempt.
+    fn complete(&self, trainer: u8, stored: &MarksAndProgress) -> impl Iterator<Item = u8> + use<> {
         let marking = if self.config.rank0 {
             1
         } else {
             self.config.coordinates
         };
-        let (signs, all) = (*signs, self.keeps(Guard::CompleteMarks));
+        let (stored, all) = (*stored, self.keeps(Guard::CompleteMarks));
         (0..4).filter(move |&step| {
-            let mut made = (0..marking).map(|at| signs.marked(trainer, at, step));
+            let mut made = (0..marking).map(|at| stored.marked(trainer, at, step));
             if all {
                 made.all(|made| made)
             } else {
@@ -81,16 +81,16 @@ impl Turn<'_> {
         })
     }
 
-    /// The reclaimer reads the marks, after it has folded, and wants a watermark.
-    pub fn compute(&mut self, who: u8) -> Option<()> {
-        self.look(who);
-        let view = self.copy(who).view;
+    /// Folds, reads the marks and asks for a watermark.
+    pub fn compute(&mut self, pid: u8) -> Option<()> {
+        self.refresh(pid);
+        let view = self.copy(pid).view;
         let step = self.due(view)?;
         if self.keeps(Guard::PublishFirst) {
             let jobs = held(self.tables.facts(view));
-            self.publish(who, step, jobs, None);
+            self.publish(pid, step, jobs, None);
         } else {
-            self.process(who).role = Role::Reclaimer(Reclaimer {
+            self.process(pid).role = Role::Reclaimer(Reclaimer {
                 deletes: true,
                 step,
                 second: view,
@@ -99,51 +99,51 @@ impl Turn<'_> {
         Some(())
     }
 
-    /// A person wants the watermark at a step.
-    pub fn ask(&mut self, who: u8, step: u8) -> Option<()> {
-        self.look(who);
-        let process = self.copy(who);
+    /// Commits a person's watermark at a step.
+    pub fn request_watermark(&mut self, pid: u8, step: u8) -> Option<()> {
+        self.refresh(pid);
+        let process = self.copy(pid);
         let Role::Person { left } = process.role else {
             return None;
         };
-        let signs = Signs::of(&self.state);
+        let stored = MarksAndProgress::from_state(&self.state);
         let facts = self.tables.facts(process.view);
         let (jobs, higher) = (held(facts), step > facts.watermark);
         let heeds = self.keeps(Guard::HeedAsked);
         let allowed = if heeds {
-            self.tables.asked(process.view, signs, step)
+            self.tables.asked(process.view, stored, step)
         } else {
             higher
         };
         if left == 0 || !allowed {
             return None;
         }
-        self.process(who).role = Role::Person { left: left - 1 };
-        self.publish(who, step, jobs, Some(left));
+        self.process(pid).role = Role::Person { left: left - 1 };
+        self.publish(pid, step, jobs, Some(left));
         Some(())
     }
 
-    fn publish(&mut self, who: u8, step: u8, jobs: Jobs, asked: Option<u8>) {
-        let view = self.copy(who).view;
+    fn publish(&mut self, pid: u8, step: u8, jobs: Jobs, asked: Option<u8>) {
+        let view = self.copy(pid).view;
         let entry = self.tables.entry(Spec::Watermark { step, jobs, asked });
-        let verdict = self.tables.judge(view, &[entry]).first().cloned();
+        let validity = self.tables.validate(view, &[entry]).first().cloned();
         let lax = self.without.is_some_and(Guard::is_of_fold);
-        if let Some(Err(void)) = verdict.filter(|_| !lax) {
+        if let Some(Err(void)) = validity.filter(|_| !lax) {
             self.breaks(Property::NoSurprise, format!("watermark {step}: {void}"));
         }
-        self.want(who, vec![entry]);
+        self.want(pid, vec![entry]);
     }
 
-    /// Whether one that lost a version goes on with what it had computed.
+    /// Returns true if a reclaimer that lost a version continues with its older computation.
     pub fn insists(&self) -> bool {
         [Guard::RereadMarks, Guard::FoldGrows, Guard::FoldLists]
             .iter()
             .any(|&guard| !self.keeps(guard))
     }
 
-    /// Without a guard: the reclaimer that lost a version publishes the step that it had computed.
-    pub fn insist(&mut self, who: u8, entries: &[EntryNo]) {
-        let facts = self.tables.facts(self.copy(who).view);
+    /// Without a guard: publishes the step computed before a version was lost.
+    pub fn insist(&mut self, pid: u8, entries: &[EntryNo]) {
+        let facts = self.tables.facts(self.copy(pid).view);
         let (watermark, current) = (facts.watermark, held(facts));
         for &entry in entries {
             if let Spec::Watermark { step, jobs, asked } = self.tables.spec(entry) {
@@ -159,18 +159,18 @@ impl Turn<'_> {
                     step < watermark && listed == current
                 };
                 if again {
-                    self.publish(who, step, jobs, asked);
+                    self.publish(pid, step, jobs, asked);
                 }
             }
         }
     }
 
-    /// A pass begins, by what the reclaimer has folded.
-    pub fn pass(&mut self, who: u8) -> Option<()> {
+    /// Begins a pass by the reclaimer's fold.
+    pub fn pass(&mut self, pid: u8) -> Option<()> {
         if self.keeps(Guard::OneFold) {
-            self.look(who);
+            self.refresh(pid);
         }
-        let view = self.copy(who).view;
+        let view = self.copy(pid).view;
         let second = if self.keeps(Guard::OneFold) {
             view
         } else {
@@ -188,12 +188,12 @@ impl Turn<'_> {
         if !objects && self.dead_marks(view) == 0 {
             return None;
         }
-        self.process(who).role = Role::Reclaimer(reclaimer);
+        self.process(pid).role = Role::Reclaimer(reclaimer);
         Some(())
     }
 
-    /// The rule: its epoch is over or its sequence has passed, and nothing names it at or above the
-    /// watermark or for a turn to come.
+    /// An unreferenced object may go when its epoch is over or its sequence number has passed.
+    /// Another may go when no record names it at or above the watermark or for a turn to come.
     fn may_delete(&mut self, view: Node, reclaimer: Reclaimer, bit: u8) -> bool {
         if !self.without.is_some_and(Guard::is_of_deletion) {
             return self.tables.is_dead(view, bit);
@@ -217,9 +217,9 @@ impl Turn<'_> {
         (over || !self.keeps(Guard::SpareUncommitted)) && !kept
     }
 
-    /// One object goes.
-    pub fn delete(&mut self, who: u8, bit: u8) -> Option<()> {
-        let process = self.copy(who);
+    /// Deletes an object, if the rules allow it.
+    pub fn delete(&mut self, pid: u8, bit: u8) -> Option<()> {
+        let process = self.copy(pid);
         let Role::Reclaimer(reclaimer) = process.role else {
             return None;
         };
@@ -237,23 +237,24 @@ impl Turn<'_> {
         Some(())
     }
 
-    /// Marks that the product deletes by this fold.
+    /// Returns the marks that the product deletes by this fold.
     fn dead_marks(&mut self, view: Node) -> u32 {
         if self.config.drops_marks {
-            self.tables.dead_marks(view, Signs::of(&self.state))
+            self.tables
+                .dead_marks(view, MarksAndProgress::from_state(&self.state))
         } else {
             0
         }
     }
 
-    /// All marks go that the pass deletes.
-    pub fn drop_marks(&mut self, who: u8) -> Option<()> {
-        let dead = self.dead_marks(self.copy(who).view);
+    /// Deletes all marks that the pass deletes.
+    pub fn drop_marks(&mut self, pid: u8) -> Option<()> {
+        let dead = self.dead_marks(self.copy(pid).view);
         self.state.marks &= !dead;
         (dead != 0).then_some(())
     }
 
-    /// All that is committed at or above the watermark, or waits for its turn, is there.
+    /// Checks that the data of all TGBs at or above the watermark, or waiting for a turn, exists.
     pub fn check_data(&mut self) {
         let head = self.tables.facts(self.state.head);
         let watermark = head.watermark;
@@ -269,7 +270,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the instance that made an object is alive.
+    /// Returns true if the instance that made an object is alive.
     fn lives(&self, object: Object) -> bool {
         self.state
             .processes
@@ -283,25 +284,25 @@ impl Turn<'_> {
             })
     }
 
-    /// The pass is over, or was interrupted.
-    pub fn end_pass(&mut self, who: u8) {
-        self.process(who).role = Role::Reclaimer(Reclaimer::default());
+    /// Ends the pass, or interrupts it.
+    pub fn end_pass(&mut self, pid: u8) {
+        self.process(pid).role = Role::Reclaimer(Reclaimer::default());
     }
 }
 
-type Jobs = [Option<Held>; crate::config::JOBS_MAX];
+type Jobs = [Option<HeldJob>; crate::spec::JOBS_MAX];
 
-/// The list of jobs in a watermark.
+/// Returns the list of jobs in a watermark.
 fn held(facts: &Facts) -> Jobs {
     [0, 1].map(|at| {
         let job = &facts.jobs[at];
         let attempt = (job.attempts.len() as u8).checked_sub(1);
         let opened = job.opened;
-        job.open.then_some(Held { opened, attempt })
+        job.open.then_some(HeldJob { opened, attempt })
     })
 }
 
-/// An object in words.
+/// Returns an object in words.
 pub fn label(object: Object) -> String {
     let Object {
         producer,

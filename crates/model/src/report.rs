@@ -1,4 +1,4 @@
-//! One run of one configuration, for people and for machines.
+//! One exploration of one configuration, as text and JSON.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -10,46 +10,44 @@ use crate::config::Config;
 use crate::guard::Guard;
 use crate::world::World;
 
-/// A run and what it found.
+/// An exploration and its result.
 #[derive(Debug, Clone)]
-pub struct Run {
-    /// Of which configuration.
+pub struct Exploration {
     pub config: Config,
-    /// Without which guard.
+    /// The guard that was removed.
     pub without: Option<Guard>,
-    /// What was found.
     pub found: Found,
-    /// Different logs: calls of the product's fold.
+    /// The number of different logs, and so of calls of the product's fold.
     pub logs: usize,
-    /// Different records.
+    /// The number of different records.
     pub records: usize,
-    /// Time it took.
-    pub took: Duration,
+    /// The time that the exploration elapsed.
+    pub elapsed: Duration,
 }
 
-/// Explores a configuration.
-pub fn run(config: Config, without: Option<Guard>, states_max: u64) -> Run {
+/// Explores a configuration and measures the time.
+pub fn explore(config: Config, without: Option<Guard>, states_max: u64) -> Exploration {
     let began = Instant::now();
     let mut world = World::new(config, without);
     let found = checker::explore(&mut world, states_max);
     let (logs, records) = world.sizes();
-    Run {
+    Exploration {
         config,
         without,
         found,
         logs,
         records,
-        took: began.elapsed(),
+        elapsed: began.elapsed(),
     }
 }
 
-impl Run {
-    /// Broken properties found: the search ends at the first.
+impl Exploration {
+    /// Returns the number of broken properties: 0 or 1, as the search ends at the first.
     pub fn violations(&self) -> usize {
         usize::from(self.found.counterexample.is_some())
     }
 
-    /// One line of a table.
+    /// Returns one line of the table.
     pub fn line(&self) -> String {
         let Found {
             states,
@@ -60,7 +58,7 @@ impl Run {
             ..
         } = self.found;
         let cut = if cut { " (cut off)" } else { "" };
-        let (name, logs, seconds) = (self.config.name, self.logs, self.took.as_secs_f64());
+        let (name, logs, seconds) = (self.config.name, self.logs, self.elapsed.as_secs_f64());
         format!(
             "{name:<10}{states:>12}{transitions:>13}{depth:>7}{complete:>10}{logs:>9}\
              {seconds:>9.1}{:>12}{cut}",
@@ -68,8 +66,8 @@ impl Run {
         )
     }
 
-    /// The counterexample, step by step.
-    pub fn story(&self) -> String {
+    /// Returns the counterexample, step by step.
+    pub fn counterexample_text(&self) -> String {
         let mut out = String::new();
         if let Some(counterexample) = &self.found.counterexample {
             let without = self.without.map_or_else(String::new, |guard| {
@@ -84,7 +82,7 @@ impl Run {
         out
     }
 
-    /// For machines.
+    /// Returns the result as JSON.
     pub fn json(&self) -> Value {
         let counterexample = self.found.counterexample.as_ref().map(|c| {
             json!({
@@ -103,15 +101,15 @@ impl Run {
             "cut": self.found.cut,
             "logs": self.logs,
             "records": self.records,
-            "seconds": self.took.as_secs_f64(),
+            "seconds": self.elapsed.as_secs_f64(),
             "violations": self.violations(),
             "counterexample": counterexample,
         })
     }
 }
 
-/// The head of the table.
-pub fn head() -> String {
+/// Returns the header of the table.
+pub fn table_header() -> String {
     format!(
         "{:<10}{:>12}{:>13}{:>7}{:>10}{:>9}{:>9}{:>12}",
         "config", "states", "transitions", "depth", "complete", "logs", "seconds", "violations"

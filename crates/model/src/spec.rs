@@ -1,31 +1,26 @@
-//! The entries of the model in short, and the names of what they are about. `entries` has the real
-//! ones that they stand for.
+//! The entries of the model as small values, and the names in them. `entries` builds the real ones.
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, JobName, Nonce, ProducerName};
 use batchweave_core::tgb::Digest;
 
-use crate::config::JOBS_MAX;
-
+/// Jobs in a model at most.
+pub const JOBS_MAX: usize = 2;
 /// Slices of every TGB in the model.
 pub const SLICES: u32 = 4;
 
-/// One object of data: all that its key says.
+/// A data object: the fields of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Object {
-    /// Whose.
     pub producer: u8,
-    /// Of which instance: its nonce.
+    /// The instance, which stands for its nonce.
     pub instance: u8,
-    /// In which epoch.
     pub epoch: u8,
-    /// First sequence number.
     pub first: u8,
-    /// Last sequence number.
     pub last: u8,
 }
 
-/// An entry in short. Everything in it is small, so that it can be looked up quickly.
+/// An entry. All fields are small, so that comparing and hashing is fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // The names are those of the product's entries.
 pub enum Spec {
@@ -36,7 +31,7 @@ pub enum Spec {
         epoch: u8,
         began: u8,
     },
-    /// `start` is where the instance began: objects are cut from there on.
+    /// `start` is the sequence number at which the instance began: objects are split from there on.
     Batch {
         producer: u8,
         instance: u8,
@@ -52,7 +47,7 @@ pub enum Spec {
     },
     Sealed,
     Unsealed,
-    /// `change` counts a job's openings and closings.
+    /// `change` counts the openings and closings of a job.
     JobOpened {
         job: u8,
         keep: u8,
@@ -75,49 +70,46 @@ pub enum Spec {
     /// `asked` numbers the commands of people.
     Watermark {
         step: u8,
-        jobs: [Option<Held>; JOBS_MAX],
+        jobs: [Option<HeldJob>; JOBS_MAX],
         asked: Option<u8>,
     },
 }
 
 /// A job as a watermark lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Held {
-    /// Its incarnation.
+pub struct HeldJob {
+    /// The version that opened its incarnation.
     pub opened: u8,
-    /// Its newest attempt.
     pub attempt: Option<u8>,
 }
 
-/// How TGBs lie in objects.
+/// The split of TGBs into objects.
 #[derive(Debug, Clone, Copy)]
-pub struct Cut {
-    /// TGBs in one object.
+pub struct ObjectSplit {
     pub group: u8,
-    /// TGBs of each producer.
     pub tgbs: u8,
 }
 
-impl Cut {
-    /// First and last sequence number of the object that holds `seq`, for an instance that began
-    /// at `start`.
+impl ObjectSplit {
+    /// Returns the first and last sequence number of the object that holds `seq`, for an instance
+    /// that began at `start`.
     pub fn object(self, start: u8, seq: u8) -> (u8, u8) {
         let first = start + (seq - start) / self.group * self.group;
         (first, (first + self.group).min(self.tgbs) - 1)
     }
 }
 
-/// A producer's name.
+/// Returns a producer's name.
 pub fn producer(index: u8) -> Option<ProducerName> {
     format!("p{index}").parse().ok()
 }
 
-/// A job's name.
+/// Returns a job's name.
 pub fn job(index: u8) -> Option<JobName> {
     format!("job{index}").parse().ok()
 }
 
-/// The index in a producer's name.
+/// Returns the index in a producer's name.
 pub fn producer_index(name: &ProducerName) -> u8 {
     name.as_str()
         .strip_prefix('p')
@@ -125,12 +117,12 @@ pub fn producer_index(name: &ProducerName) -> u8 {
         .unwrap_or(u8::MAX)
 }
 
-/// An instance's nonce. Instances of one producer have different ones.
+/// Returns an instance's nonce, which no other instance of the producer has.
 pub fn nonce(instance: u8) -> Nonce {
     Nonce([instance + 1; 8])
 }
 
-/// Where a producer stands after `rows` TGBs.
+/// Returns a producer's cursor after `rows` TGBs.
 pub fn cursor(rows: u8) -> Cursor {
     match rows {
         0 => Cursor::default(),
@@ -138,14 +130,14 @@ pub fn cursor(rows: u8) -> Cursor {
     }
 }
 
-/// The digest says whose TGB this is: the same content packed again has the same digest.
+/// Returns the digest of a TGB: the same content packed again has the same digest.
 pub fn digest(producer: u8, row: u8) -> Digest {
     let mut bytes = [0; 32];
     bytes[..2].copy_from_slice(&[producer, row]);
     Digest(bytes)
 }
 
-/// The id of the attempt that trainer `index` opens.
+/// Returns the id of the attempt that trainer `index` opens.
 pub fn attempt_id(index: u8) -> AttemptId {
     AttemptId([index + 1; 16])
 }

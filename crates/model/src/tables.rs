@@ -1,5 +1,5 @@
-//! Everything that states refer to by number: entries, records, and manifests. Each different pair
-//! of a manifest and a record goes through the product's fold once; the result is remembered.
+//! The entries, records and manifests that states refer to by number. Each pair of a manifest and a
+//! record goes through the product's fold once; the result is cached.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,58 +12,46 @@ use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use crate::config::Config;
 use crate::facts::{Facts, Fold};
 use crate::guard::Guard;
+use crate::numbers::{EntryNo, Node, RecordNo};
 use crate::property::{Broken, Property};
-use crate::signs::Signs;
 use crate::spec::{self, Object, Spec};
+use crate::state::MarksAndProgress;
 
-/// A manifest: as records are chained by hash, it stands for a whole log.
-pub type Node = u32;
-/// A record's bytes. 0 is none.
-pub type RecordNo = u32;
-/// An entry. 0 is none.
-pub type EntryNo = u32;
-
-/// A manifest and what is known of it.
+/// A manifest and its facts.
 #[derive(Debug)]
 pub struct NodeInfo {
     manifest: Arc<Manifest>,
     parent: Node,
     record: RecordNo,
-    /// In short.
     pub facts: Facts,
-    /// What its last record breaks, were it in the true log.
+    /// The property that its last record breaks.
     pub broken: Option<Broken>,
 }
 
-/// A record.
 #[derive(Debug, Clone)]
 pub struct RecordInfo {
     bytes: Vec<u8>,
-    /// Its version.
     pub version: u8,
-    /// Which process wrote it.
     pub writer: u8,
-    /// Its entries.
     pub entries: Vec<EntryNo>,
 }
 
-/// What is asked of `build`.
+/// The input of `build`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Draft {
-    /// The manifest that the record follows.
+    /// The manifest before the record.
     pub after: Node,
-    /// The process that writes it.
     pub writer: u8,
-    /// Tells records of the same writer at the same place apart; the random part of a commit id.
+    /// Distinguishes records of the same writer at the same version, like the random part of a
+    /// commit id.
     pub salt: u8,
-    /// Its entries.
     pub entries: Vec<EntryNo>,
 }
 
-/// The product's verdicts on entries.
-type Verdicts = Vec<Result<Validity, Void>>;
+/// The product's results for a list of entries.
+type Validities = Vec<Result<Validity, Void>>;
 
-/// See the module.
+/// The tables of a configuration.
 #[derive(Debug)]
 pub struct Tables {
     config: Config,
@@ -73,20 +61,20 @@ pub struct Tables {
     drafts: HashMap<Draft, RecordNo>,
     specs: Vec<(Spec, Entry)>,
     spec_numbers: HashMap<Spec, EntryNo>,
-    judged: HashMap<(Node, Vec<EntryNo>), Verdicts>,
+    validated: HashMap<(Node, Vec<EntryNo>), Validities>,
     objects: Vec<Object>,
-    /// The rule that the fold lacks.
+    /// The rule that is removed from the fold.
     lacks: Option<Guard>,
-    /// What the product says of watermarks.
-    pub due: HashMap<(Node, Signs), Option<u8>>,
-    /// Which objects it may delete.
+    /// The watermarks that the product would publish.
+    pub due: HashMap<(Node, MarksAndProgress), Option<u8>>,
+    /// The objects that the product may delete.
     pub dead: HashMap<(Node, u8), bool>,
-    /// And of a person's wish.
-    pub asked: HashMap<(Node, Signs, u8), bool>,
+    /// The persons' watermarks that the product accepts.
+    pub asked: HashMap<(Node, MarksAndProgress, u8), bool>,
 }
 
 impl Tables {
-    /// Node 0 is the manifest of an empty log.
+    /// Creates tables in which node 0 is the manifest of an empty log.
     pub fn new(config: Config, without: Option<Guard>) -> Self {
         let stream = stream(&config);
         let json = stream.to_json();
@@ -111,7 +99,7 @@ impl Tables {
             drafts: HashMap::new(),
             specs: Vec::new(),
             spec_numbers: HashMap::new(),
-            judged: HashMap::new(),
+            validated: HashMap::new(),
             objects: Vec::new(),
             lacks: without.filter(|guard| guard.is_of_fold()),
             due: HashMap::new(),
@@ -120,42 +108,42 @@ impl Tables {
         }
     }
 
-    /// The product's manifest.
+    /// Returns the product's manifest.
     pub fn manifest(&self, node: Node) -> &Manifest {
         &self.node(node).manifest
     }
 
-    /// The configuration.
+    /// Returns the bounds of the model.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// A manifest.
+    /// Returns a manifest and its facts.
     pub fn node(&self, node: Node) -> &NodeInfo {
         &self.nodes[node as usize]
     }
 
-    /// A manifest in short.
+    /// Returns the facts of a manifest.
     pub fn facts(&self, node: Node) -> &Facts {
         &self.node(node).facts
     }
 
-    /// A record.
+    /// Returns a record by number.
     pub fn record(&self, record: RecordNo) -> &RecordInfo {
         &self.records[record as usize]
     }
 
-    /// An entry in short.
+    /// Returns an entry by number.
     pub fn spec(&self, entry: EntryNo) -> Spec {
         self.specs[entry as usize - 1].0
     }
 
-    /// How many different logs and records there were.
+    /// Returns the number of different logs and records.
     pub fn sizes(&self) -> (usize, usize) {
         (self.nodes.len(), self.records.len())
     }
 
-    /// The record at `version` of the log that `node` stands for.
+    /// Returns the record at `version` of the log that `node` stands for.
     pub fn at(&self, node: Node, version: u8) -> Option<RecordNo> {
         let mut at = self.node(node);
         if version >= at.facts.length {
@@ -167,12 +155,12 @@ impl Tables {
         Some(at.record)
     }
 
-    /// The number of an entry.
+    /// Returns the number of an entry.
     pub fn entry(&mut self, spec: Spec) -> EntryNo {
         if let Some(&number) = self.spec_numbers.get(&spec) {
             return number;
         }
-        let entry = spec.entry(self.config.cut());
+        let entry = spec.entry(self.config.object_split());
         let Some(entry) = entry else {
             unreachable!("names of the model are valid");
         };
@@ -182,7 +170,7 @@ impl Tables {
         number
     }
 
-    /// The number of an object of data.
+    /// Returns the number of a data object.
     pub fn object(&mut self, object: Object) -> u8 {
         if let Some(at) = self.objects.iter().position(|known| *known == object) {
             return at as u8;
@@ -192,16 +180,16 @@ impl Tables {
         self.objects.len() as u8 - 1
     }
 
-    /// All objects known so far.
+    /// Returns all objects known so far.
     pub fn objects(&self) -> &[Object] {
         &self.objects
     }
 
-    /// The product's verdict on entries as one record.
-    pub fn judge(&mut self, node: Node, entries: &[EntryNo]) -> &[Result<Validity, Void>] {
+    /// Returns the product's result for entries as one record.
+    pub fn validate(&mut self, node: Node, entries: &[EntryNo]) -> &[Result<Validity, Void>] {
         let key = (node, entries.to_vec());
         let (nodes, specs) = (&self.nodes, &self.specs);
-        self.judged.entry(key).or_insert_with(|| {
+        self.validated.entry(key).or_insert_with(|| {
             let real: Vec<_> = entries
                 .iter()
                 .map(|&number| specs[number as usize - 1].1.clone())
@@ -210,7 +198,7 @@ impl Tables {
         })
     }
 
-    /// The record that a writer builds, whether or not its entries are valid.
+    /// Returns the record that a writer builds, whether or not its entries are valid.
     pub fn build(&mut self, draft: Draft) -> RecordNo {
         if let Some(&number) = self.drafts.get(&draft) {
             return number;
@@ -222,8 +210,8 @@ impl Tables {
         self.add(draft, version as u8, bytes)
     }
 
-    /// For writers without guards: a record for the version after the one of `sent`, by someone who
-    /// takes `sent` for the record there.
+    /// Returns a record for the version after `sent`, for writers without a guard that take `sent`
+    /// for committed.
     pub fn build_beyond(&mut self, sent: RecordNo, draft: Draft) -> RecordNo {
         if let Some(&number) = self.drafts.get(&draft) {
             return number;
@@ -231,7 +219,7 @@ impl Tables {
         let mut believed = self.node(draft.after).manifest.as_ref().clone();
         let sent = self.record(sent);
         let version = sent.version + 1;
-        // What it would have folded, had it been right.
+        // The fold that the writer would have, had `sent` been committed.
         let _ = believed.fold(&sent.bytes);
         let link = (Hash::sha256(&sent.bytes), believed.view());
         let bytes = self.bytes(&draft, version.into(), link);
@@ -273,7 +261,7 @@ impl Tables {
         number
     }
 
-    /// The product's fold.
+    /// Folds a record with the product's fold.
     pub fn fold(&mut self, node: Node, record: RecordNo) -> Node {
         if let Some(&after) = self.folded.get(&(node, record)) {
             return after;

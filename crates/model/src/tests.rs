@@ -1,4 +1,4 @@
-//! The model in small: nothing is broken with all guards, something is without each of them.
+//! Small bounds: no property breaks with all guards, and one breaks without each of them.
 
 use crate::config::{Config, FULL, named};
 use crate::guard::Guard;
@@ -9,11 +9,11 @@ const STATES_MAX: u64 = 3_000_000;
 #[test]
 fn in_small_configurations_nothing_is_broken() {
     let mut states = 0;
-    println!("{}", report::head());
+    println!("{}", report::table_header());
     for config in FULL.map(Config::short) {
-        let run = report::run(config, None, 150_000);
+        let run = report::explore(config, None, 150_000);
         println!("{}", run.line());
-        assert_eq!(run.violations(), 0, "\n{}", run.story());
+        assert_eq!(run.violations(), 0, "\n{}", run.counterexample_text());
         states += run.found.states;
     }
     assert!(states > 300_000, "{states}");
@@ -22,10 +22,10 @@ fn in_small_configurations_nothing_is_broken() {
 #[test]
 fn without_each_guard_something_is_broken() {
     for &guard in Guard::all() {
-        let (name, property) = guard.shows();
+        let (name, property) = guard.needed_by();
         let config = named(name).expect("it is there").short();
-        let run = report::run(config, Some(guard), STATES_MAX);
-        println!("{}", run.story());
+        let run = report::explore(config, Some(guard), STATES_MAX);
+        println!("{}", run.counterexample_text());
         let found = run.found.counterexample;
         let found = found.map(|c| c.broken.property);
         assert_eq!(found, Some(property), "without {}", guard.name());

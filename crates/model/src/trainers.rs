@@ -1,36 +1,36 @@
-//! Trainers: each opens one attempt of its job, from any checkpoint, receives steps and makes marks,
-//! also when a newer attempt has superseded it. And what must hold for them, by the order of events.
+//! Trainers: each opens one attempt of its job from any checkpoint, receives steps and writes marks,
+//! also after a newer attempt has superseded it. The checks of jobs follow the order of events.
 
 use batchweave_core::manifest::rules::Validity;
 
 use crate::facts::Job;
 use crate::guard::Guard;
+use crate::numbers::Node;
 use crate::property::Property;
-use crate::signs::Signs;
 use crate::spec::Spec;
+use crate::state::MarksAndProgress;
 use crate::state::{Role, State, Trainer, mark};
-use crate::tables::Node;
 use crate::turn::Turn;
 
 impl Turn<'_> {
-    /// Whether all coordinates of a trainer's attempt have marked a step.
+    /// Returns true if all coordinates of a trainer's attempt have marked a step.
     fn is_complete(&self, state: &State, trainer: u8, step: u8) -> bool {
-        let signs = Signs::of(state);
+        let stored = MarksAndProgress::from_state(state);
         let marking = if self.config.rank0 {
             1
         } else {
             self.config.coordinates
         };
-        (0..marking).all(|coordinate| signs.marked(trainer, coordinate, step))
+        (0..marking).all(|coordinate| stored.marked(trainer, coordinate, step))
     }
 
-    /// A trainer restarts from a checkpoint: any complete mark, the start of an attempt, or where the
-    /// data begins. The first one of a job starts where it likes; where nobody writes, all do.
-    pub fn attempt(&mut self, who: u8, start: u8) -> Option<()> {
-        if self.look(who) {
+    /// Restarts a trainer from a checkpoint: a complete mark, the start of an attempt, or the
+    /// watermark. The first one of a job, and each one where no producer runs, starts at any step.
+    pub fn attempt(&mut self, pid: u8, start: u8) -> Option<()> {
+        if self.refresh(pid) {
             return Some(());
         }
-        let process = self.copy(who);
+        let process = self.copy(pid);
         let Role::Trainer(trainer) = process.role else {
             return None;
         };
@@ -55,18 +55,18 @@ impl Turn<'_> {
             start,
             coordinates: self.config.coordinates,
         });
-        // Below the watermark: the trainer is told so and takes another checkpoint.
-        let valid = self.tables.judge(process.view, &[entry]) == [Ok(Validity::Applies)];
+        // Below the watermark the trainer gets an error and takes another checkpoint.
+        let valid = self.tables.validate(process.view, &[entry]) == [Ok(Validity::Applies)];
         if !valid && (!below || self.keeps(Guard::FoldStarts)) {
             return None;
         }
-        self.want(who, vec![entry]);
+        self.want(pid, vec![entry]);
         Some(())
     }
 
-    /// What a trainer learns from the log.
-    pub fn observe_trainer(&mut self, who: u8, mut trainer: Trainer) {
-        let facts = self.tables.facts(self.copy(who).view);
+    /// Updates a trainer from the folded log.
+    pub fn observe_trainer(&mut self, pid: u8, mut trainer: Trainer) {
+        let facts = self.tables.facts(self.copy(pid).view);
         let mine = |&&(by, _): &&(u8, u8)| by == trainer.index;
         let job = &facts.jobs[usize::from(trainer.job)];
         let found = job.attempts.iter().chain(&job.past).find(mine);
@@ -79,23 +79,23 @@ impl Turn<'_> {
             if self.config.rank0 {
                 trainer.marks[1] = 0;
             }
-            self.process(who).role = Role::Trainer(trainer);
+            self.process(pid).role = Role::Trainer(trainer);
         }
     }
 
-    /// The slower coordinate has received all steps below this one, and says so.
-    pub fn receive(&mut self, who: u8, step: u8) -> Option<()> {
-        let Role::Trainer(mut trainer) = self.copy(who).role else {
+    /// Publishes that the slower coordinate has received all steps below this one.
+    pub fn receive(&mut self, pid: u8, step: u8) -> Option<()> {
+        let Role::Trainer(mut trainer) = self.copy(pid).role else {
             return None;
         };
         trainer.at[1] = step;
-        self.process(who).role = Role::Trainer(trainer);
+        self.process(pid).role = Role::Trainer(trainer);
         Some(())
     }
 
-    /// A data coordinate makes a mark. The trainer need not know that a newer attempt exists.
-    pub fn mark(&mut self, who: u8, coordinate: u8, step: u8) -> Option<()> {
-        let Role::Trainer(mut trainer) = self.copy(who).role else {
+    /// Writes a data coordinate's mark. The trainer may not know that a newer attempt exists.
+    pub fn mark(&mut self, pid: u8, coordinate: u8, step: u8) -> Option<()> {
+        let Role::Trainer(mut trainer) = self.copy(pid).role else {
             return None;
         };
         let at = usize::from(coordinate);
@@ -104,7 +104,7 @@ impl Turn<'_> {
         }
         trainer.marks[at] -= 1;
         trainer.at[at] = step;
-        self.process(who).role = Role::Trainer(trainer);
+        self.process(pid).role = Role::Trainer(trainer);
         self.state.marks |= mark(trainer.index, coordinate, step);
         if self.is_complete(&self.state, trainer.index, step) {
             self.checkpoint(trainer, step);
@@ -112,12 +112,12 @@ impl Turn<'_> {
         Some(())
     }
 
-    /// A checkpoint is complete. It counts if the history that it belongs to is not given up.
+    /// Adds a complete checkpoint, which counts unless a later attempt went back behind it.
     fn checkpoint(&mut self, trainer: Trainer, step: u8) {
         let head = self.tables.facts(self.state.head);
         let attempts = &head.jobs[usize::from(trainer.job)].attempts;
         let Some(at) = attempts.iter().position(|&(by, _)| by == trainer.index) else {
-            // Of an incarnation that is over.
+            // The attempt is of an earlier incarnation.
             return;
         };
         let superseded_at = attempts[at + 1..].iter().map(|&(_, start)| start).min();
@@ -126,7 +126,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What a new record means for the jobs.
+    /// Checks the jobs against a new record.
     pub fn check_jobs(&mut self, before: Node, head: Node) {
         let (old, new) = (self.tables.facts(before), self.tables.facts(head));
         if old.jobs == new.jobs && old.watermark == new.watermark {
@@ -147,14 +147,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Restart points, one event after another.
+    /// Updates the restart points from one change of a job.
     fn follow_job(&mut self, index: u8, old: &Job, new: &Job, watermark: u8) {
         if old.changes != new.changes {
             self.state.points[usize::from(index)].retain(|_| false);
             return;
         }
         for &(_, start) in &new.attempts[old.attempts.len()..] {
-            // What lies above was done by an attempt that is given up.
+            // Points above the start belong to an abandoned attempt.
             let points = &mut self.state.points[usize::from(index)];
             points.retain(|&point| point <= start);
             points.insert(start);
@@ -174,7 +174,7 @@ impl Turn<'_> {
             let detail = format!("watermark {is}, restart points {points:?} of job {index}");
             self.breaks(Property::Watermark, detail);
         }
-        // The newest attempt's slowest rank still has to read these.
+        // The slowest rank of the newest attempt still has to read these steps.
         let position = job.attempts.last().map(|&newest| self.position(newest));
         if let Some(position) = position.filter(|&position| is > position) {
             let detail = format!("watermark {is}, a rank of job {index} has received {position}");
@@ -182,9 +182,9 @@ impl Turn<'_> {
         }
     }
 
-    /// What all coordinates of an attempt have received.
+    /// Returns the step that all coordinates of an attempt have received.
     fn position(&self, (trainer, start): (u8, u8)) -> u8 {
-        let at = Signs::of(&self.state).at[usize::from(trainer)];
+        let at = MarksAndProgress::from_state(&self.state).at[usize::from(trainer)];
         let at = &at[..usize::from(self.config.coordinates)];
         at.iter().copied().min().unwrap_or_default().max(start)
     }

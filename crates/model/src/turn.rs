@@ -1,50 +1,49 @@
-//! One action, from the state before to the state after. This file has what all processes share:
-//! putting a record, resolving its outcome, folding; the roles are in files of their own.
+//! One action, from the state before to the state after. This file has the parts common to all
+//! processes: putting a record, resolving its outcome, folding. The roles have their own files.
 
 use crate::action::Outcome;
 use crate::config::Config;
 use crate::guard::Guard;
+use crate::numbers::{EntryNo, RecordNo};
 use crate::property::{Broken, Property};
 use crate::state::{Phase, Process, Role, State};
-use crate::tables::{Draft, EntryNo, RecordNo, Tables};
+use crate::tables::{Draft, Tables};
 
-/// An action under way.
+/// An action in progress.
 pub struct Turn<'a> {
-    /// What numbers stand for.
+    /// The entries, records and manifests behind the numbers.
     pub tables: &'a mut Tables,
-    /// The bounds.
     pub config: Config,
-    /// The guard that writers lack.
+    /// The guard that is removed from the writers.
     pub without: Option<Guard>,
-    /// The state, changed in place.
     pub state: State,
-    /// The first property that broke.
+    /// The first broken property.
     pub broken: Option<Broken>,
 }
 
 impl Turn<'_> {
-    /// Whether writers keep this guard.
+    /// Returns true if writers keep this guard.
     pub fn keeps(&self, guard: Guard) -> bool {
         self.without != Some(guard)
     }
 
-    /// A process, to change in place.
-    pub fn process(&mut self, who: u8) -> &mut Process {
-        &mut self.state.processes.slice_mut()[usize::from(who)]
+    /// Returns a process, to change in place.
+    pub fn process(&mut self, pid: u8) -> &mut Process {
+        &mut self.state.processes.slice_mut()[usize::from(pid)]
     }
 
-    /// A copy of a process.
-    pub fn copy(&self, who: u8) -> Process {
-        self.state.processes.as_slice()[usize::from(who)]
+    /// Returns a copy of a process.
+    pub fn copy(&self, pid: u8) -> Process {
+        self.state.processes.as_slice()[usize::from(pid)]
     }
 
-    /// Notes a broken property; the first one counts.
+    /// Reports a broken property; the first report counts.
     pub fn breaks(&mut self, property: Property, detail: String) {
         self.broken
             .get_or_insert_with(|| Broken::new(property, detail));
     }
 
-    /// The record at a version of the store.
+    /// Returns the record at a version of the store.
     fn stored(&self, version: u8) -> Option<RecordNo> {
         let beyond = self.state.beyond.as_slice();
         self.tables.at(self.state.head, version).or_else(|| {
@@ -53,22 +52,22 @@ impl Turn<'_> {
         })
     }
 
-    /// The process wants a record with these entries after what it has folded.
-    pub fn want(&mut self, who: u8, entries: Vec<EntryNo>) {
+    /// Builds a record with these entries on top of the process's fold, to be put next.
+    pub fn want(&mut self, pid: u8, entries: Vec<EntryNo>) {
         let draft = Draft {
-            after: self.copy(who).view,
-            writer: who,
+            after: self.copy(pid).view,
+            writer: pid,
             salt: 0,
             entries,
         };
         let record = self.tables.build(draft);
-        let process = self.process(who);
+        let process = self.process(pid);
         (process.record, process.phase, process.salt) = (record, Phase::Put, 0);
     }
 
-    /// A put and its answer.
-    pub fn send(&mut self, who: u8, outcome: Outcome) -> Option<()> {
-        let process = self.copy(who);
+    /// Performs a put and its answer.
+    pub fn send(&mut self, pid: u8, outcome: Outcome) -> Option<()> {
+        let process = self.copy(pid);
         let record = process.record;
         let there = self.stored(self.tables.record(record).version).is_some();
         let possible = match outcome {
@@ -88,14 +87,14 @@ impl Turn<'_> {
             Outcome::Exists | Outcome::Dropped => {}
         }
         match outcome {
-            Outcome::Created => self.won(who),
+            Outcome::Created => self.won(pid),
             Outcome::Exists | Outcome::MetItself if !self.keeps(Guard::ReadExists) => {
-                self.go_beyond(who);
+                self.go_beyond(pid);
             }
-            Outcome::Exists | Outcome::MetItself => self.process(who).phase = Phase::Ask,
+            Outcome::Exists | Outcome::MetItself => self.process(pid).phase = Phase::Resolve,
             Outcome::Lost | Outcome::Dropped | Outcome::Late => {
-                let process = self.process(who);
-                (process.phase, process.doubt) = (Phase::Ask, record);
+                let process = self.process(pid);
+                (process.phase, process.doubt) = (Phase::Resolve, record);
             }
         }
         Some(())
@@ -116,106 +115,106 @@ impl Turn<'_> {
         }
     }
 
-    /// Without a guard: the next version, as if the own record were known to be at this one.
-    fn go_beyond(&mut self, who: u8) {
-        let process = self.copy(who);
+    /// Without a guard: goes to the next version as if its own record were committed at this one.
+    fn go_beyond(&mut self, pid: u8) {
+        let process = self.copy(pid);
         let draft = Draft {
             after: process.view,
-            writer: who,
+            writer: pid,
             salt: process.salt + 1,
             entries: self.tables.record(process.record).entries.clone(),
         };
         let record = self.tables.build_beyond(process.record, draft);
-        let process = self.process(who);
+        let process = self.process(pid);
         (process.record, process.phase) = (record, Phase::Put);
         process.salt += 1;
     }
 
-    /// After anything but a clear yes: the object at the version decides.
-    pub fn read(&mut self, who: u8) {
-        let process = self.copy(who);
+    /// Resolves any answer but a clear success: the object at the version decides.
+    pub fn read(&mut self, pid: u8) {
+        let process = self.copy(pid);
         let sent = self.tables.record(process.record);
         match self.stored(sent.version) {
-            Some(record) if record == process.record => self.won(who),
-            Some(other) => self.lost(who, other),
-            None if !self.keeps(Guard::StayAtVersion) => self.go_beyond(who),
+            Some(record) if record == process.record => self.won(pid),
+            Some(other) => self.lost(pid, other),
+            None if !self.keeps(Guard::StayAtVersion) => self.go_beyond(pid),
             None if !self.keeps(Guard::SameBytes) => {
                 let draft = Draft {
                     after: process.view,
-                    writer: who,
+                    writer: pid,
                     salt: process.salt + 1,
                     entries: sent.entries.clone(),
                 };
                 let record = self.tables.build(draft);
-                let process = self.process(who);
+                let process = self.process(pid);
                 (process.record, process.phase) = (record, Phase::Put);
                 process.salt += 1;
             }
-            None => self.process(who).phase = Phase::Put,
+            None => self.process(pid).phase = Phase::Put,
         }
     }
 
-    fn won(&mut self, who: u8) {
-        let process = self.copy(who);
+    fn won(&mut self, pid: u8) {
+        let process = self.copy(pid);
         let view = self.tables.fold(process.view, process.record);
         let read = self.tables.record(process.record).version + 1;
-        self.settle(who, view, read);
-        self.observe(who);
+        self.settle(pid, view, read);
+        self.observe(pid);
     }
 
-    fn lost(&mut self, who: u8, winner: RecordNo) {
-        let process = self.copy(who);
+    fn lost(&mut self, pid: u8, winner: RecordNo) {
+        let process = self.copy(pid);
         let view = self.tables.fold(process.view, winner);
         let read = self.tables.record(winner).version + 1;
         let entries = self.tables.record(process.record).entries.clone();
-        self.settle(who, view, read);
+        self.settle(pid, view, read);
         if !self.keeps(Guard::FoldWinner) {
-            // It knows the winner's bytes, so its chain is right; it judges as before.
+            // It knows the winner's bytes, so its chain is right; it validates by the older fold.
             let stale = [process.stale, process.view];
-            self.process(who).stale = stale[usize::from(process.stale == 0)];
+            self.process(pid).stale = stale[usize::from(process.stale == 0)];
         } else if !self.keeps(Guard::Rejudge) {
-            self.catch_up(who);
-            self.want(who, entries);
+            self.catch_up(pid);
+            self.want(pid, entries);
         } else {
-            // Whoever lost one version is likely behind by several.
-            self.catch_up(who);
-            self.observe(who);
+            // A writer that lost one version is probably behind by several.
+            self.catch_up(pid);
+            self.observe(pid);
             if self.insists() {
-                self.insist(who, &entries);
+                self.insist(pid, &entries);
             }
         }
     }
 
-    fn settle(&mut self, who: u8, view: u32, read: u8) {
-        let process = self.process(who);
+    fn settle(&mut self, pid: u8, view: u32, read: u8) {
+        let process = self.process(pid);
         (process.view, process.read) = (view, read);
         (process.record, process.doubt, process.salt) = (0, 0, 0);
         process.phase = Phase::Rest;
     }
 
-    /// Folds up to the head. What it folds are the store's bytes, so it gets the store's log.
-    pub fn catch_up(&mut self, who: u8) {
+    /// Folds up to the head of the store's log.
+    pub fn catch_up(&mut self, pid: u8) {
         let head = self.state.head;
         let length = self.tables.facts(head).length;
-        let process = self.process(who);
+        let process = self.process(pid);
         if process.stale == 0 {
             (process.view, process.read) = (head, length);
         }
     }
 
-    /// Folds up to the head and draws conclusions; true when there were any.
-    pub fn look(&mut self, who: u8) -> bool {
-        let before = self.copy(who).role;
-        self.catch_up(who);
-        if self.copy(who).stale == 0 {
-            self.observe(who);
+    /// Folds up to the head and updates the process. Returns true if that changed its role.
+    pub fn refresh(&mut self, pid: u8) -> bool {
+        let before = self.copy(pid).role;
+        self.catch_up(pid);
+        if self.copy(pid).stale == 0 {
+            self.observe(pid);
         }
-        self.copy(who).role != before
+        self.copy(pid).role != before
     }
 
-    /// Whoever builds a record folds up to the head first: one built by an older state could only
-    /// lose its version. So what a resting process has folded makes no difference, and states that
-    /// differ in it alone are made one.
+    /// Clears the folds of resting processes. A writer folds up to the head before it builds a
+    /// record, because one built by an older state could only lose its version. So such folds make
+    /// no difference, and states that differ only in them become one.
     pub fn forget_views(&mut self) {
         let mixes = !self.keeps(Guard::OneFold);
         for process in self.state.processes.slice_mut() {
@@ -229,18 +228,18 @@ impl Turn<'_> {
         }
     }
 
-    /// A process draws its conclusions from what it has folded.
-    fn observe(&mut self, who: u8) {
-        match self.copy(who).role {
-            Role::Producer(producer) => self.observe_producer(who, producer),
-            Role::Trainer(trainer) => self.observe_trainer(who, trainer),
-            Role::Sealer { done } => self.observe_seal(who, done),
-            Role::Operator { .. } => self.observe_job(who),
+    /// Updates a process from the log that it has folded.
+    fn observe(&mut self, pid: u8) {
+        match self.copy(pid).role {
+            Role::Producer(producer) => self.observe_producer(pid, producer),
+            Role::Trainer(trainer) => self.observe_trainer(pid, trainer),
+            Role::Sealer { done } => self.observe_seal(pid, done),
+            Role::Operator { .. } => self.observe_job(pid),
             Role::Reclaimer(_) | Role::Person { .. } | Role::Dead => {}
         }
     }
 
-    /// A put reaches the store.
+    /// Lets a put take effect in the store.
     pub fn land(&mut self, record: RecordNo) {
         let version = self.tables.record(record).version;
         if self.stored(version).is_some() {
@@ -262,14 +261,14 @@ impl Turn<'_> {
             self.state.beyond.retain(|&record| record != next);
             self.extend(next);
         }
-        // A put below the head can't happen any more.
+        // A put below the head cannot take effect any more.
         let length = self.tables.facts(self.state.head).length;
         let tables = &self.tables;
         let open = |&put: &RecordNo| tables.record(put).version >= length;
         self.state.flight.retain(open);
     }
 
-    /// The log grows by a record: what it breaks, and what it means for data and restart points.
+    /// Extends the log by a record, and checks it, its data and the restart points.
     fn extend(&mut self, record: RecordNo) {
         let before = self.state.head;
         let head = self.tables.fold(before, record);

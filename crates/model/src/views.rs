@@ -1,13 +1,13 @@
-//! A small model of its own: what readers do when two folds of one log differ.
+//! A separate small model: the behaviour of readers when two folds of one log differ.
 //!
-//! A record carries its writer's view: a hash over what the writer made of every record before it.
-//! Here a view is the list of those verdicts itself. A process can be poisoned (memory gives wrong
-//! verdicts until it opens anew) or skewed (another program version: it judges one record otherwise,
-//! always). The rules under test:
-//! - a record of another view is never void by itself: its reader opens anew from older snapshots,
-//!   at the last from version 0, and stops when the record still does not fit;
-//! - a repair voids a record only for a fold that can't take it;
-//! - everybody looks for repairs below its head and opens anew;
+//! A record carries its writer's view: a hash over the writer's results for every earlier record. Here
+//! a view is the list of those results itself. A process can be poisoned (its memory gives wrong
+//! results until it opens again) or skewed (another program version always folds one record
+//! differently). The rules under test:
+//! - a record with another view is never void by itself: its reader opens again from older snapshots,
+//!   at last from version 0, and stops when the record still does not fit;
+//! - a repair voids a record only for a fold that cannot apply it;
+//! - every reader polls for repairs below its head and opens again;
 //! - a snapshot is published only when a fold by fresh reads gives the same state.
 
 use crate::checker::{Rest, System};
@@ -17,38 +17,36 @@ use crate::property::{Broken, Property};
 const VERSIONS: u8 = 3;
 /// Processes of a run.
 const PROCESSES: usize = 3;
-/// The record that a skewed process judges otherwise.
+/// The record that a skewed process folds differently.
 const SKEWED_AT: u8 = 1;
 
-/// A rule that can be left out, to see that the model needs it.
+/// A rule that can be removed, to show that the model needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
-    /// A record of another view is void instead of a stop.
+    /// A record with another view is void instead of stopping its reader.
     VoidOtherViews,
-    /// A reader of another view stops at once, without doubting itself.
+    /// A reader that meets another view stops without folding again.
     NoDoubt,
-    /// A reader in doubt tries the newest snapshot only.
+    /// A reader that folds again tries only the newest snapshot.
     NewestOnly,
-    /// Nobody looks for repairs below its head.
+    /// Readers do not poll for repairs below their heads.
     NoLook,
-    /// Snapshots are published as they stand in memory.
+    /// Snapshots are published without a second fold.
     NoConfirm,
-    /// A repair voids its record for those who can take it, too.
+    /// A repair voids its record also for folds that can apply it.
     RepairAnything,
 }
 
-/// What the processes of a run are, and which rule is missing.
+/// The processes of a run, and the removed rule.
 #[derive(Debug, Clone, Copy)]
 pub struct Views {
-    /// How often a process may be poisoned.
+    /// How many times a process may be poisoned.
     pub poisonings: u8,
-    /// Whether the last process is skewed.
     pub skewed: bool,
-    /// The rule that is left out.
     pub mistake: Option<Mistake>,
 }
 
-/// Verdicts by version, two bits each; the hash of the product says the same.
+/// The results by version, two bits each.
 type View = u16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,12 +74,12 @@ struct Fold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Process {
     fold: Fold,
-    /// The snapshot that the fold began with; 0 is the beginning.
+    /// The snapshot from which the fold began; 0 is the beginning.
     base: u8,
     stopped: bool,
-    /// Repairs that were there when it stopped, by version.
+    /// The repairs that existed when it stopped, by version.
     seen: u8,
-    /// Repairs for which it has folded again.
+    /// The repairs for which it has folded again.
     heeded: u8,
 }
 
@@ -91,7 +89,7 @@ struct Record {
     view: View,
 }
 
-/// A moment of a run.
+/// A state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Moment {
     log: [Option<Record>; VERSIONS as usize],
@@ -99,24 +97,24 @@ pub struct Moment {
     repairs: u8,
     processes: [Process; PROCESSES],
     poisonings: u8,
-    /// A person beside a skewed process has repaired a record that sound folds take.
+    /// A person repaired, for a skewed process, a record that sound folds apply.
     misled: bool,
 }
 
-/// What may happen. The flag says whether a poisoned fold gives the wrong verdict this time.
+/// A possible event. The flag says whether a poisoned fold gives the wrong result this time.
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
     /// A process commits at its next version.
     Put(usize, bool),
     /// A process reads its next version.
     Read(usize, bool),
-    /// A process looks for repairs below its head.
+    /// A process polls for repairs below its head.
     Look(usize),
     /// A process is poisoned.
     Poison(usize),
     /// A process stores a snapshot at its head.
     Publish(usize),
-    /// A person repairs the record at which a process has stopped, be it right or wrong.
+    /// A person repairs the record at which a process stopped, right or wrong.
     Repair(usize),
 }
 
@@ -129,7 +127,7 @@ impl Views {
         self.skewed && process == PROCESSES - 1
     }
 
-    /// The verdict on the next record; none when the fold can't take it.
+    /// Returns the result for the next record, or none when the fold cannot apply it.
     fn take(self, fold: Fold, m: &Moment, skewed: bool, wrong: bool) -> Option<Verdict> {
         let record = m.log[usize::from(fold.next)]?;
         let repaired = m.repairs >> fold.next & 1 == 1;
@@ -151,7 +149,7 @@ impl Views {
         Some(Fold { next, view, ..fold })
     }
 
-    /// Folds by fresh reads from the snapshot at `base` up to `to`, or to where it stops.
+    /// Folds by fresh reads from the snapshot at `base` up to `to`, or to the record that stops it.
     fn fresh(self, m: &Moment, base: u8, to: u8, skewed: bool) -> Option<Fold> {
         let mut fold = match base {
             0 => Fold::default(),
@@ -166,8 +164,8 @@ impl Views {
         Some(fold)
     }
 
-    /// Opens anew from a snapshot older than `base`, further and further back, until the fold gets
-    /// to `to`.
+    /// Opens again from snapshots older than `base`, one after another, until the fold reaches
+    /// `to`.
     fn reopen(self, m: &Moment, process: usize, base: u8, to: u8) -> Option<(Fold, u8)> {
         if self.without(Mistake::NoDoubt) {
             return None;
@@ -188,7 +186,7 @@ impl Views {
         })
     }
 
-    /// What a sound fold from the beginning makes of the log, as far as it gets.
+    /// Returns a sound fold of the log from the beginning, as far as it gets.
     fn truth(self, m: &Moment) -> Fold {
         self.fresh(m, 0, VERSIONS, false).unwrap_or_default()
     }
@@ -241,7 +239,8 @@ impl Views {
         }
         let first = new.trailing_zeros() as u8;
         let skewed = self.is_skewed(p);
-        // The newest start before the repair whose fold heeds it, or the furthest, at the last from 0.
+        // The newest start before the repair whose fold applies it, else the one that gets
+        // furthest, at last 0.
         let heeds = |fold: &Fold| {
             fold.next >= process.fold.next && fold.view >> (2 * first) & 3 == Verdict::Void as View
         };
@@ -278,7 +277,7 @@ impl Views {
                 .find(|v| *v == 0 || m.snapshots[usize::from(*v)].is_some());
             let other = self.fresh(m, older?, fold.next, skewed)?;
             if other != fold {
-                // It can't go on with what it holds.
+                // It cannot continue with its own fold.
                 return Self::restart(m, p);
             }
         }
@@ -324,10 +323,10 @@ impl Views {
             .then(|| Broken::new(Property::Fold, "a poisoned state was published".to_owned()))
     }
 
-    /// Everybody sound has the whole log and agrees on all but the last record, which nobody has
-    /// vouched for yet; nor for a snapshot behind it. A repair of a record that sound folds take can
-    /// mislead a reader that began with a skewed snapshot up to the next record, so a run with such a
-    /// repair need not settle.
+    /// Returns true if every sound process has the whole log and agrees on all but the last record,
+    /// which no later record confirms yet; nor a snapshot behind it. A repair of a record that
+    /// sound folds apply can mislead a reader that began with a skewed snapshot up to the next
+    /// record, so a run with such a repair need not settle.
     fn is_settled(self, m: &Moment) -> bool {
         let truth = self.truth(m);
         if m.misled {

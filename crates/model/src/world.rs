@@ -4,11 +4,12 @@ use crate::action::{self, Action, Outcome};
 use crate::checker::{Rest, System};
 use crate::config::Config;
 use crate::guard::Guard;
+use crate::numbers::RecordNo;
 use crate::property::Broken;
 use crate::reclaimer;
 use crate::spec::Spec;
 use crate::state::{Phase, Process, Producer, Reclaimer, Role, Stage, State, Trainer};
-use crate::tables::{Draft, RecordNo, Tables};
+use crate::tables::{Draft, Tables};
 use crate::turn::Turn;
 
 /// A configuration with its tables.
@@ -19,7 +20,7 @@ pub struct World {
 }
 
 impl World {
-    /// Writers keep all guards but `without`.
+    /// Creates a world whose writers keep all guards but `without`.
     pub fn new(config: Config, without: Option<Guard>) -> Self {
         Self {
             tables: Tables::new(config, without),
@@ -27,12 +28,12 @@ impl World {
         }
     }
 
-    /// How many different logs and records there were.
+    /// Returns the number of different logs and records.
     pub fn sizes(&self) -> (usize, usize) {
         self.tables.sizes()
     }
 
-    /// The log at the beginning: one record with what is open already.
+    /// Returns the log at the beginning: one record with the open jobs and producers.
     fn set_up(&mut self) -> u32 {
         let config = *self.tables.config();
         let mut specs = Vec::new();
@@ -187,66 +188,68 @@ impl System for World {
     }
 
     fn describe(&self, state: &State, action: Action) -> String {
-        let who = |who: u8| name(state.processes.as_slice()[usize::from(who)].role, who);
-        let wanted = |who: u8| {
-            let process = state.processes.as_slice()[usize::from(who)];
+        let pid = |pid: u8| name(state.processes.as_slice()[usize::from(pid)].role, pid);
+        let wanted = |pid: u8| {
+            let process = state.processes.as_slice()[usize::from(pid)];
             self.record(process.record)
         };
         match action {
-            Action::Start(p) => format!("{} starts and opens the log", who(p)),
-            Action::Look(p) => format!("{} folds up to the head", who(p)),
-            Action::Open { who: p, announce } => {
+            Action::Start(p) => format!("{} starts and opens the log", pid(p)),
+            Action::Refresh(p) => format!("{} folds up to the head", pid(p)),
+            Action::Open { pid: p, announce } => {
                 let way = ["builds a record to open its name", "announces its opening"];
-                format!("{} {}", who(p), way[usize::from(announce)])
+                format!("{} {}", pid(p), way[usize::from(announce)])
             }
-            Action::Upload(p) => format!("{} uploads its next object", who(p)),
-            Action::Announce(p) => format!("{} announces what is uploaded", who(p)),
-            Action::Commit { who: p, how } => format!("{} builds a record ({how:?})", who(p)),
-            Action::Finish(p) => format!("{} builds a record to finish", who(p)),
-            Action::Send { who: p, outcome } => {
-                format!("{} puts {}: {}", who(p), wanted(p), answer(outcome))
+            Action::Upload(p) => format!("{} uploads its next object", pid(p)),
+            Action::Announce(p) => format!("{} announces what is uploaded", pid(p)),
+            Action::Commit { pid: p, how } => format!("{} builds a record ({how:?})", pid(p)),
+            Action::Finish(p) => format!("{} builds a record to finish", pid(p)),
+            Action::Send { pid: p, outcome } => {
+                format!("{} puts {}: {}", pid(p), wanted(p), answer(outcome))
             }
-            Action::Read(p) => format!("{} reads the version of its {}", who(p), wanted(p)),
-            Action::Crash { who: p, leaves } => {
+            Action::Read(p) => format!("{} reads the version of its {}", pid(p), wanted(p)),
+            Action::Crash { pid: p, leaves } => {
                 let left = ["", ", its put on the way"];
-                format!("{} dies{}", who(p), left[usize::from(leaves)])
+                format!("{} dies{}", pid(p), left[usize::from(leaves)])
             }
             Action::Land(record) => format!("the late put of {} arrives", self.record(record)),
-            Action::Attempt { who: p, start } => {
+            Action::Attempt { pid: p, start } => {
                 format!(
                     "{} builds a record for an attempt from step {start}",
-                    who(p)
+                    pid(p)
                 )
             }
             Action::Mark {
-                who: p,
+                pid: p,
                 coordinate,
                 step,
-            } => format!("{}, coordinate {coordinate}, marks step {step}", who(p)),
-            Action::Receive { who: p, step } => {
-                format!("{}, coordinate 1, has received all below {step}", who(p))
+            } => format!("{}, coordinate {coordinate}, marks step {step}", pid(p)),
+            Action::Receive { pid: p, step } => {
+                format!("{}, coordinate 1, has received all below {step}", pid(p))
             }
-            Action::ChangeJob(p) => format!("{} builds a record to change its job", who(p)),
-            Action::Ask { who: p, step } => format!("{} wants the watermark at {step}", who(p)),
-            Action::Seal(p) => format!("{} builds its next record", who(p)),
-            Action::Compute(p) => format!("{} reads marks, computes a watermark", who(p)),
-            Action::Pass(p) => format!("{} begins a pass", who(p)),
-            Action::Delete { who: p, object } => {
+            Action::ChangeJob(p) => format!("{} builds a record to change its job", pid(p)),
+            Action::RequestWatermark { pid: p, step } => {
+                format!("{} asks for the watermark at {step}", pid(p))
+            }
+            Action::Seal(p) => format!("{} builds its next record", pid(p)),
+            Action::Compute(p) => format!("{} reads marks, computes a watermark", pid(p)),
+            Action::Pass(p) => format!("{} begins a pass", pid(p)),
+            Action::Delete { pid: p, object } => {
                 let object = self.tables.objects()[usize::from(object)];
-                format!("{} deletes {}", who(p), reclaimer::label(object))
+                format!("{} deletes {}", pid(p), reclaimer::label(object))
             }
-            Action::DropMarks(p) => format!("{} deletes marks", who(p)),
-            Action::EndPass(p) => format!("{} ends its pass", who(p)),
+            Action::DropMarks(p) => format!("{} deletes marks", pid(p)),
+            Action::EndPass(p) => format!("{} ends its pass", pid(p)),
         }
     }
 }
 
-fn name(role: Role, who: u8) -> String {
+fn name(role: Role, pid: u8) -> String {
     match role {
         Role::Dead => "a dead process".to_owned(),
         Role::Producer(producer) => format!("p{}/{}", producer.name, producer.instance),
         Role::Trainer(trainer) => format!("trainer {}", trainer.index),
-        Role::Reclaimer(_) => format!("reclaimer {who}"),
+        Role::Reclaimer(_) => format!("reclaimer {pid}"),
         Role::Sealer { .. } => "the sealer".to_owned(),
         Role::Operator { .. } => "the operator".to_owned(),
         Role::Person { .. } => "a person".to_owned(),
@@ -267,47 +270,47 @@ fn answer(outcome: Outcome) -> &'static str {
 impl Turn<'_> {
     fn act(&mut self, action: Action) -> Option<()> {
         match action {
-            Action::Start(who) => self.start(who),
-            Action::Look(who) => self.look(who).then_some(()),
-            Action::Open { who, announce } => self.open(who, announce),
-            Action::Upload(who) => self.upload(who),
-            Action::Announce(who) => self.announce(who),
-            Action::Commit { who, how } => self.commit(who, how),
-            Action::Finish(who) => self.finish(who),
-            Action::Send { who, outcome } => self.send(who, outcome),
-            Action::Read(who) => {
-                self.read(who);
+            Action::Start(pid) => self.start(pid),
+            Action::Refresh(pid) => self.refresh(pid).then_some(()),
+            Action::Open { pid, announce } => self.open(pid, announce),
+            Action::Upload(pid) => self.upload(pid),
+            Action::Announce(pid) => self.announce(pid),
+            Action::Commit { pid, how } => self.commit(pid, how),
+            Action::Finish(pid) => self.finish(pid),
+            Action::Send { pid, outcome } => self.send(pid, outcome),
+            Action::Read(pid) => {
+                self.read(pid);
                 Some(())
             }
-            Action::Crash { who, leaves } => self.crash(who, leaves),
+            Action::Crash { pid, leaves } => self.crash(pid, leaves),
             Action::Land(record) => {
                 self.state.flight.retain(|&put| put != record);
                 self.land(record);
                 Some(())
             }
-            Action::Attempt { who, start } => self.attempt(who, start),
+            Action::Attempt { pid, start } => self.attempt(pid, start),
             Action::Mark {
-                who,
+                pid,
                 coordinate,
                 step,
-            } => self.mark(who, coordinate, step),
-            Action::Receive { who, step } => self.receive(who, step),
-            Action::ChangeJob(who) => self.change_job(who),
-            Action::Ask { who, step } => self.ask(who, step),
-            Action::Seal(who) => self.seal(who),
-            Action::Compute(who) => self.compute(who),
-            Action::Pass(who) => self.pass(who),
-            Action::Delete { who, object } => self.delete(who, object),
-            Action::DropMarks(who) => self.drop_marks(who),
-            Action::EndPass(who) => {
-                self.end_pass(who);
+            } => self.mark(pid, coordinate, step),
+            Action::Receive { pid, step } => self.receive(pid, step),
+            Action::ChangeJob(pid) => self.change_job(pid),
+            Action::RequestWatermark { pid, step } => self.request_watermark(pid, step),
+            Action::Seal(pid) => self.seal(pid),
+            Action::Compute(pid) => self.compute(pid),
+            Action::Pass(pid) => self.pass(pid),
+            Action::Delete { pid, object } => self.delete(pid, object),
+            Action::DropMarks(pid) => self.drop_marks(pid),
+            Action::EndPass(pid) => {
+                self.end_pass(pid);
                 Some(())
             }
         }
     }
 
-    fn crash(&mut self, who: u8, leaves: bool) -> Option<()> {
-        let process = self.copy(who);
+    fn crash(&mut self, pid: u8, leaves: bool) -> Option<()> {
+        let process = self.copy(pid);
         if leaves {
             if process.phase != Phase::Put || self.state.flight.is_full() {
                 return None;
@@ -315,7 +318,7 @@ impl Turn<'_> {
             self.state.flight.insert(process.record);
         }
         self.state.crashes -= 1;
-        *self.process(who) = Process::default();
+        *self.process(pid) = Process::default();
         Some(())
     }
 }

@@ -34,7 +34,7 @@ pub struct ProducerConfig {
     /// When batches become visible.
     pub commit: CommitConfig,
     /// How far it runs ahead.
-    pub ahead: AheadConfig,
+    pub ahead: FlowControlConfig,
     /// How it stops.
     pub shutdown: ShutdownConfig,
     /// Metrics and health.
@@ -201,7 +201,7 @@ pub struct ChatConfig {
     pub messages: String,
     /// JSON field with the tools.
     pub tools: String,
-    /// The program that renders in processes of its own ([`crate::chat::serve`]); not configured, but
+    /// The program that renders in processes of its own ([`crate::transform::chat::serve`]); not configured, but
     /// set by the program itself. None renders in the caller's threads.
     #[serde(skip)]
     pub renderer: Option<PathBuf>,
@@ -245,7 +245,7 @@ pub enum WhenNoJob {
 /// `[ahead]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct AheadConfig {
+pub struct FlowControlConfig {
     /// Steps ahead of the slowest job that paces; 0 is without bound.
     pub max_steps: u64,
     /// Bytes ahead of it; 0 is without bound.
@@ -272,6 +272,11 @@ pub struct ShutdownConfig {
 pub struct AdminConfig {
     /// Where `/metrics`, `/healthz` and `/readyz` answer.
     pub listen: Listen,
+}
+
+/// Returns `text`, or `None` for an empty key.
+pub(crate) fn non_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 mod check;

@@ -1,6 +1,6 @@
 //! The daemon's metrics. Names are part of the interface: docs and dashboards use them.
 
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_daemon::metrics::Maker;
 use batchweave_log::CommitProgress;
 use batchweave_store::counting::Counted;
@@ -37,12 +37,12 @@ pub struct Metrics {
     version: IntGauge,
     latency: Histogram,
     /// How far the stream is ahead, and who holds this producer back.
-    pub ahead: AheadMetrics,
+    pub flow_control: FlowControlMetrics,
 }
 
-/// See [`Metrics::ahead`].
+/// See [`Metrics::flow_control`].
 #[derive(Debug)]
-pub struct AheadMetrics {
+pub struct FlowControlMetrics {
     /// 1 while something is held back.
     pub held: IntGauge,
     /// Seconds for which something was held, by bound.
@@ -53,7 +53,7 @@ pub struct AheadMetrics {
     pub bytes: IntGauge,
 }
 
-impl AheadMetrics {
+impl FlowControlMetrics {
     fn new(m: &Maker<'_>) -> prometheus::Result<Self> {
         Ok(Self {
             held: m.gauge(
@@ -142,7 +142,7 @@ impl Metrics {
                 "commit_latency_seconds",
                 "From durable and allowed to visible, of the commits seen; of several at once the last.",
             )?,
-            ahead: AheadMetrics::new(m)?,
+            flow_control: FlowControlMetrics::new(m)?,
         })
     }
 
@@ -183,7 +183,7 @@ pub fn register(registry: &Registry, counted: Counted, health: &Health) -> prome
 
 fn shared(m: &Maker<'_>, counted: Counted, health: &Health) -> prometheus::Result<()> {
     m.process(env!("CARGO_PKG_VERSION"), health)?;
-    health.needs(counted.clone());
+    health.watch_store(counted.clone());
     m.counted(counted)
 }
 

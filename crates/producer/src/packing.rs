@@ -98,7 +98,7 @@ impl Content {
 
 /// One batch; or one slice of a batch that is too large to be made at once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Batch {
+pub struct PackedBatch {
     /// What it holds.
     pub content: BatchContent,
     /// Tokens (or samples) of the input's own, without padding.
@@ -121,7 +121,7 @@ fn piece(at: Point, items: u64, new_row: bool) -> Piece {
     }
 }
 
-impl Batch {
+impl PackedBatch {
     /// Bytes that it takes in memory, about.
     pub fn memory(&self) -> u64 {
         let bytes = match &self.content {
@@ -136,7 +136,7 @@ impl Batch {
     }
 }
 
-/// See [`Batch::content`].
+/// See [`PackedBatch::content`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchContent {
     /// Rows of tokens.
@@ -232,17 +232,17 @@ pub trait Packer: Send + std::fmt::Debug {
     fn push(&mut self, document: Document) -> Result<(), Mismatch>;
 
     /// The next batch, when enough is there.
-    fn pop(&mut self) -> Option<Batch>;
+    fn pop(&mut self) -> Option<PackedBatch>;
 
     /// No document follows, the input ends at `end`; `pop` gives what full batches are left.
     fn end(&mut self, end: Point);
 
     /// After `end` and the last `pop`: the rest as a last batch, filled up, when there is any. `begun`:
     /// what is popped are slices, and some of the last batch's are out already.
-    fn rest(&mut self, begun: bool) -> Option<Batch>;
+    fn rest(&mut self, begun: bool) -> Option<PackedBatch>;
 
     /// After `rest`: a batch of nothing but padding.
-    fn blank(&self) -> Batch;
+    fn blank(&self) -> PackedBatch;
 
     /// Tokens, or samples, that wait for a batch.
     fn waiting(&self) -> usize;

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Skew;
 use crate::draw::Draw;
-use crate::fate::Reply;
+use crate::store::outcome::Reply;
 use crate::time::{Timeline, UNIT};
 
 /// The points of a request at which a process can die.

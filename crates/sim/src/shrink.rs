@@ -1,10 +1,14 @@
 //! Makes a failing plan smaller: leaves out crashes, freezes, faults, readers, producers and TGBs
 //! one by one for as long as it still breaks the same rule.
 
-use crate::check::{Violation, check};
-use crate::life::LifePlan;
-use crate::life::plan::Fate;
-use crate::world::{Act, Evidence, Plan, run};
+use crate::check::check;
+use crate::evidence::Evidence;
+use crate::evidence::Violation;
+use crate::plan::Plan;
+use crate::plan::lifecycle::AttemptEnd;
+use crate::plan::lifecycle::LifecyclePlan;
+use crate::plan::operator::Act;
+use crate::world::run;
 
 /// Runs spent on shrinking at most.
 const RUNS_MAX: usize = 400;
@@ -116,7 +120,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
 type Keep<'a> = dyn FnMut(&dyn Fn(&mut Plan)) + 'a;
 
 fn fewer_faults(with: &mut Keep<'_>) {
-    with(&|p| p.rates = crate::fate::Rates::default());
+    with(&|p| p.rates = crate::store::outcome::Rates::default());
     with(&|p| p.link.bytes_per_second = None);
     with(&|p| p.link.bad_connections = 0);
     with(&|p| p.link.lies = 0);
@@ -133,13 +137,13 @@ fn fewer_faults(with: &mut Keep<'_>) {
 }
 
 /// Takes a change of the lifecycle.
-fn life(plan: &mut Plan, change: impl FnOnce(&mut LifePlan)) {
+fn life(plan: &mut Plan, change: impl FnOnce(&mut LifecyclePlan)) {
     if let Some(life) = &mut plan.life {
         change(life);
     }
 }
 
-fn less_life(now: &LifePlan, with: &mut Keep<'_>) {
+fn less_life(now: &LifecyclePlan, with: &mut Keep<'_>) {
     for i in 0..now.jobs.len() {
         with(&|p| life(p, |l| drop(l.jobs.remove(i))));
     }
@@ -159,7 +163,7 @@ fn less_life(now: &LifePlan, with: &mut Keep<'_>) {
         with(&|p| life(p, |l| l.jobs[i].attempts.clear()));
         for j in 0..job.attempts.len() {
             with(&|p| life(p, |l| drop(l.jobs[i].attempts.remove(j))));
-            with(&|p| life(p, |l| l.jobs[i].attempts[j].fate = Fate::Crash));
+            with(&|p| life(p, |l| l.jobs[i].attempts[j].fate = AttemptEnd::Crash));
             with(&|p| life(p, |l| l.jobs[i].attempts[j].dp_size = 1));
             with(&|p| life(p, |l| l.jobs[i].attempts[j].stalls.clear()));
         }

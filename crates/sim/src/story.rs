@@ -5,9 +5,9 @@ use std::fmt::Write;
 use batchweave_core::keys;
 use batchweave_store::{Effect, Op};
 
-use crate::check::Violation;
+use crate::evidence::Evidence;
+use crate::evidence::Violation;
 use crate::trace::{Answer, Event, What};
-use crate::world::Evidence;
 
 /// Events told at most.
 const EVENTS_MAX: usize = 60;

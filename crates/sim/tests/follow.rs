@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use batchweave_sim::follow::{FollowPlan, Followed, run};
-use batchweave_sim::profile::Profile;
+use batchweave_sim::store::profile::Profile;
 
 fn followed(nodes: u32, lead: u64, aware: bool) -> Followed {
     let plan = FollowPlan {

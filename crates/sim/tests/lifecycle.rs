@@ -6,8 +6,9 @@
 use std::thread;
 
 use batchweave_sim::command::faults::{explain, one_of};
+use batchweave_sim::evidence::Evidence;
+use batchweave_sim::plan::Plan;
 use batchweave_sim::trace::What;
-use batchweave_sim::world::{Evidence, Plan};
 
 /// What the protocol is afraid of, and how often it happened.
 type Seen = [usize; 9];
@@ -30,7 +31,7 @@ fn seeds_are_clean(from: u64, to: u64) {
         thread::spawn(move || {
             let mut seen = Seen::default();
             for seed in (from..to).filter(|seed| seed % 2 == odd) {
-                let (evidence, violations) = one_of(Plan::draw_life, seed).unwrap();
+                let (evidence, violations) = one_of(Plan::draw_lifecycle, seed).unwrap();
                 count(&mut seen, &evidence);
                 if !violations.is_empty() {
                     return Err(explain(evidence, violations).unwrap());
@@ -96,8 +97,8 @@ fn two_thousand_lifecycles() {
 #[test]
 fn the_same_seed_gives_the_same_lifecycle() {
     for seed in [2, 23, 57] {
-        let (first, _) = one_of(Plan::draw_life, seed).unwrap();
-        let (second, _) = one_of(Plan::draw_life, seed).unwrap();
+        let (first, _) = one_of(Plan::draw_lifecycle, seed).unwrap();
+        let (second, _) = one_of(Plan::draw_lifecycle, seed).unwrap();
         assert_eq!(first.hash, second.hash, "seed {seed}");
         assert_eq!(first.received, second.received, "seed {seed}");
     }

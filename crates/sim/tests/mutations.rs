@@ -10,8 +10,9 @@ use std::collections::BTreeSet;
 use batchweave_core::guards::{Mutation, set};
 use batchweave_sim::check::check;
 use batchweave_sim::command::faults::{explain, one};
-use batchweave_sim::link::LinkPlan;
-use batchweave_sim::world::{Plan, run};
+use batchweave_sim::plan::Plan;
+use batchweave_sim::store::link::LinkPlan;
+use batchweave_sim::world::run;
 
 /// The first seed that finds the mistake, and by which checks.
 fn found_by(mutation: Mutation, worlds: fn(u64) -> Plan) -> Option<(u64, String, String)> {
@@ -55,12 +56,12 @@ fn every_mistake_is_found() {
 fn every_mistake_of_the_lifecycle_is_found() {
     let drawn = |mutation: &Mutation| *mutation != Mutation::EarlierMarks;
     let all: Vec<_> = Mutation::LIFECYCLE.into_iter().filter(drawn).collect();
-    are_found(&all, Plan::draw_life);
+    are_found(&all, Plan::draw_lifecycle);
 }
 
 /// Jobs that stop soon after a restart: their newest attempt has fewer restart points than they keep.
 fn short_attempts(seed: u64) -> Plan {
-    let mut plan = Plan::draw_life(seed);
+    let mut plan = Plan::draw_lifecycle(seed);
     for job in plan.life.iter_mut().flat_map(|life| &mut life.jobs) {
         (job.keep, job.mark_every, job.abandons) = (3, 5, Some(32));
         // Nobody reads on for whom producers would wait.
@@ -76,7 +77,7 @@ fn marks_of_earlier_attempts_that_are_not_listed_are_missed() {
 
 #[test]
 fn every_mistake_of_the_consumer_is_found() {
-    are_found(&Mutation::CONSUMER, Plan::draw_life);
+    are_found(&Mutation::CONSUMER, Plan::draw_lifecycle);
 }
 
 /// A failing world is made smaller, and its story says what was broken and by which requests.

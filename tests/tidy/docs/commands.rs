@@ -30,7 +30,8 @@ impl Programs {
             let file = match verb.as_str() {
                 "dev-s3" => "crates/dev-s3/src/command.rs".to_owned(),
                 "demo" => "crates/lab/src/demo/mod.rs".to_owned(),
-                "bench" => "crates/lab/src/bench/growth.rs".to_owned(),
+                "bench" => "crates/lab/src/bench/growth/mod.rs".to_owned(),
+                "where" => "crates/cli/src/locate.rs".to_owned(),
                 "plan" => "crates/lab/src/plan/mod.rs".to_owned(),
                 "generate" => "crates/lab/src/generate.rs".to_owned(),
                 plain => format!("crates/cli/src/{}.rs", plain.replace('-', "_")),
@@ -38,12 +39,12 @@ impl Programs {
             let mut options = options(&source(&file));
             if verb == "bench" {
                 for more in [
-                    "reclaim",
+                    "reclaim/mod",
                     "handover",
                     "fetch/mod",
-                    "making/mod",
-                    "making/upload",
-                    "making/produce",
+                    "producing/mod",
+                    "producing/upload",
+                    "producing/produce",
                 ] {
                     let file = format!("crates/lab/src/bench/{more}.rs");
                     options.extend(self::options(&source(&file)));

@@ -5,18 +5,18 @@ use std::time::{Duration, SystemTime};
 use batchweave_daemon::Exit;
 use batchweave_store::{Bucket, ErrorKind, StoreError};
 
-use super::Patient;
+use super::Target;
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Access;
 /// S3 refuses signatures that are off by 15 minutes; a clock that runs away is worth a word before.
 const CLOCK_WARN: Duration = Duration::from_secs(10);
 
-pub(super) async fn check(patient: &Patient<'_>) -> Vec<Finding> {
-    if let Err(error) = batchweave_store::probe_read(patient.store(), patient.random).await {
+pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
+    if let Err(error) = batchweave_store::probe_read(target.store(), target.random).await {
         return vec![refused(&error)];
     }
-    let answers = match patient.bucket() {
+    let answers = match target.bucket() {
         Some(bucket) => format!("{} answers, and lets us in", bucket.endpoint()),
         None => "is there, and can be read".to_owned(),
     };
@@ -25,8 +25,8 @@ pub(super) async fn check(patient: &Patient<'_>) -> Vec<Finding> {
         Finding::ok(GROUP, "store", answers),
         Finding::ok(GROUP, "missing key", missing),
     ];
-    if let Some(bucket) = patient.bucket() {
-        findings.push(clock(bucket, &patient.key("absent")).await);
+    if let Some(bucket) = target.bucket() {
+        findings.push(clock(bucket, &target.key("absent")).await);
     }
     findings
 }

@@ -8,7 +8,7 @@ use batchweave_store::{Access, Bucket, Create, ErrorKind, ProbeReport, Store, St
 use bytes::Bytes;
 use futures::TryStreamExt;
 
-use super::Patient;
+use super::Target;
 use super::finding::{Finding, Group};
 use crate::context;
 use crate::output::count;
@@ -17,32 +17,32 @@ const GROUP: Group = Group::Contract;
 const VISIBILITY_ROUNDS: usize = 8;
 const RANGED_BYTES: usize = 256 * 1024;
 
-pub(super) async fn check(patient: &Patient<'_>) -> Vec<Finding> {
-    if patient.args.read_only {
+pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
+    if target.args.read_only {
         return vec![Finding::unchecked(
             GROUP,
             "creates",
             "needs to write (--read-only)",
         )];
     }
-    let (store, rounds) = (patient.store(), patient.args.rounds);
-    let mut findings = visibility(patient).await;
+    let (store, rounds) = (target.store(), target.args.rounds);
+    let mut findings = visibility(target).await;
     if findings.iter().any(|f| f.name == "create") {
         return findings;
     }
-    let races = batchweave_store::probe_long(store, patient.random, rounds, Access::Write).await;
+    let races = batchweave_store::probe_long(store, target.random, rounds, Access::Write).await;
     findings.insert(0, raced("exclusive create", 16, "creates", races));
-    if let Some(bucket) = patient.bucket() {
+    if let Some(bucket) = target.bucket() {
         let rounds = rounds.div_ceil(4);
-        let races = batchweave_store::probe_completions(store, bucket, patient.random, rounds);
+        let races = batchweave_store::probe_completions(store, bucket, target.random, rounds);
         findings.insert(
             1,
             raced("exclusive upload", 8, "multipart uploads", races.await),
         );
     }
-    findings.push(ranges(patient).await);
-    if let Some(bucket) = patient.bucket() {
-        findings.push(checksums(bucket, &patient.key("checksum")).await);
+    findings.push(ranges(target).await);
+    if let Some(bucket) = target.bucket() {
+        findings.push(checksums(bucket, &target.key("checksum")).await);
     }
     findings
 }
@@ -73,11 +73,11 @@ struct Seen {
     undeleted: usize,
 }
 
-async fn visibility(patient: &Patient<'_>) -> Vec<Finding> {
+async fn visibility(target: &Target<'_>) -> Vec<Finding> {
     let mut seen = Seen::default();
     for round in 0..VISIBILITY_ROUNDS {
-        let key = patient.key(&format!("visible-{round}"));
-        if let Err(error) = write_and_look(patient, &key, &mut seen).await {
+        let key = target.key(&format!("visible-{round}"));
+        if let Err(error) = write_and_look(target, &key, &mut seen).await {
             let finding = Finding::failed(GROUP, "create", &error);
             return vec![match error.kind {
                 ErrorKind::Denied => finding.with_remedy(
@@ -87,7 +87,7 @@ async fn visibility(patient: &Patient<'_>) -> Vec<Finding> {
                 _ => finding,
             }];
         }
-        if let Err(error) = delete_and_look(patient, &key, &mut seen).await {
+        if let Err(error) = delete_and_look(target, &key, &mut seen).await {
             let remedy = "grant s3:DeleteObject on probe/*, intents/*, snapshots/* and data/*: \
                           announcements, old snapshots and reclaimed data are deleted";
             let detail = format!("refused: {}", error.detail);
@@ -124,12 +124,8 @@ fn after_write(name: &str, missed: usize) -> Finding {
     Finding::broken(GROUP, name, detail)
 }
 
-async fn write_and_look(
-    patient: &Patient<'_>,
-    key: &str,
-    seen: &mut Seen,
-) -> Result<(), StoreError> {
-    let store = patient.store();
+async fn write_and_look(target: &Target<'_>, key: &str, seen: &mut Seen) -> Result<(), StoreError> {
+    let store = target.store();
     let body = Bytes::from_static(b"made by `batchweave doctor`; may be deleted\n");
     let created = store.create(key, body.clone()).await?;
     let read = match store.get(key, keys::bytes_max(key)).await {
@@ -142,34 +138,34 @@ async fn write_and_look(
     };
     let whole = read.as_ref() == Some(&body) && size == Some(body.len() as u64);
     seen.unread += usize::from(created == Create::Exists || !whole);
-    seen.unlisted += usize::from(!listed(patient, key).await?);
+    seen.unlisted += usize::from(!listed(target, key).await?);
     Ok(())
 }
 
 async fn delete_and_look(
-    patient: &Patient<'_>,
+    target: &Target<'_>,
     key: &str,
     seen: &mut Seen,
 ) -> Result<(), StoreError> {
-    patient.store().delete(key).await?;
-    let read = match patient.store().get(key, keys::bytes_max(key)).await {
+    target.store().delete(key).await?;
+    let read = match target.store().get(key, keys::bytes_max(key)).await {
         Err(error) if error.is_not_found() => false,
         read => read.map(|_| true)?,
     };
-    seen.undeleted += usize::from(read || listed(patient, key).await?);
+    seen.undeleted += usize::from(read || listed(target, key).await?);
     Ok(())
 }
 
-async fn listed(patient: &Patient<'_>, key: &str) -> Result<bool, StoreError> {
-    let listed = context::list(patient.store(), &patient.folder()).await?;
+async fn listed(target: &Target<'_>, key: &str) -> Result<bool, StoreError> {
+    let listed = context::list(target.store(), &target.folder()).await?;
     Ok(listed.iter().any(|object| object.key == key))
 }
 
-async fn ranges(patient: &Patient<'_>) -> Finding {
+async fn ranges(target: &Target<'_>) -> Finding {
     let name = "ranged read";
-    let key = patient.key("ranges");
-    let outcome = read_ranges(patient.store(), &key).await;
-    let _ = patient.store().delete(&key).await;
+    let key = target.key("ranges");
+    let outcome = read_ranges(target.store(), &key).await;
+    let _ = target.store().delete(&key).await;
     match outcome {
         Ok(None) => Finding::ok(GROUP, name, "exact bytes; beyond the end is refused"),
         Ok(Some(wrong)) => Finding::broken(GROUP, name, wrong),

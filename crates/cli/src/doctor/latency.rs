@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
-use super::Patient;
+use super::Target;
 use super::finding::{Finding, Group};
 use crate::output::count;
 
@@ -41,28 +41,28 @@ struct Sample {
     failures: Vec<StoreError>,
 }
 
-pub(super) async fn measure(patient: &Patient<'_>) -> (Vec<Latency>, Option<Finding>) {
-    if patient.args.samples == 0 {
+pub(super) async fn measure(target: &Target<'_>) -> (Vec<Latency>, Option<Finding>) {
+    if target.args.samples == 0 {
         return (Vec::new(), None);
     }
-    let kinds: &[Op] = if patient.args.read_only {
+    let kinds: &[Op] = if target.args.read_only {
         &[Op::Get, Op::Head, Op::List]
     } else {
         &Op::CONTRACT
     };
     let mut samples = Vec::new();
     for op in kinds {
-        samples.push(sample(patient, *op).await);
+        samples.push(sample(target, *op).await);
     }
     let rows: Vec<Latency> = samples.iter().filter_map(Sample::summary).collect();
     let finding = judge(&samples, &rows);
     (rows, Some(finding))
 }
 
-async fn sample(patient: &Patient<'_>, op: Op) -> Sample {
-    let calls = (0..patient.args.samples).map(|at| async move {
+async fn sample(target: &Target<'_>, op: Op) -> Sample {
+    let calls = (0..target.args.samples).map(|at| async move {
         let begun = Instant::now();
-        let outcome = request(patient, op, at).await;
+        let outcome = request(target, op, at).await;
         (begun.elapsed(), outcome)
     });
     let done: Vec<_> = stream::iter(calls)
@@ -84,14 +84,14 @@ async fn sample(patient: &Patient<'_>, op: Op) -> Sample {
     sample
 }
 
-async fn request(patient: &Patient<'_>, op: Op, at: usize) -> Result<(), StoreError> {
-    let store = patient.store();
+async fn request(target: &Target<'_>, op: Op, at: usize) -> Result<(), StoreError> {
+    let store = target.store();
     let (record, data) = (
-        patient.key(&format!("record-{at}")),
-        patient.key(&format!("data-{at}")),
+        target.key(&format!("record-{at}")),
+        target.key(&format!("data-{at}")),
     );
     // With --read-only there is nothing of ours: a key that may be missing does as well.
-    let record = if patient.args.read_only {
+    let record = if target.args.read_only {
         keys::STREAM.to_owned()
     } else {
         record

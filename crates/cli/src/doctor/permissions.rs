@@ -11,7 +11,7 @@
 use batchweave_core::keys;
 use batchweave_store::{ErrorKind, Store, StoreError, Versioning};
 
-use super::Patient;
+use super::Target;
 use super::finding::{Finding, Group, Level};
 
 const GROUP: Group = Group::Permissions;
@@ -100,7 +100,7 @@ enum Answer {
 }
 
 impl Answer {
-    fn of(outcome: Result<(), StoreError>) -> Self {
+    fn from_result(outcome: Result<(), StoreError>) -> Self {
         match outcome {
             Ok(()) => Self::Allowed,
             Err(error) if error.kind == ErrorKind::Denied => Self::Refused(error),
@@ -110,36 +110,36 @@ impl Answer {
 }
 
 pub(super) async fn check(
-    patient: &Patient<'_>,
+    target: &Target<'_>,
     versioning: Option<&Result<Versioning, StoreError>>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for area in &AREAS {
-        findings.push(area_of(patient, area).await);
+        findings.push(area_of(target, area).await);
     }
-    if let (Some(versioning), false) = (versioning, patient.args.read_only) {
-        findings.push(log_deletes(patient, versioning).await);
+    if let (Some(versioning), false) = (versioning, target.args.read_only) {
+        findings.push(log_deletes(target, versioning).await);
     }
     findings
 }
 
-async fn area_of(patient: &Patient<'_>, area: &Area) -> Finding {
-    let (store, writes) = (patient.store(), !patient.args.read_only);
-    let key = unused_key(area.name, patient.random);
+async fn area_of(target: &Target<'_>, area: &Area) -> Finding {
+    let (store, writes) = (target.store(), !target.args.read_only);
+    let key = unused_key(area.name, target.random);
     let mut asked: Vec<(&str, Answer)> = Vec::new();
     if let (Some(inspect), true) = (store.inspect(), writes) {
-        asked.push(("put", Answer::of(inspect.may_create(&key).await)));
+        asked.push(("put", Answer::from_result(inspect.may_create(&key).await)));
     }
     let read = store.get(&key, keys::bytes_max(&key)).await;
-    asked.push(("get", Answer::of(absent(read.map(drop)))));
+    asked.push(("get", Answer::from_result(absent(read.map(drop)))));
     if area.list {
         let listed = store.list(area.name, None).await;
-        asked.push(("list", Answer::of(listed.map(drop))));
+        asked.push(("list", Answer::from_result(listed.map(drop))));
     }
     if area.delete && writes {
-        asked.push(("delete", Answer::of(may_delete(store, &key).await)));
+        asked.push(("delete", Answer::from_result(may_delete(store, &key).await)));
     }
-    judge(area, patient.bucket().is_some(), asked)
+    judge(area, target.bucket().is_some(), asked)
 }
 
 /// A key that no stream uses. That of `stream.json` itself is read and asked for, never deleted.
@@ -225,10 +225,7 @@ fn pattern(area: &Area) -> String {
 }
 
 /// Records are never deleted: a version that is gone could be written a second time.
-async fn log_deletes(
-    patient: &Patient<'_>,
-    versioning: &Result<Versioning, StoreError>,
-) -> Finding {
+async fn log_deletes(target: &Target<'_>, versioning: &Result<Versioning, StoreError>) -> Finding {
     let name = "log/ delete";
     let remedy = "deny s3:DeleteObject and s3:DeleteObjectVersion on log/* and stream.json to \
                   everybody: a deleted record could be written a second time";
@@ -236,8 +233,8 @@ async fn log_deletes(
         let why = "not tried: with versions it would leave a delete marker";
         return Finding::unchecked(GROUP, name, why).with_remedy(remedy);
     }
-    let key = unused_key("log/", patient.random);
-    match Answer::of(patient.store().delete(&key).await) {
+    let key = unused_key("log/", target.random);
+    match Answer::from_result(target.store().delete(&key).await) {
         Answer::Refused(_) => {
             let detail = "refused, as it should be (stream.json is not tried)";
             Finding::ok(GROUP, name, detail)

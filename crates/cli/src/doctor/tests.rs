@@ -18,18 +18,18 @@ async fn examined(scripted: Scripted, read_only: bool) -> (Vec<Finding>, Arc<Scr
         rounds: 2,
         samples: 3,
     };
-    let patient = Patient {
+    let target = Target {
         store: &store,
         args: &args,
         random: 7,
     };
-    let mut findings = access::check(&patient).await;
-    findings.extend(contract::check(&patient).await);
-    let versioning = versioning(&patient).await;
-    findings.extend(permissions::check(&patient, versioning.as_ref()).await);
-    findings.extend(rules::check(patient.bucket().unwrap(), versioning.unwrap()).await);
-    findings.extend(latency::measure(&patient).await.1);
-    findings.extend(clean(&patient).await);
+    let mut findings = access::check(&target).await;
+    findings.extend(contract::check(&target).await);
+    let versioning = versioning(&target).await;
+    findings.extend(permissions::check(&target, versioning.as_ref()).await);
+    findings.extend(rules::check(target.bucket().unwrap(), versioning.unwrap()).await);
+    findings.extend(latency::measure(&target).await.1);
+    findings.extend(clean(&target).await);
     (findings, scripted)
 }
 

@@ -14,11 +14,11 @@ use super::CloseArgs;
 use crate::admin;
 use crate::context::{self, Context};
 use crate::error::CliError;
+use crate::job_status::{self, JobStatus, ReclaimStatus};
 use crate::output::Style;
-use crate::standing::{self, Reclaim, Standing};
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct JobCloseReport {
     root: String,
     job: JobName,
     /// The incarnation; none when the request was applied before.
@@ -26,7 +26,7 @@ struct Report {
     /// The version that closed it; none when it was closed before.
     version: Option<Version>,
     /// What keeps the watermark now.
-    reclaim: Reclaim,
+    reclaim: ReclaimStatus,
 }
 
 pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, CliError> {
@@ -39,13 +39,13 @@ pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, Cli
         let opened = args.job.find(log.manifest())?.opened;
         (Some(opened), close(args, request, opened, &mut log).await?)
     };
-    let signs = standing::signs(&mut log).await?;
-    let report = Report {
+    let objects = job_status::read_objects(&mut log).await?;
+    let report = JobCloseReport {
         root: log.store().root().to_owned(),
         job: args.job.name.clone(),
         opened,
         version,
-        reclaim: Reclaim::of(log.manifest(), &signs),
+        reclaim: ReclaimStatus::new(log.manifest(), &objects),
     };
     context.out.report(&report, render)?;
     Ok(Exit::Ok)
@@ -66,8 +66,8 @@ async fn close(
     opened: Version,
     log: &mut Log,
 ) -> Result<Option<Version>, CliError> {
-    let signs = standing::signs(log).await?;
-    let jobs = standing::all(log.manifest(), Some(&signs));
+    let objects = job_status::read_objects(log).await?;
+    let jobs = job_status::of_open_jobs(log.manifest(), Some(&objects));
     let mut meant = jobs.iter().filter(|job| job.name == args.job.name);
     let job = meant.find(|job| job.state.opened == opened);
     if let (Some(job), false) = (job, args.force) {
@@ -91,7 +91,7 @@ async fn close(
 }
 
 /// A job that was never started, or has read all that there will be, is over. Any other may run.
-fn may_run(job: &Standing, end: Option<Step>) -> Result<(), CliError> {
+fn may_run(job: &JobStatus, end: Option<Step>) -> Result<(), CliError> {
     let Some(newest) = job.state.attempts.last() else {
         return Ok(());
     };
@@ -108,7 +108,7 @@ fn may_run(job: &Standing, end: Option<Step>) -> Result<(), CliError> {
     )))
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &JobCloseReport, style: Style) -> String {
     let by = report
         .version
         .map_or("as before".to_owned(), |v| format!("by version {v}"));

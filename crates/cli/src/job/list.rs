@@ -6,43 +6,43 @@ use serde::Serialize;
 
 use crate::context::{self, Context};
 use crate::error::CliError;
+use crate::job_status::{self, JobStatus, ReclaimStatus};
 use crate::output::{Style, count};
-use crate::standing::{self, Reclaim, Standing};
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct JobListReport {
     root: String,
     /// How many steps there are.
     steps: Step,
     watermark: Step,
     /// What keeps it where it is.
-    reclaim: Reclaim,
-    jobs: Vec<Standing>,
+    reclaim: ReclaimStatus,
+    jobs: Vec<JobStatus>,
 }
 
 pub(super) async fn run(context: &Context) -> Result<Exit, CliError> {
     let mut log = context::open_log(context.store(false).await?).await?;
-    let signs = standing::signs(&mut log).await?;
+    let objects = job_status::read_objects(&mut log).await?;
     let m = log.manifest();
-    let report = Report {
+    let report = JobListReport {
         root: log.store().root().to_owned(),
         steps: m.next_step(),
         watermark: m.watermark(),
-        reclaim: Reclaim::of(m, &signs),
-        jobs: standing::all(m, Some(&signs)),
+        reclaim: ReclaimStatus::new(m, &objects),
+        jobs: job_status::of_open_jobs(m, Some(&objects)),
     };
     context.out.report(&report, render)?;
     Ok(Exit::Ok)
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &JobListReport, style: Style) -> String {
     if report.jobs.is_empty() {
         return "no job is open".to_owned();
     }
     let steps = count(report.steps, "step");
     format!(
         "{}\nthe stream has {steps}; watermark {}: {}",
-        standing::job_table(&report.jobs, style),
+        job_status::job_table(&report.jobs, style),
         report.watermark,
         report.reclaim.text()
     )

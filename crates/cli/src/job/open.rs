@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::output::Style;
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct JobOpenReport {
     root: String,
     job: JobName,
     /// The version that opened it now; none when this request was applied before.
@@ -43,7 +43,7 @@ pub(super) async fn run(args: &OpenArgs, context: &Context) -> Result<Exit, CliE
         lease_seconds: lease,
     });
     let version = admin::commit(&mut log, "job", |_| Ok(Some(entry.clone()))).await?;
-    let report = Report {
+    let report = JobOpenReport {
         root: log.store().root().to_owned(),
         job: args.job.clone(),
         version,
@@ -66,7 +66,7 @@ fn lease_seconds(args: &OpenArgs) -> Result<Option<u64>, CliError> {
     }
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &JobOpenReport, style: Style) -> String {
     let by = report
         .version
         .map_or("as before".to_owned(), |v| format!("by version {v}"));

@@ -12,26 +12,26 @@ use super::JobShowArgs;
 use crate::admin;
 use crate::context::{self, Context};
 use crate::error::CliError;
+use crate::job_status::{self, JobStatus};
 use crate::output::{Style, count, fields, range, table};
-use crate::standing::{self, Standing};
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct JobShowReport {
     root: String,
     /// How many steps the stream has.
     steps: Step,
     /// The step that ends it, once that is decided.
     end: Option<Step>,
     #[serde(flatten)]
-    job: Standing,
-    marks: Vec<Mark>,
-    progress: Vec<Progress>,
+    job: JobStatus,
+    marks: Vec<MarkRow>,
+    progress: Vec<ProgressRow>,
     /// Objects among the job's that are none of its marks and progress.
     ignored: u64,
 }
 
 #[derive(Debug, Serialize)]
-struct Mark {
+struct MarkRow {
     step: Step,
     attempt: AttemptNo,
     complete: bool,
@@ -41,7 +41,7 @@ struct Mark {
 
 /// Neighbouring data coordinates of an attempt that have got equally far.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Progress {
+struct ProgressRow {
     attempt: AttemptNo,
     first: u32,
     last: u32,
@@ -55,15 +55,15 @@ pub(super) async fn run(args: &JobShowArgs, context: &Context) -> Result<Exit, C
     let log = context::open_log(context.store(false).await?).await?;
     let m = log.manifest();
     let state = args.job.find(m)?;
-    let signs = standing::history(&log, &args.job.name, state).await?;
-    let job = Standing::of(&args.job.name, state, Some(&signs));
-    let report = Report {
+    let objects = job_status::read_all_objects(&log, &args.job.name, state).await?;
+    let job = JobStatus::new(&args.job.name, state, Some(&objects));
+    let report = JobShowReport {
         root: log.store().root().to_owned(),
         steps: m.next_step(),
         end: m.end(),
-        marks: marks(&job, &signs),
-        progress: progress(&job, &signs),
-        ignored: signs.values().map(|signs| signs.ignored).sum(),
+        marks: marks(&job, &objects),
+        progress: progress(&job, &objects),
+        ignored: objects.values().map(|objects| objects.ignored).sum(),
         job,
     };
     context.out.report(&report, render)?;
@@ -71,22 +71,22 @@ pub(super) async fn run(args: &JobShowArgs, context: &Context) -> Result<Exit, C
 }
 
 fn seen<'a>(
-    job: &'a Standing,
-    signs: &'a JobObjects,
+    job: &'a JobStatus,
+    objects: &'a JobObjects,
 ) -> impl Iterator<Item = (&'a AttemptState, &'a AttemptObjects)> {
     let attempts = job.state.attempts.iter();
-    attempts.filter_map(|attempt| Some((attempt, signs.get(&attempt.number)?)))
+    attempts.filter_map(|attempt| Some((attempt, objects.get(&attempt.number)?)))
 }
 
-fn marks(job: &Standing, signs: &JobObjects) -> Vec<Mark> {
+fn marks(job: &JobStatus, objects: &JobObjects) -> Vec<MarkRow> {
     let mut marks = Vec::new();
-    for (attempt, signs) in seen(job, signs) {
+    for (attempt, objects) in seen(job, objects) {
         let mut all = BTreeMap::new();
-        let complete = signs.complete_marks(attempt.dp_size).into_iter();
+        let complete = objects.complete_marks(attempt.dp_size).into_iter();
         all.extend(complete.map(|step| (step, Vec::new())));
-        let incomplete = signs.incomplete(attempt.dp_size).into_iter();
+        let incomplete = objects.incomplete(attempt.dp_size).into_iter();
         all.extend(incomplete.map(|(step, missing)| (step, Vec::from_iter(missing))));
-        marks.extend(all.into_iter().map(|(step, missing)| Mark {
+        marks.extend(all.into_iter().map(|(step, missing)| MarkRow {
             step,
             attempt: attempt.number,
             complete: missing.is_empty(),
@@ -96,20 +96,20 @@ fn marks(job: &Standing, signs: &JobObjects) -> Vec<Mark> {
     marks
 }
 
-fn progress(job: &Standing, signs: &JobObjects) -> Vec<Progress> {
-    let mut rows: Vec<Progress> = Vec::new();
+fn progress(job: &JobStatus, objects: &JobObjects) -> Vec<ProgressRow> {
+    let mut rows: Vec<ProgressRow> = Vec::new();
     let newest = job.state.attempts.last().map(|attempt| attempt.number);
     // What is over may have been reclaimed, and then says nothing.
     let says =
         |a: &AttemptState, s: &AttemptObjects| Some(a.number) == newest || !s.progress.is_empty();
-    for (attempt, signs) in seen(job, signs).filter(|(a, s)| says(a, s)) {
+    for (attempt, objects) in seen(job, objects).filter(|(a, s)| says(a, s)) {
         for coordinate in 0..attempt.dp_size {
-            let step = signs.progress.get(&coordinate);
+            let step = objects.progress.get(&coordinate);
             let step = step.copied().unwrap_or(attempt.start);
             let number = attempt.number;
             match rows.last_mut() {
                 Some(row) if (row.attempt, row.step) == (number, step) => row.last = coordinate,
-                _ => rows.push(Progress {
+                _ => rows.push(ProgressRow {
                     attempt: number,
                     first: coordinate,
                     last: coordinate,
@@ -122,7 +122,7 @@ fn progress(job: &Standing, signs: &JobObjects) -> Vec<Progress> {
     rows
 }
 
-fn render(report: &Report, style: Style) -> String {
+fn render(report: &JobShowReport, style: Style) -> String {
     let mut text = fields(&rows(report));
     if report.job.state.attempts.is_empty() {
         text.push_str("\nno attempt was opened yet\n");
@@ -153,7 +153,7 @@ fn render(report: &Report, style: Style) -> String {
     text
 }
 
-fn rows(report: &Report) -> Vec<(&'static str, String)> {
+fn rows(report: &JobShowReport) -> Vec<(&'static str, String)> {
     let (job, state) = (&report.job, &report.job.state);
     let points = job.restart_points.iter().flatten();
     let points: Vec<_> = points.map(u64::to_string).collect();
@@ -193,7 +193,7 @@ fn rows(report: &Report) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn attempt_table(job: &Standing, style: Style) -> String {
+fn attempt_table(job: &JobStatus, style: Style) -> String {
     let row = |attempt: &AttemptState| {
         let parent = attempt.parent.map_or("-".to_owned(), |parent| {
             format!("attempt {} at {}", parent.attempt, parent.step)
@@ -214,8 +214,8 @@ fn attempt_table(job: &Standing, style: Style) -> String {
     table(style, &header, &rows)
 }
 
-fn mark_table(marks: &[Mark], style: Style) -> String {
-    let row = |mark: &Mark| {
+fn mark_table(marks: &[MarkRow], style: Style) -> String {
+    let row = |mark: &MarkRow| {
         let state = if mark.complete {
             "complete".to_owned()
         } else {
@@ -227,8 +227,8 @@ fn mark_table(marks: &[Mark], style: Style) -> String {
     table(style, &["MARK", "ATTEMPT", "STATE"], &rows)
 }
 
-fn progress_table(progress: &[Progress], style: Style) -> String {
-    let row = |p: &Progress| {
+fn progress_table(progress: &[ProgressRow], style: Style) -> String {
+    let row = |p: &ProgressRow| {
         vec![
             p.attempt.to_string(),
             range(p.first.into(), u64::from(p.last) + 1),

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Amount, Holder, Report, Row};
+use super::report::{Amount, Holder, ReclaimReport, Row};
 use crate::output::{Style, bytes, count, table};
 
-pub(super) fn text(report: &Report, style: Style) -> String {
+pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
     let mut text = head(report, style);
     for job in &report.jobs {
         text.push_str(&holder(job));
@@ -26,7 +26,7 @@ pub(super) fn text(report: &Report, style: Style) -> String {
     text
 }
 
-fn head(report: &Report, style: Style) -> String {
+fn head(report: &ReclaimReport, style: Style) -> String {
     let (from, to) = (report.watermark, report.watermark_after);
     let mut text = format!("root       {}\n", report.root);
     let moved = match report.published {
@@ -83,7 +83,7 @@ fn holder(job: &Holder) -> String {
     text
 }
 
-fn classes(report: &Report, style: Style) -> String {
+fn classes(report: &ReclaimReport, style: Style) -> String {
     let cell = |amount: Amount| match amount.objects {
         0 => "-".to_owned(),
         objects => format!("{objects} ({})", bytes(amount.bytes)),

@@ -83,7 +83,7 @@ impl From<Requests> for Cost {
 
 /// The whole answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ReclaimReport {
     pub(super) root: String,
     pub(super) applied: bool,
     pub(super) head: Step,
@@ -107,7 +107,7 @@ pub(super) struct Report {
     pub(super) requests: Cost,
 }
 
-impl Report {
+impl ReclaimReport {
     pub(super) fn new(log: &Log, plan: &Plan, done: Option<&Applied>) -> Self {
         let after = done.map_or(plan.after, |done| done.watermark);
         let totals = |class: Class| plan.totals.get(&class).copied().unwrap_or_default();

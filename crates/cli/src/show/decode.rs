@@ -19,14 +19,14 @@ use crate::sources::{self, Names};
 pub(super) struct Decoded {
     slice: u32,
     row: u64,
-    documents: Vec<Part>,
+    documents: Vec<DocumentPart>,
     /// Tokens behind the last document.
     padding: u64,
 }
 
 /// Neighbouring tokens of one document, or one sample.
 #[derive(Debug, Serialize)]
-struct Part {
+struct DocumentPart {
     /// `FILE:LINE`; none where the stream does not store it.
     source: Option<String>,
     /// Pass over the input, from 0.
@@ -50,7 +50,7 @@ pub(super) async fn rows(
     entry: &StepEntry,
     frames: &[Frame],
 ) -> Result<Vec<Decoded>, CliError> {
-    let origin = Origin::of(log, entry).await?;
+    let origin = Origin::read(log, entry).await?;
     let stream = log.manifest().stream();
     let mut vocabulary = None;
     let mut rows = Vec::new();
@@ -61,7 +61,7 @@ pub(super) async fn rows(
         let layout = Layout::parse(payload).map_err(|e| CliError::Unsound(e.to_string()))?;
         let tokens = tokens(&layout, payload);
         if tokens.is_some() && vocabulary.is_none() {
-            vocabulary = Some(Vocabulary::of(&stream.tokenizer.name)?);
+            vocabulary = Some(Vocabulary::for_tokenizer(&stream.tokenizer.name)?);
         }
         let of_slice = u64::from(stream.rows_per_slice);
         let width = tokens.as_ref().map_or(0, |(width, _)| *width);
@@ -90,7 +90,7 @@ pub(super) async fn rows(
 }
 
 impl Origin {
-    async fn of(log: &mut Log, entry: &StepEntry) -> Result<Option<Self>, CliError> {
+    async fn read(log: &mut Log, entry: &StepEntry) -> Result<Option<Self>, CliError> {
         let Some(key) = &entry.tgb.provenance else {
             return Ok(None);
         };
@@ -108,7 +108,7 @@ impl Origin {
         }))
     }
 
-    fn parts(&self, row: u64, text: Option<(&[u32], &Vocabulary)>) -> Vec<Part> {
+    fn parts(&self, row: u64, text: Option<(&[u32], &Vocabulary)>) -> Vec<DocumentPart> {
         let from = self.placed.partition_point(|(r, ..)| *r < row);
         let own = self
             .placed
@@ -118,7 +118,7 @@ impl Origin {
         let part = |(_, at, piece): &(u64, u64, Piece)| {
             let (from, to) = (*at as usize, (at + piece.items) as usize);
             let words = text.and_then(|(tokens, words)| Some((tokens.get(from..to)?, words)));
-            Part {
+            DocumentPart {
                 source: Some(sources::place(piece, &self.names)),
                 pass: Some(piece.pass),
                 skip: Some(piece.skip),
@@ -131,9 +131,9 @@ impl Origin {
 }
 
 /// Where nothing says what rows are from: cut after each end token.
-fn by_end(tokens: &[u32], words: &Vocabulary) -> Vec<Part> {
+fn by_end(tokens: &[u32], words: &Vocabulary) -> Vec<DocumentPart> {
     let pieces = tokens.split_inclusive(|token| *token == words.end);
-    let part = |tokens: &[u32]| Part {
+    let part = |tokens: &[u32]| DocumentPart {
         source: None,
         pass: None,
         skip: None,

@@ -12,7 +12,7 @@ pub(super) struct Vocabulary {
 
 impl Vocabulary {
     /// By the stream's name for its tokenizer, whose form of slices follows after `;`.
-    pub(super) fn of(name: &str) -> Result<Self, CliError> {
+    pub(super) fn for_tokenizer(name: &str) -> Result<Self, CliError> {
         let name = name.split(';').next().unwrap_or_default();
         let (bpe, end) = match name {
             "bytes" => (None, 256),

@@ -2,18 +2,18 @@
 
 use batchweave_core::manifest::state::QuarantineState;
 
-use super::{Report, stream_rows};
+use super::{StatusReport, stream_rows};
 use crate::describe;
+use crate::job_status::{self, JobStatus, ReclaimStatus};
 use crate::output::{Style, bytes, count, fields, range, table};
-use crate::standing::{self, Reclaim, Standing};
 
-pub(super) fn render(report: &Report, style: Style) -> String {
+pub(super) fn render(report: &StatusReport, style: Style) -> String {
     let mut text = fields(&rows(report, style));
     text.push('\n');
     text.push_str(&producer_table(report, style));
     if !report.jobs.is_empty() {
         text.push('\n');
-        text.push_str(&standing::job_table(&report.jobs, style));
+        text.push_str(&job_status::job_table(&report.jobs, style));
     }
     for shown in &report.quarantines {
         let line = quarantine(shown, &report.jobs);
@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report, style: Style) -> String {
     text
 }
 
-fn rows(report: &Report, style: Style) -> Vec<(&'static str, String)> {
+fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
     let mut rows = stream_rows(&report.root, &report.stream);
     let version = report
         .head
@@ -77,19 +77,19 @@ fn rows(report: &Report, style: Style) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn watermark(report: &Report) -> String {
+fn watermark(report: &StatusReport) -> String {
     let said = match report.watermark {
         0 => "0: every step can be read".to_owned(),
         w => format!("{w}: older steps may be gone"),
     };
     match &report.reclaim {
         // Of a stream without jobs there is nothing more to say.
-        None | Some(Reclaim::NoJob | Reclaim::Nothing) => said,
+        None | Some(ReclaimStatus::NoJob | ReclaimStatus::Nothing) => said,
         Some(reclaim) => format!("{said}; {}", reclaim.text()),
     }
 }
 
-fn quarantine(shown: &QuarantineState, jobs: &[Standing]) -> String {
+fn quarantine(shown: &QuarantineState, jobs: &[JobStatus]) -> String {
     let steps = describe::steps(shown.first, shown.last);
     let lifted = shown
         .lifted
@@ -106,7 +106,7 @@ fn quarantine(shown: &QuarantineState, jobs: &[Standing]) -> String {
     )
 }
 
-fn producer_table(report: &Report, style: Style) -> String {
+fn producer_table(report: &StatusReport, style: Style) -> String {
     if report.producers.is_empty() {
         return "no producer was opened yet\n".to_owned();
     }

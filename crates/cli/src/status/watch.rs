@@ -9,11 +9,11 @@ use batchweave_log::Log;
 use batchweave_store::Store;
 use tokio::time::Instant;
 
-use super::{Report, commits, gather, render, snapshots};
+use super::{StatusReport, commits, gather, render, snapshots};
 use crate::context::{self, Context};
 use crate::error::CliError;
+use crate::job_status;
 use crate::output::{Output, Style, count};
-use crate::standing;
 
 /// Home, and nothing below: a terminal shows one look in the place of the last.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
@@ -52,14 +52,14 @@ pub(super) async fn run(
     }
 }
 
-async fn next_look(log: &mut Log) -> Result<Report, CliError> {
+async fn next_look(log: &mut Log) -> Result<StatusReport, CliError> {
     log.catch_up().await?;
     look(log).await
 }
 
-async fn look(log: &mut Log) -> Result<Report, CliError> {
-    let signs = standing::signs(log).await?;
-    let mut report = gather(log.store().root(), log.manifest(), Some(&signs));
+async fn look(log: &mut Log) -> Result<StatusReport, CliError> {
+    let objects = job_status::read_objects(log).await?;
+    let mut report = gather(log.store().root(), log.manifest(), Some(&objects));
     report.snapshots = snapshots(log.store().as_ref()).await?;
     Ok(report)
 }
@@ -75,7 +75,7 @@ fn pace(before: (Instant, Step), now: (Instant, Step)) -> String {
     )
 }
 
-fn page(report: &Report, pace: Option<&str>, style: Style) -> String {
+fn page(report: &StatusReport, pace: Option<&str>, style: Style) -> String {
     let clear = if Output::is_terminal() { CLEAR } else { "" };
     let pace = pace.map_or_else(String::new, |pace| format!("{pace}\n\n"));
     let end = if Output::is_terminal() { "" } else { "\n--" };

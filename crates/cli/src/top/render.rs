@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::report::{Reader, Report};
+use super::report::{NodeReport, RankReport};
 use crate::output::{Style, bytes, fields, table};
 
 /// A rank that waits longer than this share of the time is held up by the data.
 const HELD_UP: f64 = 0.05;
 
-pub(super) fn render(report: &Report, style: Style) -> String {
+pub(super) fn render(report: &NodeReport, style: Style) -> String {
     let state = if report.ready {
         style.green("ready")
     } else {
@@ -38,7 +38,7 @@ pub(super) fn render(report: &Report, style: Style) -> String {
     text
 }
 
-fn ranks(report: &Report, style: Style) -> String {
+fn ranks(report: &NodeReport, style: Style) -> String {
     if report.ranks.is_empty() {
         return "no rank is connected\n".to_owned();
     }
@@ -68,7 +68,7 @@ fn ranks(report: &Report, style: Style) -> String {
     text
 }
 
-fn row(rank: &Reader, causes: &BTreeSet<&str>) -> Vec<String> {
+fn row(rank: &RankReport, causes: &BTreeSet<&str>) -> Vec<String> {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     let mut row = vec![
         rank.dp_rank.clone(),
@@ -87,7 +87,7 @@ fn row(rank: &Reader, causes: &BTreeSet<&str>) -> Vec<String> {
     row
 }
 
-fn stages(report: &Report, style: Style) -> String {
+fn stages(report: &NodeReport, style: Style) -> String {
     let cell = |seconds: Option<f64>| seconds.map_or("-".to_owned(), duration);
     let rows: Vec<Vec<String>> = report
         .stages

@@ -1,4 +1,4 @@
-//! What two looks at a daemon tell.
+//! What two interval at a daemon tell.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use super::scrape::Scrape;
 /// The stages of a slice, in its order.
 const STAGES: [&str; 4] = ["wait", "fetch", "crc", "handover"];
 
-/// A node, between two looks.
+/// A node, between two interval.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct NodeReport {
     pub(super) admin: String,
     pub(super) ready: bool,
     /// `/readyz` in words.
     pub(super) doing: String,
-    /// Between the looks.
+    /// Between the interval.
     pub(super) seconds: f64,
-    pub(super) ranks: Vec<Reader>,
+    pub(super) ranks: Vec<RankReport>,
     /// In the arena, and no rank holds it.
     pub(super) ahead_bytes: u64,
     pub(super) arena: Arena,
     pub(super) fetched_bytes_per_second: f64,
-    pub(super) stages: Vec<Times>,
+    pub(super) stages: Vec<StageTimes>,
 }
 
 #[derive(Debug, Serialize)]
@@ -33,9 +33,9 @@ pub(super) struct Arena {
     pub(super) total: u64,
 }
 
-/// One rank. Shares are of the time between the looks.
+/// One rank. Shares are of the time between the interval.
 #[derive(Debug, Serialize)]
-pub(super) struct Reader {
+pub(super) struct RankReport {
     pub(super) dp_rank: String,
     pub(super) step: u64,
     pub(super) steps_per_second: f64,
@@ -49,9 +49,9 @@ pub(super) struct Reader {
     pub(super) held_frames: u64,
 }
 
-/// Times of a stage between the looks; none without any.
+/// StageTimes of a stage between the interval; none without any.
 #[derive(Debug, Serialize)]
-pub(super) struct Times {
+pub(super) struct StageTimes {
     pub(super) stage: &'static str,
     pub(super) per_second: f64,
     pub(super) p50_seconds: Option<f64>,
@@ -62,14 +62,14 @@ fn full(name: &str) -> String {
     format!("batchweave_consumer_{name}")
 }
 
-/// The two looks.
-struct Looks<'a> {
+/// The two interval.
+struct Interval<'a> {
     before: &'a Scrape,
     now: &'a Scrape,
     seconds: f64,
 }
 
-impl Looks<'_> {
+impl Interval<'_> {
     fn gauge(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         self.now.sum(&full(name), labels).max(0.0) as u64
     }
@@ -85,7 +85,7 @@ impl Looks<'_> {
         self.grown(name, labels) / self.seconds
     }
 
-    fn rank(&self, dp_rank: &str) -> Reader {
+    fn rank(&self, dp_rank: &str) -> RankReport {
         let own = [("dp_rank", dp_rank)];
         let wait = "rank_wait_seconds_total";
         let mut causes = BTreeMap::new();
@@ -97,7 +97,7 @@ impl Looks<'_> {
         }
         let steps_per_second = self.rate("steps_delivered_total", &own);
         let ahead_steps = self.gauge("ahead_steps", &own);
-        Reader {
+        RankReport {
             dp_rank: dp_rank.to_owned(),
             step: self.gauge("rank_step", &own),
             steps_per_second,
@@ -110,7 +110,7 @@ impl Looks<'_> {
         }
     }
 
-    fn stage(&self, stage: &'static str) -> Times {
+    fn stage(&self, stage: &'static str) -> StageTimes {
         let own = [("stage", stage)];
         let mut buckets: Vec<(f64, f64)> = Vec::new();
         for bound in self.now.labels(&full("stage_seconds_bucket"), "le") {
@@ -119,7 +119,7 @@ impl Looks<'_> {
             buckets.push((bound, count));
         }
         buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Times {
+        StageTimes {
             stage,
             per_second: self.rate("stage_seconds_count", &own),
             p50_seconds: quantile(&buckets, 0.5),
@@ -149,35 +149,35 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     None
 }
 
-impl Report {
+impl NodeReport {
     pub(super) fn between(admin: &str, before: &Scrape, now: &Scrape) -> Self {
         let seconds = now.at.duration_since(before.at).as_secs_f64();
-        let looks = Looks {
+        let interval = Interval {
             before,
             now,
             seconds: seconds.max(1e-3),
         };
-        let mut ranks: Vec<Reader> = now
+        let mut ranks: Vec<RankReport> = now
             .labels(&full("rank_step"), "dp_rank")
             .iter()
-            .map(|dp_rank| looks.rank(dp_rank))
+            .map(|dp_rank| interval.rank(dp_rank))
             .collect();
         ranks.sort_by_key(|rank| rank.dp_rank.parse::<u32>().unwrap_or(u32::MAX));
-        let part = |part| looks.gauge("arena_bytes", &[("part", part)]);
+        let part = |part| interval.gauge("arena_bytes", &[("part", part)]);
         Self {
             admin: admin.to_owned(),
             ready: now.ready,
             doing: now.doing.clone(),
             seconds,
             ranks,
-            ahead_bytes: looks.gauge("ahead_bytes", &[]),
+            ahead_bytes: interval.gauge("ahead_bytes", &[]),
             arena: Arena {
                 held: part("held"),
                 used: part("used"),
                 total: part("total"),
             },
-            fetched_bytes_per_second: looks.rate("fetched_bytes_total", &[]),
-            stages: STAGES.map(|stage| looks.stage(stage)).into(),
+            fetched_bytes_per_second: interval.rate("fetched_bytes_total", &[]),
+            stages: STAGES.map(|stage| interval.stage(stage)).into(),
         }
     }
 }

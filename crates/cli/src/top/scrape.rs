@@ -35,7 +35,7 @@ struct Sample {
 
 impl Scrape {
     /// Asks the daemon at `admin`.
-    pub(super) async fn of(admin: &str) -> Result<Self, CliError> {
+    pub(super) async fn fetch(admin: &str) -> Result<Self, CliError> {
         let failed = |why: io::Error| {
             CliError::Absent(format!(
                 "no metrics at {admin}: {why}; name the consumer daemon's admin.listen with --admin"

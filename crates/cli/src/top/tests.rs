@@ -40,11 +40,11 @@ batchweave_consumer_stage_seconds_count{stage=\"fetch\"} 25
 batchweave_consumer_fetched_bytes_total 5194304
 ";
 
-fn report() -> Report {
+fn report() -> NodeReport {
     let at = Instant::now();
     let before = Scrape::made_of(BEFORE, at);
     let now = Scrape::made_of(NOW, at + Duration::from_secs(2));
-    Report::between("here:1", &before, &now)
+    NodeReport::between("here:1", &before, &now)
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn the_text_says_whether_it_is_the_data() {
     }
     let at = Instant::now();
     let idle = Scrape::made_of("batchweave_consumer_sessions 0\n", at);
-    let text = render::render(&Report::between("x", &idle, &idle), Style::default());
+    let text = render::render(&NodeReport::between("x", &idle, &idle), Style::default());
     assert!(text.contains("no rank is connected"), "{text}");
 }
 
@@ -99,7 +99,7 @@ fn a_restarted_daemon_has_no_negative_rates() {
     let at = Instant::now();
     let before = Scrape::made_of(NOW, at);
     let now = Scrape::made_of(BEFORE, at + Duration::from_secs(2));
-    let json = serde_json::to_value(Report::between("x", &before, &now)).unwrap();
+    let json = serde_json::to_value(NodeReport::between("x", &before, &now)).unwrap();
     assert_eq!(json["stages"][1]["per_second"], 2.5);
 }
 
@@ -118,10 +118,10 @@ fn endpoint(body: &'static str) -> String {
 
 #[tokio::test]
 async fn what_is_no_consumer_daemon_is_named() {
-    assert!(Scrape::of(&endpoint(BEFORE)).await.unwrap().ready);
-    let other = Scrape::of(&endpoint("batchweave_producer_held 0\n")).await;
+    assert!(Scrape::fetch(&endpoint(BEFORE)).await.unwrap().ready);
+    let other = Scrape::fetch(&endpoint("batchweave_producer_held 0\n")).await;
     let why = other.unwrap_err().to_string();
     assert!(why.contains("is no consumer daemon"), "{why}");
-    let nobody = Scrape::of("127.0.0.1:1").await.unwrap_err().to_string();
+    let nobody = Scrape::fetch("127.0.0.1:1").await.unwrap_err().to_string();
     assert!(nobody.contains("--admin"), "{nobody}");
 }

@@ -26,7 +26,7 @@ const SAVE_PERIOD: Duration = Duration::from_secs(2);
 
 /// What was read in this run.
 #[derive(Debug, Serialize)]
-pub(super) struct Checked {
+pub(super) struct DataReport {
     /// The first step read by this run.
     pub(super) from: Step,
     /// The step after the last one.
@@ -41,7 +41,7 @@ pub(super) struct Checked {
 /// The file of --resume.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct State {
+struct ResumeState {
     format: u32,
     stream: StreamId,
     first_step: Step,
@@ -62,17 +62,17 @@ pub(super) async fn check(
     args: &VerifyArgs,
     stream: StreamId,
     problems: &mut Vec<Problem>,
-) -> Result<Checked, CliError> {
+) -> Result<DataReport, CliError> {
     let mut log = context::open_log(Arc::clone(store)).await?;
     let (watermark, head) = (log.manifest().watermark(), log.manifest().next_step());
     let mut state = match &args.resume {
-        Some(file) => State::load(file, stream)?,
+        Some(file) => ResumeState::load(file, stream)?,
         None => None,
     };
     // What the file tells of must reach up to what can still be read.
     state = state.filter(|s| s.next_step >= watermark && s.next_step <= head);
     let earlier = state.as_ref().map(|s| s.first_step.max(watermark));
-    let mut state = state.unwrap_or(State {
+    let mut state = state.unwrap_or(ResumeState {
         format: 1,
         stream,
         first_step: watermark,
@@ -82,7 +82,7 @@ pub(super) async fn check(
     let began = Instant::now();
     let mut saved = Instant::now();
     let mut bar = Bar::new("steps", head - state.next_step);
-    let mut checked = Checked {
+    let mut checked = DataReport {
         from: state.next_step,
         to: head,
         earlier,
@@ -187,7 +187,7 @@ async fn step(
 }
 
 /// A step that was reclaimed while it was read is no fault.
-async fn forget_reclaimed(log: &mut Log, state: &mut State) -> Result<(), CliError> {
+async fn forget_reclaimed(log: &mut Log, state: &mut ResumeState) -> Result<(), CliError> {
     if !state.problems.is_empty() {
         log.catch_up().await?;
         let watermark = log.manifest().watermark();
@@ -198,7 +198,7 @@ async fn forget_reclaimed(log: &mut Log, state: &mut State) -> Result<(), CliErr
     Ok(())
 }
 
-impl State {
+impl ResumeState {
     fn load(file: &Path, stream: StreamId) -> Result<Option<Self>, CliError> {
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
@@ -235,7 +235,7 @@ impl State {
     }
 }
 
-impl Checked {
+impl DataReport {
     pub(super) fn text(&self) -> String {
         let speed = self.bytes as f64 / self.seconds.max(1e-3);
         let earlier = self.earlier.filter(|first| *first < self.from);

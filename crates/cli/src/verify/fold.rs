@@ -40,13 +40,13 @@ pub(super) struct Facts {
     pub(super) voids: Vec<VoidAt>,
     pub(super) void_count: u64,
     /// Records in a row with void entries: up to now, and the first such row of two or more.
-    row: Row,
-    pub(super) void_row: Option<Row>,
+    row: VoidRun,
+    pub(super) void_row: Option<VoidRun>,
 }
 
 /// Records in a row that have something void in them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct VoidRun {
     pub(super) first: Version,
     pub(super) records: u64,
 }
@@ -138,17 +138,17 @@ impl Facts {
         }
         let void = folded.entries.iter().any(Result::is_err);
         self.row = match (void, self.row.records) {
-            (false, _) => Row::default(),
-            (true, 0) => Row {
+            (false, _) => VoidRun::default(),
+            (true, 0) => VoidRun {
                 first: version,
                 records: 1,
             },
-            (true, records) => Row {
+            (true, records) => VoidRun {
                 records: records + 1,
                 ..self.row
             },
         };
-        let same = |row: &Row| row.first == self.row.first;
+        let same = |row: &VoidRun| row.first == self.row.first;
         if self.row.records > 1 && self.void_row.as_ref().is_none_or(same) {
             self.void_row = Some(self.row);
         }

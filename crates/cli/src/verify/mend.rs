@@ -19,7 +19,7 @@ use batchweave_log::{Checksums, slice_crcs};
 use batchweave_store::Store;
 use serde::Serialize;
 
-use super::job::Listed;
+use super::listing::JobListing;
 use crate::context;
 use crate::error::CliError;
 use crate::output::{count, range};
@@ -29,7 +29,7 @@ type Reader = (u32, Option<u32>);
 
 /// Steps that stay untold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Left {
+pub(crate) struct NotMended {
     attempt: AttemptNo,
     dp_rank: u32,
     from: Step,
@@ -46,7 +46,7 @@ pub(crate) struct Mended {
     /// Steps that they tell of, by rank.
     pub(crate) steps: u64,
     /// What could not be told.
-    pub(crate) left: Vec<Left>,
+    pub(crate) left: Vec<NotMended>,
 }
 
 impl Mended {
@@ -56,7 +56,7 @@ impl Mended {
         let mut text =
             format!("mended: {steps} steps by rank from the objects' indexes, in {ledgers}\n");
         for left in &self.left {
-            let Left {
+            let NotMended {
                 attempt,
                 dp_rank,
                 from,
@@ -77,7 +77,7 @@ pub(super) struct Mender<'m> {
     pub(super) store: &'m Arc<dyn Store>,
     pub(super) stream: &'m StreamConfig,
     pub(super) record: &'m JobRecord,
-    pub(super) listed: &'m Listed,
+    pub(super) listed: &'m JobListing,
     pub(super) head: Step,
     /// Of this run, in the names of its objects.
     pub(super) node: String,
@@ -136,7 +136,7 @@ impl Mender<'_> {
                 entries.extend(told);
                 mended
                     .left
-                    .extend(lost.into_iter().map(|(steps, why)| Left {
+                    .extend(lost.into_iter().map(|(steps, why)| NotMended {
                         attempt: leg.attempt,
                         dp_rank: of.dp_rank,
                         from: steps.start,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use batchweave_core::ids::Step;
 
-use super::report::{AttemptReport, Report};
+use super::report::{AttemptReport, RunReport};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 150.0;
@@ -47,7 +47,7 @@ impl Scale {
 }
 
 /// The picture of a report.
-pub(super) fn svg(report: &Report) -> String {
+pub(super) fn svg(report: &RunReport) -> String {
     let last = report.attempts.iter().map(|a| a.reached).max();
     let scale = Scale {
         first: report.from,
@@ -87,14 +87,14 @@ fn y(row: usize) -> f64 {
     TOP + ROW * row as f64 + (ROW - BAR) / 2.0
 }
 
-fn verdict(report: &Report) -> String {
+fn verdict(report: &RunReport) -> String {
     match &report.contradiction {
         None => format!("steps {} to {} proved", report.from, report.to),
         Some(_) => "not proved".to_owned(),
     }
 }
 
-fn axis(out: &mut String, report: &Report, scale: &Scale, foot: f64) {
+fn axis(out: &mut String, report: &RunReport, scale: &Scale, foot: f64) {
     for step in scale.ticks() {
         let x = scale.x(step);
         let _ = writeln!(
@@ -119,7 +119,7 @@ fn axis(out: &mut String, report: &Report, scale: &Scale, foot: f64) {
     }
 }
 
-fn draw(out: &mut String, report: &Report, attempt: &AttemptReport, scale: &Scale, y: f64) {
+fn draw(out: &mut String, report: &RunReport, attempt: &AttemptReport, scale: &Scale, y: f64) {
     let _ = writeln!(
         out,
         "<text x=\"16\" y=\"{:.1}\">attempt {}</text><text class=\"soft\" x=\"92\" y=\"{:.1}\">dp {}</text>",

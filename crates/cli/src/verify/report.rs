@@ -5,13 +5,13 @@ use batchweave_core::manifest::entry::Parent;
 use batchweave_core::proof::{AttemptRecord, JobRecord, Leg, ProvenLeg};
 use serde::Serialize;
 
-use super::job::Listed;
+use super::listing::JobListing;
 use super::mend::Mended;
 use crate::output::{Style, count, fields, range, table};
 
 /// What was proved, or what speaks against it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct RunReport {
     pub(crate) root: String,
     pub(crate) job: String,
     /// The version that opened it.
@@ -100,8 +100,13 @@ impl LegReport {
     }
 }
 
-impl Report {
-    pub(super) fn new(root: &str, record: &JobRecord, listed: &Listed, watermark: Step) -> Self {
+impl RunReport {
+    pub(super) fn new(
+        root: &str,
+        record: &JobRecord,
+        listed: &JobListing,
+        watermark: Step,
+    ) -> Self {
         let attempt = |a: &AttemptRecord| AttemptReport {
             attempt: a.state.number,
             parent: a.state.parent,
@@ -164,7 +169,7 @@ impl Report {
     }
 
     /// What the whole comes to, once no leg speaks against it.
-    pub(super) fn conclude(&mut self, listed: &Listed) {
+    pub(super) fn conclude(&mut self, listed: &JobListing) {
         let Some(last) = self.lineage.last_mut() else {
             return;
         };
@@ -258,7 +263,7 @@ impl Report {
     }
 }
 
-impl Report {
+impl RunReport {
     fn compared(&self) -> String {
         let shown = |step: Option<Step>| step.map_or("none".to_owned(), |s| format!("to step {s}"));
         format!(

@@ -10,7 +10,7 @@ use batchweave_store::Store;
 use serde::Serialize;
 
 use super::copies::{self, Copies};
-use super::data::{self, Checked};
+use super::data::{self, DataReport};
 use super::fold::{Folding, VoidAt};
 use super::{Problem, VerifyArgs};
 use crate::context;
@@ -22,7 +22,7 @@ const LISTED: usize = 1000;
 
 /// What was found.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct StreamReport {
     pub(super) root: String,
     stream: String,
     /// Records of the log, all folded.
@@ -36,7 +36,7 @@ pub(super) struct Report {
     copies: Copies,
     objects: Objects,
     /// With --data: what was read.
-    data: Option<Checked>,
+    data: Option<DataReport>,
     pub(super) problem_count: usize,
     /// The first of them.
     pub(super) problems: Vec<Problem>,
@@ -59,7 +59,7 @@ pub(super) async fn check(
     store: &Arc<dyn Store>,
     args: &VerifyArgs,
     folding: &mut Folding,
-) -> Result<Report, CliError> {
+) -> Result<StreamReport, CliError> {
     let mut problems = Vec::new();
     let mut bar = super::log_bar(store).await?;
     let mut shown = 0;
@@ -87,7 +87,7 @@ pub(super) async fn check(
     }
     let problem_count = problems.len();
     problems.truncate(LISTED);
-    Ok(Report {
+    Ok(StreamReport {
         root: store.root().to_owned(),
         stream: folding.manifest().stream_id().to_string(),
         records: folding.manifest().next_version(),
@@ -166,7 +166,7 @@ async fn objects(
     Ok(found)
 }
 
-impl Report {
+impl StreamReport {
     pub(super) fn text(&self, style: Style) -> String {
         let o = &self.objects;
         let mut rows = vec![

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use batchweave_core::keys;
 use batchweave_core::tgb::ranges::with_headers;
-use batchweave_daemon::admin::{self, Health};
+use batchweave_daemon::admin;
+use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::Log;
 use batchweave_store::counting::Counted;
@@ -32,7 +33,7 @@ use crate::reclaimer;
 use crate::segments::{self, Memory};
 use crate::server::accept::{Gate, accept};
 use crate::server::early::{Guest, Lobby};
-use crate::status_page::BOARD;
+use crate::status_page::STATUS_PAGE;
 
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
@@ -80,7 +81,7 @@ pub async fn run_on(
 
     // First of all the socket: a second daemon is told that it is one, not that a port is taken.
     let gate = Gate::open(&config.socket)?;
-    admin::start(config.admin.listen, registry, &health, &end, BOARD)
+    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE)
         .await
         .map_err(RunError::Admin)?;
     segments::check_node(&config.arena).map_err(RunError::NoNumaNode)?;
@@ -188,7 +189,7 @@ async fn report(hub: Arc<Hub>, health: Health) {
             () = hub.stop.cancelled() => return,
             _ = tick.tick() => {}
         }
-        let silent = health.store_fails();
+        let silent = health.store_failure();
         if let Some(why) = &silent {
             // The log's reader is patient, and says so much later.
             hub.store_fails(Reads::Log, why.clone());

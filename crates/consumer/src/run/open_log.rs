@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_log::{Log, LogError};
 use batchweave_store::Store;
 use tokio::time::Instant;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use batchweave_arena::{MemoryLimits, Segment};
 use batchweave_core::tgb::ranges::with_headers;
-use batchweave_daemon::newest::Newest;
+use batchweave_daemon::connection_slots::ConnectionSlots;
 use batchweave_log::{Clock, Log};
 use batchweave_store::Store;
 use prometheus::Registry;
@@ -106,7 +106,7 @@ impl Daemon {
             Peer::Simulated(wire),
             inbox,
             tasks.clone(),
-            (None, Newest::of(1).enter()),
+            (None, ConnectionSlots::new(1).enter()),
         );
         tokio::spawn(session);
         Socket { to, from }

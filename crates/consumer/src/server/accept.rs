@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_arena::{CLOSING_MAX, Connection, Listener, Peer as Who, closing, own_uid};
-use batchweave_daemon::newest::Newest;
+use batchweave_daemon::connection_slots::ConnectionSlots;
 use batchweave_wire::{ErrorName, Fault};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -113,7 +113,7 @@ pub(crate) async fn accept(
     marks: TaskTracker,
     stop: CancellationToken,
 ) {
-    let (sessions, silent) = (TaskTracker::new(), Newest::of(SILENT_MAX));
+    let (sessions, silent) = (TaskTracker::new(), ConnectionSlots::new(SILENT_MAX));
     let serve = |guest: Guest| {
         let Guest {
             peer,
@@ -143,7 +143,7 @@ pub(crate) async fn accept(
 }
 
 /// How many sessions there are, and how many connections.
-fn open(connections: &TaskTracker, silent: &Newest) -> (usize, usize) {
+fn open(connections: &TaskTracker, silent: &ConnectionSlots) -> (usize, usize) {
     let all = connections.len();
     (all.saturating_sub(silent.taken()), all)
 }

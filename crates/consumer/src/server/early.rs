@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use batchweave_daemon::admin::Health;
+use batchweave_daemon::health::Health;
 use batchweave_wire::{DaemonMessage, Fault, WaitCause, Waiting};
 use tokio::time::{MissedTickBehavior, interval};
 

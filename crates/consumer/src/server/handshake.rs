@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::ids::JobName;
-use batchweave_daemon::newest::Place;
+use batchweave_daemon::connection_slots::Slot;
 use batchweave_wire::{
     ClientMessage, DaemonMessage, ErrorName, Fault, Hello, WaitCause, Waiting, Welcome, WireError,
 };
@@ -44,14 +44,14 @@ pub(crate) async fn greet(
     hub: &Arc<Hub>,
     peer: &Peer,
     inbox: &mut Inbox,
-    (refusal, silence): (Option<Fault>, Place),
+    (refusal, silence): (Option<Fault>, Slot),
 ) -> Option<Greeted> {
     // Also before a refusal: closing with the hello unread would reset the connection, and the reset
     // may overtake the refusal.
     let bytes = tokio::select! {
         biased;
         heard = hub.context.timeout(HELLO_DEADLINE, inbox.receive()) => heard??,
-        () = silence.over() => return None,
+        () = silence.evicted() => return None,
     };
     drop(silence);
     if let Some(fault) = refusal {

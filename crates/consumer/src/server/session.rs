@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_daemon::newest::Place;
+use batchweave_daemon::connection_slots::Slot;
 use batchweave_wire::{ClientMessage, DaemonMessage, ErrorName, Fault};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
@@ -31,7 +31,7 @@ pub(crate) async fn serve(
     peer: Peer,
     mut inbox: Inbox,
     marks: TaskTracker,
-    (refusal, silence): (Option<Fault>, Place),
+    (refusal, silence): (Option<Fault>, Slot),
 ) {
     let stop = hub.stop.clone();
     let greeted = tokio::select! {

@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-const BOARD: Board = Board {
+const STATUS_PAGE: StatusPage = StatusPage {
     program: "batchweave-test",
     version: "1",
     plots: &[],
@@ -21,13 +21,13 @@ async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
 
 async fn bound(address: &str, registry: &Registry, health: &Health) -> Admin {
     let address = address.parse().unwrap();
-    let admin = Admin::bind(address, registry.clone(), health.clone(), BOARD);
+    let admin = Admin::bind(address, registry.clone(), health.clone(), STATUS_PAGE);
     admin.await.unwrap()
 }
 
 async fn send(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // A server that has read enough hangs up.
+    // A server that refuses a request early closes the connection.
     let _ = stream.write_all(request.as_bytes()).await;
     let mut answer = Vec::new();
     // A server that refuses a head may reset the connection after its answer.
@@ -127,11 +127,11 @@ async fn oversized_heads_are_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_drips_is_hung_up_on() {
+async fn a_client_that_sends_too_slowly_is_disconnected() {
     let (address, ..) = started().await;
     let mut dripping = TcpStream::connect(address).await.unwrap();
     let mut drops = 0_u32;
-    // A byte of a header now and then, for ever: a server without a deadline would listen for ever.
+    // A server without a deadline would accept single bytes of a header for ever.
     while dripping.write_all(b"G").await.is_ok() {
         drops += 1;
         assert!(drops < 600, "still listening after a minute");
@@ -144,7 +144,7 @@ async fn a_client_that_drips_is_hung_up_on() {
 async fn connections_that_trickle_do_not_lock_others_out() {
     let (registry, health, stop) = (Registry::new(), Health::default(), CancellationToken::new());
     let mut admin = bound("127.0.0.1:0", &registry, &health).await;
-    // No deadline helps the one who asks.
+    // The deadline of the endpoint must not be what closes the connections.
     admin.deadline = Duration::from_hours(1);
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve(stop.clone()));
@@ -187,7 +187,7 @@ async fn localhost_answers_to_its_own_names_only() {
     ] {
         assert_eq!(asked(address, host).await, "421", "{host}");
     }
-    // On a network address it answers to any name: it can't know which names lead to it.
+    // On a network address it answers to any name, because it cannot know its names.
     let open = SocketAddr::from(([127, 0, 0, 1], port));
     assert_eq!(asked(open, "consumer.training.svc:9464").await, "200");
 }
@@ -195,7 +195,7 @@ async fn localhost_answers_to_its_own_names_only() {
 #[tokio::test]
 async fn a_taken_port_is_named() {
     let (address, ..) = started().await;
-    let why = Admin::bind(address, Registry::new(), Health::default(), BOARD)
+    let why = Admin::bind(address, Registry::new(), Health::default(), STATUS_PAGE)
         .await
         .expect_err("taken");
     assert!(why.to_string().contains(&address.to_string()), "{why}");

@@ -1,8 +1,8 @@
-//! Configuration: plain structs parsed from TOML at one edge, checked as a whole, with all problems
+//! Configuration: plain structs parsed from TOML and checked as a whole, with all problems
 //! in one report that names file, line and column.
 //!
 //! A configuration type has `#[serde(default)]` on every struct, so that any subset of keys is a
-//! valid file; what must be given is checked in `Config::check`.
+//! valid file; `Config::check` reports missing required keys.
 
 mod report;
 mod units;
@@ -17,23 +17,23 @@ use toml::de::DeTable;
 pub use report::{ConfigErrors, Located};
 pub use units::{ByteSize, Listen, Period};
 
-/// A daemon's configuration.
+/// The configuration of a program.
 pub trait Config: DeserializeOwned + Default + Serialize {
-    /// Contradictions between keys, and keys that must be given; empty when all is well.
+    /// Returns contradictions between keys and missing required keys.
     fn check(&self) -> Vec<Problem>;
 }
 
-/// What is wrong with one key, before its place in a file is known.
+/// A problem with one key, before its place in the file is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Path of the key, as `arena.bytes`.
+    /// Path of the key, for example `arena.bytes`.
     pub key: String,
-    /// Why, and what to write instead.
+    /// The cause and a valid alternative.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem of the key `key`.
+    /// Returns a problem of the key `key`.
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -48,13 +48,13 @@ pub fn load<T: Config>(path: &Path) -> Result<T, ConfigErrors> {
     match std::fs::read_to_string(path) {
         Ok(text) => parse(&name, &text),
         Err(why) => Err(ConfigErrors {
-            problems: vec![Located::whole_file(format!("can't be read: {why}"))],
+            problems: vec![Located::whole_file(format!("cannot read it: {why}"))],
             file: name,
         }),
     }
 }
 
-/// Parses and checks `text`, which messages call `file`.
+/// Parses and checks `text`; messages name it `file`.
 pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
     let (table, syntax) = DeTable::parse_recoverable(text);
     let mut found: Vec<Located> = syntax
@@ -63,7 +63,7 @@ pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
         .collect();
     let walked = walk::walk::<T>(text, table);
     found.extend(walked.problems);
-    // With broken syntax keys are missing that the person did write: contradictions would be guesses.
+    // With broken syntax, keys that the file does contain are missing: contradictions would be guesses.
     if syntax.is_empty() {
         for problem in walked.config.check() {
             if !found.iter().any(|f| f.key == problem.key) {
@@ -83,8 +83,8 @@ pub fn parse<T: Config>(file: &str, text: &str) -> Result<T, ConfigErrors> {
     })
 }
 
-/// Keys of the configuration that `text`, a shipped example file, does not list; a commented line
-/// `# key = ...` counts. For the test that keeps the example complete.
+/// Returns the keys of the configuration that `text`, a shipped example file, does not list; a
+/// commented line `# key = ...` counts. For the test that keeps the example complete.
 pub fn unlisted_keys<T: Config>(text: &str) -> Vec<String> {
     let mut table = String::new();
     let mut listed = std::collections::BTreeSet::new();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A problem with its place.
+/// A problem with its place in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Located {
     /// Line from 1; 0 when the problem has no place in the file.
@@ -12,7 +12,7 @@ pub struct Located {
     pub column: usize,
     /// Path of the key; empty for syntax errors.
     pub key: String,
-    /// What is wrong and what to do.
+    /// The cause and a remedy.
     pub message: String,
 }
 
@@ -52,9 +52,9 @@ fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
 /// All problems of one configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigErrors {
-    /// The file as it was named.
+    /// The file as given on the command line.
     pub file: String,
-    /// In order of their place.
+    /// Problems in the order of the file.
     pub problems: Vec<Located>,
 }
 

@@ -174,7 +174,7 @@ fn a_missing_file_is_named() {
     let why = load::<Sample>(std::path::Path::new("/nonexistent/f.toml")).expect_err("absent");
     assert!(
         why.to_string()
-            .contains("/nonexistent/f.toml: can't be read"),
+            .contains("/nonexistent/f.toml: cannot read it"),
         "{why}"
     );
 }

@@ -1,4 +1,4 @@
-//! Values that carry their unit: `"64MiB"`, `"250ms"`, and an address that may be `"off"`.
+//! Values with a unit (`"64MiB"`, `"250ms"`) and an address that may be `"off"`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "Written", into = "String")]
 pub struct ByteSize(pub u64);
 
-/// A length of time, written as `"250ms"`.
+/// A duration, written as `"250ms"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "String")]
 pub struct Period(pub Duration);
 
-/// Where to listen: `"127.0.0.1:9464"`, or `"off"`.
+/// An address to listen on, `"127.0.0.1:9464"`, or `"off"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "String")]
 pub struct Listen(pub Option<SocketAddr>);
@@ -42,8 +42,8 @@ const TIME_UNITS: &[(&str, u64)] = &[
     ("us", 1),
 ];
 
-/// What may stand in the file where a unit is wanted. A bare number is parsed only to be refused
-/// with a better message than serde's.
+/// A value in the file where a unit is required. A bare number is parsed only to be refused with a
+/// better message than serde's.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -53,19 +53,19 @@ enum Written {
 }
 
 impl ByteSize {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
 
-    /// `n` MiB.
+    /// Returns a size of `n` MiB.
     pub const fn mib(n: u64) -> Self {
         Self(n << 20)
     }
 }
 
 impl Period {
-    /// `n` milliseconds.
+    /// Returns a period of `n` milliseconds.
     pub const fn millis(n: u64) -> Self {
         Self(Duration::from_millis(n))
     }
@@ -80,7 +80,7 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.checked_mul(*scale)
 }
 
-/// The shortest exact writing.
+/// Returns the shortest exact form.
 fn unscaled(value: u64, units: &[(&str, u64)]) -> String {
     let whole = units
         .iter()
@@ -94,7 +94,7 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         scaled(text, BYTE_UNITS).map(Self).ok_or_else(|| {
-            format!("\"{text}\" is no size: write a whole number and B, KiB, MiB, GiB or TiB, as \"64MiB\"")
+            format!("invalid size \"{text}\": expected a whole number and B, KiB, MiB, GiB or TiB, for example \"64MiB\"")
         })
     }
 }
@@ -104,7 +104,7 @@ impl FromStr for Period {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let micros = scaled(text, TIME_UNITS).ok_or_else(|| {
-            format!("\"{text}\" is no length of time: write a whole number and us, ms, s, min or h, as \"250ms\"")
+            format!("invalid duration \"{text}\": expected a whole number and us, ms, s, min or h, for example \"250ms\"")
         })?;
         Ok(Self(Duration::from_micros(micros)))
     }
@@ -118,7 +118,7 @@ impl FromStr for Listen {
             return Ok(Self(None));
         }
         text.parse().map(|address| Self(Some(address))).map_err(|_| {
-            format!("\"{text}\" is no address: write IP:PORT, as \"127.0.0.1:9464\" or \"[::1]:9464\", or \"off\"")
+            format!("invalid address \"{text}\": expected IP:PORT, for example \"127.0.0.1:9464\" or \"[::1]:9464\", or \"off\"")
         })
     }
 }

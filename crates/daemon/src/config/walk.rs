@@ -1,7 +1,7 @@
-//! Key by key through a configuration file, because serde stops at the first wrong type.
+//! Reads a configuration file key by key, because serde stops at the first wrong type.
 //!
-//! Every key is deserialized alone: all keys have defaults, so a file with one key is complete, and
-//! what goes wrong then is that key's fault. The same pass finds unknown keys.
+//! Every key is deserialized alone: all keys have defaults, so a file with one key is complete, and an
+//! error is that key's. The same pass finds unknown keys.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use toml::de::{DeString, DeTable, DeValue, Deserializer};
 
 use super::{Config, Located};
 
-/// Where each key of the file stands, by its path.
+/// Position of each key in the file, by its path.
 #[derive(Debug, Default)]
 pub(super) struct Places(BTreeMap<String, Range<usize>>);
 
 impl Places {
-    /// The place of `key`, or of the nearest table above it that the file has.
+    /// Returns the place of `key`, or of the nearest enclosing table in the file.
     pub(super) fn nearest(&self, key: &str) -> Option<Range<usize>> {
         let mut key = key;
         loop {
@@ -29,9 +29,9 @@ impl Places {
     }
 }
 
-/// What a walk found.
+/// The result of a walk.
 pub(super) struct Walked<T> {
-    /// The configuration made of all keys that were right.
+    /// The configuration made of all valid keys.
     pub(super) config: T,
     pub(super) problems: Vec<Located>,
     pub(super) places: Places,
@@ -49,7 +49,7 @@ impl<'i> Leaf<'i> {
         parts.join(".")
     }
 
-    /// Puts the key back into `table`, making the tables around it.
+    /// Puts the key back into `table`, within its enclosing tables.
     fn insert(&self, table: &mut DeTable<'i>) {
         let Some((last, parents)) = self.path.split_last() else {
             return;
@@ -81,17 +81,17 @@ pub(super) fn walk<T: Config>(text: &str, table: Spanned<DeTable<'_>>) -> Walked
     );
 
     let mut problems = Vec::new();
-    let mut right = DeTable::new();
+    let mut valid = DeTable::new();
     for leaf in &leaves {
         let mut alone = DeTable::new();
         leaf.insert(&mut alone);
-        let found = judge::<T>(text, Spanned::new(span.clone(), alone), leaf, &schema);
+        let found = check_key::<T>(text, Spanned::new(span.clone(), alone), leaf, &schema);
         if found.is_empty() {
-            leaf.insert(&mut right);
+            leaf.insert(&mut valid);
         }
         problems.extend(found);
     }
-    let config = match from_table::<T>(Spanned::new(span, right), &mut Vec::new()) {
+    let config = match from_table::<T>(Spanned::new(span, valid), &mut Vec::new()) {
         Ok(config) => config,
         Err(why) => {
             problems.push(Located::at(text, why.span(), "", why.message().into()));
@@ -144,7 +144,7 @@ fn from_table<T: Config>(
     })
 }
 
-fn judge<T: Config>(
+fn check_key<T: Config>(
     text: &str,
     alone: Spanned<DeTable<'_>>,
     leaf: &Leaf<'_>,
@@ -162,7 +162,7 @@ fn judge<T: Config>(
         })
         .collect();
     if let Err(why) = outcome {
-        // An empty span means that the error has no place of its own in the file.
+        // An empty span means that the error has no place in the file.
         let place = why
             .span()
             .filter(|s| !s.is_empty())
@@ -172,7 +172,7 @@ fn judge<T: Config>(
     found
 }
 
-/// `; did you mean ...?`, from the same table first, then from any other; else what is known there.
+/// Returns `; did you mean ...?`, from the same table first, then from any other; else the known keys.
 fn suggestion(key: &str, schema: &Value) -> String {
     let (parent, name) = key.rsplit_once('.').unwrap_or(("", key));
     let mut all = Vec::new();
@@ -197,13 +197,13 @@ fn suggestion(key: &str, schema: &Value) -> String {
     format!("; known here: {}", known.join(", "))
 }
 
-/// The last part of `path` if its table is `parent`.
+/// Returns the last part of `path` if its table is `parent`.
 fn child_of<'a>(path: &'a str, parent: &str) -> Option<&'a str> {
     let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
     (table == parent).then_some(name)
 }
 
-/// Paths of all keys and tables of the configuration.
+/// Adds the paths of all keys and tables of the configuration to `out`.
 fn paths(schema: &Value, prefix: &str, out: &mut Vec<String>) {
     let Value::Object(map) = schema else { return };
     for (key, value) in map {
@@ -217,7 +217,7 @@ fn paths(schema: &Value, prefix: &str, out: &mut Vec<String>) {
     }
 }
 
-/// Paths of all keys that hold a value.
+/// Returns the paths of all keys that hold a value.
 pub(super) fn leaf_keys<T: Config>() -> Vec<String> {
     let schema = serde_json::to_value(T::default()).unwrap_or(Value::Null);
     let mut all = Vec::new();

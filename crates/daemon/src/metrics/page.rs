@@ -1,12 +1,12 @@
-//! The tables of docs/metrics.md: made from what the daemons register, compared by their tests, and
-//! held to Prometheus's naming rules.
+//! The tables of docs/metrics.md: generated from the registered metrics, compared by tests, and checked
+//! against Prometheus's naming rules.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use super::Described;
 
-/// The table of one daemon.
+/// Returns the table of one daemon.
 pub fn table(metrics: &[Described]) -> String {
     let mut text =
         String::from("| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n");
@@ -26,7 +26,7 @@ pub fn table(metrics: &[Described]) -> String {
     text
 }
 
-/// The unit that a name ends with; without one, things are counted.
+/// Returns the unit that a name ends with; empty for a plain count.
 fn unit(name: &str) -> &'static str {
     let name = name.trim_end_matches("_total");
     if name.ends_with("_seconds") {
@@ -38,7 +38,7 @@ fn unit(name: &str) -> &'static str {
     }
 }
 
-/// What Prometheus's naming rules, and ours, have against a metric.
+/// Returns the naming rules, Prometheus's and ours, that a metric breaks.
 pub fn faults(metric: &Described) -> Vec<String> {
     let name = metric.name.as_str();
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ pub fn faults(metric: &Described) -> Vec<String> {
     fault(metric.help.contains('|'), "its help would break the table");
     for label in &metric.labels {
         fault(!snake(label), "labels: lower case and underscores only");
-        // The scraper adds these itself and would rename ours.
+        // Scrapers add these labels themselves and would rename ours.
         fault(
             ["job", "instance", "le"].contains(&label.as_str()),
             "a label that scrapers own",
@@ -80,8 +80,8 @@ pub fn faults(metric: &Described) -> Vec<String> {
     found
 }
 
-/// Compares the part of the page below `<!-- NAME -->` with the metrics; with `BATCHWEAVE_BLESS`
-/// set it is written instead. The error tells the difference.
+/// Compares the part of the page below `<!-- NAME -->` with the metrics, or writes it when
+/// `BATCHWEAVE_BLESS` is set. The error shows the difference.
 pub fn compare(page: &Path, name: &str, metrics: &[Described]) -> Result<(), String> {
     let text = std::fs::read_to_string(page).map_err(|why| format!("{}: {why}", page.display()))?;
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end {name} -->"));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_lags_behind_is_told_line_by_line() {
+    fn an_outdated_page_is_reported_line_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let page = folder.path().join("metrics.md");
         let old = [metric("batchweave_old", "gauge", "Old.")];

@@ -1,83 +1,56 @@
-//! CPU time of commits late in a log beside that of early ones, measured in turns: what else the
-//! machine does meanwhile is then in both.
+//! CPU times from `/proc`, and the median of several rounds.
 
 use std::fs;
-use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::Version;
-use batchweave_store::Store;
-
-use super::below::Below;
-use super::growth::{EARLY, PERIOD};
-use super::latent::{Delay, Latent};
-use super::stream::Growing;
-use crate::error::bench_error;
 use batchweave_cli::CliError;
 
-/// Medians over the turns.
-#[derive(Debug, Default)]
-pub(super) struct Cpu {
-    pub(super) early_us: f64,
-    pub(super) late_us: f64,
-    /// Of a turn's late commits to its early ones.
-    pub(super) ratio: f64,
-}
+use crate::error::bench_error;
 
-/// Grows `long` from `late` on by `turns` periods, and between them as many new streams by one
-/// period each, from where the early window begins.
-pub(super) async fn in_turns(
-    long: &mut Growing,
-    late: Version,
-    turns: u64,
-    store: &Arc<dyn Store>,
-) -> Result<Cpu, CliError> {
-    let (mut early, mut later, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for turn in 0..turns {
-        let below = Below::of(store, &format!("short-{turn}"));
-        let counted: Arc<dyn Store> = Latent::new(&below, Delay::None);
-        let mut short = Growing::new(&counted).await?;
-        short.grow(EARLY, &[]).await?;
-        let to = late + (turn + 1) * PERIOD;
-        // The first of a turn is another one each time.
-        let (short_us, long_us) = if turn % 2 == 0 {
-            let short_us = period(&mut short, EARLY + PERIOD).await?;
-            (short_us, period(long, to).await?)
-        } else {
-            let long_us = period(long, to).await?;
-            (period(&mut short, EARLY + PERIOD).await?, long_us)
-        };
-        early.push(short_us);
-        later.push(long_us);
-        ratios.push(long_us / short_us);
-        short.settle().await?;
-    }
-    Ok(Cpu {
-        early_us: median(early),
-        late_us: median(later),
-        ratio: median(ratios),
-    })
-}
+/// Linux counts CPU time in `/proc/PID/stat` in hundredths of a second on every machine.
+const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Microseconds of CPU time a commit, up to `version`.
-async fn period(growing: &mut Growing, version: Version) -> Result<f64, CliError> {
-    let before = cpu_time()?;
-    growing.grow(version, &[]).await?;
-    let took = cpu_time()?.saturating_sub(before);
-    Ok(took.as_secs_f64() * 1e6 / PERIOD as f64)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
-/// CPU time of this thread, on which everything runs.
-pub(super) fn cpu_time() -> Result<Duration, CliError> {
+/// Returns the CPU time of the calling thread.
+pub(super) fn thread_time() -> Result<Duration, CliError> {
     const SOURCE: &str = "/proc/thread-self/schedstat";
     let text = fs::read_to_string(SOURCE).map_err(|e| bench_error(format!("{SOURCE}: {e}")))?;
-    let nanoseconds = text.split(' ').next().and_then(|n| n.parse().ok());
-    nanoseconds
+    nanoseconds(&text)
         .map(Duration::from_nanos)
         .ok_or_else(|| bench_error(format!("{SOURCE} holds no CPU time")))
+}
+
+/// Returns the CPU seconds of all running threads of a process; those of ended threads are missing.
+pub(super) fn threads_seconds(pid: u32) -> Result<f64, CliError> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+        sum += nanoseconds(&text).unwrap_or_default();
+    }
+    Ok(sum as f64 / 1e9)
+}
+
+fn nanoseconds(schedstat: &str) -> Option<u64> {
+    schedstat.split(' ').next()?.parse().ok()
+}
+
+/// Returns user and system seconds of a process (a pid or `self`), ended threads included, in hundredths.
+pub(super) fn process_seconds(process: &str) -> Result<f64, CliError> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The program's name, which may hold anything, ends with the last bracket.
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_ascii_whitespace().skip(11).take(2);
+    let ticks: Result<Vec<f64>, _> = ticks.map(str::parse).collect();
+    match ticks.map_err(bench_error)?.as_slice() {
+        [user, system] => Ok((user + system) / TICKS_PER_SECOND),
+        _ => Err(bench_error(format!(
+            "/proc/{process}/stat holds no CPU time"
+        ))),
+    }
+}
+
+/// Returns the median of `value` over the rounds; 0 without rounds.
+pub(super) fn median<T>(rounds: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = rounds.iter().map(value).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }

@@ -1,15 +1,11 @@
 //! `batchweave bench`: measurements of the protocol's own claims, by the product's own code.
 
-mod below;
 mod cpu;
 mod fetch;
 mod growth;
 mod handover;
-mod latent;
-mod making;
+mod producing;
 mod reclaim;
-mod reclaim_plot;
-mod reclaim_run;
 mod stream;
 
 use batchweave_daemon::Exit;
@@ -50,13 +46,13 @@ enum What {
     /// rank; beside it the same objects by raw TCP into shared memory.
     Fetch(fetch::FetchArgs),
     /// How fast documents on disk become tokens, beside the tokenizer alone
-    Tokenize(making::TextArgs),
+    Tokenize(producing::TextArgs),
     /// How fast tokens become slices in one thread, in each mode, beside writing them once
-    Pack(making::TextArgs),
+    Pack(producing::TextArgs),
     /// How fast objects go up, beside plain HTTP puts of the same bytes
-    Upload(making::upload::UploadArgs),
+    Upload(producing::upload::UploadArgs),
     /// From documents on disk to committed batches on `dev-s3`, beside the tokenizer alone
-    Produce(making::produce::ProduceArgs),
+    Produce(producing::produce::ProduceArgs),
 }
 
 pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, CliError> {
@@ -69,26 +65,26 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
         }
         What::Fetch(args) => {
             let report = fetch::measure(args, context).await?;
-            context.out.report(&report, fetch::Report::text)?;
+            context.out.report(&report, fetch::FetchReport::text)?;
             return Ok(Exit::Ok);
         }
         What::Tokenize(args) => {
-            let report = making::tokenize::measure(args).await?;
+            let report = producing::tokenize::measure(args).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }
         What::Pack(args) => {
-            let report = making::pack::measure(args).await?;
+            let report = producing::pack::measure(args).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }
         What::Upload(args) => {
-            let report = making::upload::measure(args).await?;
+            let report = producing::upload::measure(args).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }
         What::Produce(args) => {
-            let report = making::produce::measure(args).await?;
+            let report = producing::produce::measure(args).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }

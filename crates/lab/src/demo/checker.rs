@@ -29,7 +29,7 @@ impl Shape {
 
 /// The checker's findings.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct Differences {
     pub(crate) steps: u64,
     pub(crate) tokens: u64,
     pub(crate) documents: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Verdict {
     pub(crate) examples: Vec<String>,
 }
 
-impl Verdict {
+impl Differences {
     fn wrong(&mut self, what: String) {
         self.mismatches += 1;
         if self.examples.len() < 5 {
@@ -118,9 +118,9 @@ pub(crate) fn check(
     ranks: &[PathBuf],
     shape: Shape,
     limit: Option<u64>,
-) -> Result<Verdict, DemoError> {
+) -> Result<Differences, DemoError> {
     let mut shares = shares(files, shape.producers)?;
-    let mut verdict = Verdict::default();
+    let mut verdict = Differences::default();
     let mut got = Vec::new();
     for (rank, path) in ranks.iter().enumerate() {
         got.push(by_step(
@@ -168,7 +168,7 @@ fn by_step(
     records: Vec<(u64, u32, Vec<u32>)>,
     shape: Shape,
     ranks: usize,
-    verdict: &mut Verdict,
+    verdict: &mut Differences,
 ) -> Vec<Vec<Vec<u32>>> {
     let each = shape.slices / ranks;
     let mut steps: Vec<Vec<Vec<u32>>> = Vec::new();

@@ -4,11 +4,11 @@
 mod aftermath;
 mod checker;
 pub(crate) mod corpus;
-mod plan;
 pub(crate) mod processes;
 pub(crate) mod rank;
 mod run;
 pub(crate) mod s3_server;
+mod scenario;
 pub(crate) mod scrape;
 mod setup;
 mod summary;

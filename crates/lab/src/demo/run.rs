@@ -11,8 +11,8 @@ use batchweave_log::{Located, Log, LogError, LogOptions};
 
 use super::aftermath::{self, Aftermath};
 use super::corpus::{self, Corpus};
-use super::plan::{self, Kill, Victim};
 use super::processes::{Running, free_port};
+use super::scenario::{self, Kill, Victim};
 use super::scrape::Counters;
 use super::setup::{JOB, RANKS, SHAPE, Setup};
 use super::summary::Summary;
@@ -139,7 +139,7 @@ impl<'a> Demo<'a> {
             producers,
             consumer,
             ranks,
-            kills: plan::draw(seed, args.kills, SHAPE.producers, RANKS),
+            kills: scenario::draw(seed, args.kills, SHAPE.producers, RANKS),
             counters: Counters::default(),
             log,
             step_bytes: Vec::new(),

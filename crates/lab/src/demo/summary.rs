@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::aftermath::Aftermath;
-use super::checker::Verdict;
+use super::checker::Differences;
 use super::corpus::Corpus;
 use super::setup::{JOB, KEEP};
 use batchweave_cli::output::bytes;
@@ -11,7 +11,7 @@ use batchweave_cli::output::bytes;
 /// The figures of a run.
 #[derive(Debug)]
 pub(crate) struct Summary {
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Differences,
     pub(crate) aftermath: Aftermath,
     pub(crate) corpus: Corpus,
     pub(crate) ranks: usize,

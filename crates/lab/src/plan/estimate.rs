@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::limits::Profile;
 use super::prices::Tariff;
+use super::profile::Profile;
 use super::simulated::{Figures, Requests};
 
 /// A producer puts small batches together, and cuts large ones into objects of this size

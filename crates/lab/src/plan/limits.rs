@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::estimate::Estimate;
+use super::profile::Profile;
 
 /// About what one S3 request moves a second.
 pub(super) const REQUEST_BYTES_PER_SECOND: f64 = 85e6;
@@ -15,54 +16,6 @@ const RECORD_BYTES_MAX: f64 = (1 << 20) as f64;
 /// An entry without its TGBs, and each TGB in it, as JSON.
 const ENTRY_BYTES: f64 = 500.0;
 const TGB_ENTRY_BYTES: f64 = 320.0;
-
-/// A kind of store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) enum Profile {
-    #[serde(rename = "s3-standard")]
-    S3Standard,
-    #[serde(rename = "s3-express")]
-    S3Express,
-}
-
-impl Profile {
-    pub(super) const ALL: [Self; 2] = [Self::S3Standard, Self::S3Express];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::S3Standard => "s3-standard",
-            Self::S3Express => "s3-express",
-        }
-    }
-
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|profile| profile.name() == name)
-    }
-
-    /// Writes (PUT, POST, DELETE) a second: of a partitioned prefix, of a directory bucket.
-    pub(super) fn writes_per_second(self) -> f64 {
-        match self {
-            Self::S3Standard => 3500.0,
-            Self::S3Express => 100_000.0,
-        }
-    }
-
-    /// Reads (GET, HEAD, LIST) a second.
-    pub(super) fn reads_per_second(self) -> f64 {
-        match self {
-            Self::S3Standard => 5500.0,
-            Self::S3Express => 200_000.0,
-        }
-    }
-
-    /// How often the leader writes a record when many commit: its pace.
-    pub(super) fn records_per_second(self) -> f64 {
-        match self {
-            Self::S3Standard => 1.0 / 0.1,
-            Self::S3Express => 1.0 / 0.018,
-        }
-    }
-}
 
 /// How near a load is to one limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -4,6 +4,7 @@
 mod estimate;
 mod limits;
 mod prices;
+mod profile;
 mod render;
 mod simulated;
 
@@ -18,8 +19,8 @@ use serde::Serialize;
 use batchweave_cli::CliError;
 use batchweave_cli::Context;
 use estimate::Load;
-use limits::Profile;
 use prices::Prices;
+use profile::Profile;
 use simulated::Table;
 
 const EXAMPLES: &str = "\
@@ -84,7 +85,7 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// All that is known in the end.
 #[derive(Debug, Serialize)]
-struct Plan {
+struct PlanReport {
     store: Profile,
     load: Load,
     /// Where latencies and requests per commit come from.
@@ -143,9 +144,9 @@ fn prices(args: &PlanArgs) -> Result<Prices, CliError> {
     })
 }
 
-fn plan(args: &PlanArgs, store: Profile, prices: &Prices) -> Result<Plan, CliError> {
+fn plan(args: &PlanArgs, store: Profile, prices: &Prices) -> Result<PlanReport, CliError> {
     let tariff = prices
-        .of(store.name())
+        .for_store(store.name())
         .ok_or_else(|| CliError::Input(format!("the prices have no table [{}]", store.name())))?;
     let table = Table::shipped()?;
     let load = Load {
@@ -160,7 +161,7 @@ fn plan(args: &PlanArgs, store: Profile, prices: &Prices) -> Result<Plan, CliErr
     };
     let (figures, notes) = table.at(store.name(), load.producers, load.rate)?;
     let estimate = estimate::estimate(&load, store, &figures, tariff);
-    Ok(Plan {
+    Ok(PlanReport {
         store,
         source: format!("{}, {}", table.source, table.date),
         prices: PricesUsed {

@@ -55,7 +55,7 @@ impl Prices {
     }
 
     /// What the store of this name charges.
-    pub(super) fn of(&self, store: &str) -> Option<&Tariff> {
+    pub(super) fn for_store(&self, store: &str) -> Option<&Tariff> {
         self.stores.get(store)
     }
 }
@@ -85,7 +85,7 @@ impl Tariff {
 
 #[cfg(test)]
 mod tests {
-    use super::super::limits::Profile;
+    use super::super::profile::Profile;
     use super::*;
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
         let prices = Prices::shipped().unwrap();
         assert_eq!(prices.date.len(), "2026-11-21".len());
         for profile in Profile::ALL {
-            let tariff = prices.of(profile.name()).unwrap();
+            let tariff = prices.for_store(profile.name()).unwrap();
             assert!(tariff.source.starts_with("https://"), "{tariff:?}");
         }
         let million = Requests {
@@ -102,7 +102,7 @@ mod tests {
             list: 1e6,
             delete: 1e6,
         };
-        let cost = prices.of("s3-standard").unwrap().requests(million);
+        let cost = prices.for_store("s3-standard").unwrap().requests(million);
         assert!((cost - 10.4).abs() < 1e-9, "{cost}");
     }
 

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::Plan;
+use super::PlanReport;
 use super::estimate::{LINGER_S, LOOKS_PER_RECORD, OBJECT_BYTES, READ_BYTES, STEPS_PER_PROGRESS};
 use super::limits::{READS_AT_ONCE, REQUEST_BYTES_PER_SECOND, UPLOADS_AT_ONCE};
 use super::simulated::Requests;
 use batchweave_cli::output::{Style, bytes, count, fields, table};
 
-pub(super) fn text(plan: &Plan, style: Style) -> String {
+pub(super) fn text(plan: &PlanReport, style: Style) -> String {
     let (load, e) = (&plan.load, &plan.estimate);
     let per_day = e.tokens_per_second * 86_400.0;
     let rows = [
@@ -70,7 +70,7 @@ pub(super) fn text(plan: &Plan, style: Style) -> String {
     text
 }
 
-fn requests(plan: &Plan, style: Style) -> String {
+fn requests(plan: &PlanReport, style: Style) -> String {
     let (requests, dollars) = (
         &plan.estimate.requests_per_second,
         &plan.estimate.dollars_per_day,
@@ -94,7 +94,7 @@ fn requests(plan: &Plan, style: Style) -> String {
     table(style, &header, &rows)
 }
 
-fn money(plan: &Plan) -> String {
+fn money(plan: &PlanReport) -> String {
     let e = &plan.estimate;
     let mut parts = vec![format!(
         "${} a day, ${} per trillion tokens",
@@ -125,7 +125,7 @@ fn money(plan: &Plan) -> String {
     )
 }
 
-fn limits(plan: &Plan, style: Style) -> String {
+fn limits(plan: &PlanReport, style: Style) -> String {
     let rows: Vec<Vec<String>> = plan
         .limits
         .iter()
@@ -156,7 +156,7 @@ fn limits(plan: &Plan, style: Style) -> String {
 }
 
 /// The formulas in the order in which they are used.
-pub(super) fn explanation(plan: &Plan, style: Style) -> String {
+pub(super) fn explanation(plan: &PlanReport, style: Style) -> String {
     let e = &plan.estimate;
     let r = e.requests_per_entry;
     let lines = [

@@ -143,7 +143,7 @@ fn between(below: &Row, above: &Row, producers: u32) -> Figures {
 
 #[cfg(test)]
 mod tests {
-    use super::super::limits::Profile;
+    use super::super::profile::Profile;
     use super::*;
 
     #[test]

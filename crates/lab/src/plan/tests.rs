@@ -10,7 +10,7 @@ struct Line {
     plan: PlanArgs,
 }
 
-fn planned(line: &str, store: Profile) -> Plan {
+fn planned(line: &str, store: Profile) -> PlanReport {
     let words = std::iter::once("plan").chain(line.split(' '));
     let args = Line::try_parse_from(words).unwrap().plan;
     plan(&args, store, &Prices::shipped().unwrap()).unwrap()
@@ -98,7 +98,7 @@ fn the_nearest_limit_comes_first() {
         "--producers 64 --rate 2 --tgb-bytes 1MiB --nodes 512",
         Profile::S3Express,
     );
-    let reads = |p: &Plan| {
+    let reads = |p: &PlanReport| {
         p.limits
             .iter()
             .find(|l| l.name.starts_with("reads of a p"))

@@ -6,7 +6,7 @@ use batchweave_core::stream::StreamOrder;
 use batchweave_daemon::config::{ByteSize, Listen, Period};
 
 use super::{
-    AdminConfig, AheadConfig, ChatConfig, CommitConfig, Identity, LastBatch, OnBadDocument,
+    AdminConfig, ChatConfig, CommitConfig, FlowControlConfig, Identity, LastBatch, OnBadDocument,
     PackingConfig, PackingMode, ShutdownConfig, SourceConfig, StreamParameters, TokenizerConfig,
     TokenizerKind, UploadConfig, WhenNoJob,
 };
@@ -112,7 +112,7 @@ impl Default for CommitConfig {
     }
 }
 
-impl Default for AheadConfig {
+impl Default for FlowControlConfig {
     fn default() -> Self {
         Self {
             max_steps: 0,

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use batchweave_core::provenance::{Form, Piece as Source, Sources};
 
 use super::{
-    Batch, BatchContent, Content, Document, Mismatch, Packer, Placed, Point, Restart, Rows,
+    BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Placed, Point, Restart, Rows,
     Segment, Shape, Start, piece as source,
 };
 
@@ -192,11 +192,11 @@ impl BestFit {
         self.rows.learned.resize(end, false);
     }
 
-    fn take_batch(&mut self, next: Restart) -> Batch {
+    fn take_batch(&mut self, next: Restart) -> PackedBatch {
         let mut rows = std::mem::take(&mut self.rows);
         rows.stride = self.shape.width();
         self.row_count = 0;
-        Batch {
+        PackedBatch {
             content: BatchContent::Rows(rows),
             own: std::mem::take(&mut self.own),
             next,
@@ -227,7 +227,7 @@ impl Packer for BestFit {
         Ok(())
     }
 
-    fn pop(&mut self) -> Option<Batch> {
+    fn pop(&mut self) -> Option<PackedBatch> {
         while self.row_count < self.shape.rows() {
             if !self.row() {
                 return None;
@@ -245,7 +245,7 @@ impl Packer for BestFit {
         self.ended = Some(end);
     }
 
-    fn rest(&mut self, _: bool) -> Option<Batch> {
+    fn rest(&mut self, _: bool) -> Option<PackedBatch> {
         while self.row_count < self.shape.rows() && self.row() {}
         let end = self.ended.filter(|_| self.row_count > 0)?;
         self.row_count = self.shape.rows();
@@ -253,8 +253,8 @@ impl Packer for BestFit {
         Some(self.take_batch(end.into()))
     }
 
-    fn blank(&self) -> Batch {
-        Batch {
+    fn blank(&self) -> PackedBatch {
+        PackedBatch {
             content: Rows::blank(
                 self.shape.rows() * self.shape.width(),
                 self.shape.width(),

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use batchweave_core::provenance::{Form, Sources};
 
 use super::{
-    Batch, BatchContent, Content, Document, Mismatch, Packer, Point, Rows, Segment, Shape, Start,
-    piece,
+    BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Point, Rows, Segment, Shape,
+    Start, piece,
 };
 
 /// See the file's header.
@@ -152,7 +152,7 @@ impl Packer for Concat {
         Ok(())
     }
 
-    fn pop(&mut self) -> Option<Batch> {
+    fn pop(&mut self) -> Option<PackedBatch> {
         let advance = self.shape.tokens();
         let sources = self
             .waiting()
@@ -166,7 +166,7 @@ impl Packer for Concat {
         }
         let (at, mut next) = *self.starts.front()?;
         next.skip += self.base - at;
-        Some(Batch {
+        Some(PackedBatch {
             content,
             own: advance as u64,
             next: next.into(),
@@ -178,7 +178,7 @@ impl Packer for Concat {
         self.ended = Some(end);
     }
 
-    fn rest(&mut self, begun: bool) -> Option<Batch> {
+    fn rest(&mut self, begun: bool) -> Option<PackedBatch> {
         let end = self.ended?;
         // One token alone is the one that ended the batch before: it makes no input with a label.
         let own = self.waiting().checked_sub(1).filter(|n| *n > 0 || begun)?;
@@ -188,7 +188,7 @@ impl Packer for Concat {
         let sources = self.sources(own + 1);
         (self.buffer, self.head) = (Vec::new(), 0);
         self.starts.clear();
-        Some(Batch {
+        Some(PackedBatch {
             content,
             own: own as u64,
             next: end.into(),
@@ -196,8 +196,8 @@ impl Packer for Concat {
         })
     }
 
-    fn blank(&self) -> Batch {
-        Batch {
+    fn blank(&self) -> PackedBatch {
+        PackedBatch {
             content: Rows::blank(
                 self.shape.tokens() + 1,
                 self.shape.seq_len as usize,

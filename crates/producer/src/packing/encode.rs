@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, frame_bytes};
 
 use super::extras::{self, Extra};
-use super::{ArraySpec, Batch, BatchContent, Rows, Shape};
+use super::{ArraySpec, BatchContent, PackedBatch, Rows, Shape};
 
 /// Makes slices; all of a stream's have this form.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Encoder {
     }
 
     /// Bytes of the frames of `slices` slices with this content.
-    pub fn frame_bytes(&self, batch: &Batch, slices: u32) -> u64 {
+    pub fn frame_bytes(&self, batch: &PackedBatch, slices: u32) -> u64 {
         match (&self.form, &batch.content) {
             (Form::Samples(arrays), BatchContent::Samples(samples)) => {
                 let data: usize = samples.iter().flatten().map(Vec::len).sum();
@@ -96,7 +96,7 @@ impl Encoder {
     }
 
     /// Rows in `slices` slices of the batch.
-    pub fn rows_of(&self, batch: &Batch, slices: u32) -> u64 {
+    pub fn rows_of(&self, batch: &PackedBatch, slices: u32) -> u64 {
         match &batch.content {
             BatchContent::Rows(_) => u64::from(slices) * u64::from(self.shape.rows_per_slice),
             BatchContent::Samples(samples) => samples.len() as u64,
@@ -104,7 +104,11 @@ impl Encoder {
     }
 
     /// Slice `slice` of the batch, counted from where its content begins.
-    pub fn slice<'a>(&'a self, batch: &'a Batch, slice: usize) -> Result<Slice<'a>, LayoutError> {
+    pub fn slice<'a>(
+        &'a self,
+        batch: &'a PackedBatch,
+        slice: usize,
+    ) -> Result<Slice<'a>, LayoutError> {
         match (&self.form, &batch.content) {
             (Form::Rows(layout), BatchContent::Rows(rows)) => Ok(Slice {
                 layout: Cow::Borrowed(layout),

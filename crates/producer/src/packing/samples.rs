@@ -9,7 +9,9 @@ use batchweave_core::provenance::{Form, Sources};
 use batchweave_core::tgb::Dtype;
 use serde::{Deserialize, Serialize};
 
-use super::{Batch, BatchContent, Content, Document, Mismatch, Packer, Point, Shape, Start, piece};
+use super::{
+    BatchContent, Content, Document, Mismatch, PackedBatch, Packer, Point, Shape, Start, piece,
+};
 
 /// One array of each sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,14 +73,14 @@ impl Samples {
         }
     }
 
-    fn take(&mut self, count: usize) -> Option<Batch> {
+    fn take(&mut self, count: usize) -> Option<PackedBatch> {
         let last = count.checked_sub(1)?;
         let mut at = self.waiting.get(last)?.0;
         at.skip = 1;
         let waiting = self.waiting.iter().take(count);
         let pieces = waiting.map(|(at, _)| piece(*at, 1, true)).collect();
         let samples: Vec<_> = self.waiting.drain(..count).map(|(_, s)| s).collect();
-        Some(Batch {
+        Some(PackedBatch {
             content: BatchContent::Samples(samples),
             own: count as u64,
             next: at.into(),
@@ -103,7 +105,7 @@ impl Packer for Samples {
         Ok(())
     }
 
-    fn pop(&mut self) -> Option<Batch> {
+    fn pop(&mut self) -> Option<PackedBatch> {
         self.take(self.shape.rows())
     }
 
@@ -111,17 +113,17 @@ impl Packer for Samples {
         self.ended = Some(end);
     }
 
-    fn rest(&mut self, _: bool) -> Option<Batch> {
+    fn rest(&mut self, _: bool) -> Option<PackedBatch> {
         let end = self.ended?;
         let batch = self.take(self.waiting.len())?;
-        Some(Batch {
+        Some(PackedBatch {
             next: end.into(),
             ..batch
         })
     }
 
-    fn blank(&self) -> Batch {
-        Batch {
+    fn blank(&self) -> PackedBatch {
+        PackedBatch {
             content: BatchContent::Samples(Vec::new()),
             own: 0,
             next: self.ended.unwrap_or_default().into(),

@@ -40,7 +40,11 @@ fn best_fit(shape: Shape, look_ahead: usize, from: Restart) -> Box<dyn Packer> {
 }
 
 /// All batches from where `packer` begins, the last one filled up; and how many of them are full.
-fn pack(mut packer: Box<dyn Packer>, documents: &[Document], from: Point) -> (Vec<Batch>, usize) {
+fn pack(
+    mut packer: Box<dyn Packer>,
+    documents: &[Document],
+    from: Point,
+) -> (Vec<PackedBatch>, usize) {
     let mut batches = Vec::new();
     let rest = documents
         .iter()
@@ -56,7 +60,7 @@ fn pack(mut packer: Box<dyn Packer>, documents: &[Document], from: Point) -> (Ve
     (batches, full)
 }
 
-fn rows(batch: &Batch) -> &Rows {
+fn rows(batch: &PackedBatch) -> &Rows {
     match &batch.content {
         BatchContent::Rows(rows) => rows,
         BatchContent::Samples(_) => panic!("samples"),
@@ -177,13 +181,13 @@ fn documents(lengths: &[usize]) -> Vec<Document> {
     lengths.iter().enumerate().map(document).collect()
 }
 
-/// Cut after batch `k`, through the form that goes into the log.
+/// Split after batch `k`, through the form that goes into the log.
 fn replayed(
-    all: &[Batch],
+    all: &[PackedBatch],
     k: usize,
     documents: &[Document],
     new: impl Fn(Restart) -> Box<dyn Packer>,
-) -> Vec<Batch> {
+) -> Vec<PackedBatch> {
     let mut next = all[k].next.clone();
     next.placed = Placed::try_from(String::from(next.placed)).unwrap();
     let at = next.at;
@@ -191,7 +195,7 @@ fn replayed(
 }
 
 proptest! {
-    /// Cut anywhere, any number of times: the batches are those of one uncut run, and those of the
+    /// Split anywhere, any number of times: the batches are those of one uncut run, and those of the
     /// definition at the top of the page.
     #[test]
     fn concat_replays_from_any_point(

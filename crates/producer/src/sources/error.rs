@@ -6,8 +6,7 @@ use std::io;
 
 use batchweave_store::StoreError;
 
-use super::open::Format;
-use crate::tokenizer::TokenizerError;
+use super::find::Format;
 
 /// Why a unit is no document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -144,10 +143,20 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The tokenizer refuses the text.
-    pub(crate) fn tokenizer(why: TokenizerError) -> Self {
-        Self::Tokenizer {
-            detail: why.to_string(),
+    /// Returns the reason for a text that the tokenizer refuses.
+    pub(crate) fn tokenizer(why: impl fmt::Display) -> Self {
+        let detail = why.to_string();
+        Self::Tokenizer { detail }
+    }
+
+    /// Returns the reason for JSON that does not parse.
+    pub(crate) fn broken_json(why: &serde_json::Error) -> Self {
+        let message = why.to_string();
+        // serde_json appends " at line 1 column 5", which would be taken for the file's line.
+        let end = message.rfind(" at line ").unwrap_or(message.len());
+        Self::BrokenJson {
+            column: why.column(),
+            detail: message[..end].to_owned(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A list of input files that grows at its end, and when a file may join it.
+//! A list of input files that grows at its end, and the conditions for a file to join it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,48 +7,49 @@ use std::time::Duration;
 
 use super::InputList;
 
-/// The list as it is now; places in it stay what they are.
+/// The current list of input files, shared by the stages. It grows at its end only, so places stay valid.
 #[derive(Debug)]
 pub struct Inputs(RwLock<Arc<InputList>>);
 
 impl Inputs {
-    /// Begins with `list`.
+    /// Returns the shared list that starts as `list`.
     pub fn new(list: InputList) -> Self {
         Self(RwLock::new(Arc::new(list)))
     }
 
-    /// As it is now.
+    /// Returns the current list.
     pub fn now(&self) -> Arc<InputList> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `list` begins with the files that there were.
+    /// Replaces the list by `list`, which must begin with the files of the current one.
     pub fn replace(&self, list: InputList) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(list);
     }
 }
 
-/// Which files to look for.
+/// The conditions for a file to join the list.
 #[derive(Debug, Clone, Default)]
-pub struct Looking {
-    /// Names that are known already: passed over.
-    pub known: BTreeSet<String>,
-    /// Only files that have settled; then a path may also match nothing yet.
-    pub settled: Option<Settled>,
+pub(super) struct FileFilter {
+    /// Names of files that are in the list already.
+    pub(super) known: BTreeSet<String>,
+    /// Accept only files that have settled; a path may match nothing yet.
+    pub(super) settled: Option<Settled>,
 }
 
-/// When a file is whole.
+/// The condition for a file to count as whole.
 #[derive(Debug, Clone)]
 pub struct Settled {
-    /// Once there is a file of its name with this behind it; empty: by age.
+    /// A file is whole once another one exists with its name and this suffix; empty: by age.
     pub marker: String,
-    /// Once it was not written for so long. Objects of a store are whole as soon as they are there.
+    /// Without a marker, a file is whole when it was last written at least this long ago. Objects of a store are
+    /// whole as soon as they exist.
     pub age: Duration,
 }
 
-impl Looking {
-    /// Whether a file of this machine is wanted.
-    pub(super) fn takes_file(&self, path: &Path) -> bool {
+impl FileFilter {
+    /// Returns whether a file of this machine is accepted.
+    pub(super) fn accepts_file(&self, path: &Path) -> bool {
         let name = path.display().to_string();
         !self.known.contains(&name)
             && self
@@ -57,8 +58,8 @@ impl Looking {
                 .is_none_or(|settled| settled.file(path, &name))
     }
 
-    /// Whether the object `key`, whose whole name is `name`, is wanted; `all` are the keys beside it.
-    pub(super) fn takes_object(&self, key: &str, name: &str, all: &BTreeSet<String>) -> bool {
+    /// Returns whether the object `key`, whose full name is `name`, is accepted; `all` are the keys beside it.
+    pub(super) fn accepts_object(&self, key: &str, name: &str, all: &BTreeSet<String>) -> bool {
         let settled = self.settled.as_ref();
         let marked = settled.is_none_or(|s| {
             s.marker.is_empty()
@@ -75,7 +76,7 @@ impl Settled {
             return !name.ends_with(&self.marker) && Path::new(&marker).exists();
         }
         let written = path.metadata().and_then(|meta| meta.modified());
-        // A time in the future is a clock that goes wrong: wait for it.
+        // A time in the future is an error of a clock: wait until it has passed.
         written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= self.age))
     }
 }
@@ -89,30 +90,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.jsonl");
         std::fs::write(&file, "x").unwrap();
-        let looking = |marker: &str, age| Looking {
+        let filter = |marker: &str, age| FileFilter {
             settled: Some(Settled {
                 marker: marker.to_owned(),
                 age: Duration::from_secs(age),
             }),
-            ..Looking::default()
+            ..FileFilter::default()
         };
-        assert!(looking("", 0).takes_file(&file));
-        assert!(!looking("", 3600).takes_file(&file));
-        assert!(!looking(".done", 0).takes_file(&file));
+        assert!(filter("", 0).accepts_file(&file));
+        assert!(!filter("", 3600).accepts_file(&file));
+        assert!(!filter(".done", 0).accepts_file(&file));
         let marker = folder.path().join("a.jsonl.done");
         std::fs::write(&marker, "").unwrap();
-        assert!(looking(".done", 3600).takes_file(&file));
+        assert!(filter(".done", 3600).accepts_file(&file));
         assert!(
-            !looking(".done", 0).takes_file(&marker),
+            !filter(".done", 0).accepts_file(&marker),
             "a marker is no input"
         );
-        let known = Looking {
+        let known = FileFilter {
             known: [file.display().to_string()].into(),
-            ..Looking::default()
+            ..FileFilter::default()
         };
-        assert!(!known.takes_file(&file));
+        assert!(!known.accepts_file(&file));
         let all: BTreeSet<String> = ["a", "a.done", "b"].map(str::to_owned).into();
-        let taken = |key| looking(".done", 0).takes_object(key, key, &all);
+        let taken = |key| filter(".done", 0).accepts_object(key, key, &all);
         assert_eq!(["a", "a.done", "b"].map(taken), [true, false, false]);
     }
 }

@@ -1,5 +1,5 @@
-//! The list of input files, which a cursor's list is compared with: names, sizes and fingerprints. A place
-//! counts files by their index in this list, so a list that differs is an error, file by file.
+//! The list of input files with their names, sizes and fingerprints. A place counts files by their index in
+//! this list, so a list that differs from the cursor's is an error, which names every file that differs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,29 +10,22 @@ use batchweave_store::Store;
 
 use super::SourceError;
 
-/// Bytes at each end of a file that its fingerprint covers.
+/// Number of bytes at each end of a file that its fingerprint covers.
 pub(super) const FINGERPRINT_BYTES: u64 = 64 << 10;
 
-/// Where a file's bytes are.
+/// The place where a file is stored.
 #[derive(Debug, Clone)]
 pub enum Location {
-    /// On this machine.
+    /// A path on this machine.
     Local(PathBuf),
     /// An object of a store.
-    Remote {
-        /// The store.
-        store: Arc<dyn Store>,
-        /// The object's key in it.
-        key: String,
-    },
+    Remote { store: Arc<dyn Store>, key: String },
 }
 
-/// One input file.
+/// One file or object of the input.
 #[derive(Debug, Clone)]
 pub struct InputFile {
-    /// What identifies it.
     pub pin: PinnedFile,
-    /// Where to read it.
     pub location: Location,
 }
 
@@ -42,16 +35,15 @@ impl AsRef<PinnedFile> for InputFile {
     }
 }
 
-/// All input files, in order.
+/// All input files in their order.
 #[derive(Debug, Clone, Default)]
 pub struct InputList {
-    /// The files.
     pub files: Vec<InputFile>,
 }
 
 impl InputList {
-    /// The list that a cursor counts in, `pins`, gone on with the files of this one that it lacks. Those
-    /// before `read` are never read again: they may be gone, or others.
+    /// Returns the cursor's list `pins`, followed by the files of this one that it lacks. Files before index
+    /// `read` are never read again, so they may be missing or different; every other difference is an error.
     pub fn resumed(self, pins: Vec<PinnedFile>, read: u32) -> Result<Self, SourceError> {
         let pinned: BTreeSet<String> = pins.iter().map(|pin| pin.name.clone()).collect();
         let (old, new): (Vec<_>, Vec<_>) =
@@ -77,7 +69,7 @@ impl InputList {
         Ok(Self { files })
     }
 
-    /// Every file that differs from the pinned list, one line each, at most 20.
+    /// Returns one line for each file that differs from the pinned list, at most 20.
     pub fn differences(&self, pinned: &[PinnedFile]) -> Vec<String> {
         let now: BTreeMap<&str, &PinnedFile> = self
             .files

@@ -1,58 +1,59 @@
-//! Input files and the documents in them: which files there are (`list`) and when new ones may join (`growing`), how their bytes are read
-//! (`open`, `remote`, `decompress`), how they fall into units (`lines`, `columns`) and how a unit
-//! becomes a document's text (`decode`) or a sample's arrays (`cells`, `sample`).
+//! Input files and the units in them.
 //!
-//! A *unit* is what can hold one document: a line, a row, or a whole text file. Units are numbered
-//! from 0 in each file, blank and bad ones included, so that a place never depends on content.
+//! - `find` finds the files of the configured paths; `list` is their list, which may grow (`growing`) and is
+//!   stored beside the log (`stored_list`);
+//! - `read` reads the units of a file: `lines` of text, rows of Parquet (`columns`, `cells`) or whole files;
+//! - `remote` reads bytes of files and objects, `decompress` those of gzip and zstd;
+//! - `error` holds the reasons why a document or the input is refused.
+//!
+//! A *unit* can hold one document: a line, a row, or a whole text file. Units are numbered from 0 in each
+//! file, blank and bad ones included, so that a place never depends on content.
 
 mod cells;
 mod columns;
-mod decode;
 mod decompress;
 mod error;
+mod find;
 mod growing;
 mod lines;
 mod list;
-mod open;
 mod read;
 mod remote;
-mod sample;
+mod stored_list;
 
+use batchweave_core::crc::crc32c;
 pub use batchweave_core::inputs::PinnedFile;
 pub use cells::Cell;
-pub(crate) use decode::without_place;
-pub use decode::{Field, decode};
 pub use error::{DocumentError, Reason, SourceError};
-pub use growing::{Inputs, Looking, Settled};
+pub use find::{Format, InputFinder, OpenStore, find_all};
+pub use growing::{Inputs, Settled};
 pub use list::{InputFile, InputList, Location};
-pub use open::{Format, OpenStore, expand, look};
 pub use read::{FileReader, ReadOptions};
-pub use sample::sample;
+pub(crate) use stored_list::store_list;
 
-/// Where a document begins.
+/// The place where a document begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
     /// Index in the input list.
     pub file: u32,
-    /// Line, row, or 0 for a whole file.
+    /// Line or row, from 0; 0 for a whole file.
     pub unit: u64,
-    /// Offset of the unit in the decompressed file, for a quick seek; 0 where seeking goes by rows.
+    /// Offset of the unit in the decompressed file, for a quick seek; 0 in Parquet files, which seek by row.
     pub offset: u64,
 }
 
-/// One unit as read: bytes that are still to be decoded, or what is wrong with it already.
+/// One unit as read: bytes that are still to be decoded, or the reason why it is bad.
 #[derive(Debug)]
 pub struct Unit {
-    /// Where it begins.
     pub place: Place,
-    /// Its bytes; none when it has cells.
+    /// The bytes of the unit; empty for a unit of cells.
     pub raw: Result<Vec<u8>, Reason>,
-    /// The columns of a row that becomes a sample.
+    /// The columns of a Parquet row that becomes a sample.
     pub cells: Vec<Cell>,
 }
 
 impl Unit {
-    /// Bytes of what was read.
+    /// Returns the size in memory in bytes.
     pub fn bytes(&self) -> usize {
         let raw = self.raw.as_ref().map_or(0, Vec::len);
         raw + self
@@ -63,24 +64,30 @@ impl Unit {
     }
 }
 
-/// Which units belong to this producer, so that several share the input without talking: unit `u`
-/// of file `f` belongs to producer `(f + u) mod of`. It spreads lines of one file and files of one
-/// document alike, and depends on nothing but positions.
+/// This producer's share of the input. Producers share the input without communication: unit `u` of file `f`
+/// belongs to producer `(f + u) mod of`, which spreads lines of one file and files of one document alike and
+/// depends on positions only. Of input that grows, whole files are shared by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// This producer's index, from 0.
     pub index: u32,
-    /// How many producers share the input.
+    /// Number of producers that share the input.
     pub of: u32,
 }
 
 impl Share {
-    /// The whole input.
+    /// The share of a producer that reads the whole input alone.
     pub const ALL: Self = Self { index: 0, of: 1 };
 
-    /// Whether the unit is ours.
+    /// Returns whether the unit belongs to this producer.
     pub fn owns(self, file: u32, unit: u64) -> bool {
         (u64::from(file) + unit) % u64::from(self.of) == u64::from(self.index)
+    }
+
+    /// Returns whether the file belongs to this producer, of input that grows. The name decides, because
+    /// producers may see new files in different orders.
+    pub(super) fn owns_file(self, name: &str) -> bool {
+        crc32c(name.as_bytes()) % self.of.max(1) == self.index
     }
 }
 

@@ -86,7 +86,7 @@ impl<'a> FileReader<'a> {
             codec: Codec::Plain,
             kind: Kind::Done,
         };
-        match options.format.of(&file.pin.name) {
+        match options.format.for_file(&file.pin.name) {
             Format::Parquet => reader.open_parquet()?,
             Format::Text | Format::Npy if from.unit > 0 || !options.share.owns(from.file, 0) => {}
             Format::Text | Format::Npy => reader.kind = Kind::Text(reader.open_stream()?),

@@ -23,7 +23,7 @@ pub(super) fn options(format: Format) -> ReadOptions {
 pub(super) async fn list(path: &Path) -> InputList {
     let paths = [path.display().to_string()];
     let never = |_: String| -> futures::future::BoxFuture<'static, _> { unreachable!("no store") };
-    expand(&paths, &never).await.unwrap()
+    find_all(&paths, &never).await.unwrap()
 }
 
 pub(super) fn read(inputs: &InputList, options: &ReadOptions, from: Place) -> Vec<Unit> {
@@ -220,7 +220,7 @@ async fn objects_of_a_store_read_like_files() {
         async move { batchweave_store::open(&url, &OpenOptions::default()).await }.boxed()
     };
     let names = async |path: &str| {
-        let list = expand(&[format!("memory://sources-test/{path}")], &open)
+        let list = find_all(&[format!("memory://sources-test/{path}")], &open)
             .await
             .unwrap();
         list.files
@@ -233,12 +233,12 @@ async fn objects_of_a_store_read_like_files() {
     assert_eq!(names("c/d").await, ["d/p.parquet"]);
     assert_eq!(names("c/*.jsonl").await, ["b.jsonl"]);
     assert_eq!(names("c/*/*").await, ["d/p.parquet"]);
-    let none = expand(&["memory://sources-test/c/x*".to_owned()], &open)
+    let none = find_all(&["memory://sources-test/c/x*".to_owned()], &open)
         .await
         .unwrap_err();
     assert!(none.to_string().contains("c/x* matches no file"), "{none}");
 
-    let inputs = expand(&["memory://sources-test/c/".to_owned()], &open)
+    let inputs = find_all(&["memory://sources-test/c/".to_owned()], &open)
         .await
         .unwrap();
     let units = tokio::task::spawn_blocking(move || {
@@ -277,7 +277,7 @@ async fn folders_patterns_and_duplicates() {
     let never = |_: String| -> futures::future::BoxFuture<'static, _> { unreachable!("no store") };
     let names = async |paths: &[&str]| {
         let paths: Vec<String> = paths.iter().map(|p| format!("{root}/{p}")).collect();
-        let list = expand(&paths, &never).await.map_err(|e| e.to_string())?;
+        let list = find_all(&paths, &never).await.map_err(|e| e.to_string())?;
         Ok::<_, String>(
             list.files
                 .iter()

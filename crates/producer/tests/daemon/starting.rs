@@ -55,7 +55,7 @@ async fn a_fifo_stops_no_producer_from_stopping() {
     let config = World::config(&[folder.path().display().to_string()], "a");
     let why = world.run(config).await.unwrap_err();
     assert_eq!(why.exit(), Exit::BadInput);
-    for word in ["b.jsonl", "no regular file"] {
+    for word in ["b.jsonl", "not a regular file"] {
         assert!(why.to_string().contains(word), "{word} in {why}");
     }
 }

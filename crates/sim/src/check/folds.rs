@@ -7,10 +7,9 @@ use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_core::manifest::{Folded, Manifest};
 
-use super::Violation;
 use super::oracle::Log;
+use crate::evidence::{Evidence, Violation};
 use crate::store::Landed;
-use crate::world::Evidence;
 use crate::world::faulty::FAULTY;
 
 pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {

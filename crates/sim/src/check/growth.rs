@@ -7,11 +7,11 @@ use batchweave_core::keys;
 use batchweave_core::limits::{SEGMENT_STEPS, SNAPSHOTS_KEPT};
 use batchweave_store::Op;
 
-use super::Violation;
 use super::oracle::Log;
-use crate::throttle::class;
+use crate::evidence::{Evidence, Violation};
+use crate::plan::mischief::Mischief;
+use crate::store::throttle::class;
 use crate::trace::What;
-use crate::world::{Evidence, Mischief};
 
 /// Objects by class of keys.
 pub(crate) fn counts(evidence: &Evidence) -> BTreeMap<&'static str, u64> {

@@ -14,13 +14,12 @@ use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
 use serde::Deserialize;
 
-use super::Violation;
-use super::life_jobs::{Sign, sign};
+use super::jobs::{Sign, sign};
 use super::oracle::Log;
 use super::received::{Attempt, History};
 use super::writers::version;
+use crate::evidence::{Evidence, Violation};
 use crate::store::Landed;
-use crate::world::Evidence;
 use crate::world::content::crc;
 
 /// A ledger object as docs/format.md has it.
@@ -288,7 +287,7 @@ impl Ledgers<'_> {
             over.map(|(_, at)| *at).min().unwrap_or(Duration::MAX)
         };
         let begun = |node: &str| {
-            let own = |s: &&crate::life::Session| {
+            let own = |s: &&crate::evidence::Session| {
                 (s.attempt, s.coordinate) == reader && s.instance == node && s.at > *first
             };
             let sessions = self.evidence.sessions.iter().filter(own);

@@ -16,9 +16,9 @@
 
 mod folds;
 pub(crate) mod growth;
+mod jobs;
 mod ledgers;
-mod life;
-mod life_jobs;
+mod lifecycle;
 mod openings;
 mod oracle;
 mod readers;
@@ -26,46 +26,8 @@ mod received;
 pub(crate) mod requests;
 mod writers;
 
-use std::time::Duration;
-
-use batchweave_core::ids::Version;
-
-use crate::life::RECLAIMER;
-use crate::world::Evidence;
-
-/// Something that must not be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Which check found it.
-    pub check: &'static str,
-    /// Who did it; 0: nobody in particular.
-    pub actor: u32,
-    /// At which version.
-    pub version: Option<Version>,
-    /// When, if known.
-    pub at: Option<Duration>,
-    /// In words.
-    pub text: String,
-}
-
-impl Violation {
-    fn new(check: &'static str, version: Option<Version>, text: impl Into<String>) -> Self {
-        Self {
-            check,
-            actor: 0,
-            version,
-            at: None,
-            text: text.into(),
-        }
-    }
-
-    /// The same, done by an actor at a time.
-    fn by(mut self, actor: u32, at: Duration) -> Self {
-        self.actor = actor;
-        self.at = Some(at);
-        self
-    }
-}
+use crate::evidence::{Evidence, Violation};
+use crate::lifecycle::RECLAIMER;
 
 /// All violations in a run; empty when it is as it must be.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
@@ -79,7 +41,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     if evidence.plan.life.is_some() {
         received::check(evidence, &log, &mut found);
         ledgers::check(evidence, &log, &mut found);
-        life::check(evidence, &log, &mut found);
+        lifecycle::check(evidence, &log, &mut found);
     }
     let reclaims = |actor: u32| evidence.actor(actor).starts_with(RECLAIMER);
     requests::check(&evidence.events, reclaims, &mut found);

@@ -9,11 +9,10 @@ use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
 use batchweave_store::Op;
 
-use super::Violation;
 use super::oracle::Log;
 use super::writers::version;
+use crate::evidence::{Evidence, Violation};
 use crate::trace::{Answer, What};
-use crate::world::Evidence;
 
 /// Looks that found the head, from learning that an announced opening is dead to the next announcement
 /// or record: who is far behind reads up to the head first. What was asked for before it learned may

@@ -10,13 +10,12 @@ use batchweave_core::manifest::{Entry, Record};
 use batchweave_core::stream::StreamOrder;
 use bytes::Bytes;
 
-use super::Violation;
+use crate::evidence::{Evidence, Violation};
 use crate::store::Landed;
-use crate::world::Evidence;
+use crate::world::content::cursor;
 use crate::world::content::digest;
 use crate::world::faulty::FAULTY;
-use crate::world::producer::cursor;
-use crate::world::run::name;
+use crate::world::shared::name;
 
 /// A committed TGB.
 #[derive(Debug, Clone, PartialEq, Eq)]

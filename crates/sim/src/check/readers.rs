@@ -1,8 +1,7 @@
 //! Every reader saw a prefix of the stream, and at the end all of it.
 
-use super::Violation;
 use super::oracle::Log;
-use crate::world::Evidence;
+use crate::evidence::{Evidence, Violation};
 use crate::world::content::digest;
 
 pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {

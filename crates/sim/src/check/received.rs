@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use batchweave_core::ids::{AttemptId, AttemptNo, JobName, RequestId, Step, Version};
 use batchweave_core::manifest::{Entry, Record};
 
-use super::Violation;
 use super::oracle::Log;
-use crate::world::Evidence;
+use crate::evidence::{Evidence, Violation};
 use crate::world::content::{SLICES, data_crc};
 
 /// A range of steps, when it came into force and when it was lifted.

@@ -4,7 +4,7 @@
 use batchweave_core::keys;
 use batchweave_store::Op;
 
-use super::Violation;
+use crate::evidence::Violation;
 use crate::trace::{Event, What};
 
 /// Checks the requests of a run; `reclaims` says which actors are reclaimers.

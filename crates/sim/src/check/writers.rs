@@ -6,9 +6,8 @@ use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_store::Op;
 
-use super::Violation;
+use crate::evidence::{Evidence, Violation};
 use crate::trace::{Answer, What};
-use crate::world::Evidence;
 
 /// What one process knows of the log.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use clap::Args;
 use crate::load::scenario::Scenario;
 use crate::load::{Figures, LoadPlan, run as run_load, svg};
 use crate::policy::PolicyKind;
-use crate::profile::Profile;
+use crate::store::profile::Profile;
 
 /// What to run.
 #[derive(Debug, Args)]

@@ -5,11 +5,14 @@ use std::ops::Range;
 
 use clap::Args;
 
-use crate::check::{Violation, check, growth};
-use crate::link::LinkPlan;
+use crate::check::{check, growth};
+use crate::evidence::Evidence;
+use crate::evidence::Violation;
+use crate::plan::Plan;
 use crate::shrink::shrink;
+use crate::store::link::LinkPlan;
 use crate::story;
-use crate::world::{Evidence, Plan, run as run_world};
+use crate::world::run as run_world;
 
 /// What to run.
 #[derive(Debug, Args)]

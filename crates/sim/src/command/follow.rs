@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::Args;
 
 use crate::follow::{FollowPlan, Followed, run as run_follow};
-use crate::profile::Profile;
+use crate::store::profile::Profile;
 
 /// What to run.
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::world::Plan;
+use crate::plan::Plan;
 
 /// Deterministic simulation of the commit protocol.
 #[derive(Debug, Parser)]
@@ -39,7 +39,7 @@ pub fn main() -> ExitCode {
         Command::Commit(arguments) => commit::run(&arguments, out),
         Command::Follow(arguments) => follow::run(&arguments, out),
         Command::Faults(arguments) => faults::run(&arguments, Plan::draw, out),
-        Command::Lifecycle(arguments) => faults::run(&arguments, Plan::draw_life, out),
+        Command::Lifecycle(arguments) => faults::run(&arguments, Plan::draw_lifecycle, out),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

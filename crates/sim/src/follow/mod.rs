@@ -4,11 +4,12 @@
 
 mod node;
 mod run;
+mod shared;
 mod writer;
 
 use serde::Serialize;
 
-use crate::profile::Profile;
+use crate::store::profile::Profile;
 
 pub use run::run;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use batchweave_core::polling::{PollSchedule, PollState, followers};
 use batchweave_log::{Log, LogError, LogOptions};
 
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 

@@ -1,70 +1,23 @@
 //! Everybody opens with no limits, then the writer writes and the store is counted.
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_core::stream::StreamOrder;
-use batchweave_log::SharedFold;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use super::shared::Shared;
 use super::{FollowPlan, Followed, node, writer};
-use crate::fate::Rates;
-use crate::link::LinkPlan;
-use crate::load::memo::Memo;
+use crate::store::link::LinkPlan;
+use crate::store::outcome::Rates;
 use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
-use crate::world::run::stream;
+use crate::world::shared::stream;
 
 /// From the beginning to the time that counts.
 const SETTLE: Duration = Duration::from_secs(10);
-
-/// What the writer and all nodes share.
-pub(super) struct Shared {
-    pub(super) plan: FollowPlan,
-    pub(super) store: Arc<SimStore>,
-    memo: Arc<Memo>,
-    begin: watch::Receiver<Option<Duration>>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    opened: u32,
-    /// When which version was known to some node.
-    known: Vec<(Version, Duration)>,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn memo(&self) -> Arc<dyn SharedFold> {
-        Arc::clone(&self.memo) as Arc<dyn SharedFold>
-    }
-
-    pub(super) fn opened(&self) {
-        self.state().opened += 1;
-    }
-
-    /// A node has folded these.
-    pub(super) fn known(&self, versions: Range<Version>) {
-        let now = self.store.time.now();
-        self.state().known.extend(versions.map(|v| (v, now)));
-    }
-
-    /// When the writer begins; known once everybody has opened.
-    pub(super) async fn begin(&self) -> Duration {
-        let mut begin = self.begin.clone();
-        // The sender lives as long as the run.
-        let begun = begin.wait_for(Option::is_some).await;
-        begun.map_or_else(|_| Duration::ZERO, |b| b.unwrap_or_default())
-    }
-}
 
 /// Runs the plan and measures it.
 pub fn run(plan: &FollowPlan) -> std::io::Result<Followed> {
@@ -88,13 +41,7 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     store.lift_limits();
     let (send, begin) = watch::channel(None);
-    let shared = Arc::new(Shared {
-        plan,
-        store: Arc::clone(&store),
-        memo: Arc::default(),
-        begin,
-        state: Mutex::default(),
-    });
+    let shared = Arc::new(Shared::new(plan, Arc::clone(&store), begin));
     writer::open_attempt(&shared)
         .await
         .map_err(std::io::Error::other)?;
@@ -102,7 +49,7 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
     let nodes: Vec<_> = (0..plan.nodes)
         .map(|n| tokio::spawn(node::live(Arc::clone(&shared), n)))
         .collect();
-    while shared.state().opened < plan.nodes {
+    while shared.opened_count() < plan.nodes {
         time.sleep(Duration::from_millis(10)).await;
     }
     let begin = Duration::from_secs(time.now().as_secs() + 2);

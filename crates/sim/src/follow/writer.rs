@@ -12,13 +12,12 @@ use batchweave_log::{
     CommitItem, CommitOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
 };
 
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 use crate::policy::{AnyPolicy, PolicyKind};
-use crate::world::content::tgbs;
-use crate::world::producer::cursor;
-use crate::world::run::name;
+use crate::world::content::{cursor, tgbs};
+use crate::world::shared::name;
 
 fn options(actor: &Arc<Actor>) -> LogOptions {
     LogOptions {

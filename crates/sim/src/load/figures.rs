@@ -7,7 +7,7 @@ use batchweave_core::ids::Seq;
 use batchweave_core::manifest::{Entry, Record};
 use serde::Serialize;
 
-use super::run::LoadPlan;
+use super::plan::LoadPlan;
 use crate::store::{Counts, Landed};
 
 /// One row of the load table.

@@ -4,11 +4,14 @@
 
 mod figures;
 pub(crate) mod memo;
+mod plan;
 mod plot;
 mod producer;
 mod run;
 pub mod scenario;
+mod shared;
 
 pub use figures::{Figures, Second};
+pub use plan::LoadPlan;
 pub use plot::svg;
-pub use run::{LoadPlan, run};
+pub use run::run;

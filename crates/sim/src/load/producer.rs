@@ -9,14 +9,13 @@ use batchweave_log::{
     CommitEnd, CommitItem, CommitOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
 };
 
-use super::run::{RAMP, Shared};
 use super::scenario::Scenario;
+use super::shared::{RAMP, Shared};
 use crate::actor::{Actor, Nature};
 use crate::draw::Draw;
 use crate::policy::{AnyPolicy, PolicyKind};
-use crate::world::content::tgbs;
-use crate::world::producer::cursor;
-use crate::world::run::name;
+use crate::world::content::{cursor, tgbs};
+use crate::world::shared::name;
 
 /// For so long after the load nobody leaves.
 const STAY: Duration = Duration::from_secs(2);

@@ -1,153 +1,29 @@
-//! Runs a load: everybody opens, then produces; a while to settle, then the time that counts.
+//! Runs a load: all producers open, then produce; the measured time begins after a settling time.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::keys;
-use batchweave_core::manifest::Record;
 use batchweave_core::stream::StreamOrder;
-use batchweave_log::{LogError, SharedFold};
 use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::figures::{Figures, Measured};
-use super::memo::Memo;
+use super::plan::LoadPlan;
 use super::producer::live;
 use super::scenario::{DISTURB_EVERY, Scenario};
-use crate::actor::Actor;
+use super::shared::Shared;
 use crate::draw::Draw;
-use crate::fate::Rates;
-use crate::link::LinkPlan;
-use crate::policy::PolicyKind;
-use crate::profile::Profile;
-use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
+use crate::store::link::LinkPlan;
+use crate::store::outcome::Rates;
+use crate::store::{Counts, KEY_BYTES_MAX, Keep, Settings, SimStore};
 use crate::time::{Timeline, run as run_time};
-use crate::world::run::stream;
+use crate::world::shared::stream;
 
-/// From the beginning of the load to the time that counts; more where thousands begin within
-/// seconds: what a store allows in reads is then used up by those who catch up.
-const SETTLE: Duration = Duration::from_secs(10);
-const SETTLED_PER_SECOND: u32 = 50;
-/// Not all begin in the same moment.
-pub(super) const RAMP: Duration = Duration::from_secs(5);
-/// What is not visible so long after the end is given up.
+/// Opening may take this long, and the last commits after the load.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// A leader frozen by a scenario wakes up again after this time.
 const FROZEN: Duration = Duration::from_secs(5);
-
-/// What to run.
-#[derive(Debug, Clone, Copy)]
-pub struct LoadPlan {
-    /// How many producers; some scenarios have a number of their own.
-    pub asked: u32,
-    /// Entries a second of each, on average.
-    pub rate: f64,
-    /// The store.
-    pub profile: Profile,
-    /// How they commit.
-    pub policy: PolicyKind,
-    /// The case.
-    pub scenario: Scenario,
-    /// The time that counts.
-    pub seconds: u64,
-    /// Feeds all that is random.
-    pub seed: u64,
-}
-
-impl LoadPlan {
-    pub(super) fn producers(&self) -> u32 {
-        self.scenario.producers(self.asked)
-    }
-
-    fn settle(&self) -> Duration {
-        SETTLE.max(Duration::from_secs(1) * self.producers() / SETTLED_PER_SECOND)
-    }
-
-    /// How long they produce.
-    pub(super) fn whole(&self) -> Duration {
-        self.settle() + Duration::from_secs(self.seconds)
-    }
-}
-
-/// What all producers of a load share.
-pub(super) struct Shared {
-    pub(super) plan: LoadPlan,
-    pub(super) store: Arc<SimStore>,
-    memo: Arc<Memo>,
-    begin: watch::Receiver<Option<Duration>>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    newest: BTreeMap<ProducerName, Arc<Actor>>,
-    opened: Vec<bool>,
-    waiting: u32,
-    /// When each TGB was ready, by producer and sequence.
-    ready: Vec<Vec<Duration>>,
-    failures: u64,
-    failure: Option<String>,
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn memo(&self) -> Arc<dyn SharedFold> {
-        Arc::clone(&self.memo) as Arc<dyn SharedFold>
-    }
-
-    pub(super) fn set_newest(&self, number: u32, actor: &Arc<Actor>) {
-        let name = crate::world::run::name(number);
-        self.state().newest.insert(name, Arc::clone(actor));
-    }
-
-    pub(super) fn opened(&self, number: u32) {
-        let mut state = self.state();
-        let before = std::mem::replace(&mut state.opened[number as usize], true);
-        state.waiting -= u32::from(!before);
-    }
-
-    /// When the load begins; known once everybody has opened.
-    pub(super) async fn begin(&self) -> Duration {
-        let mut begin = self.begin.clone();
-        // The sender lives as long as the run.
-        begin
-            .wait_for(Option::is_some)
-            .await
-            .map_or_else(|_| Duration::ZERO, |b| b.unwrap_or_default())
-    }
-
-    /// A TGB is ready now; again, when its first maker died with it.
-    pub(super) fn ready(&self, number: u32, seq: Seq) {
-        let now = self.store.time.now();
-        let mut state = self.state();
-        let ready = &mut state.ready[number as usize];
-        ready.truncate(seq as usize);
-        ready.resize(seq as usize, now);
-        ready.push(now);
-    }
-
-    pub(super) fn failed(&self, error: &LogError) {
-        let mut state = self.state();
-        state.failures += 1;
-        state.failure.get_or_insert_with(|| error.to_string());
-    }
-
-    /// The process whose record said last that it leads.
-    fn leader(&self) -> Option<Arc<Actor>> {
-        let writer = self.store.newest_landed(|landed| {
-            let record = Record::from_json(&landed.body, 0).ok()?;
-            record.hints.leads.then_some(record.writer.name)
-        })?;
-        let state = self.state();
-        let name = writer.parse::<ProducerName>().ok()?;
-        state.newest.get(&name).cloned()
-    }
-}
 
 /// Runs the load and measures it.
 pub fn run(plan: &LoadPlan) -> std::io::Result<Figures> {
@@ -174,18 +50,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
     store.put_now(keys::STREAM, Bytes::from(stream.to_json()));
     let producers = plan.producers();
     let (send, begin) = watch::channel(None);
-    let shared = Arc::new(Shared {
-        plan,
-        store: Arc::clone(&store),
-        memo: Arc::default(),
-        begin,
-        state: Mutex::new(State {
-            opened: vec![false; producers as usize],
-            waiting: producers,
-            ready: vec![Vec::new(); producers as usize],
-            ..State::default()
-        }),
-    });
+    let shared = Arc::new(Shared::new(plan, Arc::clone(&store), begin));
     let mut draw = Draw::new(plan.seed, "start", 0);
     let spread = match plan.scenario {
         Scenario::ColdStart => Duration::ZERO,
@@ -197,7 +62,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
             tokio::spawn(live(Arc::clone(&shared), n, starts))
         })
         .collect();
-    while shared.state().waiting > 0 && time.now() < PATIENCE {
+    while shared.waiting() > 0 && time.now() < PATIENCE {
         time.sleep(Duration::from_millis(5)).await;
     }
     let all_opened = time.now();
@@ -241,7 +106,7 @@ async fn disturb(shared: Arc<Shared>, counted: [Duration; 2]) {
     }
 }
 
-fn measure(shared: &Shared, counted: [Duration; 2], counts: [crate::store::Counts; 2]) -> Figures {
+fn measure(shared: &Shared, counted: [Duration; 2], counts: [Counts; 2]) -> Figures {
     let state = shared.state();
     Figures::from(&Measured {
         plan: &shared.plan,

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use batchweave_core::crc::crc32c;
+use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, ProducerName, Seq, StreamId};
 use batchweave_core::tgb::{Digest, Dtype, Identity, Layout, ObjectBuilder, TgbRecord};
 use bytes::Bytes;
@@ -93,6 +94,14 @@ pub(crate) fn object(
 /// The records alone.
 pub(crate) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Vec<TgbRecord> {
     object((StreamId([0; 16]), 0), name, key, (first, count)).1
+}
+
+/// The cursor before TGB `seq`.
+pub(crate) fn cursor(seq: Seq) -> Cursor {
+    match seq {
+        0 => Cursor::default(),
+        row => Cursor(serde_json::json!({ "row": row })),
+    }
 }
 
 #[cfg(test)]

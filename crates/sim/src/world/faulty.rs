@@ -13,78 +13,17 @@ use batchweave_core::manifest::{Entry, Hints, Manifest, Record, Writer};
 use batchweave_log::repair::{Remedy, Repaired, damage, repair};
 use batchweave_store::ErrorKind;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
-use super::content::tgbs;
+use super::content::{cursor, tgbs};
 use super::forward::options;
-use super::producer::cursor;
-use super::run::{Shared, name};
-use crate::draw::Draw;
-use crate::life::person::Person;
+use super::shared::{Shared, name};
+use crate::plan::mischief::Mischief;
+use crate::world::person::Person;
 
 /// The name of the faulty actor.
 pub(crate) const FAULTY: &str = "faulty";
 /// Looks at a log that should be repaired.
 const REPAIRS_MAX: u32 = 100;
-
-/// What it does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mischief {
-    /// TGBs of an epoch that is over.
-    OldEpoch,
-    /// TGBs after a gap.
-    WrongSeq,
-    /// TGBs from another cursor.
-    WrongCursor,
-    /// Some TGBs of an object.
-    HalfObject,
-    /// A finish before the end.
-    WrongFinish,
-    /// A record of another stream.
-    ForeignStream,
-    /// A record that continues another object.
-    WrongPrev,
-    /// A record by one who understood the log otherwise.
-    WrongView,
-    /// The first half of a record.
-    HalfRecord,
-    /// Half an intent, half a snapshot of a version to come, half a segment.
-    Debris,
-}
-
-const ALL: [Mischief; 10] = [
-    Mischief::OldEpoch,
-    Mischief::WrongSeq,
-    Mischief::WrongCursor,
-    Mischief::HalfObject,
-    Mischief::WrongFinish,
-    Mischief::ForeignStream,
-    Mischief::WrongPrev,
-    Mischief::WrongView,
-    Mischief::HalfRecord,
-    Mischief::Debris,
-];
-
-impl Mischief {
-    /// Whether everybody stops at it.
-    pub(crate) fn stops(self) -> bool {
-        matches!(self, Self::WrongPrev | Self::WrongView | Self::HalfRecord)
-    }
-}
-
-/// The mischief of a world, in order.
-pub(super) fn draw(draw: &mut Draw) -> Vec<(Duration, Mischief)> {
-    if draw.chance(800) {
-        return Vec::new();
-    }
-    let mut at = Duration::ZERO;
-    let count = draw.range(1..5);
-    let one = |_| {
-        at += draw.duration(Duration::ZERO, Duration::from_secs(12));
-        (at, ALL[draw.range(0..ALL.len() as u64) as usize])
-    };
-    (0..count).map(one).collect()
-}
 
 /// Does the plan's mischief, and plays the person who repairs the log after it.
 pub(super) async fn spoil(shared: Arc<Shared>) {

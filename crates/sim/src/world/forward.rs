@@ -9,7 +9,7 @@ use batchweave_core::manifest::{FoldError, Folded, Manifest};
 use batchweave_log::{LogOptions, SharedFold};
 use bytes::Bytes;
 
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::Actor;
 use crate::draw::Draw;
 

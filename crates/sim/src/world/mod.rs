@@ -1,19 +1,20 @@
-//! A simulated world: producers, readers, a store, and what befalls them; run to the end of all
-//! input. `plan` says what, `run` does it, `producer` and `reader` are the programs, `operator` is a
-//! person at work on the stream, `forward` a watch over each open log,
-//! `content` what is in a TGB, `faulty` a program that writes what no correct one does.
+//! A simulated world of producers, readers and a store with faults, run until all input is committed.
+//!
+//! - `run`: starts all actors of a plan and collects the evidence; `shared`: the state that they share;
+//! - `producer`, `supervisor`, `reader`: the programs, and the service manager that restarts producers;
+//! - `operator`: a person who seals, retires and changes the mixture; `faulty`: a program that writes
+//!   invalid records; `person`: administrative entries with retries;
+//! - `forward`: checks that each open log folds forward; `content`: the content of every TGB.
 
 pub(crate) mod content;
 pub(crate) mod faulty;
 pub(crate) mod forward;
-pub(crate) mod operator;
-pub mod plan;
-pub(crate) mod producer;
+mod operator;
+pub(crate) mod person;
+mod producer;
 mod reader;
-pub(crate) mod run;
+mod run;
+pub(crate) mod shared;
 mod supervisor;
 
-pub use faulty::Mischief;
-pub use operator::Act;
-pub use plan::Plan;
-pub use run::{Evidence, Read, run};
+pub use run::run;

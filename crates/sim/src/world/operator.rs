@@ -2,61 +2,14 @@
 //! changes the mixture, and now and then writes so many records that a snapshot falls among them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use batchweave_core::ids::{ProducerName, RequestId, Seq};
 use batchweave_core::manifest::entry::{Mixture, Retired, Sealed, Unsealed};
 use batchweave_core::manifest::{Entry, Manifest};
-use serde::{Deserialize, Serialize};
 
-use super::plan::ProducerPlan;
-use super::run::{Shared, name};
-use crate::draw::Draw;
-use crate::life::person::Person;
-
-const S: Duration = Duration::from_secs(1);
-
-/// What the operator does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Act {
-    /// Seals the stream; always followed by an unseal.
-    Seal,
-    /// Undoes that.
-    Unseal,
-    /// Ends the epoch of this producer; its supervisor starts another process.
-    Retire(u32),
-    /// Sets another mixture, for each producer from this many TGBs after its next on.
-    Mixture(u64),
-    /// Sets this many mixtures that concern nobody, one record each.
-    Chatter(u32),
-}
-
-/// The acts of a world, in order.
-pub(super) fn draw(draw: &mut Draw, producers: &[ProducerPlan]) -> Vec<(Duration, Act)> {
-    let mut acts = Vec::new();
-    if draw.chance(600) {
-        return acts;
-    }
-    let mut at = draw.duration(Duration::ZERO, 3 * S);
-    for _ in 0..draw.range(1..6) {
-        let one = producers[draw.range(0..producers.len() as u64) as usize].number;
-        match draw.range(0..4) {
-            0 => {
-                acts.push((at, Act::Seal));
-                // Long enough for a snapshot to fall under the seal.
-                if draw.chance(400) {
-                    acts.push((at, Act::Chatter(draw.range(50..300) as u32)));
-                }
-                at += draw.duration(S / 20, 10 * S);
-                acts.push((at, Act::Unseal));
-            }
-            1 => acts.push((at, Act::Retire(one))),
-            _ => acts.push((at, Act::Mixture(draw.range(0..12)))),
-        }
-        at += draw.duration(Duration::ZERO, 4 * S);
-    }
-    acts
-}
+use super::shared::{Shared, name};
+use crate::plan::operator::Act;
+use crate::world::person::Person;
 
 /// Carries out the plan's acts.
 pub(super) async fn operate(shared: Arc<Shared>) {

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::cursor::Cursor;
 use batchweave_core::flow_control::Limits;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
 use batchweave_core::keys;
@@ -14,12 +13,12 @@ use batchweave_log::{
 };
 use batchweave_store::Store;
 
-use super::content::object;
+use super::content::{cursor, object};
 use super::forward::options;
-use super::plan::ProducerPlan;
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::Actor;
 use crate::draw::Draw;
+use crate::plan::ProducerPlan;
 use crate::policy::AnyPolicy;
 
 /// How a process ended, other than by dying.
@@ -35,14 +34,6 @@ pub(super) enum End {
     Fenced,
     /// The store failed for too long; another process will go on.
     Failed(String),
-}
-
-/// The cursor before TGB `seq`.
-pub(crate) fn cursor(seq: Seq) -> Cursor {
-    match seq {
-        0 => Cursor::default(),
-        row => Cursor(serde_json::json!({ "row": row })),
-    }
 }
 
 /// One process of a producer.

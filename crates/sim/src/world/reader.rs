@@ -7,9 +7,10 @@ use batchweave_log::{Located, Log, LogError};
 use batchweave_store::Store;
 
 use super::forward::options;
-use super::plan::ReaderPlan;
-use super::run::{Read, Shared};
+use super::shared::Shared;
 use crate::actor::Actor;
+use crate::evidence::Read;
+use crate::plan::ReaderPlan;
 
 pub(super) struct Reader {
     pub(super) shared: Arc<Shared>,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::plan::{Freeze, ProducerPlan};
 use super::producer::{End, Process};
-use super::run::Shared;
+use super::shared::Shared;
 use crate::actor::{Actor, Nature};
+use crate::plan::{Freeze, ProducerPlan};
 
 /// Processes of one producer at most: more means that something never settles.
 const PROCESSES_MAX: u32 = 2000;
@@ -109,7 +109,7 @@ impl Supervisor {
         let process = Process {
             shared: Arc::clone(&self.shared),
             plan: self.plan.clone(),
-            name: super::run::name(self.plan.number),
+            name: super::shared::name(self.plan.number),
             store: self.shared.store.handle(&actor),
             actor: Arc::clone(&actor),
         };

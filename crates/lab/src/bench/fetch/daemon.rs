@@ -1,11 +1,11 @@
 //! The consumer daemon at work, watched from outside: its CPU time and its own counters.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use batchweave_client::{Client, ConnectOptions};
 
+use super::super::cpu::threads_seconds;
 use super::place::Place;
 use super::written::Shape;
 use crate::demo::processes::{Running, free_port};
@@ -107,7 +107,7 @@ impl Daemon {
             .ok_or_else(|| bench_error("the daemon ended"))?;
         let get = |name: &str| counters.get(&format!("batchweave_consumer_{name}"));
         Ok(Used {
-            cpu: cpu_seconds(pid)?,
+            cpu: threads_seconds(pid)?,
             fetched: get("fetched_bytes_total"),
             needed: get("needed_bytes_total"),
             requests: get("store_requests_total{class=\"data\",op=\"get_range\"}"),
@@ -118,17 +118,6 @@ impl Daemon {
         self.running.stop(STOP).await?;
         Ok(())
     }
-}
-
-/// Of all threads that live; neither daemon nor server ends one of those that work.
-pub(super) fn cpu_seconds(pid: u32) -> Result<f64, CliError> {
-    let mut nanoseconds = 0.0;
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-        let own = text.split(' ').next().and_then(|n| n.parse::<f64>().ok());
-        nanoseconds += own.unwrap_or(0.0);
-    }
-    Ok(nanoseconds / 1e9)
 }
 
 impl Used {

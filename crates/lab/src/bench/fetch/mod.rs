@@ -90,7 +90,7 @@ struct Case {
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct FetchReport {
     endpoint: String,
     connections: u16,
     rounds: u32,
@@ -103,7 +103,7 @@ pub(crate) struct Report {
     cases: Vec<Case>,
 }
 
-pub(crate) async fn measure(args: &FetchArgs, context: &Context) -> Result<Report, CliError> {
+pub(crate) async fn measure(args: &FetchArgs, context: &Context) -> Result<FetchReport, CliError> {
     let least = written::ROW_BYTES * u64::from(if args.uneven { written::SIZES } else { 1 });
     for size in &args.slice_bytes {
         if args.uneven && size.bytes() < least {
@@ -127,7 +127,7 @@ pub(crate) async fn measure(args: &FetchArgs, context: &Context) -> Result<Repor
         cases.push(measure_case(&place, args, shape).await?);
     }
     let endpoint = place.endpoint.clone();
-    Ok(Report::new(args, endpoint.unwrap_or_default(), cases))
+    Ok(FetchReport::new(args, endpoint.unwrap_or_default(), cases))
 }
 
 /// All cases whose steps are not too large, whose slices the ranks share, and that fill the objects.
@@ -258,7 +258,7 @@ fn middle(mut all: Vec<f64>) -> Option<f64> {
     all.get(all.len() / 2).copied()
 }
 
-impl Report {
+impl FetchReport {
     fn new(args: &FetchArgs, endpoint: String, cases: Vec<Case>) -> Self {
         let of = |least: u64, field: &dyn Fn(&Case) -> Option<f64>| -> Vec<f64> {
             let large = cases.iter().filter(|case| case.slice_bytes >= least);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use batchweave_store::OpenOptions;
 use batchweave_store::s3::S3Store;
 
-use super::daemon::cpu_seconds;
+use crate::bench::cpu::threads_seconds;
 use crate::demo::processes::{Program, Running};
 use crate::demo::s3_server::S3Server;
 use batchweave_cli::CliError;
@@ -73,7 +73,7 @@ impl Place {
     /// CPU time that the server has used, where it is our own.
     pub(super) fn server_cpu(&self) -> Result<Option<f64>, CliError> {
         let pid = self.server.as_ref().and_then(Running::pid);
-        pid.map(cpu_seconds).transpose()
+        pid.map(threads_seconds).transpose()
     }
 
     fn program(&self, name: &str, path: PathBuf, args: &[&str]) -> Program {

@@ -13,7 +13,7 @@ use batchweave_arena::{FrameBuf, MemoryLimits, Segment};
 use batchweave_core::keys;
 use batchweave_store::s3::S3Store;
 
-use super::super::cpu::cpu_time;
+use super::super::cpu::thread_time;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -106,7 +106,7 @@ impl Raw {
         next: &AtomicUsize,
         buffer: &Mutex<FrameBuf>,
     ) -> Result<Duration, CliError> {
-        let before = cpu_time()?;
+        let before = thread_time()?;
         let mut stream = TcpStream::connect(&self.host).map_err(socket_error)?;
         stream.set_nodelay(true).map_err(socket_error)?;
         let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,7 @@ impl Raw {
             let into = &mut buffer.as_mut_slice()[..length];
             get(&mut stream, &self.host, piece, into).map_err(socket_error)?;
         }
-        Ok(cpu_time()?.saturating_sub(before))
+        Ok(thread_time()?.saturating_sub(before))
     }
 }
 

@@ -5,7 +5,7 @@ use batchweave_core::tgb::{Dtype, Layout};
 use super::*;
 
 /// The payloads of a batch's slices.
-fn encoded(encoder: &Encoder, batch: &Batch) -> Vec<Vec<u8>> {
+fn encoded(encoder: &Encoder, batch: &PackedBatch) -> Vec<Vec<u8>> {
     let payload = |n: usize| {
         let slice = encoder.slice(batch, n).unwrap();
         let mut out = vec![0xa5; slice.payload_len() as usize];
@@ -118,7 +118,7 @@ fn samples_of_any_length_lie_one_after_another() {
         spec("action", Dtype::U16, &[]),
     ];
     let samples = [(4, 0), (0, 2), (2, 4)].map(|(a, b)| vec![vec![a as u8; a], vec![b as u8; b]]);
-    let batch = Batch {
+    let batch = PackedBatch {
         sources: Sources::default(),
         content: BatchContent::Samples(samples.to_vec()),
         own: 3,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Puts each row together again from its documents, and fills it up.
-fn rebuilt(batch: &Batch, documents: &[Document], shape: Shape) -> Vec<Vec<u32>> {
+fn rebuilt(batch: &PackedBatch, documents: &[Document], shape: Shape) -> Vec<Vec<u32>> {
     let mut rows = vec![Vec::new(); shape.rows()];
     for (row, at, piece) in batch
         .sources
@@ -25,7 +25,7 @@ fn rebuilt(batch: &Batch, documents: &[Document], shape: Shape) -> Vec<Vec<u32>>
     rows
 }
 
-fn stored(batch: &Batch, shape: Shape) -> Vec<Vec<u32>> {
+fn stored(batch: &PackedBatch, shape: Shape) -> Vec<Vec<u32>> {
     let rows = rows(batch);
     let row = |n: usize| rows.tokens[n * rows.stride..][..shape.width()].to_vec();
     (0..shape.rows()).map(row).collect()
@@ -62,7 +62,7 @@ fn samples_are_named_one_by_one() {
     };
     let packer = Box::new(Samples::new(shape, Point::default()));
     let (batches, _) = pack(packer, &[sample(4), sample(6), sample(7)], Point::default());
-    let units = |batch: &Batch| -> Vec<(u64, u64)> {
+    let units = |batch: &PackedBatch| -> Vec<(u64, u64)> {
         let pieces = batch.sources.pieces.iter();
         pieces.map(|piece| (piece.pass, piece.unit)).collect()
     };

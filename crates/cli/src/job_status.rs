@@ -1,0 +1,237 @@
+//! Where the open jobs of a stream stand: what the log says of them, and what their marks and
+//! progress say. Shared by all verbs that show jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use batchweave_core::ids::{JobName, Step};
+use batchweave_core::keys;
+use batchweave_core::manifest::Manifest;
+use batchweave_core::manifest::state::{AttemptState, JobState, QuarantineState};
+use batchweave_core::retention::{self, Due, JobObjects};
+use batchweave_log::Log;
+use serde::Serialize;
+
+use crate::admin::incarnation;
+use crate::context;
+use crate::error::CliError;
+use crate::output::{Style, table};
+
+/// What all jobs' marks and progress say.
+pub(crate) type ObjectsByJob = BTreeMap<JobName, JobObjects>;
+
+/// One open job.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct JobStatus {
+    pub(crate) name: JobName,
+    #[serde(flatten)]
+    pub(crate) state: JobState,
+    /// The step that its slowest data coordinate waits for; none before an attempt, and for states
+    /// of the past.
+    pub(crate) position: Option<Step>,
+    /// The steps that it can restart from; none for states of the past.
+    pub(crate) restart_points: Option<BTreeSet<Step>>,
+    /// The oldest step that it still needs; none while that is not decided.
+    pub(crate) floor: Option<Step>,
+}
+
+/// What keeps the watermark where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(crate) enum ReclaimStatus {
+    /// Whoever reclaims may publish this watermark.
+    May { watermark: Step },
+    /// This job still needs the steps from here on; none: it has too few restart points.
+    Held { job: String, floor: Option<Step> },
+    /// No job holds data.
+    NoJob,
+    /// There is nothing that could go.
+    Nothing,
+}
+
+/// What a job's newest attempt does with some steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Reader {
+    /// `llm@4`.
+    pub(crate) job: String,
+    pub(crate) attempt: u64,
+    pub(crate) position: Option<Step>,
+    /// `reads`, `passes over` or `has passed`.
+    pub(crate) does: &'static str,
+}
+
+/// All open jobs by name; `objects` are none for states of the past.
+pub(crate) fn of_open_jobs(m: &Manifest, objects: Option<&ObjectsByJob>) -> Vec<JobStatus> {
+    let none = JobObjects::new();
+    let one = |(name, state): (&JobName, &JobState)| {
+        let mine = objects.map(|all| all.get(name).unwrap_or(&none));
+        JobStatus::new(name, state, mine)
+    };
+    m.jobs().iter().map(one).collect()
+}
+
+/// Reads what all open jobs' marks and progress say, as far as it still matters; no request when
+/// there are no jobs.
+pub(crate) async fn read_objects(log: &mut Log) -> Result<ObjectsByJob, CliError> {
+    if log.manifest().jobs().is_empty() {
+        return Ok(ObjectsByJob::new());
+    }
+    Ok(log.job_objects().await?)
+}
+
+/// The same of one job, what matters no more included.
+pub(crate) async fn read_all_objects(
+    log: &Log,
+    name: &JobName,
+    job: &JobState,
+) -> Result<JobObjects, CliError> {
+    let head = log.manifest().next_step();
+    let mut all = JobObjects::new();
+    for attempt in &job.attempts {
+        let objects = all.entry(attempt.number).or_default();
+        let folders = [keys::marks, keys::progress_of];
+        for folder in folders.map(|of| of(name, job.opened, attempt.number)) {
+            for object in context::list(log.store().as_ref(), &folder).await? {
+                objects.note(&object.key, attempt.dp_size, head);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn position(state: &JobState, objects: &JobObjects) -> Option<Step> {
+    let newest = state.attempts.last()?;
+    let seen = objects.get(&newest.number);
+    Some(seen.map_or(newest.start, |objects| objects.position(newest)))
+}
+
+impl JobStatus {
+    /// A job by its objects; none for states of the past.
+    pub(crate) fn new(name: &JobName, state: &JobState, objects: Option<&JobObjects>) -> Self {
+        Self {
+            name: name.clone(),
+            position: objects.and_then(|objects| position(state, objects)),
+            restart_points: objects.map(|objects| retention::restart_points(state, objects)),
+            floor: objects.and_then(|objects| retention::floor(state, objects)),
+            state: state.clone(),
+        }
+    }
+
+    /// `llm@4`.
+    pub(crate) fn id(&self) -> String {
+        incarnation(&self.name, self.state.opened)
+    }
+
+    /// What the newest attempt does with the steps of `quarantine`; none before there is one.
+    pub(crate) fn reader(&self, quarantine: &QuarantineState) -> Option<Reader> {
+        let newest = self.state.attempts.last()?;
+        Some(self.reads(
+            newest,
+            quarantine.last,
+            quarantine.in_force_at(newest.opened),
+        ))
+    }
+
+    /// What the newest attempt does with one step.
+    pub(crate) fn reader_of(&self, step: Step, all: &[QuarantineState]) -> Option<Reader> {
+        let newest = self.state.attempts.last()?;
+        let mut around = all.iter().filter(|q| (q.first..=q.last).contains(&step));
+        let over = around.any(|q| q.in_force_at(newest.opened));
+        Some(self.reads(newest, step, over))
+    }
+
+    fn reads(&self, newest: &AttemptState, last: Step, over: bool) -> Reader {
+        let does = if over {
+            "passes over"
+        } else if self.position.unwrap_or(newest.start) > last {
+            "has passed"
+        } else {
+            "reads"
+        };
+        Reader {
+            job: self.id(),
+            attempt: newest.number,
+            position: self.position,
+            does,
+        }
+    }
+}
+
+impl Reader {
+    /// `llm@4 attempt 2 (at step 800)`.
+    pub(crate) fn who(&self) -> String {
+        let at = self
+            .position
+            .map_or(String::new(), |at| format!(" (at step {at})"));
+        format!("{} attempt {}{at}", self.job, self.attempt)
+    }
+
+    /// The same with what it does with one step.
+    pub(crate) fn text(&self) -> String {
+        let does = match self.does {
+            "reads" => "is still to read",
+            does => does,
+        };
+        format!("{} {does} it", self.who())
+    }
+}
+
+impl ReclaimStatus {
+    pub(crate) fn new(m: &Manifest, objects: &ObjectsByJob) -> Self {
+        match retention::watermark(m, objects) {
+            Due::Publish(due) => Self::May {
+                watermark: due.step,
+            },
+            Due::HeldBy { job, floor } => {
+                let opened = m.jobs().get(&job).map_or(0, |state| state.opened);
+                let job = incarnation(&job, opened);
+                Self::Held { job, floor }
+            }
+            Due::NoJob => Self::NoJob,
+            Due::UpToDate => Self::Nothing,
+        }
+    }
+
+    /// In a few words, behind those on the watermark.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::May { watermark } => {
+                format!("may move to {watermark}: `batchweave reclaim` shows what goes")
+            }
+            Self::Held {
+                job,
+                floor: Some(floor),
+            } => format!("held by {job}, which may restart from step {floor}"),
+            Self::Held { job, floor: None } => {
+                format!("held by {job}, which has too few restart points yet")
+            }
+            Self::NoJob => "no job holds data: `batchweave reclaim --to STEP` moves it".to_owned(),
+            Self::Nothing => "nothing is due to go".to_owned(),
+        }
+    }
+}
+
+/// One line a job.
+pub(crate) fn job_table(jobs: &[JobStatus], style: Style) -> String {
+    let dash = || "-".to_owned();
+    let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
+    let row = |job: &JobStatus| {
+        let (state, newest) = (&job.state, job.state.attempts.last());
+        let number = |step: Option<Step>| step.map_or_else(dash, |s| s.to_string());
+        vec![
+            job.id(),
+            state.attempts_opened().to_string(),
+            number(Some(newest.map_or(state.start, |a| a.start))),
+            newest.map_or_else(dash, |a| a.dp_size.to_string()),
+            number(job.position),
+            state.keep.to_string(),
+            number(job.floor),
+            yes(state.holds),
+            yes(state.paces),
+        ]
+    };
+    let rows: Vec<_> = jobs.iter().map(row).collect();
+    let header = [
+        "JOB", "ATTEMPTS", "FROM", "DP", "POSITION", "KEEPS", "FLOOR", "HOLDS", "PACES",
+    ];
+    table(style, &header, &rows)
+}

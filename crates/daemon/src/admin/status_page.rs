@@ -1,0 +1,273 @@
+//! The data of the status page, sampled from the registry: rates over the last minutes and current
+//! values. Each daemon names the metrics. Memory is bounded: `POINTS` numbers per plot, `ROWS_MAX` rows
+//! per table.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use prometheus::Registry;
+use prometheus::proto::{Metric, MetricFamily, MetricType};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::health::Health;
+use crate::recent_messages::{self, Message};
+
+const EVERY: Duration = Duration::from_secs(2);
+/// Points of a plot: ten minutes.
+const POINTS: usize = 300;
+const ROWS_MAX: usize = 64;
+
+/// A rate drawn over time.
+#[derive(Debug, Clone, Copy)]
+pub struct Plot {
+    /// The heading, with the unit; rates are per second.
+    pub title: &'static str,
+    /// A counter, summed over its labels.
+    pub metric: &'static str,
+    /// A gauge to multiply by, for example tokens per slice.
+    pub scale: Option<&'static str>,
+}
+
+/// A table of current values.
+#[derive(Debug, Clone, Copy)]
+pub struct Table {
+    pub title: &'static str,
+    /// A sentence below the heading.
+    pub about: &'static str,
+    /// The metrics whose values are the rows.
+    pub metrics: &'static [&'static str],
+}
+
+/// The contents of one daemon's page.
+#[derive(Debug, Clone, Copy)]
+pub struct StatusPage {
+    pub program: &'static str,
+    pub version: &'static str,
+    pub plots: &'static [Plot],
+    pub tables: &'static [Table],
+}
+
+#[derive(Debug, Serialize)]
+struct Status {
+    program: &'static str,
+    version: &'static str,
+    ready: bool,
+    doing: String,
+    up_seconds: u64,
+    plots: Vec<Drawn>,
+    tables: Vec<Shown>,
+    messages: Vec<Message>,
+}
+
+#[derive(Debug, Serialize)]
+struct Drawn {
+    title: &'static str,
+    every_seconds: u64,
+    points: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Shown {
+    title: &'static str,
+    about: &'static str,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    help: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+#[derive(Debug, Default, Clone)]
+struct History {
+    last: Option<f64>,
+    points: VecDeque<f64>,
+}
+
+/// The page's samples over time.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    page: StatusPage,
+    registry: Registry,
+    began: Instant,
+    plots: Mutex<Vec<History>>,
+}
+
+impl Sampler {
+    pub(super) fn new(page: StatusPage, registry: Registry) -> Self {
+        let plots = Mutex::new(vec![History::default(); page.plots.len()]);
+        Self {
+            page,
+            registry,
+            began: Instant::now(),
+            plots,
+        }
+    }
+
+    /// Takes a sample every `EVERY` until `end`.
+    pub(super) async fn run(self: Arc<Self>, end: CancellationToken) {
+        let mut tick = tokio::time::interval(EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                () = end.cancelled() => return,
+                _ = tick.tick() => self.sample(),
+            }
+        }
+    }
+
+    fn sample(&self) {
+        let families = self.registry.gather();
+        let mut plots = self.plots.lock().unwrap_or_else(PoisonError::into_inner);
+        for (plot, history) in self.page.plots.iter().zip(plots.iter_mut()) {
+            let scale = plot.scale.map_or(1.0, |gauge| sum(&families, gauge));
+            let now = sum(&families, plot.metric) * scale;
+            if let Some(last) = history.last {
+                // While the scale is still unknown, nothing is drawn.
+                let grown = if last > 0.0 || plot.scale.is_none() {
+                    now - last
+                } else {
+                    0.0
+                };
+                history
+                    .points
+                    .push_back(grown.max(0.0) / EVERY.as_secs_f64());
+                if history.points.len() > POINTS {
+                    history.points.pop_front();
+                }
+            }
+            history.last = Some(now);
+        }
+    }
+
+    /// Returns the body of `/status.json`.
+    pub(super) fn json(&self, health: &Health) -> Result<String, serde_json::Error> {
+        let (ready, doing) = health.get();
+        let families = self.registry.gather();
+        let plots = self
+            .plots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let drawn = |(plot, history): (&Plot, History)| Drawn {
+            title: plot.title,
+            every_seconds: EVERY.as_secs(),
+            points: history.points.into(),
+        };
+        serde_json::to_string(&Status {
+            program: self.page.program,
+            version: self.page.version,
+            ready,
+            doing,
+            up_seconds: self.began.elapsed().as_secs(),
+            plots: self.page.plots.iter().zip(plots).map(drawn).collect(),
+            tables: self
+                .page
+                .tables
+                .iter()
+                .map(|table| shown(table, &families))
+                .collect(),
+            messages: recent_messages::messages(),
+        })
+    }
+}
+
+fn shown(table: &Table, families: &[MetricFamily]) -> Shown {
+    let wanted = table
+        .metrics
+        .iter()
+        .filter_map(|name| families.iter().find(|f| f.name() == *name));
+    let rows = wanted.flat_map(|family| {
+        family.get_metric().iter().map(|metric| Row {
+            name: family.name().to_owned(),
+            help: family.help().to_owned(),
+            labels: metric
+                .get_label()
+                .iter()
+                .map(|pair| (pair.name().to_owned(), pair.value().to_owned()))
+                .collect(),
+            value: value(family.get_field_type(), metric),
+        })
+    });
+    Shown {
+        title: table.title,
+        about: table.about,
+        rows: rows.take(ROWS_MAX).collect(),
+    }
+}
+
+fn sum(families: &[MetricFamily], name: &str) -> f64 {
+    let family = families.iter().filter(|family| family.name() == name);
+    family
+        .flat_map(|f| f.get_metric().iter().map(|m| value(f.get_field_type(), m)))
+        .sum()
+}
+
+/// Returns the value; of a histogram, the mean.
+fn value(kind: MetricType, metric: &Metric) -> f64 {
+    match kind {
+        MetricType::COUNTER => metric.get_counter().get_value(),
+        MetricType::HISTOGRAM => {
+            let all = metric.get_histogram();
+            all.get_sample_sum() / (all.get_sample_count().max(1) as f64)
+        }
+        _ => metric.get_gauge().get_value(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::{IntCounterVec, IntGauge, Opts};
+
+    use super::*;
+
+    #[test]
+    fn rates_and_rows_come_from_the_registry() {
+        const STATUS_PAGE: StatusPage = StatusPage {
+            program: "test",
+            version: "1",
+            plots: &[Plot {
+                title: "Tokens",
+                metric: "frames_total",
+                scale: Some("tokens"),
+            }],
+            tables: &[Table {
+                title: "All",
+                about: "All.",
+                metrics: &["frames_total", "absent"],
+            }],
+        };
+        let registry = Registry::new();
+        let frames = IntCounterVec::new(Opts::new("frames_total", "Frames."), &["rank"]).unwrap();
+        let tokens = IntGauge::new("tokens", "Tokens.").unwrap();
+        registry.register(Box::new(frames.clone())).unwrap();
+        registry.register(Box::new(tokens.clone())).unwrap();
+        tokens.set(10);
+        let sampler = Sampler::new(STATUS_PAGE, registry);
+        frames.with_label_values(&["0"]).inc_by(1);
+        sampler.sample();
+        frames.with_label_values(&["0"]).inc_by(4);
+        frames.with_label_values(&["1"]).inc_by(2);
+        for _ in 0..POINTS + 9 {
+            sampler.sample();
+        }
+        let json: serde_json::Value =
+            serde_json::from_str(&sampler.json(&Health::default()).unwrap()).unwrap();
+        let points = json["plots"][0]["points"].as_array().unwrap();
+        assert_eq!(points.len(), POINTS);
+        let first = sampler.plots.lock().unwrap()[0].last;
+        assert_eq!(first, Some(70.0));
+        let rows = json["tables"][0]["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2);
+        assert_eq!(
+            (&rows[0]["labels"]["rank"], &rows[0]["value"]),
+            (&"0".into(), &5.0.into())
+        );
+        assert_eq!(json["ready"], false);
+    }
+}

@@ -1,0 +1,281 @@
+//! `bench commit-growth`: does the millionth commit cost what the hundredth did?
+
+mod below;
+mod latent;
+mod turns;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::ids::Version;
+use batchweave_core::keys;
+use batchweave_dev_s3::LatencyProfile;
+use batchweave_log::{Located, Log, LogOptions};
+use batchweave_store::Store;
+use batchweave_store::memory::MemoryStore;
+use clap::Args;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::cpu::thread_time;
+use super::stream::Growing;
+use crate::error::bench_error;
+use batchweave_cli::CliError;
+use batchweave_cli::frames;
+use below::Below;
+use latent::{Delay, Latent};
+use turns::{EARLY, PERIOD, in_turns};
+
+const PERIODS_MAX: u64 = 32;
+/// A request takes this long where rounds are counted.
+const ROUND: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GrowthArgs {
+    /// Versions of the log
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(8192..=4_000_000))]
+    versions: u64,
+    /// Readers that are opened, one after another, for the time to the first batch
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    openings: u64,
+    /// Seed of the latencies drawn
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A commit's cost, averaged over a window of the log, with its share of snapshots and segments.
+#[derive(Debug, Clone, Serialize)]
+struct Window {
+    first_version: Version,
+    commits: u64,
+    requests_per_commit: f64,
+    bytes_per_commit: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct GrowthReport {
+    versions: u64,
+    steps: u64,
+    producers: u32,
+    record_bytes: u64,
+    snapshot_bytes: u64,
+    early: Window,
+    late: Window,
+    requests_ratio: f64,
+    bytes_ratio: f64,
+    /// Medians over turns: 1,024 commits at the end of the log, as many of a short one.
+    early_cpu_us_per_commit: f64,
+    late_cpu_us_per_commit: f64,
+    cpu_ratio: f64,
+    /// Sequential rounds of requests until a reader has the head's state.
+    open_rounds: u64,
+    open_requests: u64,
+    open_bytes: u64,
+    /// Further rounds until it knows where an old step lies.
+    locate_rounds: u64,
+    /// Opening, finding an old step and reading a slice of it: the slowest of all openings.
+    first_batch_seconds: f64,
+    first_batch_p50_seconds: f64,
+    openings: u64,
+    latency_profile: String,
+    seed: u64,
+}
+
+pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError> {
+    let whole: Arc<dyn Store> = MemoryStore::new();
+    let memory = Below::new(&whole, "long");
+    let counted = Latent::new(&memory, Delay::None);
+    let store: Arc<dyn Store> = Arc::clone(&counted) as _;
+    let periods = (args.versions / 4 / PERIOD).clamp(1, PERIODS_MAX);
+    let late = EARLY + (args.versions - periods * PERIOD - EARLY) / PERIOD * PERIOD;
+    // Readers ask for steps all over the log, apart from the windows: uploads are not counted.
+    let between = EARLY + periods * PERIOD;
+    let asked: Vec<Version> = (1..=8)
+        .map(|n| between + (late - between) * n / 9)
+        .collect();
+
+    let mut growing = Growing::new(&store).await?;
+    growing.grow(EARLY, &asked).await?;
+    let before = counted.counts();
+    growing.grow(EARLY + periods * PERIOD, &[]).await?;
+    let early = Window::new(EARLY, periods, before, counted.counts());
+    growing.grow(late, &asked).await?;
+    let before = counted.counts();
+    let cpu = Box::pin(in_turns(&mut growing, late, periods, &whole)).await?;
+    let late = Window::new(late, periods, before, counted.counts());
+    growing.grow(args.versions, &asked).await?;
+    growing.settle().await?;
+
+    let opened = open_in_rounds(&memory, asked[3]).await?;
+    let mut seconds = Vec::new();
+    for n in 0..args.openings {
+        let version = asked[n as usize % asked.len()];
+        seconds.push(first_batch(&memory, version, args.seed + n).await?);
+    }
+    seconds.sort_by(f64::total_cmp);
+    let size = |key: String| {
+        let memory = Arc::clone(&memory);
+        async move { memory.head(&key).await.map(|meta| meta.size) }
+    };
+    let snapshots = batchweave_cli::list(memory.as_ref(), keys::SNAPSHOTS).await?;
+    Ok(GrowthReport {
+        versions: args.versions,
+        steps: Growing::step(args.versions),
+        producers: 2,
+        record_bytes: size(keys::log(args.versions - 1)).await?,
+        snapshot_bytes: snapshots.last().map_or(0, |meta| meta.size),
+        requests_ratio: late.requests_per_commit / early.requests_per_commit,
+        bytes_ratio: late.bytes_per_commit / early.bytes_per_commit,
+        early_cpu_us_per_commit: cpu.early_us,
+        late_cpu_us_per_commit: cpu.late_us,
+        cpu_ratio: cpu.ratio,
+        early,
+        late,
+        open_rounds: opened.rounds,
+        open_requests: opened.requests,
+        open_bytes: opened.bytes,
+        locate_rounds: opened.locate_rounds,
+        first_batch_seconds: seconds.last().copied().unwrap_or_default(),
+        first_batch_p50_seconds: seconds[seconds.len() / 2],
+        openings: args.openings,
+        latency_profile: LatencyProfile::S3Standard.to_string(),
+        seed: args.seed,
+    })
+}
+
+impl Window {
+    /// `before` and `after` count requests and bytes.
+    fn new(first_version: Version, periods: u64, before: (u64, u64), after: (u64, u64)) -> Self {
+        let commits = periods * PERIOD;
+        Self {
+            first_version,
+            commits,
+            requests_per_commit: (after.0 - before.0) as f64 / commits as f64,
+            bytes_per_commit: (after.1 - before.1) as f64 / commits as f64,
+        }
+    }
+}
+
+struct Opened {
+    rounds: u64,
+    requests: u64,
+    bytes: u64,
+    locate_rounds: u64,
+}
+
+fn reading() -> LogOptions {
+    LogOptions {
+        write_snapshots: false,
+        ..LogOptions::new([9; 32])
+    }
+}
+
+/// Every request takes one unit of virtual time, so the time is the number of sequential rounds.
+async fn open_in_rounds(memory: &Arc<dyn Store>, version: Version) -> Result<Opened, CliError> {
+    let store = Latent::new(memory, Delay::Round(ROUND));
+    let start = Instant::now();
+    let rounds = || (start.elapsed().as_millis() / ROUND.as_millis()) as u64;
+    let mut log = Log::open(Arc::clone(&store) as _, &reading()).await?;
+    let (requests, bytes) = store.counts();
+    let opened = rounds();
+    log.locate(Growing::step(version)).await?;
+    Ok(Opened {
+        rounds: opened,
+        requests,
+        bytes,
+        locate_rounds: rounds() - opened,
+    })
+}
+
+/// Virtual time for the requests and CPU time for the rest, as if they never overlapped.
+async fn first_batch(
+    memory: &Arc<dyn Store>,
+    version: Version,
+    seed: u64,
+) -> Result<f64, CliError> {
+    let delay = Delay::profile(LatencyProfile::S3Standard, seed);
+    let store: Arc<dyn Store> = Latent::new(memory, delay);
+    let (start, cpu) = (Instant::now(), thread_time()?);
+    let mut log = Log::open(Arc::clone(&store), &reading()).await?;
+    let step = Growing::step(version);
+    let Located::At(entry) = log.locate(step).await? else {
+        return Err(bench_error(format!("step {step} is not there")));
+    };
+    let stream = log.manifest().stream_id();
+    let frames = frames::read(store.as_ref(), stream, &entry, 0..1, false).await?;
+    if let Some(fault) = frames.iter().find_map(|frame| frame.fault.clone()) {
+        return Err(bench_error(format!("step {step}: {fault}")));
+    }
+    let cpu = thread_time()?.saturating_sub(cpu);
+    Ok((start.elapsed() + cpu).as_secs_f64())
+}
+
+impl GrowthReport {
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "{} versions by {} producers, records of {} bytes, snapshots of {} bytes\n",
+            self.versions, self.producers, self.record_bytes, self.snapshot_bytes
+        );
+        let _ = writeln!(
+            text,
+            "a commit from version    requests     bytes    CPU us"
+        );
+        let windows = [
+            (&self.early, self.early_cpu_us_per_commit),
+            (&self.late, self.late_cpu_us_per_commit),
+        ];
+        for (window, cpu_us) in windows {
+            let _ = writeln!(
+                text,
+                "{:>21}    {:8.3} {:9.0} {:9.1}",
+                window.first_version, window.requests_per_commit, window.bytes_per_commit, cpu_us
+            );
+        }
+        let _ = writeln!(
+            text,
+            "{:>21}    {:8.4} {:9.4} {:9.3}\n",
+            "ratio", self.requests_ratio, self.bytes_ratio, self.cpu_ratio
+        );
+        let _ = writeln!(
+            text,
+            "opening at the end: {} rounds, {} requests, {} bytes; an old step: {} rounds more",
+            self.open_rounds, self.open_requests, self.open_bytes, self.locate_rounds
+        );
+        let _ = writeln!(
+            text,
+            "first batch of an old step ({}): {:.3} s at p50, {:.3} s at most, of {} openings",
+            self.latency_profile,
+            self.first_batch_p50_seconds,
+            self.first_batch_seconds,
+            self.openings
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_commit_costs_what_an_early_one_did() {
+        let args = GrowthArgs {
+            versions: 20_000,
+            openings: 4,
+            seed: 7,
+        };
+        let report = Box::pin(measure(&args)).await.unwrap();
+        let json = serde_json::to_string(&report).unwrap();
+        assert!((0.99..=1.01).contains(&report.requests_ratio), "{json}");
+        assert!((0.99..=1.01).contains(&report.bytes_ratio), "{json}");
+        assert!(report.open_rounds <= 3, "{json}");
+        assert!(report.locate_rounds <= 2, "{json}");
+        assert!(report.open_requests <= 300, "{json}");
+        assert!(report.first_batch_seconds < 2.0, "virtual time, {json}");
+        assert!(report.text().contains("ratio"), "{}", report.text());
+    }
+}

@@ -1,0 +1,123 @@
+//! What the producer's measurements share: text, configurations, the tokenizer alone, CPU times.
+
+pub(super) mod pack;
+pub(super) mod produce;
+mod server;
+mod sink;
+mod text;
+pub(super) mod tokenize;
+pub(super) mod upload;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use batchweave_producer::config::{ProducerConfig, TokenizerKind};
+use batchweave_producer::tokenizer::{Choice, Encoding, Tokenizer, load};
+use batchweave_producer::transform::DocumentTransform;
+use clap::Args;
+
+use self::text::Text;
+use super::cpu::process_seconds;
+use crate::error::bench_error;
+use batchweave_cli::CliError;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TextArgs {
+    /// A text file, a folder of them, or .jsonl files with a field "text"; else text is made up
+    #[arg(long, value_name = "PATH")]
+    text: Option<std::path::PathBuf>,
+    /// How much text to make up; none of it repeats
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    mib: u64,
+    /// Times that each side is measured, in turns; the medians are reported
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
+    rounds: u64,
+}
+
+/// A producer of this text with cl100k_base, on all cores.
+fn config(text: &Text) -> ProducerConfig {
+    let mut config = ProducerConfig::default();
+    config.store.url = "memory://none".into();
+    config.producer.name = "bench".into();
+    config.stream.producers = vec!["bench".to_owned()];
+    let files = text.files.iter();
+    config.source.paths = files.map(|path| path.display().to_string()).collect();
+    config.tokenizer.kind = TokenizerKind::Embedded;
+    config.tokenizer.name = Encoding::Cl100k;
+    config
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// A tokenizer that has seen nothing yet: what it keeps of earlier text would be measured otherwise.
+fn tokenizer() -> Result<Arc<dyn Tokenizer>, CliError> {
+    load(&Choice::Embedded(Encoding::Cl100k)).map_err(bench_error)
+}
+
+async fn transform(config: &ProducerConfig) -> Result<Arc<DocumentTransform>, CliError> {
+    let config = config.clone();
+    let transform = tokio::task::spawn_blocking(move || DocumentTransform::new(&config));
+    Ok(Arc::new(
+        transform.await.map_err(bench_error)?.map_err(bench_error)?,
+    ))
+}
+
+/// One measured stretch of work.
+#[derive(Debug, Clone, Copy, Default)]
+struct Measured {
+    /// Seconds.
+    wall: f64,
+    /// CPU seconds of this process.
+    cpu: f64,
+    tokens: u64,
+}
+
+/// What a stretch of work takes; begun when it is made.
+struct Watch {
+    wall: Instant,
+    cpu: f64,
+}
+
+impl Watch {
+    fn start() -> Result<Self, CliError> {
+        let cpu = process_seconds("self")?;
+        let wall = Instant::now();
+        Ok(Self { wall, cpu })
+    }
+
+    fn stop(&self, tokens: u64) -> Result<Measured, CliError> {
+        Ok(Measured {
+            wall: self.wall.elapsed().as_secs_f64(),
+            cpu: process_seconds("self")? - self.cpu,
+            tokens,
+        })
+    }
+}
+
+/// The limit: a new tokenizer alone, by document on all cores, from memory.
+fn alone(documents: &[String]) -> Result<Measured, CliError> {
+    let tokenizer = tokenizer()?;
+    let (next, tokens) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let watch = Watch::start()?;
+    let work = || {
+        while let Some(text) = documents.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let encoded = tokenizer.encode(text).map_err(bench_error)?;
+            tokens.fetch_add(encoded.len() + 1, Ordering::Relaxed);
+        }
+        Ok::<(), CliError>(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| bench_error("a thread died"))?)
+    })?;
+    watch.stop(tokens.into_inner() as u64)
+}
+
+fn mb(rate: f64) -> String {
+    format!("{:.1} MB/s", rate / 1e6)
+}

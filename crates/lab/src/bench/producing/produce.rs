@@ -1,0 +1,186 @@
+//! `bench produce`: the whole producer, from documents on disk to committed batches on `dev-s3`, beside
+//! the tokenizer alone on the same cores.
+//!
+//! Both sides begin with a tokenizer that is loaded and has seen nothing, and end with the last
+//! token: here with the record that commits it. The server is a process of its own; the CPU time that it
+//! takes from the producer's cores is measured and taken off, and the ratio without that is given too.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use batchweave_producer::config::ProducerConfig;
+use batchweave_producer::{Outcome, run_watched};
+use clap::Args;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::super::cpu::{median, process_seconds};
+use super::server::Server;
+use super::{Measured, Text, TextArgs, alone, config, cores, mb};
+use crate::error::bench_error;
+use batchweave_cli::CliError;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProduceArgs {
+    #[command(flatten)]
+    text: TextArgs,
+    /// Slices of a batch
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    slices: u32,
+    /// Rows of a slice
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    rows_per_slice: u32,
+    /// Tokens that a row advances by; each takes four bytes
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    seq_len: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ProduceReport {
+    encoding: &'static str,
+    cores: usize,
+    documents: u64,
+    text_bytes: u64,
+    tokens: u64,
+    batches: u64,
+    /// By wall time.
+    batches_per_second: f64,
+    /// The tokenizer alone, from memory.
+    limit_bytes_per_second: f64,
+    /// Text over wall time, less the server's CPU time spread over the cores.
+    bytes_per_second: f64,
+    ratio_to_tokenizer: f64,
+    /// The same by wall time alone: the server on the producer's cores counts against it.
+    ratio_with_server: f64,
+    /// CPU time of the tokenizer alone over that of the producer.
+    ratio_of_cpu: f64,
+    /// From the first document to the last commit.
+    wall_seconds: f64,
+    cpu_seconds: f64,
+    server_cpu_seconds: f64,
+    /// Before that: loading the tokenizer, opening stream and producer.
+    start_seconds: f64,
+}
+
+struct Round {
+    limit: Measured,
+    ours: Ours,
+}
+
+#[derive(Clone, Copy)]
+struct Ours {
+    wall: f64,
+    cpu: f64,
+    server: f64,
+    start: f64,
+    batches: u64,
+}
+
+impl Round {
+    fn seconds(&self) -> f64 {
+        self.ours.wall - self.ours.server / cores() as f64
+    }
+}
+
+pub(crate) async fn measure(args: &ProduceArgs) -> Result<ProduceReport, CliError> {
+    let text = Text::new(&args.text)?;
+    let mut config = config(&text);
+    config.stream.slices = args.slices;
+    config.stream.rows_per_slice = args.rows_per_slice;
+    config.stream.seq_len = args.seq_len;
+    let mut rounds = Vec::new();
+    for n in 0..args.text.rounds {
+        // Who is first takes turns: what the machine does meanwhile is then in both.
+        let (limit, ours) = if n % 2 == 0 {
+            let limit = alone(&text.documents)?;
+            (limit, run(&text, &config).await?)
+        } else {
+            let ours = run(&text, &config).await?;
+            (alone(&text.documents)?, ours)
+        };
+        rounds.push(Round { limit, ours });
+    }
+    let bytes = text.bytes as f64;
+    let last = rounds.last().map(|round| (round.limit.tokens, round.ours));
+    let (tokens, ours) = last.ok_or_else(|| bench_error("no round"))?;
+    Ok(ProduceReport {
+        encoding: "cl100k_base",
+        cores: cores(),
+        documents: text.documents.len() as u64,
+        text_bytes: text.bytes,
+        tokens,
+        batches: ours.batches,
+        batches_per_second: median(&rounds, |r| r.ours.batches as f64 / r.ours.wall),
+        limit_bytes_per_second: median(&rounds, |r| bytes / r.limit.wall),
+        bytes_per_second: median(&rounds, |r| bytes / r.seconds()),
+        ratio_to_tokenizer: median(&rounds, |r| r.limit.wall / r.seconds()),
+        ratio_with_server: median(&rounds, |r| r.limit.wall / r.ours.wall),
+        ratio_of_cpu: median(&rounds, |r| r.limit.cpu / r.ours.cpu),
+        wall_seconds: median(&rounds, |r| r.ours.wall),
+        cpu_seconds: median(&rounds, |r| r.ours.cpu),
+        server_cpu_seconds: median(&rounds, |r| r.ours.server),
+        start_seconds: median(&rounds, |r| r.ours.start),
+    })
+}
+
+async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
+    let server = Server::start(text.folder()).await?;
+    let (store, process) = (server.store("stream").await?, server.process()?);
+    let first = Arc::new(OnceLock::new());
+    let began = {
+        let first = Arc::clone(&first);
+        let server = process.clone();
+        move || {
+            let cpu = (process_seconds("self"), process_seconds(&server));
+            let _ = first.set((Instant::now(), cpu));
+        }
+    };
+    let opening = Instant::now();
+    let outcome = run_watched(store, config.clone(), CancellationToken::new(), began).await;
+    let Outcome::Finished { batches } = outcome.map_err(bench_error)? else {
+        return Err(bench_error("the producer stopped where nobody stops it"));
+    };
+    let (own, served) = (process_seconds("self")?, process_seconds(&process)?);
+    let (at, cpu) = first
+        .get()
+        .ok_or_else(|| bench_error("the producer never began"))?;
+    let (Ok(own_before), Ok(served_before)) = cpu else {
+        return Err(bench_error("the kernel tells no CPU time of processes"));
+    };
+    let ours = Ours {
+        wall: at.elapsed().as_secs_f64(),
+        cpu: own - own_before,
+        server: served - served_before,
+        start: at.duration_since(opening).as_secs_f64(),
+        batches,
+    };
+    server.stop().await?;
+    Ok(ours)
+}
+
+impl ProduceReport {
+    pub(crate) fn text(&self) -> String {
+        format!(
+            "{} documents, {:.1} MB, {} tokens of {}, {} cores, {} batches ({:.0} a second)\n\
+             the tokenizer alone         {}\n\
+             from documents to the log   {}, {:.2} of it ({:.2} with the S3 server on the same cores; {:.2} by CPU time)\n\
+             in {:.2} s after {:.2} s to start; CPU time {:.2} s, and {:.2} s of the S3 server\n",
+            self.documents,
+            self.text_bytes as f64 / 1e6,
+            self.tokens,
+            self.encoding,
+            self.cores,
+            self.batches,
+            self.batches_per_second,
+            mb(self.limit_bytes_per_second),
+            mb(self.bytes_per_second),
+            self.ratio_to_tokenizer,
+            self.ratio_with_server,
+            self.ratio_of_cpu,
+            self.wall_seconds,
+            self.start_seconds,
+            self.cpu_seconds,
+            self.server_cpu_seconds,
+        )
+    }
+}

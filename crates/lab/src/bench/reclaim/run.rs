@@ -1,0 +1,174 @@
+//! A run to reclaim behind: a producer whose objects hold several TGBs, and a job that checkpoints.
+
+use std::sync::Arc;
+
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{AttemptId, JobName, RequestId, Step, Version};
+use batchweave_core::keys;
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
+use batchweave_core::retention::{Mark, Progress};
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
+use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_store::Store;
+use bytes::Bytes;
+
+use crate::bench::stream::{SLICES, config};
+use crate::error::bench_error;
+use batchweave_cli::CliError;
+
+/// TGBs of one object, and of one commit.
+pub(super) const OBJECT_TGBS: u64 = 4;
+/// The run's only attempt.
+const ATTEMPT: AttemptId = AttemptId([1; 16]);
+/// Bytes of a step's data.
+pub(super) const STEP_BYTES: u64 = 4096;
+
+pub(super) struct SimulatedRun {
+    store: Arc<dyn Store>,
+    producer: Producer,
+    job: JobName,
+    opened: Version,
+    uploaded: u64,
+}
+
+impl SimulatedRun {
+    pub(super) async fn new(store: &Arc<dyn Store>, keep: u32) -> Result<Self, CliError> {
+        let _ = batchweave_log::create(store, &config()).await?;
+        let open = async |seed| {
+            let options = LogOptions::new([seed; 32]);
+            Log::open(Arc::clone(store), &options).await
+        };
+        let name = "tokenizer-00".parse().map_err(bench_error)?;
+        let opening = Producer::open(open(1).await?, name, "bench:1").await?;
+        let ProducerOpening::Opened(producer) = opening else {
+            return Err(bench_error("a new producer could not be opened"));
+        };
+        let job: JobName = "run".parse().map_err(bench_error)?;
+        let opened = open_job(&mut open(2).await?, &job, keep).await?;
+        Ok(Self {
+            store: Arc::clone(store),
+            producer: *producer,
+            job,
+            opened,
+            uploaded: 0,
+        })
+    }
+
+    pub(super) fn uploaded_bytes(&self) -> u64 {
+        self.uploaded
+    }
+
+    /// Commits whole objects until `step` is there.
+    pub(super) async fn commit_up_to(&mut self, step: Step) -> Result<(), CliError> {
+        while self.producer.next_seq() < step {
+            self.commit().await?;
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), CliError> {
+        let (p, first) = (&self.producer, self.producer.next_seq());
+        let seqs = (first, first + OBJECT_TGBS - 1);
+        let key = keys::data(p.name(), p.epoch(), p.nonce(), seqs, first, 0);
+        let body = Bytes::from(vec![7; (OBJECT_TGBS * STEP_BYTES) as usize]);
+        let _ = self.store.upload(&key, body).await?;
+        self.uploaded += OBJECT_TGBS * STEP_BYTES;
+        let tgbs: Vec<_> = (0..OBJECT_TGBS).map(|n| tgb(&key, n)).collect();
+        let cursor = Cursor(serde_json::json!({ "row": seqs.1 }));
+        loop {
+            let tgbs = tgbs.clone();
+            match self.producer.try_commit(tgbs, cursor.clone()).await? {
+                Commit::Committed { .. } => return Ok(()),
+                // The reclaimer's record was first.
+                Commit::Lost => {}
+                other => return Err(bench_error(format!("{other:?} where nobody fences"))),
+            }
+        }
+    }
+
+    /// The job has received all below `step`, and has a checkpoint there if `marked`.
+    pub(super) async fn progress(&self, step: Step, marked: bool) -> Result<(), CliError> {
+        let (job, opened, stream) = (self.job.clone(), self.opened, config().stream_id);
+        let progress = Progress {
+            format: 1,
+            stream,
+            job: job.clone(),
+            opened,
+            attempt: 0,
+            id: ATTEMPT,
+            node: "bench".to_owned(),
+            first: 0,
+            last: 0,
+            step,
+            at: String::new(),
+        };
+        let mark = Mark {
+            format: 1,
+            stream,
+            job,
+            opened,
+            attempt: 0,
+            id: ATTEMPT,
+            dp_rank: None,
+            dp_size: 1,
+            step,
+            state: "{}".to_owned(),
+        };
+        let _ = self
+            .store
+            .create(&progress.key(), progress.to_json().into())
+            .await?;
+        if marked {
+            let _ = self
+                .store
+                .create(&mark.key(), mark.to_json().into())
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+fn tgb(key: &str, n: u64) -> TgbRecord {
+    TgbRecord {
+        rows: u64::from(SLICES),
+        tokens: u64::from(SLICES) * 8,
+        digest: Digest([n as u8; 32]),
+        parts: vec![ObjectPart {
+            key: key.to_owned(),
+            offset: n * STEP_BYTES,
+            length: STEP_BYTES,
+            first_slice: 0,
+            slices: SLICES,
+            frame_bytes: Some(STEP_BYTES / u64::from(SLICES)),
+            index: None,
+        }],
+        provenance: None,
+    }
+}
+
+async fn open_job(log: &mut Log, job: &JobName, keep: u32) -> Result<Version, CliError> {
+    let entry = Entry::JobOpened(JobOpened {
+        request: RequestId([1; 16]),
+        job: job.clone(),
+        start: 0,
+        keep,
+        holds: true,
+        paces: false,
+        lease_seconds: None,
+    });
+    let opened = log.commit_entry("bench", |_| entry.clone()).await?;
+    let opened = opened.ok_or_else(|| bench_error("the job was open before"))?;
+    let attempt = Entry::AttemptOpened(AttemptOpened {
+        job: job.clone(),
+        opened,
+        attempt: ATTEMPT,
+        predecessor: None,
+        parent: None,
+        start: 0,
+        dp_size: 1,
+        mesh: Vec::new(),
+    });
+    log.commit_entry("bench", |_| attempt.clone()).await?;
+    Ok(opened)
+}

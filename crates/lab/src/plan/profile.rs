@@ -1,0 +1,51 @@
+//! The kinds of store that a stream can be planned for, and how many requests each serves.
+
+use serde::Serialize;
+
+/// A kind of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) enum Profile {
+    #[serde(rename = "s3-standard")]
+    S3Standard,
+    #[serde(rename = "s3-express")]
+    S3Express,
+}
+
+impl Profile {
+    pub(super) const ALL: [Self; 2] = [Self::S3Standard, Self::S3Express];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::S3Standard => "s3-standard",
+            Self::S3Express => "s3-express",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+
+    /// Writes (PUT, POST, DELETE) a second: of a partitioned prefix, of a directory bucket.
+    pub(super) fn writes_per_second(self) -> f64 {
+        match self {
+            Self::S3Standard => 3500.0,
+            Self::S3Express => 100_000.0,
+        }
+    }
+
+    /// Reads (GET, HEAD, LIST) a second.
+    pub(super) fn reads_per_second(self) -> f64 {
+        match self {
+            Self::S3Standard => 5500.0,
+            Self::S3Express => 200_000.0,
+        }
+    }
+
+    /// How often the leader writes a record when many commit: its pace.
+    pub(super) fn records_per_second(self) -> f64 {
+        match self {
+            Self::S3Standard => 1.0 / 0.1,
+            Self::S3Express => 1.0 / 0.018,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Limits on how far this producer may run ahead of the jobs, and reports of a held-back producer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::flow_control::{Bound, FlowControl, HeldBack, Limits};
+use batchweave_core::stream::StreamOrder;
+use batchweave_daemon::health::Health;
+use batchweave_log::{CommitQueue, FlowControlStatus, PositionReader, TokioClock};
+use batchweave_store::Store;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ProducerConfig, WhenNoJob};
+use crate::metrics::Metrics;
+
+/// Text of `/readyz` while nothing is held back.
+pub(crate) const PRODUCING: &str = "producing";
+/// Interval between log lines about the same hold.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+/// Interval between updates of the metric of seconds held.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Returns the configured bounds.
+fn limits(config: &ProducerConfig) -> Limits {
+    let bound = |most: u64| (most > 0).then_some(most);
+    let ahead = &config.ahead;
+    Limits {
+        steps: bound(ahead.max_steps),
+        bytes: bound(ahead.max_bytes.bytes()),
+        no_job: match ahead.when_no_job {
+            WhenNoJob::Run => bound(ahead.no_job_steps),
+            WhenNoJob::Wait => Some(ahead.no_job_steps),
+        },
+        lane_lead: (config.stream.order == StreamOrder::Lanes).then_some(ahead.lane_lead),
+    }
+}
+
+/// Returns the most batches in one log entry. An entry fits below the bound as a whole or waits, so entries are
+/// small compared with the bound: then all producers use free steps as these appear.
+pub(crate) fn entry_max(config: &ProducerConfig) -> usize {
+    let lanes = match config.stream.order {
+        StreamOrder::Arrival => 1,
+        StreamOrder::Lanes => config.stream.producers.len().max(1) as u64,
+    };
+    let most = config.commit.max_batches;
+    match limits(config).steps {
+        Some(steps) => most
+            .min(usize::try_from(steps / (4 * lanes)).unwrap_or(most))
+            .max(1),
+        None => most,
+    }
+}
+
+/// Returns the reader of the jobs' positions and the bounds for the commit task; none when nothing is bounded.
+pub(crate) fn position_reader(
+    config: &ProducerConfig,
+) -> (Option<PositionReader>, Option<watch::Receiver<FlowControl>>) {
+    let limits = limits(config);
+    if !limits.any() {
+        return (None, None);
+    }
+    let (reader, bounds) = PositionReader::new(limits);
+    (Some(reader), Some(bounds))
+}
+
+/// Starts reading positions and reporting, until the commit task ends. `stop_waiting` ends the reading, and with it
+/// the wait of a held-back producer.
+pub(crate) fn start(
+    reader: PositionReader,
+    store: Arc<dyn Store>,
+    queue: &CommitQueue,
+    stop_waiting: CancellationToken,
+    (metrics, health): (Arc<Metrics>, &Health),
+) {
+    let follow = reader.follow(
+        store,
+        TokioClock::shared(),
+        queue.flow_control(),
+        rand::random(),
+    );
+    tokio::spawn(async move { stop_waiting.run_until_cancelled(follow).await });
+    let reporter = HoldReporter {
+        metrics,
+        health: health.clone(),
+        last_logged: None,
+        hold: None,
+    };
+    tokio::spawn(reporter.run(queue.flow_control()));
+}
+
+/// Reports in metrics, `/readyz` and the log that this producer is held back, and by which job.
+struct HoldReporter {
+    metrics: Arc<Metrics>,
+    health: Health,
+    last_logged: Option<(HeldBack, Instant)>,
+    hold: Option<Hold>,
+}
+
+/// The current hold.
+struct Hold {
+    held: HeldBack,
+    since: Instant,
+    /// The metric of seconds held is counted up to here.
+    counted: Instant,
+}
+
+impl HoldReporter {
+    async fn run(mut self, mut status: watch::Receiver<FlowControlStatus>) {
+        loop {
+            let (held, lead) = {
+                let now = status.borrow_and_update();
+                (now.held.clone(), now.lead.clone())
+            };
+            let steps = lead.as_ref().map_or(0, |lead| lead.steps);
+            let bytes = lead.and_then(|lead| lead.bytes).unwrap_or(0);
+            self.metrics.flow_control.steps.set(steps.cast_signed());
+            self.metrics.flow_control.bytes.set(bytes.cast_signed());
+            self.report(held);
+            let tick = tokio::time::sleep(COUNT_INTERVAL);
+            tokio::select! {
+                biased;
+                changed = status.changed() => if changed.is_err() {
+                    self.report(None);
+                    return;
+                },
+                () = tick, if self.hold.is_some() => {}
+            }
+        }
+    }
+
+    fn report(&mut self, held: Option<HeldBack>) {
+        let now = Instant::now();
+        let metrics = &self.metrics.flow_control;
+        if let Some(hold) = &self.hold {
+            let seconds = now.duration_since(hold.counted).as_secs_f64();
+            let bound = bound_label(hold.held.bound);
+            metrics
+                .held_seconds
+                .with_label_values(&[bound])
+                .inc_by(seconds);
+        }
+        metrics.held.set(i64::from(held.is_some()));
+        let Some(held) = held else {
+            if self.hold.take().is_some() {
+                self.health.ready(PRODUCING);
+                tracing::debug!("no longer held back");
+            }
+            return;
+        };
+        let since = self.hold.as_ref().map_or(now, |hold| hold.since);
+        let seconds = now.duration_since(since).as_secs();
+        self.health.ready(format!("{held}, for {seconds} s"));
+        // A slow job releases and holds this producer again and again; log a new cause at once, others rarely.
+        let due = self.last_logged.as_ref().is_none_or(|(last, at)| {
+            now.duration_since(*at) >= LOG_INTERVAL || cause(last) != cause(&held)
+        });
+        if due {
+            tracing::info!(seconds, "{held}; goes on by itself");
+            self.last_logged = Some((held.clone(), now));
+        }
+        let counted = now;
+        self.hold = Some(Hold {
+            held,
+            since,
+            counted,
+        });
+    }
+}
+
+fn bound_label(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Steps(_) => "steps",
+        Bound::Bytes(_) => "bytes",
+        Bound::NoJob(_) => "no_job",
+        Bound::LaneLead(_) => "lead",
+    }
+}
+
+/// Returns the bound and the job that make a hold differ from others.
+fn cause(held: &HeldBack) -> (Bound, Option<&str>) {
+    (held.bound, held.by.as_ref().map(|by| by.job.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::FlowControlConfig;
+
+    fn config(max_steps: u64, when_no_job: WhenNoJob, no_job_steps: u64) -> ProducerConfig {
+        ProducerConfig {
+            ahead: FlowControlConfig {
+                max_steps,
+                when_no_job,
+                no_job_steps,
+                ..FlowControlConfig::default()
+            },
+            ..ProducerConfig::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_bounded_unless_configured() {
+        let (reader, bounds) = position_reader(&ProducerConfig::default());
+        assert!(reader.is_none() && bounds.is_none());
+    }
+
+    #[test]
+    fn zero_is_no_bound_unless_producers_wait_for_a_job() {
+        let no_job = |when, steps| limits(&config(0, when, steps)).no_job;
+        assert_eq!(no_job(WhenNoJob::Run, 0), None);
+        assert_eq!(no_job(WhenNoJob::Run, 7), Some(7));
+        assert_eq!(no_job(WhenNoJob::Wait, 0), Some(0));
+        assert_eq!(no_job(WhenNoJob::Wait, 7), Some(7));
+        assert_eq!(limits(&config(9, WhenNoJob::Run, 0)).steps, Some(9));
+    }
+
+    #[test]
+    fn entries_are_small_beside_the_bound() {
+        assert_eq!(entry_max(&config(0, WhenNoJob::Run, 0)), 128);
+        assert_eq!(entry_max(&config(100, WhenNoJob::Run, 0)), 25);
+        assert_eq!(entry_max(&config(3, WhenNoJob::Run, 0)), 1);
+        let mut lanes = config(100, WhenNoJob::Run, 0);
+        lanes.stream.order = StreamOrder::Lanes;
+        lanes.stream.producers = ["a", "b", "c"].map(str::to_owned).into();
+        assert_eq!(entry_max(&lanes), 8);
+        assert_eq!(limits(&lanes).lane_lead, Some(256));
+    }
+}

@@ -1,0 +1,333 @@
+//! The stages joined by bounded channels: read -> tokenize -> batch -> upload -> commit. Each stage ends when the
+//! one before it ends or the one after it is gone, so that a failure anywhere, or a stop, ends all of them; what is
+//! durable by then is committed.
+//!
+//! - `read` reads units of the input files, `new_files` polls for more files;
+//! - `tokenize` makes documents of units in a pool of threads;
+//! - `batch` packs documents into batches and groups them into objects; `split` divides a batch that is larger
+//!   than an object;
+//! - `upload` makes the objects and stores them;
+//! - `budget` bounds the bytes of input read ahead and of uploads in progress.
+
+pub mod batch;
+mod budget;
+pub mod new_files;
+pub mod read;
+mod split;
+pub mod tokenize;
+pub(crate) mod upload;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::inputs::LinkId;
+use batchweave_daemon::panics::guard;
+use batchweave_log::{CommitEnd, CommitQueue};
+use futures::stream::{self, StreamExt};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use self::batch::{BatchBuilder, BatchBuilderOptions, BatchGroup};
+use self::budget::Budget;
+use self::read::{Chunk, InputReader, ReadEnd, ReadItem};
+use self::tokenize::{ChunkResults, ChunkTokenizer, TokenizerPool};
+use self::upload::{PartAssembler, Uploader};
+use crate::error::RunError;
+use crate::metrics::Metrics;
+use crate::packing::Point;
+use crate::worker::Worker;
+
+/// Most bytes of input that are read ahead, as tokens or not yet.
+const READ_AHEAD_BYTES: u64 = 16 << 20;
+
+/// The stages before they run.
+pub(crate) struct Pipeline {
+    pub(crate) reading: InputReader,
+    pub(crate) tokenizing: ChunkTokenizer,
+    pub(crate) threads: usize,
+    pub(crate) batching: BatchBuilderOptions,
+    pub(crate) linger: Duration,
+    pub(crate) uploader: Arc<Uploader>,
+    pub(crate) uploads: usize,
+    /// Most bytes of batches and objects that are uploaded at a time.
+    pub(crate) memory: u64,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Cancelling it ends all waits of flow control.
+    pub(crate) stop_waiting: CancellationToken,
+}
+
+/// An item that the reader hands to the batch stage, in order.
+enum Ordered {
+    Chunk(oneshot::Receiver<ChunkResults>, OwnedSemaphorePermit),
+    Grown(LinkId),
+    PassEnd { whole: bool },
+    End(Result<ReadEnd, RunError>),
+}
+
+impl Pipeline {
+    /// Runs until the input is over, `stop` is cancelled, or a stage fails. Closes the commit queue in every case.
+    pub(crate) async fn run(
+        self,
+        queue: CommitQueue,
+        stop: CancellationToken,
+    ) -> Result<CommitEnd, RunError> {
+        let end = stop.child_token();
+        // A reader that waits for more input in a blocking thread must not outlive this function.
+        let _end = end.clone().drop_guard();
+        let pool = TokenizerPool::start(self.threads, self.tokenizing)?;
+        let (to_batching, ordered) = mpsc::channel(2 * self.threads + 2);
+        let (to_upload, groups) = mpsc::channel(1);
+        let last = self.reading.end();
+        let (reading, stop_reading, runtime) = (self.reading, end.clone(), Handle::current());
+        let reader = ReadStage {
+            pool,
+            stage: to_batching,
+            budget: Budget::new(READ_AHEAD_BYTES.min(self.memory / 4)),
+            runtime,
+        };
+        let _reading = Worker::start("read", move || reader.read(&reading, &stop_reading))?;
+        let stage = BatchStage {
+            batching: BatchBuilder::new(self.batching),
+            ordered,
+            waiting: None,
+            to_upload,
+            linger: self.linger,
+            metrics: self.metrics,
+            runtime: Handle::current(),
+        };
+        let batching = Worker::start("batch", move || stage.run(last))?;
+
+        let uploads = UploadStage {
+            uploader: self.uploader,
+            at_once: self.uploads,
+            budget: Budget::new(self.memory),
+        };
+        let uploaded = uploads.run(groups, &queue, &stop).await;
+        end.cancel();
+        let batched = batching.join().await.map_err(RunError::from);
+        let batched = batched.and_then(|ended| ended);
+        let finished = matches!((&uploaded, &batched), (Ok(true), Ok(ReadEnd::Complete)));
+        if !finished {
+            self.stop_waiting.cancel();
+        }
+        let (commit_end, _) = queue.close(finished).await?;
+        // A fence explains all other failures.
+        if let CommitEnd::Drained { .. } = commit_end {
+            uploaded?;
+            batched?;
+        }
+        Ok(commit_end)
+    }
+}
+
+/// The read stage: hands chunks to the tokenizing threads, and their results in order to the batch stage.
+struct ReadStage {
+    pool: TokenizerPool,
+    stage: mpsc::Sender<Ordered>,
+    budget: Budget,
+    runtime: Handle,
+}
+
+impl ReadStage {
+    /// Runs until the batch stage or the pool is gone, or the input is over.
+    fn read(&self, reading: &InputReader, stop: &CancellationToken) {
+        let read = || {
+            reading.run(stop, |read| {
+                let next = match read {
+                    ReadItem::Chunk(chunk) => self.submit(chunk),
+                    ReadItem::Grown(inputs) => Some(Ordered::Grown(inputs)),
+                    ReadItem::PassEnd { whole } => Some(Ordered::PassEnd { whole }),
+                };
+                next.is_some_and(|next| self.stage.blocking_send(next).is_ok())
+            })
+        };
+        let end = match guard(read) {
+            Ok(end) => end.map_err(RunError::from),
+            Err(panic) => Err(RunError::lost("read", panic)),
+        };
+        // A batch stage that is gone has reported its own reason.
+        let _ = self.stage.blocking_send(Ordered::End(end));
+    }
+
+    fn submit(&self, chunk: Chunk) -> Option<Ordered> {
+        let bytes = chunk.units.iter().map(|unit| unit.bytes() as u64).sum();
+        // A dropped stage returns its permits, so this cannot block for ever.
+        let permit = self.runtime.block_on(self.budget.take(bytes))?;
+        let result = self.pool.submit(chunk)?;
+        Some(Ordered::Chunk(result, permit))
+    }
+}
+
+struct BatchStage {
+    batching: BatchBuilder,
+    ordered: mpsc::Receiver<Ordered>,
+    /// The result of a chunk that was not ready when the linger time was over.
+    waiting: Option<(oneshot::Receiver<ChunkResults>, OwnedSemaphorePermit)>,
+    to_upload: mpsc::Sender<BatchGroup>,
+    linger: Duration,
+    metrics: Arc<Metrics>,
+    runtime: Handle,
+}
+
+enum Input {
+    Results(ChunkResults),
+    Grown(LinkId),
+    PassEnd { whole: bool },
+    End(Result<ReadEnd, RunError>),
+    LingerOver,
+}
+
+impl BatchStage {
+    /// On failure the batches before it are still uploaded, so that a restart fails at once, at the same place.
+    fn run(mut self, last: Point) -> Result<ReadEnd, RunError> {
+        let mut deadline = None;
+        loop {
+            let input = self.runtime.clone().block_on(self.next(deadline));
+            let step = match input {
+                Input::LingerOver => Ok(None),
+                Input::Results(results) => self.take(results, &mut deadline),
+                Input::Grown(inputs) => {
+                    self.batching.grown(inputs);
+                    Ok(None)
+                }
+                Input::PassEnd { whole } => self.batching.pass_end(whole).map(|()| None),
+                Input::End(end) => end.map(Some),
+            };
+            let is_last = !matches!(step, Ok(None));
+            if is_last && !matches!(step, Ok(Some(ReadEnd::Complete)))
+                || deadline.is_some_and(|at| at <= Instant::now())
+            {
+                deadline = None;
+                if self.batching.take().is_some_and(|group| !self.send(group)) {
+                    return Ok(ReadEnd::Stopped);
+                }
+            }
+            match step? {
+                Some(ReadEnd::Complete) => return Ok(self.finish(last)),
+                Some(ReadEnd::Stopped) => return Ok(ReadEnd::Stopped),
+                None if self.batching.has_group() => {
+                    deadline = deadline.or(Some(Instant::now() + self.linger));
+                }
+                None => deadline = None,
+            }
+        }
+    }
+
+    /// Returns false when the upload stage is gone.
+    fn send(&self, group: BatchGroup) -> bool {
+        self.to_upload.blocking_send(group).is_ok()
+    }
+
+    /// Adds results and sends the groups that they fill.
+    fn take(
+        &mut self,
+        results: ChunkResults,
+        deadline: &mut Option<Instant>,
+    ) -> Result<Option<ReadEnd>, RunError> {
+        for item in results? {
+            self.batching.push(item, &self.metrics)?;
+            while let Some(group) = self.batching.next_group(&self.metrics) {
+                *deadline = None;
+                if !self.send(group) {
+                    return Ok(Some(ReadEnd::Stopped));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn finish(mut self, last: Point) -> ReadEnd {
+        self.batching.end(last);
+        while let Some(group) = self.batching.next_group(&self.metrics) {
+            if !self.send(group) {
+                return ReadEnd::Stopped;
+            }
+        }
+        for group in self.batching.finish(&self.metrics) {
+            if self.to_upload.blocking_send(group).is_err() {
+                return ReadEnd::Stopped;
+            }
+        }
+        ReadEnd::Complete
+    }
+
+    async fn next(&mut self, deadline: Option<Instant>) -> Input {
+        let Some(deadline) = deadline else {
+            return self.receive().await;
+        };
+        timeout_at(deadline, self.receive())
+            .await
+            .unwrap_or(Input::LingerOver)
+    }
+
+    /// Cancel-safe: a result that is waited for stays in `waiting`.
+    async fn receive(&mut self) -> Input {
+        if self.waiting.is_none() {
+            match self.ordered.recv().await {
+                Some(Ordered::Chunk(result, permit)) => self.waiting = Some((result, permit)),
+                Some(Ordered::Grown(inputs)) => return Input::Grown(inputs),
+                Some(Ordered::PassEnd { whole }) => return Input::PassEnd { whole },
+                Some(Ordered::End(end)) => return Input::End(end),
+                None => return Input::End(Err(RunError::lost("read", "it sent no end"))),
+            }
+        }
+        let Some((waiting, _)) = &mut self.waiting else {
+            return Input::End(Ok(ReadEnd::Stopped));
+        };
+        let result = waiting.await;
+        self.waiting = None;
+        // A dropped channel means that the tokenizing thread is gone.
+        let results = result.unwrap_or_else(|why| Err(RunError::lost("tokenize", why)));
+        Input::Results(results)
+    }
+}
+
+/// The upload stage, the last one before the commit task.
+struct UploadStage {
+    uploader: Arc<Uploader>,
+    at_once: usize,
+    budget: Budget,
+}
+
+impl UploadStage {
+    /// Returns true when all groups are uploaded and handed to the commit task.
+    async fn run(
+        self,
+        groups: mpsc::Receiver<BatchGroup>,
+        queue: &CommitQueue,
+        stop: &CancellationToken,
+    ) -> Result<bool, RunError> {
+        // While commits are held back, nothing more is uploaded.
+        let from = (groups, queue.flow_control(), self.budget);
+        let groups = stream::unfold(from, async |(mut groups, mut standing, budget)| {
+            let _ = standing.wait_for(|now| now.held.is_none()).await;
+            let group = groups.recv().await?;
+            let bytes = group.bytes.saturating_add(group.memory);
+            let permit = budget.take(bytes).await?;
+            Some(((group, permit), (groups, standing, budget)))
+        });
+        let groups = groups.take_until(stop.cancelled());
+        let uploads = groups.map(|(group, permit)| {
+            let upload = self.uploader.clone().upload(group);
+            tokio::spawn(async move {
+                let uploaded = upload.await;
+                drop(permit);
+                uploaded
+            })
+        });
+        let mut uploads = std::pin::pin!(uploads.buffered(self.at_once));
+        let mut parts = PartAssembler::default();
+        while let Some(upload) = uploads.next().await {
+            let Some(item) = parts.take(upload.map_err(|why| RunError::lost("upload", why))??)
+            else {
+                continue;
+            };
+            if !queue.submit(item).await {
+                return Ok(false);
+            }
+        }
+        Ok(!stop.is_cancelled())
+    }
+}

@@ -1,0 +1,47 @@
+//! A batch in several objects is whole when the last of them is durable: until then what is known of
+//! the others is kept here. Those of a batch that never becomes whole are orphans; reclamation finds them.
+
+use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
+use batchweave_log::CommitItem;
+
+use super::Uploaded;
+
+/// The parts of one batch, in order.
+#[derive(Debug, Default)]
+pub(crate) struct PartAssembler {
+    parts: Vec<ObjectPart>,
+    crcs: Vec<u32>,
+    rows: u64,
+    tokens: u64,
+}
+
+impl PartAssembler {
+    /// Takes what was uploaded next; gives what can be committed.
+    pub(crate) fn take(&mut self, uploaded: Uploaded) -> Option<CommitItem> {
+        let (run, rows, tokens, last) = match uploaded {
+            Uploaded::Batches(item) => return Some(item),
+            Uploaded::Part {
+                run,
+                rows,
+                tokens,
+                last,
+            } => (run, rows, tokens, last),
+        };
+        self.parts.push(run.part);
+        self.crcs.extend(run.crcs);
+        self.rows += rows;
+        self.tokens += tokens;
+        let last = last?;
+        let whole = std::mem::take(self);
+        Some(CommitItem {
+            tgbs: vec![TgbRecord {
+                rows: whole.rows,
+                tokens: whole.tokens,
+                digest: Digest::from_crcs(whole.crcs),
+                parts: whole.parts,
+                provenance: last.provenance,
+            }],
+            cursor: last.cursor,
+        })
+    }
+}

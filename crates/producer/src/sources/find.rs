@@ -1,0 +1,330 @@
+//! From the configured paths to the list of input files, each with its size and fingerprint.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use batchweave_store::{ObjectMeta, Store, StoreError};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::{StreamExt, TryStreamExt};
+use serde::{Deserialize, Serialize};
+
+use super::growing::FileFilter;
+use super::list::FINGERPRINT_BYTES;
+use super::{InputFile, InputList, Location, PinnedFile, Settled, Share, SourceError};
+
+/// Number of remote files that are pinned at the same time.
+const FINGERPRINTS_AT_ONCE: usize = 32;
+
+/// The way in which a file is divided into documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// By the file's name: `.jsonl`, `.ndjson`, `.parquet`, `.npy`, anything else is text; a `.gz` or `.zst` at
+    /// the end is ignored.
+    #[default]
+    Auto,
+    /// One JSON object per line.
+    Jsonl,
+    /// One document per file.
+    Text,
+    /// One document per line.
+    Lines,
+    /// One document per row.
+    Parquet,
+    /// One sample per file: an array as numpy saves it.
+    Npy,
+}
+
+impl Format {
+    /// Returns the format of the file `name`; never `Auto`.
+    #[must_use]
+    pub fn for_file(self, name: &str) -> Self {
+        if self != Self::Auto {
+            return self;
+        }
+        let name = name.to_ascii_lowercase();
+        let name = name
+            .strip_suffix(".gz")
+            .or(name.strip_suffix(".zst"))
+            .unwrap_or(&name);
+        match name.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("jsonl" | "ndjson") => Self::Jsonl,
+            Some("parquet") => Self::Parquet,
+            Some("npy") => Self::Npy,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// Opens the store of an `s3://` input.
+pub type OpenStore =
+    dyn Fn(String) -> BoxFuture<'static, Result<Arc<dyn Store>, StoreError>> + Send + Sync;
+
+/// Finds the input files that the configuration names.
+#[derive(Clone)]
+pub struct InputFinder {
+    /// Files, folders, patterns and `s3://` prefixes, as configured.
+    pub paths: Vec<String>,
+    /// Opens the stores of `s3://` paths.
+    pub open: Arc<OpenStore>,
+    /// For input that grows: accept only files that have settled; a path may match nothing yet.
+    pub settled: Option<Settled>,
+    /// For input that grows: accept only the files that this share owns.
+    pub share: Option<Share>,
+}
+
+impl InputFinder {
+    /// Finds the input files except those whose names are `known`: the paths in their order, the matches of each
+    /// sorted by name, a file that several paths match only once. In folders, names that begin with a dot are
+    /// left out.
+    pub async fn find(&self, known: BTreeSet<String>) -> Result<InputList, SourceError> {
+        let settled = self.settled.clone();
+        let filter = FileFilter { known, settled };
+        let mut list = find_filtered(&self.paths, self.open.as_ref(), &filter).await?;
+        if let Some(share) = self.share {
+            list.files.retain(|file| share.owns_file(&file.pin.name));
+        }
+        Ok(list)
+    }
+}
+
+/// Finds all input files of `paths`, as [`InputFinder::find`] does.
+pub async fn find_all(paths: &[String], open: &OpenStore) -> Result<InputList, SourceError> {
+    find_filtered(paths, open, &FileFilter::default()).await
+}
+
+async fn find_filtered(
+    paths: &[String],
+    open: &OpenStore,
+    filter: &FileFilter,
+) -> Result<InputList, SourceError> {
+    let mut files = Vec::new();
+    let mut seen = BTreeSet::new();
+    for path in paths {
+        let found = if path.contains("://") && !path.starts_with("file://") {
+            remote(path, open, filter).await?
+        } else {
+            let pattern = path.strip_prefix("file://").unwrap_or(path).to_owned();
+            let filter = filter.clone();
+            let local = tokio::task::spawn_blocking(move || local(&pattern, &filter));
+            local
+                .await
+                .map_err(|e| unreadable(path, io::Error::other(e)))??
+        };
+        if found.is_empty() && filter.settled.is_none() {
+            return Err(SourceError::NoMatch { path: path.clone() });
+        }
+        files.extend(
+            found
+                .into_iter()
+                .filter(|f| seen.insert(f.pin.name.clone())),
+        );
+    }
+    Ok(InputList { files })
+}
+
+fn unreadable(file: &str, why: io::Error) -> SourceError {
+    SourceError::Unreadable {
+        file: file.to_owned(),
+        why,
+    }
+}
+
+fn local(pattern: &str, filter: &FileFilter) -> Result<Vec<InputFile>, SourceError> {
+    let mut found = BTreeSet::new();
+    if Path::new(pattern).exists() {
+        walk(Path::new(pattern), &mut found)?;
+    } else if pattern.contains(['*', '?', '[']) {
+        let matches = glob::glob(pattern).map_err(|e| SourceError::Pattern {
+            path: pattern.to_owned(),
+            detail: e.to_string(),
+        })?;
+        for entry in matches {
+            let path = entry.map_err(|e| unreadable(&e.path().display().to_string(), e.into()))?;
+            walk(&path, &mut found)?;
+        }
+    }
+    let accepted = found.into_iter().filter(|path| filter.accepts_file(path));
+    accepted.map(pin_local).collect()
+}
+
+/// Adds all files at or below `path`. Links to folders are not followed, because they may form a cycle.
+fn walk(path: &Path, found: &mut BTreeSet<PathBuf>) -> Result<(), SourceError> {
+    let at = |why| unreadable(&path.display().to_string(), why);
+    if !path.is_dir() {
+        found.insert(path.to_owned());
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(path).map_err(at)? {
+        let entry = entry.map_err(at)?;
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let linked_folder = entry.path().is_symlink() && entry.path().is_dir();
+        if !hidden && !linked_folder {
+            walk(&entry.path(), found)?;
+        }
+    }
+    Ok(())
+}
+
+fn pin_local(path: PathBuf) -> Result<InputFile, SourceError> {
+    let name = path.display().to_string();
+    let pin = pin_file(&path, &name).map_err(|why| unreadable(&name, why))?;
+    Ok(InputFile {
+        pin,
+        location: Location::Local(path),
+    })
+}
+
+fn pin_file(path: &Path, name: &str) -> io::Result<PinnedFile> {
+    // Checked before the file is opened: opening a FIFO waits for a writer.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut end = |from: u64| {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(from))?;
+        file.by_ref()
+            .take(FINGERPRINT_BYTES)
+            .read_to_end(&mut bytes)?;
+        io::Result::Ok(bytes)
+    };
+    let head = end(0)?;
+    let tail = end(tail_start(size))?;
+    Ok(PinnedFile::new(name.to_owned(), size, &head, &tail))
+}
+
+/// Returns the offset of the last 64 KiB, without the bytes that the first 64 KiB cover already.
+fn tail_start(size: u64) -> u64 {
+    size.saturating_sub(FINGERPRINT_BYTES)
+        .max(FINGERPRINT_BYTES.min(size))
+}
+
+/// Finds the objects at or below an `s3://bucket/prefix`, or those that match a pattern in its last segments.
+async fn remote(
+    url: &str,
+    open: &OpenStore,
+    filter: &FileFilter,
+) -> Result<Vec<InputFile>, SourceError> {
+    let (root, pattern) = split_url(url)?;
+    let store = open(root.clone()).await.map_err(SourceError::Store)?;
+    let (mut keys, mut all) = (Vec::new(), BTreeSet::new());
+    let mut page = None;
+    loop {
+        let list = store.list("", page).await.map_err(SourceError::Store)?;
+        if filter.settled.is_some() {
+            all.extend(list.objects.iter().map(|o| o.key.clone()));
+        }
+        keys.extend(list.objects.into_iter().filter(|o| pattern.accepts(&o.key)));
+        page = list.next;
+        if page.is_none() {
+            break;
+        }
+    }
+    keys.retain(|o| filter.accepts_object(&o.key, &format!("{root}/{}", o.key), &all));
+    keys.sort_by(|a, b| a.key.cmp(&b.key));
+    futures::stream::iter(keys)
+        .map(|object| pin_remote(store.clone(), root.clone(), object))
+        .buffered(FINGERPRINTS_AT_ONCE)
+        .try_collect()
+        .await
+}
+
+/// The keys below the listed folder that a path names.
+enum KeyPattern {
+    Below,
+    Named(String),
+    Matching(glob::Pattern),
+}
+
+impl KeyPattern {
+    fn accepts(&self, key: &str) -> bool {
+        match self {
+            Self::Below => !key.rsplit('/').any(|segment| segment.starts_with('.')),
+            Self::Named(name) => {
+                key == name
+                    || key
+                        .strip_prefix(name.as_str())
+                        .is_some_and(|rest| rest.starts_with('/'))
+            }
+            Self::Matching(pattern) => pattern.matches_with(
+                key,
+                glob::MatchOptions {
+                    require_literal_separator: true,
+                    ..glob::MatchOptions::default()
+                },
+            ),
+        }
+    }
+}
+
+/// Splits a URL into the folder to list and the keys to accept in it.
+fn split_url(url: &str) -> Result<(String, KeyPattern), SourceError> {
+    if url.ends_with('/') {
+        return Ok((url.trim_end_matches('/').to_owned(), KeyPattern::Below));
+    }
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    let Some(bucket_end) = url[after_scheme..].find('/').map(|at| at + after_scheme) else {
+        return Ok((url.to_owned(), KeyPattern::Below));
+    };
+    let wild = url.find(['*', '?', '[']).unwrap_or(url.len());
+    let folder_end = url[..wild].rfind('/').unwrap_or(bucket_end).max(bucket_end);
+    let rest = url[folder_end + 1..].to_owned();
+    let pattern = if wild == url.len() {
+        KeyPattern::Named(rest)
+    } else {
+        let pattern = glob::Pattern::new(&rest).map_err(|e| SourceError::Pattern {
+            path: url.to_owned(),
+            detail: e.to_string(),
+        })?;
+        KeyPattern::Matching(pattern)
+    };
+    Ok((url[..folder_end].to_owned(), pattern))
+}
+
+/// Pins an object by the `ETag` of its listing, or by its two ends where the store gives none.
+async fn pin_remote(
+    store: Arc<dyn Store>,
+    root: String,
+    ObjectMeta { key, size, etag }: ObjectMeta,
+) -> Result<InputFile, SourceError> {
+    let name = format!("{root}/{key}");
+    let pin = if let Some(etag) = etag {
+        let fingerprint = format!("etag {}", etag.trim_matches('"'));
+        PinnedFile {
+            name,
+            size,
+            fingerprint,
+        }
+    } else {
+        let head = read_range(&*store, &key, 0, FINGERPRINT_BYTES.min(size)).await?;
+        let tail = read_range(&*store, &key, tail_start(size), size).await?;
+        PinnedFile::new(name, size, &head, &tail)
+    };
+    Ok(InputFile {
+        pin,
+        location: Location::Remote { store, key },
+    })
+}
+
+async fn read_range(
+    store: &dyn Store,
+    key: &str,
+    from: u64,
+    to: u64,
+) -> Result<Vec<u8>, SourceError> {
+    if from >= to {
+        return Ok(Vec::new());
+    }
+    let chunks = store
+        .get_range(key, from..to)
+        .await
+        .map_err(SourceError::Store)?;
+    let chunks: Vec<Bytes> = chunks.try_collect().await.map_err(SourceError::Store)?;
+    Ok(chunks.concat())
+}

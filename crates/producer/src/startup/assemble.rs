@@ -1,0 +1,133 @@
+//! The pipeline of an opened producer, as configured.
+
+use std::sync::Arc;
+
+use batchweave_core::inputs::{Chain, LinkId};
+use batchweave_log::Producer;
+use batchweave_store::Store;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::inputs::share;
+use crate::config::{LastBatch, ProducerConfig};
+use crate::flow_control;
+use crate::metrics::Metrics;
+use crate::packing::Restart;
+use crate::pipeline::Pipeline;
+use crate::pipeline::batch::BatchBuilderOptions;
+use crate::pipeline::new_files::NewFilePoller;
+use crate::pipeline::read::InputReader;
+use crate::pipeline::tokenize::ChunkTokenizer;
+use crate::pipeline::upload::{Buffers, Uploader};
+use crate::sources::{InputFinder, Inputs, ReadOptions, Share};
+use crate::transform::DocumentTransform;
+
+/// Most batches in one object: its log entry must stay small.
+const GROUP_BATCHES_MAX: usize = 64;
+
+/// The state that startup prepared for the pipeline.
+pub(crate) struct Parts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) transform: Arc<DocumentTransform>,
+    pub(crate) finder: InputFinder,
+    pub(crate) inputs: Arc<Inputs>,
+    pub(crate) settings: Map<String, Value>,
+    /// The stored input list and the name of its head.
+    pub(crate) list: (Chain, LinkId),
+    pub(crate) from: Restart,
+}
+
+/// Returns the pipeline of `producer`; `stop_waiting` ends waits of flow control.
+pub(crate) fn assemble(
+    config: &ProducerConfig,
+    producer: &Producer,
+    parts: Parts,
+    metrics: Arc<Metrics>,
+    stop_waiting: CancellationToken,
+) -> Pipeline {
+    let encoder = parts.transform.encoder.clone();
+    let object_bytes = config.packing.object_bytes.bytes();
+    let batching = BatchBuilderOptions {
+        packer: parts.transform.packer(parts.from.clone()),
+        slices: (encoder.slices(), parts.transform.unit_slices()),
+        encoder: encoder.clone(),
+        next_seq: producer.next_seq(),
+        inputs: parts.list.1,
+        settings: parts.settings,
+        endless: config.source.epochs == 0,
+        fill_last: config.packing.last_batch == LastBatch::Pad,
+        on_bad_document: config.source.on_bad_document,
+        object_bytes,
+        group_batches: flow_control::entry_max(config).min(GROUP_BATCHES_MAX),
+    };
+    let new_files = config.source.follow.then(|| {
+        Arc::new(NewFilePoller::new(
+            (parts.finder.clone(), config.source.follow_every.0),
+            parts.store.clone(),
+            producer,
+            (parts.inputs.clone(), parts.list.0.clone()),
+        ))
+    });
+    let uploader = Uploader {
+        store: parts.store,
+        stream: producer.log().manifest().stream_id(),
+        producer: producer.name().clone(),
+        epoch: producer.epoch(),
+        nonce: producer.nonce(),
+        buffers: Buffers::new(config.upload.concurrency, 2 * object_bytes + (1 << 20)),
+        encoder,
+        provenance: config.packing.provenance,
+        give_up_after: config.upload.give_up_after.0,
+        metrics: metrics.clone(),
+    };
+    Pipeline {
+        reading: InputReader {
+            inputs: parts.inputs.clone(),
+            options: read_options(config),
+            from: parts.from.at,
+            passes: config.source.epochs,
+            new_files,
+        },
+        batching,
+        tokenizing: ChunkTokenizer {
+            transform: parts.transform,
+            inputs: parts.inputs,
+            format: config.source.format,
+        },
+        threads: threads(config),
+        linger: config.commit.linger.0,
+        uploader: Arc::new(uploader),
+        uploads: config.upload.concurrency,
+        memory: config.upload.memory.bytes(),
+        metrics,
+        stop_waiting,
+    }
+}
+
+fn read_options(config: &ProducerConfig) -> ReadOptions {
+    ReadOptions {
+        format: config.source.format,
+        column: config.source.column.clone(),
+        arrays: packing_arrays(config),
+        max_document_bytes: config.source.max_document_bytes.bytes(),
+        share: if config.source.follow {
+            // Of input that grows, whole files are shared, and the finder has selected them.
+            Share::ALL
+        } else {
+            share(config)
+        },
+    }
+}
+
+/// Returns the names of the arrays of a sample; none if documents are not samples.
+fn packing_arrays(config: &ProducerConfig) -> Vec<String> {
+    let arrays = config.packing.arrays.iter();
+    arrays.map(|array| array.name.clone()).collect()
+}
+
+fn threads(config: &ProducerConfig) -> usize {
+    match config.tokenizer.threads {
+        0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        threads => threads,
+    }
+}

@@ -1,0 +1,42 @@
+//! The finder of the configured input.
+
+use std::sync::Arc;
+
+use batchweave_store::OpenOptions;
+use futures::FutureExt;
+
+use crate::config::{ProducerConfig, non_empty};
+use crate::sources::{InputFinder, Settled, Share};
+
+/// Returns the finder for `[source]`. With `source.follow` it accepts only files that have settled, and of those
+/// this producer's share.
+pub(super) fn input_finder(config: &ProducerConfig) -> InputFinder {
+    let source = &config.source;
+    let endpoint = non_empty(&source.endpoint).or(non_empty(&config.store.endpoint));
+    let region = non_empty(&config.store.region);
+    let open = move |url: String| {
+        let options = OpenOptions {
+            endpoint: endpoint.clone(),
+            region: region.clone(),
+            ..OpenOptions::default()
+        };
+        async move { batchweave_store::open(&url, &options).await }.boxed()
+    };
+    InputFinder {
+        paths: source.paths.clone(),
+        open: Arc::new(open),
+        settled: source.follow.then(|| Settled {
+            marker: source.settled_marker.clone(),
+            age: source.settled_age.0,
+        }),
+        share: source.follow.then(|| share(config)),
+    }
+}
+
+/// Returns the configured share of the input.
+pub(super) fn share(config: &ProducerConfig) -> Share {
+    Share {
+        index: config.producer.index,
+        of: config.producer.of,
+    }
+}

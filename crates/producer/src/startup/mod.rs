@@ -1,0 +1,195 @@
+//! From the configuration to an opened producer and its pipeline. Everything that can be refused is refused
+//! before the producer is opened, because opening it fences an older instance.
+//!
+//! - `stream` finds or creates the stream; `inputs` makes the finder of the input files;
+//! - `settings` lists the settings that a cursor keeps; `resume` checks the stored cursor against them and the
+//!   input;
+//! - `assemble` makes the pipeline.
+
+mod assemble;
+mod inputs;
+mod resume;
+mod settings;
+mod stream;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use batchweave_core::commit_policy::{Dac, DacOptions};
+use batchweave_core::cursor::Cursor;
+use batchweave_core::ids::{ProducerName, Seq};
+use batchweave_core::manifest::Manifest;
+use batchweave_daemon::health::Health;
+use batchweave_log::{Log, LogOptions, Producer, ProducerOpening};
+use batchweave_store::Store;
+
+use self::inputs::input_finder;
+use self::resume::{Resume, Resumed};
+use self::settings::settings;
+use crate::config::ProducerConfig;
+use crate::error::RunError;
+use crate::packing::Point;
+use crate::sources::{InputFinder, InputList, Inputs, SourceError, store_list};
+use crate::transform::DocumentTransform;
+use crate::worker::Worker;
+
+pub(crate) use assemble::{Parts, assemble};
+
+/// A producer in its new epoch and the state that its pipeline starts from.
+pub(crate) struct Opened {
+    pub(crate) producer: Producer,
+    /// The commit policy, which has learned from the opening.
+    pub(crate) policy: Dac,
+    pub(crate) parts: Parts,
+}
+
+/// The result of startup, when nothing failed.
+pub(crate) enum Opening {
+    Opened(Box<Opened>),
+    /// The producer finished before, with this many batches.
+    Finished(Seq),
+    /// The stream is sealed or has ended.
+    Sealed,
+}
+
+/// Checks everything that the configuration names, opens the producer and stores its input list. `health` shows
+/// the current step.
+pub(crate) async fn open(
+    store: Arc<dyn Store>,
+    config: &ProducerConfig,
+    health: &Health,
+) -> Result<Opening, RunError> {
+    health.not_ready("probing the store");
+    // `pipeline::batch` fills an object beyond its size by less than one batch.
+    let largest = 2 * config.packing.object_bytes.bytes();
+    batchweave_store::probe(store.as_ref(), rand::random(), largest).await?;
+    health.not_ready("loading the tokenizer");
+    let loaded = config.clone();
+    let transform = Worker::start("tokenizer", move || DocumentTransform::new(&loaded))?;
+    let transform = Arc::new(transform.join().await??);
+    health.not_ready("opening the stream");
+    let settings = settings(config, &transform);
+    let finder = input_finder(config);
+    stream::open(&store, config, &transform, &finder).await?;
+    health.not_ready("opening the log");
+    let mut log = Log::open(store.clone(), &LogOptions::new(rand::random())).await?;
+    let name: ProducerName = config.producer.name.parse()?;
+    if let Some(batches) = finished(log.manifest(), &name) {
+        tracing::info!(
+            producer = %name,
+            "this producer finished before, so its input is not read: new documents need a producer of another \
+             name, or source.follow from the start"
+        );
+        return Ok(Opening::Finished(batches));
+    }
+    health.not_ready("listing the input");
+    let resume = Resume {
+        store: &store,
+        producer: &name,
+        settings: &settings,
+        follow: config.source.follow,
+    };
+    let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;
+    health.not_ready("opening the producer");
+    let mut policy = policy(config);
+    let opened = Producer::open_with(log, name.clone(), &instance(), &mut policy).await?;
+    let producer = match opened {
+        ProducerOpening::Opened(producer) => *producer,
+        ProducerOpening::Finished { tgbs } => return Ok(Opening::Finished(tgbs)),
+        ProducerOpening::Sealed => return Ok(Opening::Sealed),
+        ProducerOpening::Fenced { by, instance } => {
+            return Err(RunError::Fenced {
+                producer: name.to_string(),
+                by,
+                instance,
+            });
+        }
+    };
+    // An older instance may have committed until it was fenced.
+    if producer.cursor() != cursor {
+        let listed = finder.find(BTreeSet::new()).await?;
+        resumed = resume.check(&producer.cursor(), listed).await?;
+    }
+    let Resumed {
+        inputs,
+        mut chain,
+        from,
+    } = resumed;
+    health.not_ready("storing the input list");
+    let opening = (producer.epoch(), producer.nonce());
+    let head = store_list(&store, &name, opening, &mut chain, &inputs).await?;
+    log_start(&producer, from.at, &inputs);
+    let parts = Parts {
+        store,
+        transform,
+        finder,
+        inputs: Arc::new(Inputs::new(inputs)),
+        settings,
+        list: (chain, head),
+        from,
+    };
+    Ok(Opening::Opened(Box::new(Opened {
+        producer,
+        policy,
+        parts,
+    })))
+}
+
+/// Returns the cursor as far as the log is folded, and its place in the input.
+async fn find_cursor(
+    log: &mut Log,
+    resume: &Resume<'_>,
+    finder: &InputFinder,
+) -> Result<(Cursor, Resumed), RunError> {
+    let current = |log: &Log| {
+        let state = log.manifest().producer(resume.producer);
+        state.map(|p| p.cursor.clone()).unwrap_or_default()
+    };
+    loop {
+        let cursor = current(log);
+        let listed = finder.find(BTreeSet::new()).await?;
+        match resume.check(&cursor, listed).await {
+            // An instance that still works may have grown the list, and older links may have been reclaimed.
+            Err(why @ RunError::Source(SourceError::List(_))) => {
+                log.catch_up().await?;
+                if current(log) == cursor {
+                    return Err(why);
+                }
+            }
+            resumed => return Ok((cursor, resumed?)),
+        }
+    }
+}
+
+fn policy(config: &ProducerConfig) -> Dac {
+    Dac::new(DacOptions {
+        target: config.commit.latency_target.0,
+        seed: rand::random(),
+    })
+}
+
+/// Returns the number of batches of a producer that has finished.
+fn finished(manifest: &Manifest, name: &ProducerName) -> Option<Seq> {
+    let state = manifest.producer(name).filter(|p| p.finished)?;
+    Some(state.next_seq)
+}
+
+fn log_start(producer: &Producer, from: Point, inputs: &InputList) {
+    tracing::info!(
+        producer = %producer.name(),
+        epoch = producer.epoch(),
+        batches = producer.next_seq(),
+        files = inputs.files.len(),
+        pass = from.pass,
+        file = inputs.files.get(from.file as usize).map_or("", |f| f.pin.name.as_str()),
+        unit = from.unit + 1,
+        skip = from.skip,
+        "producing"
+    );
+}
+
+/// Returns the name of this process for people: host and process id.
+fn instance() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}:{}", host.trim(), std::process::id())
+}

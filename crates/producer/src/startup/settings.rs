@@ -1,0 +1,54 @@
+//! The settings that a cursor keeps.
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{PackingConfig, PackingMode, ProducerConfig};
+use crate::transform::DocumentTransform;
+
+/// Returns by configuration key all settings that decide the batches' bytes and are not pinned by stream.json.
+/// `on_bad_document` is not among them: no byte before the cursor depends on it, and its errors advise to
+/// change it.
+pub(super) fn settings(
+    config: &ProducerConfig,
+    transform: &DocumentTransform,
+) -> Map<String, Value> {
+    let (source, packing) = (&config.source, &config.packing);
+    let always = [
+        ("producer.index", json!(config.producer.index)),
+        ("producer.of", json!(config.producer.of)),
+        ("source.format", json!(source.format)),
+        ("source.field", json!(source.field)),
+        ("source.column", json!(source.column)),
+        (
+            "source.max_document_bytes",
+            json!(source.max_document_bytes),
+        ),
+        ("tokenizer.end_token", json!(transform.end_token())),
+        ("packing.last_batch", json!(packing.last_batch)),
+        ("packing.pad_token", json!(packing.pad_token)),
+    ];
+    let default = PackingConfig::default();
+    let chat = packing.mode == PackingMode::Chat;
+    // Only where they differ from the default, so that cursors of plain rows stay as they are.
+    let sometimes = [
+        (
+            packing.mode != default.mode,
+            "packing.mode",
+            json!(packing.mode),
+        ),
+        (
+            packing.look_ahead != default.look_ahead,
+            "packing.look_ahead",
+            json!(packing.look_ahead),
+        ),
+        (source.follow, "source.follow", json!(true)),
+        (chat, "chat.messages", json!(config.chat.messages)),
+        (chat, "chat.tools", json!(config.chat.tools)),
+    ];
+    let sometimes = sometimes.into_iter().filter(|(applies, _, _)| *applies);
+    always
+        .into_iter()
+        .chain(sometimes.map(|(_, key, value)| (key, value)))
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}

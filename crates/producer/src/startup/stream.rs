@@ -1,0 +1,59 @@
+//! The stream that this producer writes to: found with the same parameters, or created.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use batchweave_core::ids::{IdError, ProducerName, StreamId};
+use batchweave_core::keys;
+use batchweave_core::stream::StreamConfig;
+use batchweave_daemon::timestamp;
+use batchweave_log::{Creation, LogError, create};
+use batchweave_store::Store;
+
+use crate::config::ProducerConfig;
+use crate::error::RunError;
+use crate::sources::InputFinder;
+use crate::transform::DocumentTransform;
+
+/// Checks that the stream has the configured parameters; creates it if it is absent and `stream.create` is set.
+pub(super) async fn open(
+    store: &Arc<dyn Store>,
+    config: &ProducerConfig,
+    transform: &DocumentTransform,
+    finder: &InputFinder,
+) -> Result<(), RunError> {
+    match store.head(keys::STREAM).await {
+        Ok(_) => {}
+        // A mistyped path must not leave a stream behind, because a stream's parameters are permanent.
+        Err(e) if e.is_not_found() && config.stream.create => {
+            drop(finder.find(BTreeSet::new()).await?);
+        }
+        Err(e) if e.is_not_found() => {
+            return Err(LogError::NoStream {
+                root: store.root().to_owned(),
+            }
+            .into());
+        }
+        Err(e) => return Err(e.into()),
+    }
+    let producers: Result<Vec<ProducerName>, IdError> =
+        config.stream.producers.iter().map(|p| p.parse()).collect();
+    let wanted = StreamConfig {
+        format: 1,
+        stream_id: StreamId::from_random(rand::random()),
+        slices: config.stream.slices,
+        order: config.stream.order,
+        producers: producers?,
+        tokenizer: transform.identity(),
+        seq_len: config.stream.seq_len,
+        rows_per_slice: config.stream.rows_per_slice,
+        created: timestamp::now(),
+    };
+    match create(store, &wanted).await? {
+        Creation::Created(stream) => {
+            tracing::info!(id = %stream.stream_id, root = store.root(), "created the stream");
+        }
+        Creation::Existed(stream) => tracing::debug!(id = %stream.stream_id, "found the stream"),
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! From a unit to the arrays of a sample, each as the bytes of its items. Pure; runs on the
+//! tokenizer's threads.
+
+use batchweave_core::tgb::Dtype;
+use serde_json::Value;
+
+use super::text::BOM;
+use crate::packing::ArraySpec;
+use crate::sources::{Cell, Format, Reason, Unit};
+
+mod base64;
+mod npy;
+
+/// The arrays of the sample in `unit`, in the order of `specs`; `None` for a blank line.
+pub fn sample(
+    format: Format,
+    specs: &[ArraySpec],
+    unit: Unit,
+) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+    let raw = unit.raw?;
+    match format {
+        Format::Parquet => {
+            let arrays = specs.iter().zip(unit.cells);
+            arrays
+                .map(|(spec, cell)| from_cell(spec, cell))
+                .collect::<Result<_, _>>()
+                .map(Some)
+        }
+        Format::Npy => match specs {
+            [spec] => npy::array(spec, raw).map(|data| Some(vec![data])),
+            _ => Err(wrong(
+                specs.first().map_or("", |spec| &spec.name),
+                "is not alone: a .npy file holds one array a sample",
+            )),
+        },
+        Format::Jsonl => json(specs, &raw, unit.place.unit == 0),
+        Format::Auto | Format::Lines | Format::Text => Err(Reason::NotArrays),
+    }
+}
+
+fn wrong(name: &str, detail: impl Into<String>) -> Reason {
+    Reason::Array {
+        name: name.to_owned(),
+        detail: detail.into(),
+    }
+}
+
+fn json(specs: &[ArraySpec], raw: &[u8], first: bool) -> Result<Option<Vec<Vec<u8>>>, Reason> {
+    let raw = raw.strip_prefix(BOM).filter(|_| first).unwrap_or(raw);
+    if raw.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let value: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
+    let Value::Object(object) = value else {
+        return Err(Reason::NotArrays);
+    };
+    let array = |spec: &ArraySpec| match object.get(&spec.name) {
+        None => Err(wrong(&spec.name, "is missing")),
+        Some(value) => from_json(spec, value),
+    };
+    specs.iter().map(array).collect::<Result<_, _>>().map(Some)
+}
+
+fn from_json(spec: &ArraySpec, value: &Value) -> Result<Vec<u8>, Reason> {
+    let mut data = Vec::new();
+    match value {
+        Value::String(text) if spec.base64 => {
+            data = base64::decode(text).ok_or_else(|| wrong(&spec.name, "is not base64"))?;
+            check_whole(spec, &data)?;
+        }
+        Value::String(text) if spec.dtype == Dtype::U8 && spec.shape.is_empty() => {
+            data.extend_from_slice(text.as_bytes());
+        }
+        Value::Array(items) => {
+            for item in items {
+                put_json(spec, &spec.shape, item, &mut data)?;
+            }
+        }
+        one if spec.shape.is_empty() => put_json(spec, &[], one, &mut data)?,
+        _ => {
+            return Err(wrong(
+                &spec.name,
+                format!("is not a list of {}", spec.text()),
+            ));
+        }
+    }
+    Ok(data)
+}
+
+/// Appends a value of shape `shape`.
+fn put_json(
+    spec: &ArraySpec,
+    shape: &[u64],
+    value: &Value,
+    data: &mut Vec<u8>,
+) -> Result<(), Reason> {
+    let put = match (shape, value) {
+        ([length, inner @ ..], Value::Array(items)) if items.len() as u64 == *length => {
+            let mut items = items.iter();
+            return items.try_for_each(|item| put_json(spec, inner, item, data));
+        }
+        ([], Value::Bool(b)) if spec.dtype == Dtype::BOOL => put_int(spec.dtype, (*b).into(), data),
+        ([], Value::Number(n)) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
+            (Some(n), _, _) => put_int(spec.dtype, n.into(), data),
+            (_, Some(n), _) => put_int(spec.dtype, n.into(), data),
+            // "-0" is read as a fraction, since only those have two zeros.
+            (_, _, Some(0.0)) if !is_float(spec.dtype) => put_int(spec.dtype, 0, data),
+            (_, _, Some(n)) => put_float(spec.dtype, n, data),
+            _ => None,
+        },
+        _ => None,
+    };
+    put.ok_or_else(|| {
+        let mut found = value.to_string();
+        found.truncate(found.floor_char_boundary(60));
+        let (dtype, shape) = (spec.dtype.name(), &spec.shape);
+        wrong(
+            &spec.name,
+            format!("holds {found}, which is no {dtype} of an item of shape {shape:?}"),
+        )
+    })
+}
+
+fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
+    let mut data = Vec::new();
+    let put = match cell {
+        Cell::Bytes(bytes) => {
+            data = bytes;
+            Some(())
+        }
+        Cell::Ints(numbers) => numbers
+            .into_iter()
+            .try_for_each(|n| put_int(spec.dtype, n.into(), &mut data)),
+        Cell::Floats(numbers) => numbers
+            .into_iter()
+            .try_for_each(|n| put_float(spec.dtype, n, &mut data)),
+    };
+    put.ok_or_else(|| {
+        let dtype = spec.dtype.name();
+        wrong(&spec.name, format!("holds a number that is no {dtype}"))
+    })?;
+    check_whole(spec, &data)?;
+    Ok(data)
+}
+
+fn check_whole(spec: &ArraySpec, data: &[u8]) -> Result<(), Reason> {
+    let item = spec.item_bytes();
+    if (data.len() as u64).is_multiple_of(item) {
+        return Ok(());
+    }
+    let bytes = data.len();
+    Err(wrong(
+        &spec.name,
+        format!("has {bytes} bytes, which are no whole items of {item} bytes"),
+    ))
+}
+
+fn is_float(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64)
+}
+
+/// Appends a whole number; `None` when the type can't hold it.
+fn put_int(dtype: Dtype, n: i128, data: &mut Vec<u8>) -> Option<()> {
+    macro_rules! put {
+        ($type:ty) => {
+            data.extend_from_slice(&<$type>::try_from(n).ok()?.to_le_bytes())
+        };
+    }
+    match dtype {
+        Dtype::BOOL if n == 0 || n == 1 => data.push(n as u8),
+        Dtype::BOOL | Dtype::F16 | Dtype::BF16 => return None,
+        Dtype::U8 => put!(u8),
+        Dtype::I8 => put!(i8),
+        Dtype::U16 => put!(u16),
+        Dtype::I16 => put!(i16),
+        Dtype::U32 => put!(u32),
+        Dtype::I32 => put!(i32),
+        Dtype::U64 => put!(u64),
+        Dtype::I64 => put!(i64),
+        Dtype::F32 | Dtype::F64 => return put_float(dtype, n as f64, data),
+    }
+    Some(())
+}
+
+/// Appends a number with a fraction; `None` when the type is none of such, or can't hold it.
+fn put_float(dtype: Dtype, n: f64, data: &mut Vec<u8>) -> Option<()> {
+    match dtype {
+        // A cast would make a number of a double's size infinite.
+        Dtype::F32 if n.is_finite() && (n as f32).is_infinite() => return None,
+        Dtype::F32 => data.extend_from_slice(&(n as f32).to_le_bytes()),
+        Dtype::F64 => data.extend_from_slice(&n.to_le_bytes()),
+        _ => return None,
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod numbers;
+#[cfg(test)]
+mod tests;

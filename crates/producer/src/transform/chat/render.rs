@@ -1,0 +1,141 @@
+//! A conversation's text by the template, and what of it is to be learned. Pure.
+
+use std::ops::Range;
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+use serde::{Deserialize, Serialize};
+
+use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS, SpecialTokens};
+use super::template::{Template, TemplateFile};
+use super::wrong;
+use crate::sources::Reason;
+
+/// A text with its shields, and the ranges of its bytes that are to be learned.
+pub(super) type Rendered = (String, Vec<Range<usize>>);
+
+/// All that decides what a document becomes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct RendererSetup {
+    pub(super) template: TemplateFile,
+    /// Fields of the document.
+    messages: String,
+    tools: String,
+    specials: Vec<(String, u32)>,
+}
+
+/// A template and how documents name what it takes.
+pub(super) struct ConversationRenderer {
+    template: Template,
+    messages: String,
+    tools: String,
+    specials: SpecialTokens,
+}
+
+impl RendererSetup {
+    pub(super) fn new(
+        template: TemplateFile,
+        (messages, tools): (&str, &str),
+        specials: &[(String, u32)],
+    ) -> Self {
+        Self {
+            template,
+            messages: messages.to_owned(),
+            tools: tools.to_owned(),
+            specials: specials.to_vec(),
+        }
+    }
+
+    /// With the template compiled; what is wrong with it when it is none.
+    pub(super) fn rendering(&self) -> Result<ConversationRenderer, String> {
+        Ok(ConversationRenderer {
+            template: Template::compile(&self.template)?,
+            messages: self.messages.clone(),
+            tools: self.tools.clone(),
+            specials: SpecialTokens::new(&self.specials),
+        })
+    }
+}
+
+impl ConversationRenderer {
+    /// The rendered text with its shields, and what of it is to be learned.
+    pub(super) fn text(&self, raw: &[u8]) -> Result<Rendered, Reason> {
+        let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
+        let field = |name: &str| {
+            let value = document.get_attr(name).unwrap_or(Value::UNDEFINED);
+            self.specials.escape_special_tokens(&value).map_err(wrong)
+        };
+        let messages = field(&self.messages)?;
+        let tools = field(&self.tools)?;
+        let turns: Vec<Value> = match messages.try_iter() {
+            Ok(turns) if messages.kind() == ValueKind::Seq => turns.collect(),
+            _ => {
+                let name = &self.messages;
+                return Err(wrong(format!("field {name:?} is no list of messages")));
+            }
+        };
+        let whole = self.render(&turns, &tools, false)?;
+        if self.template.marks_generation() {
+            return marked(&whole);
+        }
+        let learned = self.assistant_turns(&turns, &tools, &whole)?;
+        Ok((whole, learned))
+    }
+
+    fn render(&self, turns: &[Value], tools: &Value, ask: bool) -> Result<String, Reason> {
+        self.template.render(turns, tools, ask).map_err(wrong)
+    }
+
+    /// What each assistant turn adds to the text that asks for it.
+    fn assistant_turns(
+        &self,
+        turns: &[Value],
+        tools: &Value,
+        whole: &str,
+    ) -> Result<Vec<Range<usize>>, Reason> {
+        let mut learned = Vec::new();
+        for (n, turn) in turns.iter().enumerate() {
+            let role = turn.get_attr("role").unwrap_or_default();
+            if role.as_str() != Some("assistant") {
+                continue;
+            }
+            let before = self.render(&turns[..n], tools, true)?;
+            let after = self.render(&turns[..=n], tools, false)?;
+            if !whole.starts_with(&before) || !whole.starts_with(&after) {
+                let turn = n + 1;
+                return Err(wrong(format!(
+                    "the template writes message {turn} differently when others follow, so that what the assistant \
+                     said in it can't be told; a template with {{% generation %}} blocks says so itself"
+                )));
+            }
+            let end = after.trim_end().len();
+            if before.len() < end {
+                learned.push(before.len()..end);
+            }
+        }
+        Ok(learned)
+    }
+}
+
+/// Takes the marks of generation blocks out of the text.
+fn marked(text: &str) -> Result<Rendered, Reason> {
+    let mut clean = String::with_capacity(text.len());
+    let (mut learned, mut began) = (Vec::new(), None);
+    for c in text.chars() {
+        match (c, began) {
+            (GENERATION_BEGINS, None) => began = Some(clean.len()),
+            (GENERATION_ENDS, Some(from)) => {
+                learned.push(from..clean.len());
+                began = None;
+            }
+            (GENERATION_BEGINS | GENERATION_ENDS, _) => {
+                return Err(wrong("the template's generation blocks do not match"));
+            }
+            _ => clean.push(c),
+        }
+    }
+    if began.is_some() {
+        return Err(wrong("the template's last generation block does not end"));
+    }
+    Ok((clean, learned))
+}

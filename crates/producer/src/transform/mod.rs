@@ -1,0 +1,274 @@
+//! From units to documents, by the configured mode, and the identity that this gives the stream: all
+//! producers of one stream must make slices of one form.
+//!
+//! - `text` takes the text out of a unit; `chat` makes tokens of conversations; `arrays` makes samples;
+//! - `error` holds the reasons why a transform cannot be set up.
+
+pub mod arrays;
+pub mod chat;
+mod error;
+pub mod text;
+
+use std::sync::Arc;
+
+use batchweave_core::ids::Hash;
+use batchweave_core::stream::TokenizerId;
+use batchweave_daemon::panics;
+
+pub use error::TransformError;
+
+use self::arrays::sample;
+use self::chat::{Chat, TemplateError, TemplateFile};
+use self::text::decode;
+use crate::config::{PackingMode, ProducerConfig, TokenizerKind};
+use crate::packing::{
+    ArraySpec, BestFit, Concat, Content, Encoder, Extra, Packer, Restart, Samples, Shape,
+};
+use crate::sources::{Format, Reason, Unit};
+use crate::tokenizer::{self, Choice, Tokenizer};
+
+/// Makes documents of units, and the packer and encoder that fit them.
+pub struct DocumentTransform {
+    kind: Kind,
+    shape: Shape,
+    mode: PackingMode,
+    look_ahead: usize,
+    extras: Vec<Extra>,
+    object_bytes: u64,
+    /// Tokens of [`CANARY`] as the tokenizer made them at the start.
+    canary: Vec<Option<Vec<u32>>>,
+    /// Makes slices of packed batches.
+    pub encoder: Arc<Encoder>,
+}
+
+enum Kind {
+    Text {
+        tokenizer: Arc<dyn Tokenizer>,
+        /// JSON field with the text.
+        field: String,
+        pad: u32,
+    },
+    Chat {
+        chat: Box<Chat>,
+        tokenizer: Arc<dyn Tokenizer>,
+        pad: u32,
+    },
+    Arrays(Vec<ArraySpec>),
+}
+
+impl DocumentTransform {
+    /// Sets up the configured transform. Reads files and loads the tokenizer, which takes seconds: call it outside
+    /// of async code.
+    pub fn new(config: &ProducerConfig) -> Result<Self, TransformError> {
+        let shape = Shape {
+            slices: config.stream.slices,
+            rows_per_slice: config.stream.rows_per_slice,
+            seq_len: config.stream.seq_len,
+        };
+        let packing = &config.packing;
+        let mut extras = packing.fields.clone();
+        if packing.mode == PackingMode::Chat {
+            extras.push(Extra::LossMask);
+        }
+        extras.sort_unstable();
+        extras.dedup();
+        let mut canary = Vec::new();
+        let (kind, encoder) = if packing.mode == PackingMode::Opaque {
+            let arrays = packing.arrays.clone();
+            let encoder = Encoder::samples(shape, arrays.clone())?;
+            (Kind::Arrays(arrays), encoder)
+        } else {
+            let tokenizer = load_tokenizer(config)?;
+            let pad = pad_token(config, tokenizer.as_ref())?;
+            canary = tokens_of(tokenizer.as_ref());
+            let encoder = Encoder::rows(shape, tokenizer.identity().id_bound, &extras)?;
+            let field = config.source.field.clone();
+            let kind = match packing.mode {
+                PackingMode::Chat => Kind::Chat {
+                    chat: Box::new(chat(config, tokenizer.clone())?),
+                    tokenizer,
+                    pad,
+                },
+                _ => Kind::Text {
+                    tokenizer,
+                    field,
+                    pad,
+                },
+            };
+            (kind, encoder)
+        };
+        Ok(Self {
+            kind,
+            shape,
+            mode: packing.mode,
+            look_ahead: packing.look_ahead,
+            extras,
+            object_bytes: packing.object_bytes.bytes(),
+            canary,
+            encoder: Arc::new(encoder),
+        })
+    }
+
+    /// Returns the token after each document; none for arrays.
+    pub fn end_token(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
+                Some(tokenizer.identity().end_token)
+            }
+            Kind::Arrays(_) => None,
+        }
+    }
+
+    /// Returns the identity that stream.json keeps: the tokenizer, and how slices differ from plain rows.
+    pub fn identity(&self) -> TokenizerId {
+        let tokenizer = match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
+                tokenizer.identity().id.clone()
+            }
+            Kind::Arrays(arrays) => {
+                let arrays: Vec<String> = arrays.iter().map(ArraySpec::text).collect();
+                let name = format!("none; arrays {}", arrays.join(", "));
+                let fingerprint = Hash::sha256(name.as_bytes());
+                return TokenizerId { name, fingerprint };
+            }
+        };
+        let mut form: Vec<String> = Vec::new();
+        if self.mode != PackingMode::Concat {
+            form.push(name(self.mode));
+        }
+        form.extend(self.extras.iter().map(|extra| name(*extra)));
+        if form.is_empty() {
+            return tokenizer;
+        }
+        let mut form = form.join(", ");
+        if let Kind::Chat { chat, .. } = &self.kind {
+            let template = Hash::sha256(chat.fingerprint().as_bytes());
+            form = format!("{form}, template {:.8}", template.to_string());
+        }
+        let fingerprint = Hash::sha256(format!("{}; {form}", tokenizer.fingerprint).as_bytes());
+        let name = format!("{}; {form}", tokenizer.name);
+        TokenizerId { name, fingerprint }
+    }
+
+    /// Returns the slices that the packer makes at a time: all of a batch that surely fits in one object, else
+    /// one.
+    pub fn unit_slices(&self) -> u32 {
+        let whole = self.encoder.batch_bytes();
+        if whole.is_some_and(|bytes| bytes <= self.object_bytes) {
+            self.shape.slices
+        } else {
+            1
+        }
+    }
+
+    /// Returns a packer that starts at `from` and makes [`Self::unit_slices`] slices at a time.
+    pub fn packer(&self, from: Restart) -> Box<dyn Packer> {
+        let shape = Shape {
+            slices: self.unit_slices(),
+            ..self.shape
+        };
+        let (Kind::Text { tokenizer, pad, .. } | Kind::Chat { tokenizer, pad, .. }) = &self.kind
+        else {
+            return Box::new(Samples::new(shape, from.at));
+        };
+        let tokens = (tokenizer.identity().end_token, *pad);
+        match self.mode {
+            PackingMode::BestFit | PackingMode::Chat => {
+                Box::new(BestFit::new(shape, tokens, self.look_ahead, from))
+            }
+            PackingMode::Concat | PackingMode::Opaque => {
+                let segments = self.extras.iter().any(|extra| extra.needs_segments());
+                Box::new(Concat::new(shape, tokens, from.at, segments))
+            }
+        }
+    }
+
+    /// Returns the content of the document in `unit` and its size in bytes; `Ok(None)` for a blank line.
+    pub(crate) fn transform(&self, format: Format, unit: Unit) -> Transformed {
+        let bytes = unit.bytes() as u64;
+        match &self.kind {
+            Kind::Arrays(specs) => {
+                sample(format, specs, unit).map(|s| s.map(|s| (Content::Sample(s), bytes)))
+            }
+            Kind::Chat { chat, .. } => match (format, unit.raw) {
+                (Format::Jsonl, Ok(raw)) => {
+                    let turns = chat.turns(&raw)?;
+                    Ok(turns.map(|turns| (turns, bytes)))
+                }
+                (_, Ok(_)) => Err(Reason::NotConversations),
+                (_, Err(reason)) => Err(reason),
+            },
+            Kind::Text {
+                tokenizer, field, ..
+            } => {
+                let first = unit.place.unit == 0;
+                let Some(text) = decode(format, field, first, unit.raw?)? else {
+                    return Ok(None);
+                };
+                let tokens = tokenizer.encode(&text).map_err(Reason::tokenizer)?;
+                Ok(Some((Content::Tokens(tokens), text.len() as u64)))
+            }
+        }
+    }
+
+    /// Returns whether the tokenizer still gives the tokens of the start. A panic may leave it broken for every
+    /// later document; those are not bad documents.
+    pub(crate) fn is_sound(&self) -> bool {
+        match &self.kind {
+            Kind::Text { tokenizer, .. } | Kind::Chat { tokenizer, .. } => {
+                panics::guard(|| tokens_of(tokenizer.as_ref())).is_ok_and(|now| now == self.canary)
+            }
+            Kind::Arrays(_) => true,
+        }
+    }
+}
+
+/// Texts to check the tokenizer with; the second one takes the exact path of o200k.
+const CANARY: [&str; 2] = ["A good document, \n  no. 1234.", "It'\u{17f} another."];
+
+fn tokens_of(tokenizer: &dyn Tokenizer) -> Vec<Option<Vec<u32>>> {
+    CANARY.map(|text| tokenizer.encode(text).ok()).into()
+}
+
+fn load_tokenizer(config: &ProducerConfig) -> Result<Arc<dyn Tokenizer>, TransformError> {
+    let table = &config.tokenizer;
+    let choice = match table.kind {
+        TokenizerKind::Embedded => Choice::Embedded(table.name),
+        TokenizerKind::Bytes => Choice::Bytes,
+        TokenizerKind::File => Choice::File {
+            path: table.path.as_ref(),
+            end_token: &table.end_token,
+        },
+    };
+    Ok(tokenizer::load(&choice)?)
+}
+
+fn pad_token(config: &ProducerConfig, tokenizer: &dyn Tokenizer) -> Result<u32, TransformError> {
+    let identity = tokenizer.identity();
+    let (token, bound) = (
+        config.packing.pad_token.unwrap_or(identity.end_token),
+        identity.id_bound,
+    );
+    if token < bound {
+        Ok(token)
+    } else {
+        Err(TransformError::PadToken { token, bound })
+    }
+}
+
+fn chat(config: &ProducerConfig, tokenizer: Arc<dyn Tokenizer>) -> Result<Chat, TemplateError> {
+    let most = config.source.max_document_bytes.bytes();
+    let template = TemplateFile::read(config.chat.template.as_ref(), most)?;
+    let fields = (config.chat.messages.as_str(), config.chat.tools.as_str());
+    let program = config.chat.renderer.as_deref();
+    Chat::new(template, tokenizer, fields, program)
+}
+
+/// A document's content and its size in bytes; `Ok(None)` for a blank line.
+pub(crate) type Transformed = Result<Option<(Content, u64)>, Reason>;
+
+/// Returns the name of a configuration value, for example `best_fit`.
+fn name(word: impl serde::Serialize) -> String {
+    let word = serde_json::to_value(word).unwrap_or_default();
+    word.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,198 @@
+//! From the bytes of a unit to the text of a document. Pure; runs on the tokenizer's threads.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::sources::{Format, Reason};
+
+mod quick;
+
+/// The byte order mark that a UTF-8 file may begin with.
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// Returns the text of the document in `raw`; `None` for a blank line. `field` is the JSON field that holds it.
+pub fn decode(
+    format: Format,
+    field: &str,
+    first: bool,
+    raw: Vec<u8>,
+) -> Result<Option<String>, Reason> {
+    if format == Format::Npy {
+        return Err(Reason::NotText);
+    }
+    let raw = match raw.strip_prefix(BOM) {
+        Some(rest) if first => rest.to_vec(),
+        _ => raw,
+    };
+    let by_line = matches!(format, Format::Jsonl | Format::Lines);
+    if by_line && raw.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let Ok(text) = simdutf8::basic::from_utf8(&raw) else {
+        // Only the slower check finds the place.
+        let at = std::str::from_utf8(&raw).map_or_else(|e| e.valid_up_to(), str::len);
+        return Err(Reason::InvalidUtf8 { at });
+    };
+    let text = if format == Format::Jsonl {
+        json_field(text, field)?
+    } else {
+        text.to_owned()
+    };
+    if text.is_empty() {
+        Err(Reason::Empty)
+    } else {
+        Ok(Some(text))
+    }
+}
+
+/// Returns the string under `field` of the JSON object in `line`; of a repeated field the last one, as most
+/// JSON readers do. The whole line is checked, also after the field.
+fn json_field(line: &str, field: &str) -> Result<String, Reason> {
+    match quick::field(line, field) {
+        Some(text) => Ok(text),
+        None => parsed_field(line, field),
+    }
+}
+
+fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
+    let mut parser = serde_json::Deserializer::from_str(line);
+    let found = FieldSeed(field)
+        .deserialize(&mut parser)
+        .and_then(|found| parser.end().map(|()| found))
+        .map_err(|e| Reason::broken_json(&e))?;
+    let field = field.to_owned();
+    match found {
+        Found::Text(text) => Ok(text),
+        Found::Other(found) => Err(Reason::NotAString { field, found }),
+        Found::Absent => Err(Reason::MissingField { field }),
+        Found::NotAnObject(found) => Err(Reason::NotAnObject { field, found }),
+    }
+}
+
+enum Found {
+    Text(String),
+    Other(&'static str),
+    Absent,
+    NotAnObject(&'static str),
+}
+
+struct FieldSeed<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
+    type Value = Found;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Found, D::Error> {
+        parser.deserialize_any(self)
+    }
+}
+
+/// Visits the line itself: an object whose other fields are skipped unread.
+impl<'de> Visitor<'de> for FieldSeed<'_> {
+    type Value = Found;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
+        let mut found = Found::Absent;
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            if key == self.0 {
+                found = map.next_value_seed(ValueSeed)?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Found::NotAnObject("an array"))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Found, E> {
+        Ok(Found::NotAnObject("a string"))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Found, E> {
+        Ok(Found::NotAnObject("a boolean"))
+    }
+
+    fn visit_unit<E>(self) -> Result<Found, E> {
+        Ok(Found::NotAnObject("null"))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
+        Ok(Found::NotAnObject("a number"))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
+        Ok(Found::NotAnObject("a number"))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
+        Ok(Found::NotAnObject("a number"))
+    }
+}
+
+struct ValueSeed;
+
+impl<'de> DeserializeSeed<'de> for ValueSeed {
+    type Value = Found;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Found, D::Error> {
+        parser.deserialize_any(self)
+    }
+}
+
+/// Visits the field's value.
+impl<'de> Visitor<'de> for ValueSeed {
+    type Value = Found;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Found, E> {
+        Ok(Found::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Found, E> {
+        Ok(Found::Text(text))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Found::Other("an object"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Found::Other("an array"))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Found, E> {
+        Ok(Found::Other("a boolean"))
+    }
+
+    fn visit_unit<E>(self) -> Result<Found, E> {
+        Ok(Found::Other("null"))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
+        Ok(Found::Other("a number"))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
+        Ok(Found::Other("a number"))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
+        Ok(Found::Other("a number"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,335 @@
+//! A job's supervisor: opens the job, runs its machines, starts its attempts' ranks, and starts another
+//! attempt when one has ended, from a restart point that it knows. Ranks that froze may go on beside it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batchweave_core::ids::{AttemptId, RequestId, Step, Version};
+use batchweave_core::manifest::Entry;
+use batchweave_core::manifest::entry::{JobClosed, JobOpened};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::job::Job;
+use super::node::Node;
+use super::rank::{End, Position, Rank, Wanted};
+use super::restart_points::RestartPoints;
+use crate::actor::{Actor, Nature};
+use crate::plan::lifecycle::{AttemptEnd, AttemptPlan, JobPlan};
+use crate::world::person::Person;
+use crate::world::shared::Shared;
+
+/// Incarnations: a lease or a person may close a job that goes on.
+const INCARNATIONS_MAX: u32 = 4;
+/// Attempts of an incarnation; more come to nothing.
+const ATTEMPTS_MAX: u32 = 40;
+
+/// The time that stands for a request where a rank is to die at one.
+const REQUEST: Duration = Duration::from_millis(40);
+
+/// How an attempt came to its end.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All has been read.
+    Done,
+    /// Another one is to take its place.
+    Another,
+    /// The job is closed.
+    Closed,
+}
+
+struct Supervisor {
+    job: Arc<Job>,
+    person: Person,
+    opened: Version,
+    attempts: u32,
+    /// The watermark that refused the last start.
+    refused: Option<Step>,
+    machines: Vec<JoinHandle<()>>,
+    ranks: Vec<JoinHandle<()>>,
+    /// The ranks of this incarnation.
+    alive: Vec<Arc<Actor>>,
+}
+
+/// Runs a job to the end of what it reads.
+pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
+    let name = super::name(plan.number);
+    let person = Person::new(&shared, name.as_str());
+    let machines = plan.daemons.len().max(1);
+    let nodes: Vec<_> = (0..machines)
+        .map(|number| Node::new(&shared, &plan, number))
+        .collect();
+    let job = Arc::new(Job {
+        shared,
+        plan,
+        name,
+        nodes,
+        restart_points: std::sync::Mutex::default(),
+    });
+    let mut supervisor = Supervisor {
+        job,
+        person,
+        opened: 0,
+        attempts: 0,
+        refused: None,
+        machines: Vec::new(),
+        ranks: Vec::new(),
+        alive: Vec::new(),
+    };
+    supervisor.person.sleep(supervisor.job.plan.opens).await;
+    let machines = supervisor.job.nodes.iter();
+    supervisor.machines = machines
+        .map(|node| tokio::spawn(Arc::clone(node).run()))
+        .collect();
+    let mut plans = supervisor.job.plan.attempts.clone().into_iter();
+    for incarnation in 0..INCARNATIONS_MAX {
+        if supervisor.open().await.is_none() {
+            break;
+        }
+        if supervisor.incarnation(&mut plans).await != Outcome::Closed {
+            break;
+        }
+        // A rank that waits for its attempt would open it in the next incarnation.
+        kill(&std::mem::take(&mut supervisor.alive));
+        supervisor.person.sleep(Duration::from_millis(200)).await;
+        supervisor.refused = (incarnation + 1 < INCARNATIONS_MAX).then_some(0);
+    }
+    supervisor.end().await;
+}
+
+impl Supervisor {
+    /// Opens the job where it was, or at the watermark if that is gone.
+    async fn open(&mut self) -> Option<()> {
+        let (plan, name) = (self.job.plan.clone(), self.job.name.clone());
+        let from = self
+            .job
+            .restart_points(|p| p.points().last().copied())
+            .unwrap_or(0);
+        let request = RequestId(self.person.bytes());
+        let make = |m: &batchweave_core::manifest::Manifest| {
+            Entry::JobOpened(JobOpened {
+                request,
+                job: name.clone(),
+                start: from.max(m.watermark()),
+                keep: plan.keep,
+                holds: plan.holds,
+                paces: plan.paces,
+                lease_seconds: plan.lease_seconds,
+            })
+        };
+        let m = self.person.commit(make).await?;
+        let job = m.jobs().get(&self.job.name)?;
+        (self.opened, self.attempts) = (job.opened, 0);
+        let start = job.start;
+        self.job
+            .restart_points(|points| *points = RestartPoints::at(start));
+        Some(())
+    }
+
+    async fn incarnation(&mut self, plans: &mut std::vec::IntoIter<AttemptPlan>) -> Outcome {
+        let mut back = 0;
+        while self.attempts < ATTEMPTS_MAX {
+            let plan = plans.next();
+            let outcome = self.attempt(plan.as_ref(), back).await;
+            if outcome != Outcome::Another {
+                return outcome;
+            }
+            back = plan.as_ref().map_or(0, |p| p.back);
+            let pause = plan.map_or(Duration::from_millis(100), |p| p.restart);
+            self.person.sleep(pause).await;
+        }
+        let text = format!(
+            "{ATTEMPTS_MAX} attempts of {} came to nothing",
+            self.job.name
+        );
+        // Who does not hold may be overtaken again and again.
+        if self.job.plan.holds {
+            self.job.shared.found("stuck", 0, text);
+        }
+        Outcome::Done
+    }
+
+    /// A restart point, or what works after a refusal.
+    fn choose(&mut self, back: usize) -> Wanted {
+        let points: BTreeSet<Step> = self.job.restart_points(|points| points.points());
+        let start = if let Some(watermark) = self.refused.take() {
+            points
+                .range(watermark..)
+                .next()
+                .copied()
+                .unwrap_or(watermark)
+        } else {
+            let index = points.len().saturating_sub(back + 1);
+            points.into_iter().nth(index).unwrap_or(0)
+        };
+        let parent = self.job.restart_points(|points| points.attempt_of(start));
+        Wanted {
+            opened: self.opened,
+            id: AttemptId(self.person.bytes()),
+            start,
+            parent,
+            dp_size: 1,
+        }
+    }
+
+    async fn attempt(&mut self, plan: Option<&AttemptPlan>, back: usize) -> Outcome {
+        let mut wanted = self.choose(back);
+        wanted.dp_size = plan.map_or(2, |p| p.dp_size);
+        let (send, mut reports) = mpsc::unbounded_channel();
+        let ranks: Vec<_> = (0..wanted.dp_size)
+            .map(|coordinate| self.start(plan, wanted.clone(), coordinate, send.clone()))
+            .collect();
+        self.attempts += 1;
+        let time = self.job.shared.store.time;
+        let until = plan.map(|p| time.now() + p.lives);
+        let mut left = ranks.len();
+        while left > 0 {
+            let timer = async {
+                match until {
+                    Some(at) => time.sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let report = tokio::select! {
+                biased;
+                report = reports.recv() => report.flatten(),
+                () = timer => {
+                    self.befalls(plan.map(|p| p.fate), &ranks);
+                    return Outcome::Another;
+                }
+            };
+            match report {
+                Some(End::Done) => left -= 1,
+                Some(End::Closed) => return Outcome::Closed,
+                Some(End::Refused(watermark)) => {
+                    self.refused = Some(watermark);
+                    self.stop(&ranks);
+                    return Outcome::Another;
+                }
+                Some(End::Superseded | End::Failed(_)) | None => {
+                    self.stop(&ranks);
+                    return Outcome::Another;
+                }
+            }
+        }
+        Outcome::Done
+    }
+
+    fn start(
+        &mut self,
+        plan: Option<&AttemptPlan>,
+        wanted: Wanted,
+        coordinate: u32,
+        send: mpsc::UnboundedSender<Option<End>>,
+    ) -> Arc<Actor> {
+        let job = Arc::clone(&self.job);
+        let last = coordinate + 1 == wanted.dp_size;
+        // Ranks make no requests of their own: where they die is a matter of time.
+        let dies = match plan.map(|p| p.fate) {
+            Some(AttemptEnd::Dies(request, _)) if last => Some(request),
+            _ => None,
+        };
+        let name = format!(
+            "{}@{}#{}.{coordinate}",
+            job.name, wanted.opened, self.attempts
+        );
+        let actor = job.shared.store.actor(&name, Nature::default());
+        self.alive.push(Arc::clone(&actor));
+        // Neighbours lie on different machines, so that one may have coordinates that are none.
+        let at = coordinate as usize % job.nodes.len();
+        let time = job.shared.store.time;
+        let rank = Rank {
+            shared: Arc::clone(&job.shared),
+            store: job.shared.store.handle(&actor),
+            actor: Arc::clone(&actor),
+            at,
+            position: Position::at(wanted.start),
+            job,
+            wanted,
+            coordinate,
+        };
+        let (it, shared) = (Arc::clone(&actor), Arc::clone(&self.job.shared));
+        let killed = async move {
+            match dies {
+                Some(request) => time.sleep(REQUEST.mul_f64(request as f64)).await,
+                None => std::future::pending().await,
+            }
+        };
+        self.ranks.push(tokio::spawn(async move {
+            let end = tokio::select! {
+                biased;
+                () = it.died() => None,
+                () = killed => None,
+                end = rank.run() => Some(end),
+            };
+            it.kill();
+            let text = end
+                .as_ref()
+                .map_or("died".to_owned(), |end| format!("ends: {end:?}"));
+            shared.store.note(&it, text);
+            // The supervisor listens no more once it has started another attempt.
+            let _ = send.send(end);
+        }));
+        actor
+    }
+
+    fn befalls(&self, fate: Option<AttemptEnd>, ranks: &[Arc<Actor>]) {
+        match fate {
+            Some(AttemptEnd::Freeze(lasts)) => {
+                let until = self.job.shared.store.time.now() + lasts;
+                for rank in ranks {
+                    rank.freeze(until);
+                    let text = format!("freezes for {:.1} s", lasts.as_secs_f64());
+                    self.job.shared.store.note(rank, text);
+                }
+                // A machine freezes with all that runs on it, or its trainer alone does.
+                for node in &self.job.nodes {
+                    if self.person.chance(500) {
+                        node.freeze(until);
+                    }
+                }
+            }
+            Some(AttemptEnd::Doubled) | None => {}
+            Some(AttemptEnd::Crash | AttemptEnd::Dies(..)) => kill(ranks),
+        }
+    }
+
+    /// Mostly a launcher kills the others; sometimes nobody does.
+    fn stop(&self, ranks: &[Arc<Actor>]) {
+        if self.person.chance(700) {
+            kill(ranks);
+        }
+    }
+
+    async fn end(self) {
+        let (plan, name, opened) = (&self.job.plan, self.job.name.clone(), self.opened);
+        if plan.closes && plan.abandons.is_none() {
+            let request = RequestId(self.person.bytes());
+            let entry = Entry::JobClosed(JobClosed {
+                request,
+                job: name,
+                opened,
+                reason: "the run is over".to_owned(),
+            });
+            self.person.commit(|_| entry.clone()).await;
+        }
+        for rank in self.ranks {
+            if let Err(e) = rank.await {
+                self.job.shared.found("panic", 0, e.to_string());
+            }
+        }
+        self.job.nodes.iter().for_each(|node| node.end());
+        for machine in self.machines {
+            if let Err(e) = machine.await {
+                self.job.shared.found("panic", 0, e.to_string());
+            }
+        }
+    }
+}
+
+fn kill(ranks: &[Arc<Actor>]) {
+    for rank in ranks {
+        rank.kill();
+    }
+}

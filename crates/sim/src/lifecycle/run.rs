@@ -1,0 +1,69 @@
+//! Who is started in a lifecycle world, and the quiet pass at its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{RECLAIMER, job_supervisor, reclaimer};
+use crate::actor::Nature;
+use crate::plan::lifecycle::LifecyclePlan;
+use crate::world::person::Person;
+use crate::world::shared::Shared;
+
+/// Between two looks at whether all input is committed.
+const LOOK: Duration = Duration::from_millis(200);
+/// Nothing lands so long after it was sent.
+const LANDED: Duration = Duration::from_mins(1);
+
+/// Runs jobs, reclaimers and people beside the producers; then, when all is quiet, one pass.
+pub(crate) async fn run(shared: Arc<Shared>, plan: LifecyclePlan) {
+    let person = Person::new(&shared, "person");
+    let people = tokio::spawn(person.act(plan.deeds));
+    let jobs = plan.jobs.into_iter();
+    let jobs: Vec<_> = jobs
+        .map(|job| tokio::spawn(job_supervisor::supervise(Arc::clone(&shared), job)))
+        .collect();
+    let reclaimers = plan.reclaimers.into_iter();
+    let reclaimers: Vec<_> = reclaimers
+        .map(|plan| tokio::spawn(reclaimer::supervise(Arc::clone(&shared), plan)))
+        .collect();
+    let counts = tokio::spawn(count(Arc::clone(&shared)));
+    for done in jobs.into_iter().chain([people, counts]) {
+        joined(&shared, done).await;
+    }
+    shared.set_trained();
+    for done in reclaimers {
+        joined(&shared, done).await;
+    }
+}
+
+/// Tells ranks where the stream ends, once all input is committed.
+async fn count(shared: Arc<Shared>) {
+    let person = Person::new(&shared, "counter");
+    while !shared.done() {
+        person.sleep(LOOK).await;
+    }
+    loop {
+        match person.log().await {
+            Ok(log) => return shared.set_end(log.manifest().next_step()),
+            Err(_) => person.sleep(LOOK).await,
+        }
+    }
+}
+
+async fn joined(shared: &Shared, task: tokio::task::JoinHandle<()>) {
+    if let Err(e) = task.await {
+        shared.found("panic", 0, e.to_string());
+    }
+}
+
+/// When nobody does anything any more: one pass by one who never came near a fault.
+pub(crate) async fn quiet(shared: &Arc<Shared>) {
+    let time = shared.store.time;
+    let calm = shared.plan.calm_at.max(time.now());
+    time.sleep_until(calm + LANDED).await;
+    let name = format!("{RECLAIMER}-at-the-end");
+    let person = Person::with(shared, &name, Nature::default());
+    if let Err(e) = reclaimer::once(&person, |_| None).await {
+        reclaimer::found(&person, &e);
+    }
+}

@@ -1,0 +1,282 @@
+//! What a lifecycle world has beside producers: jobs with their attempts, reclaimers, people. It is
+//! data, like the rest of a plan.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::Moment;
+use crate::draw::Draw;
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+
+/// What ends an attempt before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttemptEnd {
+    /// All its nodes die.
+    Crash,
+    /// One node dies, and with it the others, at this request of its own.
+    Dies(u64, Moment),
+    /// A node freezes for this long, while another attempt takes its place.
+    Freeze(Duration),
+    /// Somebody starts another attempt beside it.
+    Doubled,
+}
+
+/// One attempt of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptPlan {
+    /// How long it lives.
+    pub lives: Duration,
+    /// What ends it.
+    pub fate: AttemptEnd,
+    /// Which restart point the next attempt takes, counted from the last.
+    pub back: usize,
+    /// Data-parallel size of the attempt.
+    pub dp_size: u32,
+    /// From its end to the start of the next.
+    pub restart: Duration,
+    /// Its first node freezes before these requests, for so long: while it opens, mostly.
+    pub stalls: Vec<(u64, Duration)>,
+}
+
+/// A training run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobPlan {
+    /// Its number, which gives its name.
+    pub number: u32,
+    /// When it opens.
+    pub opens: Duration,
+    /// Restart points that it keeps data for.
+    pub keep: u32,
+    /// Whether it keeps data from reclamation.
+    pub holds: bool,
+    /// Whether it holds producers back.
+    pub paces: bool,
+    /// Seconds without a sign of life after which a reclaimer closes it.
+    pub lease_seconds: Option<u64>,
+    /// One rank's mark speaks for all.
+    pub rank0: bool,
+    /// Time that a step takes.
+    pub pace: Duration,
+    /// Steps between marks.
+    pub mark_every: u64,
+    /// Steps between publications of progress.
+    pub progress_every: u64,
+    /// Attempts that end early; one more runs to the end.
+    pub attempts: Vec<AttemptPlan>,
+    /// It stops at this step, without a word.
+    pub abandons: Option<u64>,
+    /// It is closed when it is done.
+    pub closes: bool,
+    /// Steps out of 1000 after which a rank ends and comes back, on the same daemon or another.
+    #[serde(default)]
+    pub moves: u32,
+    /// Its machines, each with a daemon.
+    #[serde(default)]
+    pub daemons: Vec<DaemonPlan>,
+}
+
+/// The daemons of a machine, one after another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonPlan {
+    /// The n-th process dies at this request.
+    pub deaths: Vec<(u64, Moment)>,
+    /// When the process of that time ends, and whether in good order.
+    pub ends: Vec<(Duration, bool)>,
+    /// From the end of one process to the start of the next.
+    pub restart: Duration,
+    /// Steps read ahead of each rank.
+    pub ahead: u64,
+    /// The store refuses its ledgers from the first of these times to the second.
+    pub refused: Option<(Duration, Duration)>,
+}
+
+/// A reclaimer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReclaimerPlan {
+    /// Its number, which gives its name.
+    pub number: u32,
+    /// From one pass to the next.
+    pub every: Duration,
+    /// Deletions in a pass at most.
+    pub max_delete: u64,
+    /// Passes out of 1000 that wait between plan and deeds.
+    pub dawdles: u32,
+    /// For at most this long.
+    pub dawdle: Duration,
+    /// Its n-th process dies at this request.
+    pub deaths: Vec<(u64, Moment)>,
+    /// Each of its processes freezes before these requests, for so long.
+    pub stalls: Vec<(u64, Duration)>,
+}
+
+/// What a person does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Deed {
+    /// Closes whatever job has this number.
+    Close(u32),
+    /// Moves the watermark to this many thousandths of the stream, if no job objects.
+    ReclaimTo(u64),
+    /// Takes steps out of the stream for attempts to come: thousandths of the head, and how many.
+    Quarantine(u64, u64),
+    /// Undoes the last quarantine.
+    Lift,
+}
+
+/// All of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LifecyclePlan {
+    /// Steps that producers may be ahead of the slowest job that paces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<u64>,
+    /// Who trains.
+    pub jobs: Vec<JobPlan>,
+    /// Who reclaims.
+    pub reclaimers: Vec<ReclaimerPlan>,
+    /// What people do, and when.
+    pub deeds: Vec<(Duration, Deed)>,
+}
+
+impl LifecyclePlan {
+    /// The lifecycle of a seed's world.
+    pub fn draw(draw: &mut Draw) -> Self {
+        let jobs = [1, 1, 2, 2, 3][draw.range(0..5) as usize];
+        let reclaimers = [1, 2, 2, 3][draw.range(0..4) as usize];
+        let deeds = draw.range(0..4);
+        let mut life = Self {
+            ahead: None,
+            jobs: (0..jobs).map(|n| job(draw, n)).collect(),
+            reclaimers: (0..reclaimers).map(|n| reclaimer(draw, n)).collect(),
+            deeds: (0..deeds).map(|_| deed(draw, jobs)).collect(),
+        };
+        if draw.chance(350) {
+            life.ahead = Some(draw.range(1..60));
+            // A job that stops without a word would hold producers for ever, as it should.
+            for job in &mut life.jobs {
+                (job.abandons, job.closes) = (None, true);
+            }
+        }
+        for job in &mut life.jobs {
+            job.run_on_daemons(&mut Draw::new(draw.range(0..u64::MAX), "daemons", 0));
+        }
+        life
+    }
+}
+
+impl JobPlan {
+    /// Machines, what befalls them, and ranks that move between them.
+    fn run_on_daemons(&mut self, draw: &mut Draw) {
+        self.moves = [0, 10, 60][draw.range(0..3) as usize];
+        self.daemons = (0..draw.range(1..3)).map(|_| daemon(draw)).collect();
+        for attempt in &mut self.attempts {
+            // Coordinates that are no neighbours on their machine.
+            if draw.chance(250) {
+                attempt.dp_size = 4;
+            }
+        }
+    }
+}
+
+fn daemon(draw: &mut Draw) -> DaemonPlan {
+    let moment = |draw: &mut Draw| {
+        [Moment::Before, Moment::Sent, Moment::Answered][draw.range(0..3) as usize]
+    };
+    let deaths = [0, 0, 1, 3][draw.range(0..4) as usize];
+    let refused = draw.chance(400).then(|| {
+        let from = draw.duration(Duration::ZERO, 20 * S);
+        (from, from + draw.duration(50 * MS, 20 * S))
+    });
+    DaemonPlan {
+        deaths: (0..deaths)
+            .map(|_| (1 + (draw.exponential() * 60.0) as u64, moment(draw)))
+            .collect(),
+        ends: (0..draw.range(0..3))
+            .map(|_| (draw.duration(Duration::ZERO, 30 * S), draw.chance(500)))
+            .collect(),
+        restart: [MS, 100 * MS, 2 * S][draw.range(0..3) as usize],
+        ahead: [1, 4, 16][draw.range(0..3) as usize],
+        refused,
+    }
+}
+
+fn job(draw: &mut Draw, number: u32) -> JobPlan {
+    let most = [20 * MS, 100 * MS, 400 * MS][draw.range(0..3) as usize];
+    let mark_every = [1, 2, 3, 5, 10, 20][draw.range(0..6) as usize];
+    JobPlan {
+        number,
+        opens: draw.duration(Duration::ZERO, 6 * S),
+        keep: [1, 1, 2, 2, 3][draw.range(0..5) as usize],
+        holds: draw.chance(850),
+        paces: draw.chance(700),
+        lease_seconds: draw.chance(200).then(|| draw.range(3..60)),
+        rank0: draw.chance(300),
+        pace: draw.duration(MS, most),
+        mark_every,
+        progress_every: [1, 1, 3, 10][draw.range(0..4) as usize],
+        attempts: (0..draw.range(0..6)).map(|_| attempt(draw)).collect(),
+        abandons: draw.chance(150).then(|| draw.range(1..60)),
+        closes: draw.chance(500),
+        moves: 0,
+        daemons: Vec::new(),
+    }
+}
+
+fn attempt(draw: &mut Draw) -> AttemptPlan {
+    let moment = [Moment::Before, Moment::Sent, Moment::Answered][draw.range(0..3) as usize];
+    let frozen = [4 * S, 120 * S][draw.range(0..2) as usize];
+    let fate = match draw.range(0..6) {
+        0 | 1 => AttemptEnd::Crash,
+        2 => AttemptEnd::Dies(1 + (draw.exponential() * 40.0) as u64, moment),
+        3 | 4 => AttemptEnd::Freeze(draw.duration(S / 5, frozen)),
+        _ => AttemptEnd::Doubled,
+    };
+    let most = [S / 2, 4 * S, 15 * S][draw.range(0..3) as usize];
+    AttemptPlan {
+        lives: draw.duration(Duration::ZERO, most),
+        fate,
+        // Mostly the last; far back is refused now and then.
+        back: [0, 0, 1, 1, 2, 6][draw.range(0..6) as usize],
+        dp_size: 1 + draw.range(0..2) as u32,
+        restart: [MS, 20 * MS, 500 * MS][draw.range(0..3) as usize],
+        stalls: stalls(draw, 8.0),
+    }
+}
+
+/// A freeze before some request, now and then; on average the `mean`-th.
+fn stalls(draw: &mut Draw, mean: f64) -> Vec<(u64, Duration)> {
+    let stall = |draw: &mut Draw| {
+        let request = 1 + (draw.exponential() * mean) as u64;
+        let most = [2 * S, 60 * S][draw.range(0..2) as usize];
+        (request, draw.duration(S / 10, most))
+    };
+    (0..draw.range(0..3)).map(|_| stall(draw)).collect()
+}
+
+fn reclaimer(draw: &mut Draw, number: u32) -> ReclaimerPlan {
+    let moment = |draw: &mut Draw| {
+        [Moment::Before, Moment::Sent, Moment::Answered][draw.range(0..3) as usize]
+    };
+    ReclaimerPlan {
+        number,
+        every: [100 * MS, 500 * MS, 3 * S][draw.range(0..3) as usize],
+        max_delete: [1, 5, 1000, 1000][draw.range(0..4) as usize],
+        dawdles: [0, 100, 500][draw.range(0..3) as usize],
+        dawdle: draw.duration(MS, 20 * S),
+        deaths: (0..draw.range(0..4))
+            .map(|_| (1 + (draw.exponential() * 40.0) as u64, moment(draw)))
+            .collect(),
+        stalls: stalls(draw, 80.0),
+    }
+}
+
+fn deed(draw: &mut Draw, jobs: u32) -> (Duration, Deed) {
+    let deed = match draw.range(0..5) {
+        0 => Deed::Close(draw.range(0..u64::from(jobs)) as u32),
+        1 => Deed::ReclaimTo(draw.range(0..1001)),
+        2 | 3 => Deed::Quarantine(draw.range(0..1300), draw.range(1..8)),
+        _ => Deed::Lift,
+    };
+    (draw.duration(S, 40 * S), deed)
+}

@@ -1,0 +1,171 @@
+//! What becomes of one request: when it takes effect, when it is answered, and with what. The
+//! four cases of a write, happened or not x reported or not, are all here.
+
+use std::time::Duration;
+
+use batchweave_store::{Effect, ErrorKind, Op};
+use serde::{Deserialize, Serialize};
+
+use crate::draw::Draw;
+
+/// A client gives up on a request after this time.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+/// A write that lands after its client gave up does so within this time.
+const LATE_MAX: Duration = Duration::from_secs(30);
+
+/// How often each fault strikes, out of 1000 requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rates {
+    /// A write happens, its answer is lost.
+    pub lost_answer: u32,
+    /// A write never arrives, and nobody says so.
+    pub lost_request: u32,
+    /// A write lands seconds after its client gave up.
+    pub late: u32,
+    /// The connection breaks at once; the write may land shortly after.
+    pub reset: u32,
+    /// 409: neither yes nor no.
+    pub conflict: u32,
+    /// 503; half of the writes happened all the same.
+    pub throttled: u32,
+    /// 500; half of the writes happened all the same.
+    pub server: u32,
+    /// No connection: it surely did not happen.
+    pub refused: u32,
+    /// A client's own retry meets its first try: 412 to the winner.
+    pub own_412: u32,
+    /// A read fails: no answer, 500, or a body that ends early.
+    pub read: u32,
+}
+
+/// How a request is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// As it was.
+    True,
+    /// "It exists already", whatever happened.
+    Exists,
+    /// With an error.
+    Fail(ErrorKind, Effect, &'static str),
+}
+
+/// The outcome of one request, in times since it was sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    pub(crate) effect: Option<Duration>,
+    pub(crate) answer: Duration,
+    pub(crate) reply: Reply,
+}
+
+const LOST: Reply = Reply::Fail(ErrorKind::Timeout, Effect::Unknown, "no answer in time");
+const READ_LOST: Reply = Reply::Fail(ErrorKind::Timeout, Effect::DidNot, "no answer in time");
+
+/// Draws the outcome of a request that takes `latency` if nothing befalls it.
+pub(crate) fn draw(op: Op, latency: Duration, rates: &Rates, draw: &mut Draw) -> Outcome {
+    let effect = latency.mul_f64(draw.unit());
+    let writes = matches!(op, Op::Create | Op::Upload | Op::Delete);
+    let plain = Outcome {
+        effect: Some(effect),
+        answer: latency,
+        reply: Reply::True,
+    };
+    let outcome = if writes {
+        write(op, plain, rates, draw)
+    } else if draw.chance(rates.read) {
+        read(plain, draw)
+    } else {
+        plain
+    };
+    if outcome.answer <= TIMEOUT {
+        return outcome;
+    }
+    Outcome {
+        answer: TIMEOUT,
+        reply: if writes { LOST } else { READ_LOST },
+        ..outcome
+    }
+}
+
+fn write(op: Op, plain: Outcome, rates: &Rates, draw: &mut Draw) -> Outcome {
+    let pick = draw.range(0..1000) as u32;
+    let half = draw.chance(500).then_some(plain.effect).flatten();
+    let unknown = |kind, text| Reply::Fail(kind, Effect::Unknown, text);
+    let cases = [
+        (rates.lost_answer, plain.effect, TIMEOUT, LOST),
+        (rates.lost_request, None, TIMEOUT, LOST),
+        (rates.late, Some(late(draw)), TIMEOUT, LOST),
+        (
+            rates.reset,
+            Some(plain.answer.mul_f64(1.0 + 2.0 * draw.unit())),
+            plain.answer.mul_f64(draw.unit()),
+            unknown(ErrorKind::Timeout, "connection reset"),
+        ),
+        (
+            rates.conflict,
+            half,
+            plain.answer,
+            unknown(ErrorKind::Conflict, "HTTP 409"),
+        ),
+        (
+            rates.throttled,
+            half,
+            plain.answer,
+            unknown(ErrorKind::Throttled, "HTTP 503 SlowDown"),
+        ),
+        (
+            rates.server,
+            half,
+            plain.answer,
+            unknown(ErrorKind::Server, "HTTP 500"),
+        ),
+        (
+            rates.refused,
+            None,
+            plain.answer,
+            Reply::Fail(ErrorKind::Unreachable, Effect::DidNot, "connection refused"),
+        ),
+        (
+            if op == Op::Create { rates.own_412 } else { 0 },
+            plain.effect,
+            plain.answer * 2,
+            Reply::Exists,
+        ),
+    ];
+    let mut sum = 0;
+    for (rate, effect, answer, reply) in cases {
+        sum += rate;
+        if pick < sum {
+            return Outcome {
+                effect,
+                answer,
+                reply,
+            };
+        }
+    }
+    plain
+}
+
+fn late(draw: &mut Draw) -> Duration {
+    TIMEOUT + LATE_MAX.mul_f64(draw.unit())
+}
+
+fn read(plain: Outcome, draw: &mut Draw) -> Outcome {
+    let fail = |kind, text| Reply::Fail(kind, Effect::DidNot, text);
+    let (answer, reply) = match draw.range(0..4) {
+        0 => (TIMEOUT, READ_LOST),
+        1 => (plain.answer, fail(ErrorKind::Server, "HTTP 500")),
+        2 => (
+            plain.answer,
+            fail(ErrorKind::Throttled, "HTTP 503 SlowDown"),
+        ),
+        _ => (
+            plain.answer,
+            fail(ErrorKind::Timeout, "the body ended early"),
+        ),
+    };
+    Outcome {
+        effect: None,
+        answer,
+        reply,
+    }
+}

@@ -1,0 +1,31 @@
+"""Messages of the error enums in the Rust sources, as docs/troubleshooting.md lists them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+# The first words that a row shows, at most.
+WORDS = 9
+
+
+def first_words(message: str) -> str:
+    """The beginning of a message, its values as `...`; of a part that has words of its own."""
+    for part in re.split(r"; |\\n|\. |`", re.sub(r"\{[^{}]*\}", "\0", message)):
+        shown = " ".join(part.split()[:WORDS]).rstrip(":,; ")
+        if re.search(r"[A-Za-z]{2}", shown):
+            return shown.replace("\0", "...")
+    return ""
+
+
+def messages(path: Path) -> dict[str, str]:
+    """First words by `Enum::Variant`, of all variants with a message of their own."""
+    text = path.read_text().split("#[cfg(test)]")[0]
+    found = {}
+    for enum, body in re.findall(r"pub(?:\(\w+\))? enum (\w+) \{\n(.*?)\n\}", text, re.DOTALL):
+        for said, name in re.findall(r"#\[error\((.*?)\)\]\s*(\w+)", body, re.DOTALL):
+            literal = re.search(r'"((?:[^"\\]|\\.)*)"', said, re.DOTALL)
+            if literal:
+                whole = re.sub(r"\\\n\s*", "", literal[1]).replace('\\"', '"')
+                found[f"{enum}::{name}"] = first_words(whole)
+    return {name: words for name, words in found.items() if words}

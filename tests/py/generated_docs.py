@@ -1,0 +1,88 @@
+"""The generated parts of the documentation: `python tests/py/generated_docs.py` writes them.
+
+The tables of docs/configuration.md come from config/*.toml, the synopses of docs/cli.md and
+docs/lab.md from `batchweave VERB --help`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import textwrap
+from pathlib import Path
+
+from site_of_daemons import BINARIES, ROOT
+
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+COMMANDS = [ROOT / "docs" / "cli.md", ROOT / "docs" / "lab.md"]
+SYNOPSIS = re.compile(r"(<!-- synopsis ([^>]*) -->\n).*?(<!-- end synopsis -->)", re.DOTALL)
+
+
+def option_table(name: str) -> list[str]:
+    """The rows of configuration.md for a daemon, from the comments of its shipped file."""
+    table = ""
+    words: list[str] = []
+    lines: list[str] = []
+    for line in (ROOT / "config" / f"{name}.toml").read_text().splitlines():
+        if line.startswith("["):
+            table, words = line.strip("[]"), []
+        elif found := re.match(r"^(?:# )?(\w+) = (.*)$", line):
+            reason = " ".join(words) or "As above."
+            default = "" if line.startswith("#") else f"`{found[2]}`"
+            key = f"`{table}.{found[1]}`"
+            lines.append(f"| {key} | {default} | {reason.replace('|', chr(92) + '|')} |")
+            words = []
+        elif line.startswith("#"):
+            words.append(line.removeprefix("#").strip())
+        else:
+            words = []
+    return lines
+
+
+def configuration() -> str:
+    """The text of configuration.md with current tables."""
+    page = CONFIGURATION.read_text()
+    for name in ("producer", "consumer"):
+        begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
+        head, rest = page.split(begin)
+        _, tail = rest.split(end)
+        rows = ["| key | default | meaning |", "|---|---|---|", *option_table(name), ""]
+        page = head + begin + "\n".join(rows) + end + tail
+    return page
+
+
+def synopsis(text: str) -> str:
+    """The synopsis of a command from its help: the usage, with each option of its own."""
+    usage = re.search(r"^Usage: (.*)$", text, re.MULTILINE)
+    assert usage, text
+    own = text[usage.end() :].split("\nGlobal options:")[0]
+    found = re.findall(r"^ {2,6}(?:-\w, )?(--[\w-]+)((?: <[^>]+>)?)", own, re.MULTILINE)
+    options = [name + value for name, value in found if name not in ("--help", "--version")]
+    required = usage[1].split()
+    optional = [f"[{one}]" for one in options if one.split()[0] not in required]
+    line = usage[1].replace(" [OPTIONS]", "")
+    # An option and its value stay on one line.
+    whole = " ".join([line, *(one.replace(" ", "\0") for one in optional)])
+    wrapped = textwrap.wrap(whole, 100, subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(wrapped).replace("\0", " ")
+
+
+def commands(path: Path) -> str:
+    """The text of a page with current synopses."""
+
+    def current(found: re.Match[str]) -> str:
+        shown = []
+        for verb in found[2].split(", "):
+            command = [str(BINARIES / "batchweave"), *verb.split(), "--help"]
+            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            shown.append(synopsis(text))
+        block = "\n".join(["```text", *shown, "```"])
+        return f"{found[1]}{block}\n{found[3]}"
+
+    return SYNOPSIS.sub(current, path.read_text())
+
+
+if __name__ == "__main__":
+    CONFIGURATION.write_text(configuration())
+    for page in COMMANDS:
+        page.write_text(commands(page))

@@ -98,7 +98,7 @@ struct HoldReporter {
     hold: Option<Hold>,
 }
 
-/// The current hold.
+/// The period during which a bound holds back commits.
 struct Hold {
     held: HeldBack,
     since: Instant,

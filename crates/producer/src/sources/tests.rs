@@ -307,7 +307,7 @@ async fn folders_patterns_and_duplicates() {
         names(&["a[*"])
             .await
             .unwrap_err()
-            .contains("is no valid pattern")
+            .contains("is not a valid pattern")
     );
 }
 

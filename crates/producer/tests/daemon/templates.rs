@@ -41,7 +41,7 @@ fn config(world: &World, template: &str, lines: &str, program: Option<&Path>) ->
     config
 }
 
-/// What is in the stream, with the poison in its place and without it.
+/// Returns the content of the stream, with the poison in its place and without it.
 async fn payloads_with(template: &str, program: &Path) -> [Vec<Vec<Vec<u8>>>; 2] {
     let mut payloads = Vec::new();
     for poison in [POISON, ""] {
@@ -95,9 +95,9 @@ async fn a_template_too_deep_for_its_compiler_is_an_error_of_the_configuration()
     for (template, wanted) in [
         (
             deep.as_str(),
-            "t.jinja is no valid template: it is nested too deeply",
+            "t.jinja is not a valid template: it is nested too deeply",
         ),
-        ("{% if %}", "t.jinja is no valid template: "),
+        ("{% if %}", "t.jinja is not a valid template: "),
     ] {
         let world = World::new();
         let config = config(&world, template, &good(0, 3), Some(Path::new(PROGRAM)));

@@ -1,4 +1,4 @@
-//! What slices hold beside the tokens.
+//! The optional arrays of slices.
 
 use batchweave_core::tgb::{Dtype, Layout};
 

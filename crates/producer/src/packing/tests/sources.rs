@@ -1,4 +1,4 @@
-//! What batches say they were made from, held against the documents.
+//! The provenance of batches, compared with the documents.
 
 use proptest::prelude::*;
 

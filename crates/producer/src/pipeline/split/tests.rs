@@ -1,4 +1,4 @@
-//! A batch that goes up in parts is what it would be in one, byte for byte.
+//! A batch uploaded in parts equals the batch in one object, byte for byte.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Mode {
     }
 }
 
-/// What a batch is, however it goes up.
+/// The content of a batch, in one object or in parts.
 #[derive(Debug, Default, PartialEq)]
 struct Made {
     payloads: Vec<Vec<u8>>,

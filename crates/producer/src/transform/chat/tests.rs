@@ -23,7 +23,7 @@ fn read(name: &str) -> String {
 fn template(source: &str, most: u64) -> TemplateFile {
     let tokens = [("bos_token", "<s>"), ("eos_token", "</s>")];
     let tokens = tokens.map(|(name, text)| (name.to_owned(), text.to_owned()));
-    TemplateFile::of(source, BTreeMap::from(tokens), most)
+    TemplateFile::for_test(source, BTreeMap::from(tokens), most)
 }
 
 /// Bytes as tokens, `<|endoftext|>` as 256.
@@ -170,9 +170,9 @@ fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
         ("{", "broken JSON"),
         (
             "{\"messages\":\"x\"}",
-            "field \"messages\" is no list of messages",
+            "field \"messages\" is not a list of messages",
         ),
-        ("{}", "field \"messages\" is no list"),
+        ("{}", "field \"messages\" is not a list"),
     ] {
         let why = chat("x").turns(line.as_bytes()).unwrap_err();
         assert!(why.to_string().contains(expected), "{line}: {why}");
@@ -208,7 +208,7 @@ fn templates_are_found_in_the_files_that_models_come_with() {
     );
     for (path, expected) in [
         (write("none.json", "{}"), "has no \"chat_template\""),
-        (write("odd.jinja", "{% if %}"), "is no valid template"),
+        (write("odd.jinja", "{% if %}"), "is not a valid template"),
         (folder.path().join("absent"), "can't be read"),
     ] {
         let chat = TemplateFile::read(&path, 100).and_then(|template| {

@@ -8,7 +8,6 @@ use crate::ClientError;
 /// How rows are cut among context-parallel ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ContextCut {
-    /// Not at all.
     #[default]
     Full,
     /// Into one part for each rank.

@@ -17,7 +17,6 @@ pub enum ClientError {
     NoDaemon {
         /// How long it was tried.
         waited: Duration,
-        /// The last try.
         source: SocketError,
     },
     /// The daemon went away and did not come back in time.
@@ -26,11 +25,9 @@ pub enum ClientError {
          or start it again: the reader can go on from this step"
     )]
     DaemonGone {
-        /// The socket.
         socket: String,
         /// The step waited for.
         step: u64,
-        /// How long.
         waited: Duration,
     },
     /// The step did not come in time.
@@ -38,11 +35,9 @@ pub enum ClientError {
     Timeout {
         /// The step waited for.
         step: u64,
-        /// How long.
         waited: Duration,
         /// The last cause that the daemon gave.
         cause: Option<WaitCause>,
-        /// The daemon's words.
         detail: String,
     },
     /// The step did not come because this rank holds all its credits.
@@ -53,7 +48,6 @@ pub enum ClientError {
     FramesHeld {
         /// The step waited for.
         step: u64,
-        /// How long.
         waited: Duration,
         /// The frames, as `step 3 (slices 0, 1)`.
         held: String,
@@ -65,12 +59,7 @@ pub enum ClientError {
     #[error(
         "the daemon at {socket} broke the protocol: {reason}; install client and daemon of one release"
     )]
-    BadMessage {
-        /// The socket.
-        socket: String,
-        /// The rule.
-        reason: String,
-    },
+    BadMessage { socket: String, reason: String },
     /// The daemon speaks another protocol.
     #[error("{0}")]
     ProtocolVersion(WireError),
@@ -78,10 +67,7 @@ pub enum ClientError {
     #[error(
         "the saved state {reason}; pass what state_dict() returned, unchanged, or start at a step"
     )]
-    BadState {
-        /// What is wrong.
-        reason: String,
-    },
+    BadState { reason: String },
     /// Options that contradict themselves.
     #[error("{0}; correct the options of connect")]
     BadHello(String),

@@ -13,7 +13,6 @@ use crate::{ClientError, State};
 /// Where reading begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
-    /// At a step.
     Step(u64),
     /// Where a saved state stands: the text of `state_dict()`.
     State(String),
@@ -22,7 +21,6 @@ pub enum Start {
 /// How to connect. `ConnectOptions::new(path)` reads all slices from step 0.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
-    /// The daemon's socket.
     pub socket: PathBuf,
     /// The job; without one the reader neither holds data nor paces producers.
     pub job: Option<String>,
@@ -37,7 +35,6 @@ pub struct ConnectOptions {
     pub global_rank: Option<u32>,
     /// Other ranks of the attempt read the same coordinate, each with its own `global_rank`.
     pub shared: bool,
-    /// Where to begin.
     pub start: Start,
     /// This rank alone was restarted; its attempt runs on.
     pub resume: bool,

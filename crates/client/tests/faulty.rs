@@ -93,7 +93,7 @@ const FAULTS: &[(Fault, &str, &str)] = &[
             }))
         },
         "system",
-        "no memfd",
+        "not a memfd",
     ),
 ];
 

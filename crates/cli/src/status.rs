@@ -214,7 +214,7 @@ pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static st
         (
             "batch",
             format!(
-                "{} x {} x {} tokens = {tokens} tokens a step",
+                "{} x {} x {} tokens = {tokens} tokens per step",
                 count(stream.slices.into(), "slice"),
                 count(stream.rows_per_slice.into(), "row"),
                 stream.seq_len

@@ -46,7 +46,7 @@ async fn a_plan_says_what_goes_and_who_keeps_the_rest_and_writes_nothing() {
         &format!("job        {job} may need step 20 on (20 steps); restarts from 0, 10, 20, 30"),
         "attempt 0, opened by version 10, is at 37",
         "the mark at 35 lacks 3 coordinates",
-        "nothing was written: --apply does it",
+        "nothing was written; add --apply to do it",
     ]);
     let plan = world.json(&["reclaim"]);
     let data = class(&plan, "data");

@@ -45,7 +45,7 @@ async fn a_whole_stream_is_sound() {
     assert_eq!(report["problem_count"], 0);
     world.commit_void_entry().await;
     world.run(&["verify"]).prints(&[
-        "void       1 entry: skipped by everybody",
+        "void       1 entry: skipped by all readers",
         "version 4, entry 0: epoch 77 of producer p0",
         "the stream is sound but for what was skipped",
     ]);

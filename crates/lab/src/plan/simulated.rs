@@ -106,7 +106,7 @@ impl Table {
         let simulated = rows.first().map_or(rate, |row| row.rate);
         if rate > simulated * 2.0 || rate < simulated / 2.0 {
             notes.push(format!(
-                "figures are for {simulated} commits a second of each producer, not {rate}"
+                "figures are for {simulated} commits per second of each producer, not {rate}"
             ));
         }
         Ok((figures, notes))

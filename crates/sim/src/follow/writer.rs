@@ -9,7 +9,7 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::tgb::TgbRecord;
 use batchweave_log::{
-    CommitItem, CommitOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
+    CommitItem, CommitOptions, Committer, Log, LogError, LogOptions, OpenOutcome,
 };
 
 use super::shared::Shared;
@@ -69,8 +69,8 @@ pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
     let log = Log::open(shared.store.handle(&actor), &options(&actor)).await?;
     let seed = actor.draw(|d| d.range(0..u64::MAX));
     let mut policy = AnyPolicy::new(PolicyKind::Dac, seed);
-    let opening = Producer::open_with(log, name(0), "p0", &mut policy).await?;
-    let ProducerOpening::Opened(producer) = opening else {
+    let opening = Committer::open_with(log, name(0), "p0", &mut policy).await?;
+    let OpenOutcome::Opened(producer) = opening else {
         return Ok(());
     };
     let (epoch, nonce) = (producer.epoch(), producer.nonce());

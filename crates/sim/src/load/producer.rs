@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave_core::keys;
 use batchweave_log::{
-    CommitEnd, CommitItem, CommitOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
+    CommitEnd, CommitItem, CommitOptions, Committer, Log, LogError, LogOptions, OpenOutcome,
 };
 
 use super::scenario::Scenario;
@@ -83,12 +83,13 @@ impl Process<'_> {
         let own = plan.policy == PolicyKind::Dac || plan.scenario == Scenario::ColdStart;
         let mut policy = self.policy(if own { plan.policy } else { PolicyKind::Dac });
         let producer =
-            match Producer::open_with(log, name(self.number), &self.actor.name, &mut policy).await?
+            match Committer::open_with(log, name(self.number), &self.actor.name, &mut policy)
+                .await?
             {
-                ProducerOpening::Opened(producer) => *producer,
-                ProducerOpening::Finished { .. }
-                | ProducerOpening::Sealed
-                | ProducerOpening::Fenced { .. } => return Ok(true),
+                OpenOutcome::Opened(producer) => *producer,
+                OpenOutcome::Finished { .. } | OpenOutcome::Sealed | OpenOutcome::Fenced { .. } => {
+                    return Ok(true);
+                }
             };
         self.shared.opened(self.number);
         let policy = if own {
@@ -99,7 +100,7 @@ impl Process<'_> {
         self.produce(producer, policy).await
     }
 
-    async fn produce(&self, producer: Producer, policy: AnyPolicy) -> Result<bool, LogError> {
+    async fn produce(&self, producer: Committer, policy: AnyPolicy) -> Result<bool, LogError> {
         let plan = &self.shared.plan;
         let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
         let begin = self.shared.begin().await;

@@ -118,6 +118,6 @@ fn a_held_producer_stops_at_once() {
     producer.signal("TERM");
     assert_eq!(producer.wait(MINUTE), Some(0), "{}", said());
     let said = said();
-    assert!(said.contains("a restart goes on from here"), "{said}");
+    assert!(said.contains("a restart continues from here"), "{said}");
     assert!(!said.contains("before shutdown.deadline"), "{said}");
 }

@@ -120,7 +120,7 @@ fn a_held_producer_stops_at_once() {
     assert_eq!(producer.wait(MINUTE), Some(0), "{}", log_text());
     let log_text = log_text();
     assert!(
-        log_text.contains("a restart goes on from here"),
+        log_text.contains("a restart continues from here"),
         "{log_text}"
     );
     assert!(!log_text.contains("before shutdown.deadline"), "{log_text}");

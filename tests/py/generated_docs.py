@@ -1,7 +1,7 @@
 """The generated parts of the documentation: `python tests/py/generated_docs.py` writes them.
 
-The tables of docs/configuration.md come from config/*.toml, the synopses of docs/cli.md and
-docs/lab.md from `batchweave VERB --help`.
+The tables of docs/configuration.md come from config/*.toml, the synopses of docs/cli.md,
+docs/lab.md and docs/dev-s3.md from `batchweave VERB --help`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from site_of_daemons import BINARIES, ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
-COMMANDS = [ROOT / "docs" / "cli.md", ROOT / "docs" / "lab.md"]
+COMMANDS = [ROOT / "docs" / name for name in ("cli.md", "lab.md", "dev-s3.md")]
 SYNOPSIS = re.compile(r"(<!-- synopsis ([^>]*) -->\n).*?(<!-- end synopsis -->)", re.DOTALL)
 
 

@@ -14,7 +14,7 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::stream::{StreamConfig, StreamOrder};
 use batchweave_core::tgb::Digest;
 use batchweave_dev_s3::{LatencyProfile, Options, Server};
-use batchweave_log::{CommitItem, CommitOptions, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{CommitItem, CommitOptions, Committer, Log, LogOptions, OpenOutcome};
 use batchweave_store::Store;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -123,8 +123,8 @@ async fn produce(task: Task) {
         ..LogOptions::new(rng.random())
     };
     let log = Log::open(task.store, &options).await.unwrap();
-    let opened = Producer::open_with(log, name.clone(), "load", &mut opening).await;
-    let ProducerOpening::Opened(producer) = opened.unwrap() else {
+    let opened = Committer::open_with(log, name.clone(), "load", &mut opening).await;
+    let OpenOutcome::Opened(producer) = opened.unwrap() else {
         panic!("{name} is not ours")
     };
     task.all_open.wait().await;

@@ -1,6 +1,7 @@
 //! What the documentation claims: links lead somewhere, TOML parses, commands and errors exist.
 
 mod commands;
+mod crates;
 mod errors;
 mod links;
 mod protocol;

@@ -1,16 +1,14 @@
 //! A read-only view of a store in which the log ends before a given version: the past of a stream,
 //! read with the code that reads its present.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
-use batchweave_store::{
-    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
-};
+use batchweave_store::layer::{Call, Intercept};
+use batchweave_store::{Effect, ErrorKind, ListPage, Op, Store, StoreError};
 use bytes::Bytes;
 
 /// Hides records and snapshots from version `end` on.
@@ -31,25 +29,9 @@ impl AsOf {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    fn check(&self, op: Op, key: &str) -> Result<(), StoreError> {
-        if self.hides(key) {
-            return Err(self.error(op, key, ErrorKind::NotFound, "later than what is looked at"));
-        }
-        Ok(())
-    }
-
     fn hides(&self, key: &str) -> bool {
         let version = log_version(key).or_else(|| keys::snapshot_version(key));
         version.is_some_and(|v| v >= self.end.load(Ordering::Relaxed))
-    }
-
-    fn read_only(&self, op: Op, key: &str) -> StoreError {
-        self.error(
-            op,
-            key,
-            ErrorKind::Denied,
-            "a view of the past is read-only",
-        )
     }
 
     fn error(&self, op: Op, key: &str, kind: ErrorKind, detail: &str) -> StoreError {
@@ -64,47 +46,39 @@ fn log_version(key: &str) -> Option<Version> {
 }
 
 #[async_trait]
-impl Store for AsOf {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl Intercept for AsOf {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
-    async fn create(&self, key: &str, _body: Bytes) -> Result<Create, StoreError> {
-        Err(self.read_only(Op::Create, key))
-    }
-
-    async fn upload(&self, key: &str, _body: Bytes) -> Result<Create, StoreError> {
-        Err(self.read_only(Op::Upload, key))
-    }
-
-    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.check(Op::Get, key)?;
-        self.inner.get(key, at_most).await
+    async fn around<T, F>(&self, call: Call<'_>, run: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let refused = |kind, detail| Err(self.error(call.op, call.key, kind, detail));
+        match call.op {
+            Op::Create | Op::Upload | Op::Delete => {
+                refused(ErrorKind::Denied, "a view of the past is read-only")
+            }
+            Op::List => run.await,
+            _ if self.hides(call.key) => {
+                refused(ErrorKind::NotFound, "later than the version that is shown")
+            }
+            _ => run.await,
+        }
     }
 
     async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.check(Op::Get, key)?;
-        self.inner.get_fresh(key, at_most).await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.check(Op::GetRange, key)?;
-        self.inner.get_range(key, range).await
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.check(Op::Head, key)?;
-        self.inner.head(key).await
+        let (op, bytes) = (Op::Get, 0);
+        let run = self.inner.get_fresh(key, at_most);
+        self.around(Call { op, key, bytes }, run).await
     }
 
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
         let mut listed = self.inner.list(prefix, page).await?;
         listed.objects.retain(|object| !self.hides(&object.key));
         Ok(listed)
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        Err(self.read_only(Op::Delete, key))
     }
 }
 
@@ -119,7 +93,8 @@ mod tests {
         for key in [keys::log(6), keys::log(7), keys::snapshot(7)] {
             let _ = inner.create(&key, "x".into()).await.unwrap();
         }
-        let view = AsOf::new(inner, 7);
+        let as_of = AsOf::new(inner, 7);
+        let view: Arc<dyn Store> = Arc::clone(&as_of) as _;
         assert!(view.get(&keys::log(6), u64::MAX).await.is_ok());
         assert!(
             view.get(&keys::log(7), u64::MAX)
@@ -134,7 +109,7 @@ mod tests {
                 .objects
                 .is_empty()
         );
-        view.show_until(8);
+        as_of.show_until(8);
         assert!(view.get(&keys::log(7), u64::MAX).await.is_ok());
         assert_eq!(
             view.list(keys::SNAPSHOTS, None)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use batchweave_core::keys;
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::{
-    Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError,
+    Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError, list_all,
 };
 
 use crate::error::CliError;
@@ -127,15 +127,8 @@ pub(crate) async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
 
 /// Everything below `prefix`, sorted by key.
 pub async fn list(store: &dyn Store, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
-    let (mut objects, mut page) = (Vec::new(), None);
-    loop {
-        let listed = store.list(prefix, page).await?;
-        objects.extend(listed.objects);
-        page = listed.next;
-        if page.is_none() {
-            break;
-        }
-    }
+    let mut objects = Vec::new();
+    list_all(store, prefix, |object| objects.push(object)).await?;
     objects.sort_by(|a, b| a.key.cmp(&b.key));
     Ok(objects)
 }

@@ -46,8 +46,8 @@ impl CliError {
         match self {
             Self::Usage(_) => Exit::Config,
             Self::Input(_) => Exit::BadInput,
-            Self::Store(e) => of_store(e),
-            Self::Log(e) => of_log(e),
+            Self::Store(e) => exit_of_store_error(e),
+            Self::Log(e) => exit_of_log_error(e),
             Self::Tgb(_) | Self::Unsound(_) => Exit::Protocol,
             Self::NotProved(_) => Exit::NotProved,
             Self::Absent(_) | Self::Refused(_) | Self::Failed(_) | Self::Output(_) => Exit::Failure,
@@ -60,18 +60,18 @@ impl CliError {
     }
 }
 
-fn of_store(error: &StoreError) -> Exit {
+/// Unlike a daemon, a verb takes what is missing below an open root as damage of the stream.
+fn exit_of_store_error(error: &StoreError) -> Exit {
     match error.kind {
-        ErrorKind::Invalid if error.op == Op::Open => Exit::Config,
-        ErrorKind::Contract => Exit::StreamRefused,
         ErrorKind::NotFound | ErrorKind::Range => Exit::Protocol,
-        _ => Exit::StoreUnavailable,
+        ErrorKind::Invalid if error.op != Op::Open => Exit::StoreUnavailable,
+        _ => Exit::for_store(error),
     }
 }
 
-fn of_log(error: &LogError) -> Exit {
+fn exit_of_log_error(error: &LogError) -> Exit {
     match error {
-        LogError::Store(e) => of_store(e),
+        LogError::Store(e) => exit_of_store_error(e),
         LogError::NoStream { .. } | LogError::RootInUse { .. } | LogError::OtherStream { .. } => {
             Exit::StreamRefused
         }

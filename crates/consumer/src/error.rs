@@ -6,7 +6,7 @@ use batchweave_arena::{ArenaError, SocketError};
 use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_daemon::Exit;
 use batchweave_log::LogError;
-use batchweave_store::{ErrorKind, StoreError};
+use batchweave_store::StoreError;
 
 /// A daemon that could not start.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ impl RunError {
     /// The process's exit code.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Store(why) | Self::Log(LogError::Store(why)) => store_exit(why),
+            Self::Store(why) | Self::Log(LogError::Store(why)) => Exit::for_store(why),
             Self::Log(
                 LogError::NoStream { .. }
                 | LogError::RootInUse { .. }
@@ -87,13 +87,5 @@ impl RunError {
             // Memory may be there later: the last daemon's arena goes when the ranks let go of it.
             Self::Arena(_) | Self::Runtime(_) | Self::Metrics(_) => Exit::Failure,
         }
-    }
-}
-
-fn store_exit(why: &StoreError) -> Exit {
-    match why.kind {
-        ErrorKind::Contract => Exit::StreamRefused,
-        ErrorKind::Invalid => Exit::Config,
-        _ => Exit::StoreUnavailable,
     }
 }

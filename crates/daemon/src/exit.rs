@@ -3,6 +3,8 @@
 
 use std::process::{ExitCode, Termination};
 
+use batchweave_store::{ErrorKind, StoreError};
+
 /// The reason why a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -43,6 +45,16 @@ impl Exit {
         Self::Fenced,
         Self::Protocol,
     ];
+
+    /// Returns the code of a store's error: a store that breaks the contract is refused, an invalid root or
+    /// key is a fault of the configuration, and for anything else the store counts as unavailable.
+    pub const fn for_store(error: &StoreError) -> Self {
+        match error.kind {
+            ErrorKind::Contract => Self::StreamRefused,
+            ErrorKind::Invalid => Self::Config,
+            _ => Self::StoreUnavailable,
+        }
+    }
 
     /// Returns the process's exit code (64 to 78 as in sysexits.h, where one fits).
     pub const fn code(self) -> u8 {

@@ -7,7 +7,7 @@ use batchweave_core::ids::{Epoch, IdError};
 use batchweave_core::tgb::{BuildError, LayoutError};
 use batchweave_daemon::Exit;
 use batchweave_log::LogError;
-use batchweave_store::{ErrorKind, StoreError};
+use batchweave_store::StoreError;
 
 use crate::cursor::CursorError;
 use crate::packing::Mismatch;
@@ -38,7 +38,7 @@ pub enum RunError {
     },
     /// A bad document while `on_bad_document = "fail"`.
     #[error(
-        "bad document: {0}. Set source.on_bad_document = \"skip\" to leave it out; or mend the file, which \
+        "bad document: {0}. Set source.on_bad_document = \"skip\" to leave it out; or correct the file, which \
          needs a new producer.name once batches of this input are committed"
     )]
     Document(DocumentError),
@@ -91,7 +91,7 @@ impl RunError {
         match self {
             Self::Store(why)
             | Self::Log(LogError::Store(why))
-            | Self::Source(SourceError::Store(why)) => store_exit(why),
+            | Self::Source(SourceError::Store(why)) => Exit::for_store(why),
             Self::Log(
                 LogError::NoStream { .. }
                 | LogError::RootInUse { .. }
@@ -110,13 +110,5 @@ impl RunError {
             | Self::Admin(_) => Exit::Config,
             Self::Document(_) | Self::Source(_) | Self::Mismatch(_) => Exit::BadInput,
         }
-    }
-}
-
-fn store_exit(why: &StoreError) -> Exit {
-    match why.kind {
-        ErrorKind::Contract => Exit::StreamRefused,
-        ErrorKind::Invalid => Exit::Config,
-        _ => Exit::StoreUnavailable,
     }
 }

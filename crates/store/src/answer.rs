@@ -1,9 +1,10 @@
-//! What an S3 server sends that is read here and not by the SDK: the head of an answer to a large read,
-//! and the names in a listing. Pure, and without anything else of this crate: `crates/fuzz` includes the file.
+//! The parts of an S3 server's answers that are parsed here instead of by the SDK: the head of the answer
+//! to a large read, and the names in a listing. Pure, without imports from this crate, because
+//! `crates/fuzz` includes the file.
 
-/// Servers of S3 send about 15.
+/// Most headers of an answer; S3 servers send about 15.
 const HEADERS_MAX: usize = 64;
-/// Of those that matter.
+/// The headers that are kept.
 const KEPT: [&str; 7] = [
     "content-length",
     "content-range",
@@ -14,23 +15,22 @@ const KEPT: [&str; 7] = [
     "x-amz-bucket-region",
 ];
 
-/// The head of an answer.
+/// The status line and headers of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The status.
     pub(crate) status: u16,
     version: u8,
     kept: Vec<(&'static str, String)>,
 }
 
-/// The head at the beginning of `bytes` and its length; `None` while it is not whole.
+/// Parses the head at the start of `bytes` and returns it with its length; `None` while it is incomplete.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, String> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut answer = httparse::Response::new(&mut headers);
     let length = match answer.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(why) => return Err(format!("the answer is no HTTP: {why}")),
+        Err(why) => return Err(format!("the answer is not HTTP: {why}")),
     };
     let kept = answer.headers.iter().filter_map(|header| {
         let known = |name: &&str| header.name.eq_ignore_ascii_case(name);
@@ -45,7 +45,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, String> {
         version: answer.version.unwrap_or_default(),
         kept: kept.collect(),
     };
-    // Two lengths are how answers of one request are passed off as those of another.
+    // Two different lengths are a sign of response smuggling.
     if head
         .all("content-length")
         .any(|other| Some(other) != head.value("content-length"))
@@ -61,7 +61,7 @@ impl Head {
         named.map(|(_, value)| value.as_str())
     }
 
-    /// The value of a header.
+    /// Returns the value of a kept header.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.kept
             .iter()
@@ -69,7 +69,7 @@ impl Head {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Bytes of the body; `None` where it has no length, or is sent in chunks.
+    /// Returns the length of the body in bytes; `None` for a chunked body or one without a length.
     pub(crate) fn length(&self) -> Option<u64> {
         if self.in_chunks() {
             return None;
@@ -77,12 +77,12 @@ impl Head {
         self.value("content-length")?.parse().ok()
     }
 
-    /// The body is sent in chunks, each with its length.
+    /// Returns whether the body is chunked.
     pub(crate) fn in_chunks(&self) -> bool {
         self.value("transfer-encoding").is_some()
     }
 
-    /// The connection may carry another request when the body was read.
+    /// Returns whether the connection can be reused once the body is read.
     pub(crate) fn keeps_open(&self) -> bool {
         let close = self
             .value("connection")
@@ -91,8 +91,8 @@ impl Head {
     }
 }
 
-/// A name as a listing writes it. Stores that do not know the encoding send names as they are, and
-/// do not say that they are encoded. What is no UTF-8 is no key of ours.
+/// Decodes a name of a listing. Stores that do not support the encoding send plain names and do not set
+/// `encoded`. Invalid UTF-8 is replaced: our keys are ASCII.
 pub(crate) fn decoded(name: &str, encoded: bool) -> String {
     if !encoded || !name.contains(['%', '+']) {
         return name.to_owned();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_and_where_it_ends() {
+    fn a_head_is_parsed_once_it_is_complete() {
         let whole = format!("{ANSWER}body");
         let (head, length) = parse(whole.as_bytes()).unwrap().unwrap();
         assert_eq!((head.status, length), (206, ANSWER.len()));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_end() {
+    fn connections_that_cannot_be_reused() {
         let close = ANSWER.replace("Server: x", "Connection: Close");
         let old = ANSWER.replace("HTTP/1.1", "HTTP/1.0");
         let open_end = ANSWER.replace("Content-Length: 4\r\n", "");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer() {
+    fn malformed_answers_are_refused() {
         for text in ["SSH-2.0-x\r\n\r\n", "HTTP/1.1 2x6 ?\r\n\r\n", "\0\0\0\0"] {
             assert!(parse(text.as_bytes()).is_err(), "{text}");
         }

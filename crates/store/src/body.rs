@@ -1,4 +1,4 @@
-//! A range whose bytes are read to where they are needed, with no buffer in between.
+//! A range whose bytes are read straight into the caller's memory, without a buffer in between.
 
 use std::ops::Range;
 
@@ -8,16 +8,15 @@ use futures::TryStreamExt;
 
 use crate::{Chunks, Store, StoreError};
 
-/// The bytes of a range in order. Neither fewer nor more of them come than were asked for: a body that
-/// ends early is an error.
+/// The bytes of a range in order, exactly as many as requested: a body that ends early is an error.
 #[async_trait]
 pub trait Body: Send {
-    /// Reads what has come, or waits for it: at least one byte, at most as many as `into` holds. 0 only
-    /// behind the range's last byte, or when `into` is empty.
+    /// Reads at least one byte and at most `into.len()`, waiting if none has arrived. Returns 0 only at
+    /// the range's end, or when `into` is empty.
     async fn read(&mut self, into: &mut [u8]) -> Result<usize, StoreError>;
 }
 
-/// Reads a range whole; `fresh` over a connection of its own, as [`Store::get_fresh`].
+/// Reads a whole range into memory; with `fresh` over a new connection, as [`Store::get_fresh`].
 pub async fn read_range(
     store: &dyn Store,
     key: &str,
@@ -37,7 +36,7 @@ pub async fn read_range(
     Ok(bytes.freeze())
 }
 
-/// Chunks that are copied: for stores that have no shorter way.
+/// A body copied from chunks, for stores without direct reads.
 pub(crate) struct Copied {
     chunks: Chunks,
     rest: Bytes,

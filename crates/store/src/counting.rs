@@ -1,12 +1,12 @@
-//! Counts requests and bytes around any store: for metrics, requests per commit and per step, read
+//! Counts requests and bytes of any store: for metrics, requests per commit and per step, read
 //! amplification.
 //!
-//! A count is a call of the contract: retries, parts and resumed reads inside the S3 store are not
-//! counted apart. Bytes read are counted as they arrive, so a dropped stream counts what it got.
+//! The unit is a call of the contract: retries, parts and resumed reads inside the S3 store are not
+//! counted separately. Bytes read are counted as they arrive, so a dropped stream counts partially.
 //!
-//! Each call is counted under one operation and one class. The class is the first name of its key
-//! (`log/7.json` and the listing of `log/` are of class `log`, `stream.json` is of class `stream`);
-//! what is of none of the classes that were given is of class [`OTHER`].
+//! Each call is counted under one operation and one class, the first name of its key: `log/7.json` and
+//! the listing of `log/` are of class `log`, `stream.json` is of class `stream`. A name outside the given
+//! classes counts as [`OTHER`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,31 +29,30 @@ pub const OTHER: &str = "other";
 /// Totals of one operation since the store was wrapped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpCount {
-    /// Calls made.
     pub requests: u64,
-    /// Calls that failed, and streams that ended with an error. That an object is not there is an
-    /// answer: the head of the log is found by it.
+    /// Calls that failed, and streams that ended with an error. "Not found" is not an error: reading past
+    /// the head of the log is how it is found.
     pub errors: u64,
     /// Body bytes sent or received.
     pub bytes: u64,
 }
 
-/// What all operations have counted at one moment.
+/// The totals of all operations at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts([OpCount; OPS.len()]);
 
 impl Counts {
-    /// The totals of one operation; zero for `Op::Open`.
+    /// Returns the totals of one operation; zero for `Op::Open`.
     pub fn of(&self, op: Op) -> OpCount {
         slot(op).map(|at| self.0[at]).unwrap_or_default()
     }
 
-    /// Each operation with its totals.
+    /// Iterates over the operations with their totals.
     pub fn iter(&self) -> impl Iterator<Item = (Op, OpCount)> {
         OPS.into_iter().zip(self.0)
     }
 
-    /// What was counted since `earlier`, of the same store.
+    /// Returns the difference to `earlier` counts of the same store.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self(std::array::from_fn(|at| {
@@ -66,17 +65,17 @@ impl Counts {
         }))
     }
 
-    /// Calls of all operations.
+    /// Returns the number of calls of all operations.
     pub fn requests(&self) -> u64 {
         self.0.iter().map(|count| count.requests).sum()
     }
 
-    /// Body bytes received by `get` and `get_range`.
+    /// Returns the body bytes received by `get` and `get_range`.
     pub fn bytes_read(&self) -> u64 {
         self.of(Op::Get).bytes + self.of(Op::GetRange).bytes
     }
 
-    /// Body bytes sent by `create` and `upload`.
+    /// Returns the body bytes sent by `create` and `upload`.
     pub fn bytes_written(&self) -> u64 {
         self.of(Op::Create).bytes + self.of(Op::Upload).bytes
     }
@@ -115,18 +114,18 @@ type Row = [Cell; OPS.len()];
 pub struct Counted {
     inner: Arc<dyn Store>,
     classes: &'static [&'static str],
-    /// One row a class, and one more for what is of none.
+    /// One row per class, and one for other keys.
     rows: Arc<[Row]>,
     availability: Arc<Availability>,
 }
 
 impl Counted {
-    /// Wraps a store; all keys are of one class. Clones share their counters.
+    /// Wraps a store without classes. Clones share their counters.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self::with_classes(inner, &[])
     }
 
-    /// Wraps a store and tells `classes` of keys apart.
+    /// Wraps a store and counts `classes` of keys separately.
     pub fn with_classes(inner: Arc<dyn Store>, classes: &'static [&'static str]) -> Self {
         let rows = (0..=classes.len()).map(|_| Row::default()).collect();
         Self {
@@ -137,20 +136,20 @@ impl Counted {
         }
     }
 
-    /// The totals now.
+    /// Returns the current totals.
     pub fn counts(&self) -> Counts {
         self.by_class()
             .into_iter()
             .fold(Counts::default(), |sum, (_, counts)| sum + counts)
     }
 
-    /// The totals of each class now, those of [`OTHER`] last.
+    /// Returns the current totals of each class, [`OTHER`] last.
     pub fn by_class(&self) -> Vec<(&'static str, Counts)> {
         let names = self.classes.iter().copied().chain([OTHER]);
         names.zip(self.rows.iter().map(read)).collect()
     }
 
-    /// The last failure, while reads fail and nothing is answered.
+    /// Returns the last failed read, until the store answers again.
     pub fn failing(&self) -> Option<String> {
         self.availability.failure()
     }
@@ -259,7 +258,7 @@ impl layer::Intercept for Counted {
         Ok(chunks.inspect(watch).boxed())
     }
 
-    /// Counted as a ranged read like any other.
+    /// Counted like any ranged read.
     async fn open_range(
         &self,
         key: &str,

@@ -1,38 +1,30 @@
-//! One error type: what failed, on which key, why, and whether it may have happened all the same.
+//! The error of every store: the operation, the key, the cause, and whether it may have taken effect.
 
 use std::fmt;
 
-/// What is known of the deed after a failed request.
+/// Whether a failed request may have taken effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It did not happen and will not.
+    /// It had no effect and will not have one.
     DidNot,
-    /// Nobody told us: it may have happened, or may still happen.
+    /// Unknown: it may have taken effect, or may still do so.
     Unknown,
 }
 
 /// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
-    /// Create-only put.
     Create,
-    /// Upload of a data object.
     Upload,
-    /// Whole-object read.
     Get,
-    /// Ranged read.
     GetRange,
-    /// Metadata read.
     Head,
-    /// Listing.
     List,
-    /// Deletion.
     Delete,
-    /// Opening the store.
     Open,
 }
 
-/// Why it failed, in the terms on which callers decide.
+/// The cause of a failure, as far as callers distinguish causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -40,57 +32,54 @@ pub enum ErrorKind {
     NotFound,
     /// The bucket or root folder does not exist.
     NoBucket,
-    /// Credentials lack a permission, or are missing or out of date.
+    /// Credentials lack a permission, or are missing or expired.
     Denied,
-    /// The store does not know the access key, or the secret key is not the one that belongs to it.
+    /// The store does not know the access key, or the secret key does not match it.
     WrongKeys,
     /// The bucket lives in another region.
     WrongRegion,
-    /// The clock of this machine is off, so signatures are refused.
+    /// The clock of this machine is wrong, so signatures are refused.
     ClockSkew,
     /// No connection: refused, no route, name not found, TLS.
     Unreachable,
-    /// The store's certificate is not one that this machine trusts.
+    /// This machine does not trust the store's certificate.
     Untrusted,
     /// No answer in time, or the connection broke after the request was sent.
     Timeout,
     /// The store asks for fewer requests (503 SlowDown, 429).
     Throttled,
-    /// The store failed inside (other 5xx).
+    /// The store failed internally (other 5xx).
     Server,
-    /// A conditional request met another (409): neither yes nor no.
+    /// Two conditional requests collided (409): the outcome is unknown.
     Conflict,
-    /// The range lies beyond the object.
+    /// The range reaches beyond the object.
     Range,
-    /// The object is larger than the caller reads of one of its kind.
+    /// The object is larger than the caller's bound for its kind.
     TooLarge,
-    /// Disk or quota full.
+    /// The disk or quota is full.
     Full,
     /// A key or URL that the contract forbids.
     Invalid,
-    /// The store does not keep the contract (for example creates that are not exclusive).
+    /// The store breaks the contract, for example by creates that are not exclusive.
     Contract,
-    /// Anything else.
     Other,
 }
 
-/// A failed store request. Display is one line: what, where, why, and what to do.
+/// A failed store request. It displays as one line: operation, location, cause and remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct StoreError {
-    /// The operation.
     pub op: Op,
-    /// Root URL of the store and key, as `s3://bucket/prefix/key`.
+    /// URL of the object or root, for example `s3://bucket/prefix/key`.
     pub location: String,
-    /// Why.
     pub kind: ErrorKind,
-    /// Whether it may have happened.
+    /// Whether the request may have taken effect.
     pub effect: Effect,
-    /// What the store or system said, one line; request id included where there is one.
+    /// The message of the store or system in one line, with the request id where there is one.
     pub detail: String,
 }
 
 impl ErrorKind {
-    /// Worth trying again after a pause.
+    /// Returns whether a retry after a pause may succeed.
     pub fn is_transient(self) -> bool {
         matches!(
             self,
@@ -98,7 +87,7 @@ impl ErrorKind {
         )
     }
 
-    /// What a person can do about it; empty where nothing general helps.
+    /// Returns a remedy for operators; empty where none applies in general.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::NoBucket => "create the bucket or folder, or correct the URL",
@@ -114,9 +103,9 @@ impl ErrorKind {
                 "name a file with the authority's certificates (PEM) in SSL_CERT_FILE, or correct the endpoint"
             }
             Self::Timeout => "check the network path to the store",
-            Self::Throttled => "the request is tried again more slowly",
+            Self::Throttled => "the request is retried more slowly",
             Self::TooLarge => {
-                "no program of ours writes one so large: restore it from a bucket version or a backup, or delete it if nobody knows it"
+                "BatchWeave never writes an object this large: restore it from a bucket version or a backup, or delete it if it is unknown"
             }
             Self::Full => "free space on the device or raise the quota",
             Self::Contract => {
@@ -128,7 +117,7 @@ impl ErrorKind {
 }
 
 impl Op {
-    /// The operations of the contract; whoever tries them in this order deletes what was made before.
+    /// The operations of the contract, in an order in which the last deletes the objects of the first.
     pub const CONTRACT: [Op; 7] = [
         Op::Create,
         Op::Upload,
@@ -139,7 +128,7 @@ impl Op {
         Op::Delete,
     ];
 
-    /// The verb for messages and metric labels.
+    /// Returns the verb for messages and metric labels.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -155,7 +144,7 @@ impl Op {
 }
 
 impl StoreError {
-    /// Builds an error; `location` is the root, or the root with the key appended.
+    /// Returns an error; `location` is the root, or the root with the key appended.
     pub fn new(
         op: Op,
         location: impl Into<String>,
@@ -172,7 +161,7 @@ impl StoreError {
         }
     }
 
-    /// The object at `location` has `size` bytes, or an unknown number, and at most `at_most` are read.
+    /// Returns the error of an object that has `size` bytes, if known, where at most `at_most` are read.
     pub fn too_large(location: impl Into<String>, size: Option<u64>, at_most: u64) -> Self {
         let size = size.map_or_else(|| "more".to_owned(), |size| format!("{size} bytes"));
         let detail = format!("the object has {size}, at most {at_most} are read");
@@ -180,7 +169,7 @@ impl StoreError {
         Self::new(Op::Get, location, kind, effect, detail)
     }
 
-    /// True when the object is not there.
+    /// Returns whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.kind == ErrorKind::NotFound
     }
@@ -191,7 +180,7 @@ impl fmt::Display for StoreError {
         write!(f, "{} {}: {}", self.op.name(), self.location, self.detail)?;
         if self.effect == Effect::Unknown && matches!(self.op, Op::Create | Op::Upload | Op::Delete)
         {
-            f.write_str(" (it may have happened all the same)")?;
+            f.write_str(" (it may have taken effect)")?;
         }
         match self.kind.remedy() {
             "" => Ok(()),

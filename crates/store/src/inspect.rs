@@ -1,5 +1,5 @@
-//! What `batchweave doctor` finds out about a store beyond the contract: permissions, and the rules
-//! of an S3 bucket. Nothing here creates an object outside the key that it is given.
+//! Properties of a store beyond the contract, for `batchweave doctor`: permissions and the rules of an S3
+//! bucket. Objects are created only under the given key.
 
 use std::time::SystemTime;
 
@@ -10,27 +10,27 @@ use tokio::sync::oneshot;
 
 use crate::{Create, StoreError};
 
-/// When the halves of a body are sent.
+/// Signals around the second half of a body.
 #[derive(Debug)]
 pub struct Halves {
-    /// Notified when the first half is on its way.
+    /// Sent when the first half has been handed to the network.
     pub sent: oneshot::Sender<()>,
-    /// The second half follows this.
+    /// The second half is sent after this signal.
     pub go_on: oneshot::Receiver<()>,
 }
 
-/// Questions that a kind of store can answer about itself.
+/// Properties that a kind of store can determine.
 #[async_trait]
 pub trait Inspect: Send + Sync {
-    /// Whether these credentials may create an object under `key`. None is created.
+    /// Checks that these credentials may create an object under `key`, without creating one.
     async fn may_create(&self, key: &str) -> Result<(), StoreError>;
 
-    /// Removes what objects leave below `prefix` when they are deleted: empty folders, unfinished
-    /// multipart uploads.
+    /// Removes the remains of deleted objects below `prefix`: empty folders, unfinished multipart
+    /// uploads.
     async fn tidy(&self, prefix: &str) -> Result<(), StoreError>;
 
-    /// A conditional put whose body comes late: the head and the first half, then the rest. One try.
-    /// `None` where requests have no bodies.
+    /// Sends one conditional put whose body arrives late: the head and the first half, then the rest.
+    /// Returns `None` where requests have no bodies.
     async fn put_in_halves(
         &self,
         key: &str,
@@ -41,85 +41,84 @@ pub trait Inspect: Send + Sync {
         None
     }
 
-    /// The bucket, where there is one.
+    /// Returns the bucket, where there is one.
     fn bucket(&self) -> Option<&dyn Bucket> {
         None
     }
 }
 
-/// Questions about an S3 bucket.
+/// Properties of an S3 bucket.
 #[async_trait]
 pub trait Bucket: Send + Sync {
-    /// The endpoint, as a person would name it.
+    /// Returns the endpoint's name for messages.
     fn endpoint(&self) -> &str;
 
-    /// Data objects above this many bytes are made by multipart uploads.
+    /// Returns the size in bytes above which data objects are uploaded in parts.
     fn parts_above(&self) -> u64;
 
-    /// Whether overwritten and deleted objects are kept.
+    /// Returns whether overwritten and deleted objects are kept.
     async fn versioning(&self) -> Result<Versioning, StoreError>;
 
-    /// The enabled lifecycle rules that can touch an object below the store's root.
+    /// Returns the enabled lifecycle rules that reach objects below the store's root.
     async fn lifecycle(&self) -> Result<Vec<LifecycleRule>, StoreError>;
 
-    /// The store's own time, to the second. `key` is read and should be absent.
+    /// Returns the store's clock, in whole seconds. Reads `key`, which should be absent.
     async fn time(&self, key: &str) -> Result<SystemTime, StoreError>;
 
-    /// Whether a body whose checksum does not match the one sent along is refused. What is stored
-    /// all the same lies under `key`.
+    /// Returns whether the store refuses a body that does not match its checksum. If it does not, the
+    /// object is left under `key`.
     async fn refuses_wrong_checksum(&self, key: &str) -> Result<bool, StoreError>;
 
     /// Uploads `body` as the only part of a multipart upload of `key`.
     async fn begin_upload(&self, key: &str, body: Bytes) -> Result<PendingUpload, StoreError>;
 
-    /// Completes it, if the key is absent; one try.
+    /// Completes the upload with one request if the key is absent.
     async fn complete_upload(&self, upload: &PendingUpload) -> Result<Create, StoreError>;
 
-    /// Gives it up.
+    /// Aborts the upload; succeeds if it is gone already.
     async fn abort_upload(&self, upload: &PendingUpload) -> Result<(), StoreError>;
 }
 
-/// A multipart upload that lacks only its completion.
+/// A multipart upload before its completion.
 #[derive(Debug, Clone, Default)]
 pub struct PendingUpload {
-    /// Where the object will be.
+    /// The key of the future object.
     pub key: String,
-    /// The store's name of the upload.
+    /// The store's id of the upload.
     pub id: String,
-    /// What the store answered to the part.
+    /// The entity tag of the part.
     pub e_tag: Option<String>,
-    /// The part's CRC32, where the store wants it again.
+    /// The part's CRC32, where the store requires it at completion.
     pub crc32: Option<String>,
 }
 
 /// Whether a bucket keeps older versions of its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versioning {
-    /// Never was on.
+    /// Versioning was never enabled.
     Off,
-    /// A delete hides an object behind a marker.
+    /// Deletes hide objects behind a marker.
     On,
-    /// Was on, and what it kept is still there.
+    /// No longer enabled; older versions are still there.
     Suspended,
 }
 
-/// What a lifecycle rule does below the store's root.
+/// The effect of a lifecycle rule below the store's root.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LifecycleRule {
-    /// The rule's name.
     pub id: String,
-    /// Relative to the root: empty for the whole root.
+    /// Prefix relative to the root; empty for the whole root.
     pub prefix: String,
-    /// It deletes objects of an age.
+    /// The rule deletes objects by age.
     pub expires: bool,
-    /// It moves objects to this storage class.
+    /// The storage class to which the rule moves objects.
     pub moves_to: Option<String>,
-    /// It aborts unfinished multipart uploads after so many days.
+    /// Days after which the rule aborts unfinished multipart uploads.
     pub aborts_uploads_days: Option<i32>,
 }
 
 impl LifecycleRule {
-    /// Whether it reaches objects whose keys begin with `prefix`.
+    /// Returns whether the rule applies to objects whose keys begin with `prefix`.
     pub fn reaches(&self, prefix: &str) -> bool {
         prefix.starts_with(&self.prefix) || self.prefix.starts_with(prefix)
     }

@@ -1,8 +1,8 @@
-//! Which keys the contract allows, checked before any request is made.
+//! Keys that the contract allows, checked before each request.
 
 use crate::{Effect, ErrorKind, Op, StoreError};
 
-/// S3's own limit, for a root's prefix and a key below it.
+/// S3's limit for the root's prefix and a key together.
 pub(crate) const KEY_BYTES_MAX: usize = 1024;
 
 /// Refuses a key that is not `/`-separated segments of `[A-Za-z0-9._@=-]`.
@@ -48,7 +48,7 @@ fn invalid(op: Op, root: &str, key: &str, why: &str) -> StoreError {
     StoreError::new(op, root, ErrorKind::Invalid, Effect::DidNot, detail)
 }
 
-/// Why `key` is not allowed.
+/// Returns why `key` is not allowed.
 pub(crate) fn fault_of(key: &str) -> Option<&'static str> {
     if key.len() > KEY_BYTES_MAX {
         return Some("longer than 1024 bytes");

@@ -14,7 +14,6 @@ use crate::{
 /// One call of the contract on its way to the wrapped store.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// The operation.
     pub op: Op,
     /// The key or, for a listing, the prefix.
     pub key: &'a str,
@@ -42,7 +41,7 @@ impl<'a> Call<'a> {
 /// its methods have the names of [`Store`]'s.
 #[async_trait]
 pub trait Intercept: Send + Sync + Debug + 'static {
-    /// The wrapped store.
+    /// Returns the wrapped store.
     fn inner(&self) -> &dyn Store;
 
     /// Runs `run`, the call to the wrapped store. A wrapper may wait, fail before or after it, or
@@ -56,41 +55,41 @@ pub trait Intercept: Send + Sync + Debug + 'static {
         run.await
     }
 
-    /// See [`Store::root`].
+    /// Intercepts [`Store::root`] in messages.
     fn root(&self) -> &str {
         self.inner().root()
     }
 
-    /// See [`Store::create`].
+    /// Intercepts [`Store::create`] of a record.
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         let call = Call::sending(Op::Create, key, &body);
         self.around(call, self.inner().create(key, body)).await
     }
 
-    /// See [`Store::upload`].
+    /// Intercepts [`Store::upload`] of a data object.
     async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         let call = Call::sending(Op::Upload, key, &body);
         self.around(call, self.inner().upload(key, body)).await
     }
 
-    /// See [`Store::get`].
+    /// Intercepts [`Store::get`], a whole read.
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         let call = Call::new(Op::Get, key);
         self.around(call, self.inner().get(key, at_most)).await
     }
 
-    /// See [`Store::get_fresh`].
+    /// Intercepts [`Store::get_fresh`], a whole read over a new connection.
     async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         self.get(key, at_most).await
     }
 
-    /// See [`Store::get_range`].
+    /// Intercepts [`Store::get_range`], a ranged read.
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
         let call = Call::new(Op::GetRange, key);
         self.around(call, self.inner().get_range(key, range)).await
     }
 
-    /// See [`Store::open_range`].
+    /// Intercepts [`Store::open_range`], a large ranged read.
     async fn open_range(
         &self,
         key: &str,
@@ -102,25 +101,25 @@ pub trait Intercept: Send + Sync + Debug + 'static {
         Ok(Box::new(Copied::new(chunks).await?))
     }
 
-    /// See [`Store::head`].
+    /// Intercepts [`Store::head`], a metadata read.
     async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
         let call = Call::new(Op::Head, key);
         self.around(call, self.inner().head(key)).await
     }
 
-    /// See [`Store::list`].
+    /// Intercepts [`Store::list`] of one page.
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
         let call = Call::new(Op::List, prefix);
         self.around(call, self.inner().list(prefix, page)).await
     }
 
-    /// See [`Store::delete`].
+    /// Intercepts [`Store::delete`] of one object.
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         let call = Call::new(Op::Delete, key);
         self.around(call, self.inner().delete(key)).await
     }
 
-    /// See [`Store::delete_many`].
+    /// Intercepts [`Store::delete_many`], a bulk deletion.
     async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
         let mut refused = Vec::new();
         for key in keys {
@@ -131,19 +130,19 @@ pub trait Intercept: Send + Sync + Debug + 'static {
         Ok(refused)
     }
 
-    /// See [`Store::unfinished`]; passes as a listing.
+    /// Intercepts [`Store::unfinished`]; passes through `around` as a listing.
     async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
         let call = Call::new(Op::List, prefix);
         self.around(call, self.inner().unfinished(prefix)).await
     }
 
-    /// See [`Store::abort`]; passes as a deletion.
+    /// Intercepts [`Store::abort`]; passes through `around` as a deletion.
     async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
         let call = Call::new(Op::Delete, &upload.key);
         self.around(call, self.inner().abort(upload)).await
     }
 
-    /// See [`Store::inspect`]; by default hidden, because it would bypass the wrapper.
+    /// Intercepts [`Store::inspect`]; hidden by default, because inspection would bypass the wrapper.
     fn inspect(&self) -> Option<&dyn Inspect> {
         None
     }

@@ -1,4 +1,4 @@
-//! A store in memory: for tests and simulation. It never waits, so it keeps virtual time virtual.
+//! A store in memory, for tests and simulation. It never waits, so it suits virtual time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,24 +13,24 @@ use futures::stream;
 use crate::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError, key};
 
 const PAGE_KEYS: usize = 1000;
-/// Ranges arrive in several chunks, so that readers are tested on what S3 does.
+/// Ranges arrive in several chunks, as from S3.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 static NAMED: LazyLock<Mutex<BTreeMap<String, Arc<MemoryStore>>>> = LazyLock::new(Mutex::default);
 
-/// Objects in a map of this process.
+/// A store in a map of this process.
 pub struct MemoryStore {
     root: String,
     objects: Mutex<BTreeMap<String, Bytes>>,
 }
 
 impl MemoryStore {
-    /// An empty store of its own.
+    /// Returns a new, empty store.
     pub fn new() -> Arc<Self> {
         Arc::new(Self::with_root("memory://anonymous"))
     }
 
-    /// The store of this name in this process, created empty on first use.
+    /// Returns this process's store of the given name, created empty on first use.
     pub fn named(name: &str) -> Arc<Self> {
         let mut named = lock(&NAMED);
         let make = || Arc::new(Self::with_root(&format!("memory://{name}")));
@@ -44,12 +44,12 @@ impl MemoryStore {
         }
     }
 
-    /// Replaces or adds an object against the contract: tests damage objects with it.
+    /// Replaces or adds an object, against the contract: for tests that damage objects.
     pub fn overwrite(&self, key: &str, body: Bytes) {
         lock(&self.objects).insert(key.to_owned(), body);
     }
 
-    /// All keys in order.
+    /// Returns all keys in order.
     pub fn keys(&self) -> Vec<String> {
         lock(&self.objects).keys().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! From a root URL to a store.
+//! Opening a store by its root URL.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -13,59 +13,59 @@ use crate::{Effect, ErrorKind, Op, Store, StoreError, key};
 
 const EXAMPLES: &str = "examples: s3://bucket/prefix, file:///absolute/folder";
 
-/// What a URL does not say. The default takes everything from the environment and AWS profiles.
+/// Settings beside the URL. The defaults come from the environment and AWS profiles.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     /// Create the root folder of a `file://` store if it is absent.
     pub create: bool,
-    /// S3 endpoint, in place of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or the profile's.
+    /// S3 endpoint, instead of `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or the profile's.
     pub endpoint: Option<String>,
-    /// S3 region, in place of `AWS_REGION` or the profile's.
+    /// S3 region, instead of `AWS_REGION` or the profile's.
     pub region: Option<String>,
-    /// AWS profile, in place of `AWS_PROFILE`.
+    /// AWS profile, instead of `AWS_PROFILE`.
     pub profile: Option<String>,
-    /// Fixed keys, in place of the chain of environment, profile, web identity, container and
+    /// Fixed keys, instead of the chain of environment, profile, web identity, container and
     /// instance credentials. For tests and demos.
     pub keys: Option<AccessKeys>,
-    /// How S3 is asked to encrypt what is written.
+    /// Encryption at rest of objects written to S3.
     pub encryption: Encryption,
-    /// How long S3 is waited for.
+    /// Tries and time-outs of requests to S3.
     pub patience: Patience,
-    /// For large reads: fewer wake-ups. Without it all works the same, at a higher price.
+    /// An optimization of large reads: fewer wake-ups per byte.
     pub low_water: Option<LowWater>,
 }
 
-/// How long a request to a store that does not answer is tried.
+/// Tries and time-outs of requests to a store that does not answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Patience {
-    /// Five tries, with time for large bodies and bad days.
+    /// Five tries, with time for large bodies and a slow store.
     #[default]
     Long,
     /// Two short tries: for the first request of a command that a person waits for.
     Short,
 }
 
-/// Has a socket count as readable from so many bytes on (`SO_RCVLOWAT`), which takes code that is not
-/// allowed in this crate.
+/// Sets the number of bytes from which a socket counts as readable (`SO_RCVLOWAT`). Passed in, because
+/// the call needs unsafe code, which this crate forbids.
 pub type LowWater = fn(BorrowedFd<'_>, usize) -> io::Result<()>;
 
-/// Encryption at rest that every write to S3 asks for. The default asks for nothing: then the bucket's
-/// own default holds.
+/// Encryption at rest requested by every write to S3. By default none is requested and the bucket's own
+/// default applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encryption {
     /// `AES256`, `aws:kms` or `aws:kms:dsse`.
     mode: Option<String>,
-    /// Of KMS; none: the account's default key.
+    /// The KMS key; `None` for the account's default key.
     kms_key: Option<String>,
 }
 
 impl Encryption {
-    /// From two texts of a configuration, each of which may be empty; says what is wrong with them.
+    /// Parses two configuration values, each of which may be empty. The error names the invalid one.
     pub fn parse(mode: &str, kms_key: &str) -> Result<Self, String> {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         if !["", "AES256", "aws:kms", "aws:kms:dsse"].contains(&mode) {
             return Err(format!(
-                "{mode:?} is none: use AES256, aws:kms or aws:kms:dsse, or nothing for the bucket's default"
+                "invalid encryption {mode:?}: use AES256, aws:kms or aws:kms:dsse, or leave it empty for the bucket's default"
             ));
         }
         if !kms_key.is_empty() && !mode.starts_with("aws:kms") {
@@ -77,23 +77,23 @@ impl Encryption {
         })
     }
 
-    /// As the header says it.
+    /// Returns the value of the request header.
     pub(crate) fn mode(&self) -> Option<&str> {
         self.mode.as_deref()
     }
 
-    /// The same.
+    /// Returns the KMS key for the request header.
     pub(crate) fn kms_key(&self) -> Option<String> {
         self.kms_key.clone()
     }
 }
 
-/// A fixed pair of S3 keys; the secret is not shown by `Debug`.
+/// A fixed pair of S3 keys; `Debug` hides the secret.
 #[derive(Clone)]
 pub struct AccessKeys {
-    /// `AWS_ACCESS_KEY_ID`.
+    /// The access key id, as in `AWS_ACCESS_KEY_ID`.
     pub id: String,
-    /// `AWS_SECRET_ACCESS_KEY`.
+    /// The secret key, as in `AWS_SECRET_ACCESS_KEY`.
     pub secret: String,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for AccessKeys {
     }
 }
 
-/// Opens the store at `url`. S3 is not contacted yet: [`crate::probe`] does that.
+/// Opens the store at `url` without contacting S3; [`crate::probe`] does that.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, StoreError> {
     let refuse = |why: &str| {
         let detail = format!("{why}; {EXAMPLES}");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn encryptions_that_there_are_not_are_refused() {
+    fn unknown_encryptions_are_refused() {
         for (mode, key) in [
             ("", ""),
             ("AES256", ""),

@@ -1,50 +1,49 @@
-//! The start-up probe: refuses a store whose create-only put is not exclusive, and explains a
-//! missing permission before it can look like a missing object.
+//! The start-up probe: refuses a store whose creates are not exclusive, and reports a
+//! missing permission before it can be mistaken for a missing object.
 
 mod completions;
-mod judge;
 mod late;
+mod race_check;
 
 use bytes::Bytes;
 use futures::future::join_all;
 
 use crate::{Create, Effect, ErrorKind, Inspect, Op, Store, StoreError};
 pub use completions::probe_completions;
-use judge::{bodies, judge};
+use race_check::{bodies, check_race};
 
 const RACERS: usize = 16;
-/// Of what a probe reads: it wrote no more.
+/// Most bytes of an object that the probe reads; it writes fewer.
 const PROBE_BYTES_MAX: u64 = 1 << 20;
-/// Races of bodies that do not come with their heads.
+/// Races with bodies that do not fit one packet with their head.
 const LARGE_RACES: usize = 5;
 const LARGE_BYTES: usize = 64 << 10;
-/// A race in which nobody got an answer says nothing and is run again.
+/// Runs of a race before it counts as failed; one without a clear answer is inconclusive.
 const RACE_TRIES: usize = 3;
 
-/// What the role that opens the store will do with it.
+/// The permissions that the opening role needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Reads only: the exclusive part is skipped.
+    /// Reads only; the check of exclusive creates is skipped.
     Read,
-    /// Creates objects.
     Write,
 }
 
-/// What races have shown.
+/// The results of the probe's races.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProbeReport {
     /// Races with exactly one winner.
     pub rounds: usize,
-    /// Losers that were told 409 or got no answer instead of a clear "exists".
+    /// Losers that received 409 or no answer instead of a clear "exists".
     pub unclear_answers: usize,
-    /// Bodies that came late and replaced nothing.
+    /// Late bodies that replaced nothing.
     pub late_bodies: usize,
 }
 
-/// Checks that a missing key reads as missing and that creates are exclusive: one of 16 at once wins,
-/// with small bodies and with larger ones, and a body that comes late replaces nothing. Where objects of
-/// `largest` bytes are made by multipart uploads, one of 8 completions wins.
-/// `random` makes the throw-away keys below `probe/` unique; all are deleted again.
+/// Checks that a missing key reads as missing and that creates are exclusive: one of 16 concurrent ones
+/// wins, with small and with larger bodies, and a late body replaces nothing. Where objects of `largest`
+/// bytes are uploaded in parts, one of 8 completions must win. `random` makes the temporary keys below
+/// `probe/` unique; all are deleted again.
 pub async fn probe(store: &dyn Store, random: u64, largest: u64) -> Result<(), StoreError> {
     probe_read(store, random).await?;
     let folder = format!("probe/{random:016x}");
@@ -57,8 +56,8 @@ pub async fn probe(store: &dyn Store, random: u64, largest: u64) -> Result<(), S
     Ok(())
 }
 
-/// A store that looks first and writes later makes a key twice where a body takes its time. The
-/// connections are open from a race before, which is not counted here either.
+/// A store that checks the key before it has the whole body creates a key twice when a body is slow. An
+/// earlier race has opened the connections; it is not counted here.
 async fn slow_bodies(store: &dyn Store, folder: &str) -> Result<ProbeReport, StoreError> {
     let mut report = ProbeReport::default();
     let Some(inspect) = store.inspect() else {
@@ -78,7 +77,7 @@ async fn slow_bodies(store: &dyn Store, folder: &str) -> Result<ProbeReport, Sto
     Ok(report)
 }
 
-/// The part of the probe that needs read permissions only.
+/// Runs the part of the probe that needs only read permissions.
 pub async fn probe_read(store: &dyn Store, random: u64) -> Result<(), StoreError> {
     let key = format!("probe/{random:016x}/absent");
     match store.get(&key, PROBE_BYTES_MAX).await {
@@ -92,7 +91,7 @@ pub async fn probe_read(store: &dyn Store, random: u64) -> Result<(), StoreError
     }
 }
 
-/// As [`probe`], with `rounds` races and a ranged read, for `batchweave doctor`.
+/// Runs [`probe`] with `rounds` races and a ranged read, for `batchweave doctor`.
 pub async fn probe_long(
     store: &dyn Store,
     random: u64,
@@ -116,23 +115,23 @@ pub async fn probe_long(
     Ok(report)
 }
 
-/// What happens on an absent key.
+/// The kinds of races on an absent key.
 #[derive(Clone, Copy)]
 enum Race<'a> {
-    /// Creates at once, of bodies of so many bytes or more.
+    /// Concurrent creates with bodies of at least this many bytes.
     Creates(usize),
-    /// A create whose body comes late, and another one in between.
+    /// A create with a late body, and another one in between.
     Late(&'a dyn Inspect),
 }
 
-/// Races creates on one absent key; returns how many answers were unclear.
+/// Races creates on one absent key; returns the number of unclear answers.
 async fn race(store: &dyn Store, key: &str, size: usize) -> Result<usize, StoreError> {
     let unclear = until_conclusive(store, key, Race::Creates(size)).await?;
     Ok(unclear.unwrap_or_default())
 }
 
-/// Runs a race again, under another key, while nobody got an answer. Returns how many answers were
-/// unclear; `None` where the store has no such race.
+/// Repeats a race under another key while it is inconclusive. Returns the number of unclear answers;
+/// `None` where the store does not support this race.
 async fn until_conclusive(
     store: &dyn Store,
     key: &str,
@@ -157,7 +156,7 @@ async fn until_conclusive(
 async fn race_once(store: &dyn Store, key: &str, size: usize) -> Result<usize, StoreError> {
     let bodies = bodies(key, RACERS, size);
     let answers = join_all(bodies.iter().map(|body| store.create(key, body.clone()))).await;
-    judge(store, key, "creates", &bodies, answers).await
+    check_race(store, key, "creates", &bodies, answers).await
 }
 
 async fn ranged(store: &dyn Store, key: &str) -> Result<(), StoreError> {
@@ -175,10 +174,10 @@ async fn ranged(store: &dyn Store, key: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Best effort: a writer needs no permission to delete.
+/// Deletes the probe's object, as far as permitted: writers need no permission to delete.
 async fn clean(store: &dyn Store, key: &str) {
     if let Err(error) = store.delete(key).await {
-        tracing::debug!(%error, "the probe's throw-away object stays");
+        tracing::debug!(%error, "cannot delete the probe's temporary object");
     }
 }
 

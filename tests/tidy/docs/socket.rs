@@ -115,7 +115,7 @@ fn every_cause_of_a_wait_is_on_the_socket_page_with_a_test_that_shows_it() {
 fn what_peers_do_wrong_is_shown_by_tests_that_exist() {
     let page = fs::read_to_string(root().join(PAGE)).unwrap();
     let bodies = bodies();
-    let rows = table(&page, "| what | then | test |");
+    let rows = table(&page, "| fault | effect | test |");
     assert!(rows.len() > 10, "the table was not found");
     let mut findings = Vec::new();
     for row in rows {

@@ -6,6 +6,7 @@ mod growth;
 mod handover;
 mod producing;
 mod reclaim;
+mod single_commits;
 mod stream;
 
 use batchweave_daemon::Exit;

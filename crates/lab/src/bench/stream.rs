@@ -7,10 +7,11 @@ use batchweave_core::ids::{Hash, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_core::tgb::{Dtype, Identity, Layout, Packed, TgbData, TgbRecord, pack};
-use batchweave_log::{Commit, Log, LogError, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{Log, LogError, LogOptions};
 use batchweave_store::Store;
 use bytes::Bytes;
 
+use crate::bench::single_commits::SingleCommits;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -40,7 +41,7 @@ pub(super) fn config() -> StreamConfig {
 
 /// A producer and what all its TGBs have in common.
 struct Writer {
-    producer: Producer,
+    producer: SingleCommits,
     payload: Bytes,
     record: TgbRecord,
 }
@@ -48,16 +49,13 @@ struct Writer {
 impl Writer {
     async fn open(store: &Arc<dyn Store>, name: &str, seed: u8) -> Result<Self, CliError> {
         let log = Log::open(Arc::clone(store), &LogOptions::new([seed; 32])).await?;
-        let name = name.parse().map_err(bench_error)?;
-        let ProducerOpening::Opened(producer) = Producer::open(log, name, "bench:1").await? else {
-            return Err(bench_error("a new producer could not be opened"));
-        };
+        let producer = SingleCommits::open(log, name).await?;
         let layout =
             Layout::tokens(Dtype::U16, ROWS.into(), u64::from(SEQ_LEN) + 1).map_err(bench_error)?;
         let tokens = vec![7; ((SEQ_LEN + 1) * ROWS) as usize];
         let payload = layout.encode_tokens(&tokens).map_err(bench_error)?.into();
         let mut writer = Self {
-            producer: *producer,
+            producer,
             payload,
             record: TgbRecord {
                 rows: 0,
@@ -113,14 +111,8 @@ impl Writer {
             }
         }
         let cursor = Cursor(serde_json::json!({ "file": 12, "row": seq + 1 }));
-        match self
-            .producer
-            .try_commit(vec![self.tgb(seq)], cursor)
-            .await?
-        {
-            Commit::Committed { .. } => Ok(()),
-            other => Err(bench_error(format!("{other:?} where nobody races"))),
-        }
+        let tgbs = vec![self.tgb(seq)];
+        self.producer.commit(tgbs, cursor).await
     }
 }
 

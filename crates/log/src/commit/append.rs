@@ -1,7 +1,7 @@
 //! One try to append a record at the next version.
 //!
-//! The record is kept until its put has a certain outcome. A future that is dropped meanwhile leaves
-//! it there (pitfall P8), and whoever appends next puts the same bytes again before anything else.
+//! The record is kept until its put has a definite outcome. A future that is dropped meanwhile leaves it
+//! there (pitfall P8), and the next append first puts the same bytes again.
 
 use std::sync::Arc;
 
@@ -12,64 +12,53 @@ use bytes::Bytes;
 use tracing::{debug, warn};
 
 use crate::commit::resolve::{self, Failed, Resolved};
-use crate::log::OpenPut;
-use crate::{Log, LogError};
+use crate::error::LogError;
+use crate::log::{Log, OpenPut};
 
-/// What became of a try. A lost race is a value, not an error.
+/// The outcome of a try. A lost race is a value, not an error.
 #[derive(Debug)]
 #[must_use]
 pub enum Append {
-    /// Our record is at this version, and folded.
-    Won {
-        /// The version.
-        version: Version,
-        /// What it did.
-        folded: Folded,
-    },
-    /// Another record is there; it is folded, and every check must be made again.
-    Lost {
-        /// The version.
-        version: Version,
-        /// What it did.
-        folded: Folded,
-    },
+    /// Our record is at this version and folded.
+    Won { version: Version, folded: Folded },
+    /// Another record is at this version and folded: every check must be repeated.
+    Lost { version: Version, folded: Folded },
 }
 
 impl Log {
-    /// Puts one record with `entries` at the next version and folds whatever is there afterwards.
-    /// The caller has judged the entries by the current manifest; void ones are refused here
-    /// again, since a correct writer never writes them.
+    /// Puts one record with `entries` at the next version and folds the record that is there afterwards.
+    /// Void entries are refused: a correct writer never writes them.
     pub async fn append(
         &mut self,
         writer: &Writer,
         entries: Vec<Entry>,
     ) -> Result<Append, LogError> {
-        for verdict in self.manifest.validate_all(&entries) {
-            verdict.map_err(LogError::Void)?;
+        for validity in self.manifest.validate_all(&entries) {
+            validity.map_err(LogError::Void)?;
         }
         self.put_record(writer, Hints::default(), entries).await
     }
 
-    /// The same for entries that were judged together by the current manifest.
+    /// Appends entries that were validated together by the current manifest.
     pub(crate) async fn put_record(
         &mut self,
         writer: &Writer,
         hints: Hints,
         entries: Vec<Entry>,
     ) -> Result<Append, LogError> {
-        if Box::pin(self.heed_repairs()).await? {
+        if Box::pin(self.check_repairs()).await? {
             let version = self.manifest.next_version().saturating_sub(1);
             let folded = Folded::default();
             return Ok(Append::Lost { version, folded });
         }
         if let Some(folded) = self.resolve_open().await? {
-            // What the caller has judged was judged before this one.
+            // The caller validated its entries before this record.
             let version = self.manifest.next_version() - 1;
             return Ok(Append::Lost { version, folded });
         }
         let version = self.manifest.next_version();
-        let mistaken = guards::trusts_412() || guards::retries_without_folding();
-        let again = mistaken.then(|| entries.clone());
+        let buggy = guards::trusts_412() || guards::retries_without_folding();
+        let again = buggy.then(|| entries.clone());
         let bytes = self.record(version, writer, hints.clone(), entries);
         match self.put_open(version, bytes.clone(), false).await? {
             Resolved::Ours => {
@@ -115,7 +104,7 @@ impl Log {
         Bytes::from(record.to_json())
     }
 
-    /// Puts a record and finds out who has its version. `in_doubt`: it was put before.
+    /// Puts a record and finds out which record is at its version. `in_doubt`: it was put before.
     async fn put_open(
         &mut self,
         version: Version,
@@ -137,23 +126,26 @@ impl Log {
         })
     }
 
-    /// Folds what is at the version of the open put, which is closed by that.
+    /// Folds the record at the version of the open put, which closes the put.
     async fn fold_put(&mut self, bytes: &Bytes) -> Result<Option<Folded>, LogError> {
         let folded = self.fold(bytes).await?;
         self.open_put = None;
         Ok(folded)
     }
 
-    /// What became of a put whose future was dropped, or that ended in doubt: the same bytes are put
-    /// again until that is certain, and what is there is folded. `None` when there is no such put, or
-    /// its version was read meanwhile.
+    /// Resolves a put whose future was dropped or whose outcome is unknown: puts the same bytes again until
+    /// the outcome is definite, and folds the record at its version. `None` without such a put, or when its
+    /// version was read meanwhile.
     pub(crate) async fn resolve_open(&mut self) -> Result<Option<Folded>, LogError> {
         let next = self.manifest.next_version();
         let Some(open) = self.open_put.clone().filter(|open| open.version == next) else {
             self.open_put = None;
             return Ok(None);
         };
-        warn!(version = next, "a put was left in the middle: resolving it");
+        warn!(
+            version = next,
+            "the outcome of an earlier put is unknown: resolving it"
+        );
         let found = match self.put_open(next, open.bytes.clone(), true).await? {
             Resolved::Ours => open.bytes,
             Resolved::Theirs(theirs) => theirs,

@@ -1,4 +1,4 @@
-//! Which entries go into the next record, and what policies see of a record.
+//! Chooses the entries of the next record, and summarizes records for policies.
 
 use batchweave_core::commit_policy::{SeenRecord, name_hash};
 use batchweave_core::flow_control::Gate;
@@ -6,25 +6,25 @@ use batchweave_core::limits::RECORD_BYTES_MAX;
 use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Folded, Manifest};
 
-use crate::LogError;
+use crate::error::LogError;
 
-/// Space in a record for what is not an entry.
-const RECORD_ROOM: usize = RECORD_BYTES_MAX - (4 << 10);
+/// Bytes of entries in a record; its other fields take the rest.
+const ENTRIES_BYTES_MAX: usize = RECORD_BYTES_MAX - (4 << 10);
 
-/// The choice.
+/// The entries of the next record.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
     pub(crate) entries: Vec<Entry>,
-    /// Whose they are that are not ours.
+    /// The producers of the entries that are not ours, as name hashes.
     pub(crate) others: Vec<u64>,
-    /// Something was left out because it is above the ceiling.
+    /// An entry was left out because it is above the ceiling.
     pub(crate) above: bool,
-    /// Not all candidates had room.
+    /// Not all candidates fit into the record.
     pub(crate) full: bool,
 }
 
-/// The candidates that are valid one after the other, stay below the ceiling and fit a record. The
-/// first `own` are ours: they are valid and below it, or something is wrong that nobody planned.
+/// Chooses the candidates that are valid one after the other, stay below the ceiling and fit a record.
+/// Fails when one of the first `own`, which are ours, is void: that is a bug.
 pub(crate) fn choose(
     manifest: &Manifest,
     gate: Option<Gate>,
@@ -34,7 +34,7 @@ pub(crate) fn choose(
     let mut bytes = 0;
     let fitting = |entry: &Entry| {
         bytes += serde_json::to_vec(entry).map_or(RECORD_BYTES_MAX, |b| b.len() + 1);
-        bytes <= RECORD_ROOM
+        bytes <= ENTRIES_BYTES_MAX
     };
     let all = candidates.len();
     let candidates: Vec<_> = candidates.into_iter().take_while(fitting).collect();
@@ -55,7 +55,7 @@ pub(crate) fn choose(
         true
     });
     if chosen.entries.len() < all {
-        // What followed an entry that was left out may be valid no more.
+        // Entries after one that was left out may be void now.
         chosen = valid(manifest, chosen.entries, own)?;
         (chosen.above, chosen.full) = (true, full);
     }
@@ -63,10 +63,10 @@ pub(crate) fn choose(
 }
 
 fn valid(manifest: &Manifest, candidates: Vec<Entry>, own: usize) -> Result<Chosen, LogError> {
-    let verdicts = manifest.validate_all(&candidates);
+    let validities = manifest.validate_all(&candidates);
     let mut chosen = Chosen::default();
-    for (at, (entry, verdict)) in candidates.into_iter().zip(verdicts).enumerate() {
-        match verdict {
+    for (at, (entry, validity)) in candidates.into_iter().zip(validities).enumerate() {
+        match validity {
             Ok(Validity::Applies) => {
                 if let Some((name, _)) = entry.producer().filter(|_| at >= own) {
                     chosen.others.push(name_hash(name.as_str()));
@@ -80,7 +80,7 @@ fn valid(manifest: &Manifest, candidates: Vec<Entry>, own: usize) -> Result<Chos
     Ok(chosen)
 }
 
-/// A record as policies see it.
+/// Returns the parts of a record that policies see; `None` for an unreadable record.
 pub(crate) fn seen_record(folded: &Folded) -> Option<SeenRecord> {
     let record = folded.record.as_ref()?;
     let producers = record.entries.iter().filter_map(Entry::producer);
@@ -94,8 +94,8 @@ pub(crate) fn seen_record(folded: &Folded) -> Option<SeenRecord> {
     })
 }
 
-/// A record that says nothing: it was unreadable and repaired.
-pub(crate) fn nobody() -> SeenRecord {
+/// Returns an empty summary, for a record that was unreadable and repaired.
+pub(crate) fn blank_record() -> SeenRecord {
     SeenRecord {
         writer: 0,
         leads: false,
@@ -136,7 +136,7 @@ mod tests {
         assert!(many.full);
         let bytes = serde_json::to_vec(&many.entries).unwrap().len();
         assert!(
-            (RECORD_ROOM - 300..=RECORD_ROOM).contains(&bytes),
+            (ENTRIES_BYTES_MAX - 300..=ENTRIES_BYTES_MAX).contains(&bytes),
             "{bytes}"
         );
     }

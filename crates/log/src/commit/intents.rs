@@ -1,5 +1,5 @@
-//! Intents in the store: announcing our own, finding and reading those of others, deleting what is
-//! done with. A failure here costs time, never correctness, so failures are told and passed over.
+//! Intents in the store: announcing our own, finding and reading those of others, deleting obsolete ones. A
+//! failure here costs time, never correctness, so it is logged and ignored.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,41 +16,42 @@ use futures::StreamExt;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use self::refused::Useless;
+use self::refused::RefusedIntents;
 use crate::read::retrying::get_intact;
 
 mod refused;
 
-/// Pages of a list in one round; the next round goes on where this one stopped.
+/// Pages listed per round; the next round continues where this one stopped.
 const PAGES_MAX: usize = 8;
-/// Reads at once.
+/// Concurrent reads of intents.
 const READS_MAX: usize = 256;
-/// Requests to delete at once; what does not fit is left to the next list.
+/// Concurrent delete requests; further intents are left to the next round.
 const DELETES_MAX: usize = 4;
-/// Intents deleted in a round: one request.
+/// Intents deleted per round: one request.
 const SWEPT_MAX: usize = 4000;
-/// Intents that are remembered as being deleted.
-const DOOMED_MAX: usize = 2 * INTENTS_PER_ROUND;
-/// What is still listed so long after it was to be deleted, or seemed odd, is deleted.
+/// Obsolete intents that are remembered.
+const OBSOLETE_MAX: usize = 2 * INTENTS_PER_ROUND;
+/// An intent that is still listed this long after its deletion was requested, or after it first looked
+/// unusual, is deleted.
 const DELETED_AFTER: Duration = Duration::from_secs(10);
-/// Own intents that are done with are left to whoever lists next; so many we delete ourselves.
+/// Own committed intents are left for the next leader to delete; from this number on we delete them.
 const OWN_DONE_MAX: usize = 32;
 
-/// The intents of one instance of a producer, and its view of the others'.
+/// The intents of one instance of a producer, and its view of those of others.
 #[derive(Debug)]
 pub(crate) struct Intents {
     store: Arc<dyn Store>,
     stream: StreamId,
     own: VecDeque<(Entry, String)>,
-    /// Ours that are done with.
+    /// Keys of our own obsolete intents.
     done: Vec<String>,
     page: Option<String>,
     wanted: Vec<String>,
     gathered: Vec<Entry>,
-    /// Of no use, and since when they seem so or when their deletion was asked for; `None`: it is to
-    /// be.
-    doomed: BTreeMap<String, Option<Duration>>,
-    useless: Useless,
+    /// Obsolete intents of others, with the time at which they first looked so or their deletion was
+    /// requested; `None`: to be deleted next.
+    obsolete: BTreeMap<String, Option<Duration>>,
+    refused: RefusedIntents,
     deletes: JoinSet<()>,
 }
 
@@ -64,18 +65,18 @@ impl Intents {
             page: None,
             wanted: Vec::new(),
             gathered: Vec::new(),
-            doomed: BTreeMap::new(),
-            useless: Useless::default(),
+            obsolete: BTreeMap::new(),
+            refused: RefusedIntents::default(),
             deletes: JoinSet::new(),
         }
     }
 
-    /// Objects under `intents/` that were read and could not be committed, so far.
+    /// The number of objects under `intents/` that were read and could not be committed.
     pub(crate) fn refused(&self) -> u64 {
-        self.useless.count()
+        self.refused.count()
     }
 
-    /// Announces one of our own entries; true when it is durable.
+    /// Announces one of our own entries; returns whether the intent is durable.
     pub(crate) async fn announce(&mut self, entry: Entry) -> bool {
         let room = self.store.key_bytes_max();
         let Some((key, bytes)) = intent::encode(self.stream, &entry, room) else {
@@ -87,13 +88,13 @@ impl Intents {
                 true
             }
             Err(e) => {
-                debug!(error = %e, "an intent was not stored");
+                debug!(error = %e, "cannot store an intent");
                 false
             }
         }
     }
 
-    /// Gives up our intents that `is_done`.
+    /// Forgets our oldest intents, while `is_done` holds for their entries.
     pub(crate) fn forget_own(&mut self, is_done: impl Fn(&Entry) -> bool) {
         while self.own.front().is_some_and(|(entry, _)| is_done(entry)) {
             self.done.extend(self.own.pop_front().map(|(_, key)| key));
@@ -114,15 +115,15 @@ impl Intents {
             match store.delete_many(&keys).await {
                 Ok(refused) => {
                     for (key, error) in refused {
-                        debug!(key = %intent::stem(&key), %error, "an intent was not deleted");
+                        debug!(key = %intent::stem(&key), %error, "cannot delete an intent");
                     }
                 }
-                Err(error) => debug!(%error, "intents were not deleted"),
+                Err(error) => debug!(%error, "cannot delete intents"),
             }
         });
     }
 
-    /// Deletes what is left of ours. What is under way for others goes on behind.
+    /// Deletes the rest of our own obsolete intents. Deletions of others' intents continue in the background.
     pub(crate) async fn settle(&mut self) {
         self.deletes.detach_all();
         let done = std::mem::take(&mut self.done);
@@ -130,7 +131,7 @@ impl Intents {
         while self.deletes.join_next().await.is_some() {}
     }
 
-    /// Lists intents; returns how many of others extend what is committed.
+    /// Lists intents; returns how many intents of others extend the committed state.
     pub(crate) async fn list(
         &mut self,
         manifest: &Manifest,
@@ -144,7 +145,7 @@ impl Intents {
             let page = match self.store.list(keys::INTENTS, self.page.take()).await {
                 Ok(page) => page,
                 Err(e) => {
-                    warn!(error = %e, "intents were not listed");
+                    warn!(error = %e, "cannot list intents");
                     whole = false;
                     break;
                 }
@@ -156,7 +157,7 @@ impl Intents {
             }
         }
         whole &= self.page.is_none();
-        let hopeless = self.useless.sort_out(&mut listed, manifest, whole);
+        let hopeless = self.refused.remove_from(&mut listed, manifest, whole);
         let Selection { wanted, dead, odd } = intent::select(manifest, &listed, own, start);
         self.wanted = wanted;
         let dead = hopeless.into_iter().chain(dead).map(|key| (key, true));
@@ -168,13 +169,18 @@ impl Intents {
         self.wanted.len()
     }
 
-    /// Deletes what is surely of no use any more, and what seems so for long: who lists may know an
-    /// old state. `whole`: all intents were listed, so what is not in the list is gone; otherwise it
-    /// stands on another page.
-    fn sweep(&mut self, useless: impl Iterator<Item = (String, bool)>, whole: bool, now: Duration) {
-        let mut before = std::mem::take(&mut self.doomed);
+    /// Deletes intents that are surely obsolete, and those that have looked so for a while: this instance may
+    /// know an old state. `whole`: all intents were listed, so one that is not in the list is gone; otherwise
+    /// it is on another page.
+    fn sweep(
+        &mut self,
+        obsolete: impl Iterator<Item = (String, bool)>,
+        whole: bool,
+        now: Duration,
+    ) {
+        let mut before = std::mem::take(&mut self.obsolete);
         let mut swept = std::mem::take(&mut self.done);
-        for (key, surely) in useless.take(DOOMED_MAX) {
+        for (key, surely) in obsolete.take(OBSOLETE_MAX) {
             let known = before.remove(&key);
             let mut since = known.unwrap_or((!surely).then_some(now));
             let due = since.is_none_or(|at| now.saturating_sub(at) > DELETED_AFTER);
@@ -182,17 +188,17 @@ impl Intents {
                 since = Some(now);
                 swept.push(key.clone());
             }
-            self.doomed.insert(key, since);
+            self.obsolete.insert(key, since);
         }
         if !whole {
-            let room = DOOMED_MAX.saturating_sub(self.doomed.len());
-            self.doomed.extend(before.into_iter().take(room));
+            let room = OBSOLETE_MAX.saturating_sub(self.obsolete.len());
+            self.obsolete.extend(before.into_iter().take(room));
         }
         self.delete(swept);
     }
 
-    /// Takes what the list has shown, and reads what keys do not carry; returns how many entries there
-    /// are that may be committed.
+    /// Decodes the listed intents, reading those whose keys do not carry the entry; returns the number of
+    /// entries that may be committed.
     pub(crate) async fn gather(&mut self, manifest: &Manifest) -> usize {
         let wanted = std::mem::take(&mut self.wanted);
         let (store, stream) = (&self.store, self.stream);
@@ -212,30 +218,31 @@ impl Intents {
                 Some(Ok(entry)) => match intent::candidacy(manifest, &entry) {
                     Candidacy::Candidate => self.gathered.push(entry),
                     Candidacy::NotNow(reason) => {
-                        debug!(key = short, %reason, "an intent is of no use at present");
-                        self.useless.not_now(key, manifest);
+                        debug!(key = short, %reason, "an intent cannot be committed at present");
+                        self.refused.not_now(key, manifest);
                     }
                     Candidacy::Never(reason) => {
-                        warn!(key = short, %reason, "an intent that can't be committed is ignored");
-                        self.useless.never(key);
+                        warn!(key = short, %reason, "ignoring an intent that can never be committed");
+                        self.refused.never(key);
                     }
                 },
                 Some(Err(e)) => {
-                    warn!(error = %e, "an unusable intent is ignored");
-                    self.useless.never(key);
+                    warn!(error = %e, "ignoring an unusable intent");
+                    self.refused.never(key);
                 }
             }
         }
         self.gathered.len()
     }
 
-    /// What the last round has gathered.
+    /// Returns the entries of the last round, and forgets them.
     pub(crate) fn take(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.gathered)
     }
 }
 
-/// The entry of the intent at `key`, from the key itself or from the object; `None`: it was not read.
+/// Returns the entry of the intent at `key`, from the key itself or from the object; `None` when the object
+/// cannot be read.
 async fn read(
     store: &dyn Store,
     stream: StreamId,
@@ -247,17 +254,17 @@ async fn read(
     match get_intact(store, key).await {
         Ok(bytes) => Some(intent::decode(key, &bytes, stream)),
         Err(e) => {
-            // Not found: it has been deleted, so it is committed.
+            // Not found: it was deleted, so it is committed.
             if !e.is_not_found() {
-                debug!(error = %e, "an intent was not read");
+                debug!(error = %e, "cannot read an intent");
             }
             None
         }
     }
 }
 
-/// What is being deleted is deleted, and what is to be, even if its producer goes on under another
-/// committer.
+/// Deletions complete, those under way and those still to be requested, even if the producer continues with
+/// another committer.
 impl Drop for Intents {
     fn drop(&mut self) {
         if tokio::runtime::Handle::try_current().is_ok() {

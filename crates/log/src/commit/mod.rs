@@ -15,7 +15,6 @@ pub(crate) mod committer;
 pub(crate) mod intents;
 pub(crate) mod outcome;
 pub(crate) mod pending;
-pub(crate) mod producer;
 pub(crate) mod resolve;
 pub(crate) mod task;
 #[cfg(test)]

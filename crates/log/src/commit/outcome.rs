@@ -4,52 +4,65 @@ use batchweave_core::guards;
 use batchweave_core::ids::{Epoch, ProducerName, Seq, Version};
 use batchweave_core::manifest::Manifest;
 
+/// How far an instance is in opening its producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Its opening is not committed yet.
+    Opening {
+        /// The head of the log when this instance began.
+        began: Version,
+        /// The epoch in its announced opening.
+        announced: Option<Epoch>,
+    },
+    /// It has opened the producer in this epoch.
+    Open(Epoch),
+}
+
 /// Why an instance can commit no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
-    Fenced { by: Epoch, instance: String },
+    /// Another instance opened the producer in the epoch `by`.
+    Fenced {
+        by: Epoch,
+        instance: String,
+    },
     Sealed,
-    Finished { tgbs: Seq },
+    Finished {
+        tgbs: Seq,
+    },
 }
 
-/// Whether the instance with this epoch (0: it wants to open one, and began at version `began`) may go
-/// on; `by_seal`: what it wants next is stopped by a seal.
-pub(crate) fn check(
+/// Returns why an instance in `phase` can commit no more, if so. `sealable`: a seal stops the entry
+/// that it commits next.
+pub(crate) fn stopped(
     manifest: &Manifest,
     name: &ProducerName,
-    (epoch, began): (Epoch, Version),
-    by_seal: bool,
-) -> Result<(), Stop> {
-    match manifest.producer(name) {
-        Some(p) if epoch == 0 && p.finished => {
-            return Err(Stop::Finished { tgbs: p.next_seq });
+    phase: Phase,
+    sealable: bool,
+) -> Option<Stop> {
+    let state = manifest.producer(name);
+    let fenced = |by, instance: &str| {
+        let instance = instance.to_owned();
+        Some(Stop::Fenced { by, instance })
+    };
+    match (phase, state) {
+        (Phase::Opening { .. }, Some(p)) if p.finished => {
+            return Some(Stop::Finished { tgbs: p.next_seq });
         }
-        // Of two that open the name at a time the newer stays, whoever came first.
-        Some(p) if epoch == 0 && p.began > began && !guards::lets_older_instance_fence() => {
-            let instance = p.instance.clone();
-            return Err(Stop::Fenced {
-                by: p.epoch,
-                instance,
-            });
+        // Of two instances that open the same name at once the newer one stays, whichever record
+        // came first.
+        (Phase::Opening { began, .. }, Some(p))
+            if p.began > began && !guards::lets_older_instance_fence() =>
+        {
+            return fenced(p.epoch, &p.instance);
         }
-        Some(p) if epoch != 0 && p.epoch > epoch && !guards::skips_epoch_check() => {
-            let instance = p.instance.clone();
-            return Err(Stop::Fenced {
-                by: p.epoch,
-                instance,
-            });
+        (Phase::Open(epoch), Some(p)) if p.epoch > epoch && !guards::skips_epoch_check() => {
+            return fenced(p.epoch, &p.instance);
         }
-        Some(p) if epoch != 0 && p.retired => {
-            let instance = "retired by a person".to_owned();
-            return Err(Stop::Fenced {
-                by: p.epoch,
-                instance,
-            });
+        (Phase::Open(_), Some(p)) if p.retired => {
+            return fenced(p.epoch, "retired by a person");
         }
         _ => {}
     }
-    if manifest.sealed() && by_seal {
-        return Err(Stop::Sealed);
-    }
-    Ok(())
+    (manifest.sealed() && sealable).then_some(Stop::Sealed)
 }

@@ -1,4 +1,4 @@
-//! What a producer wants in the log, in order, and the entries that say so.
+//! The commits of a producer that wait, in order, and the entries built from them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,20 +13,22 @@ use batchweave_core::manifest::entry::{BatchEntry, Entry, Finished, Opened};
 use batchweave_core::manifest::state::ProducerState;
 use batchweave_core::tgb::TgbRecord;
 
-/// What becomes visible together: all TGBs of one object (or of the objects of one TGB), durable
-/// in the store, and the cursor after them.
+/// A unit of commit, visible as a whole or not at all: the TGBs of one object, or the one TGB of several
+/// objects, stored durably, and the cursor that follows them.
 #[derive(Debug, Clone)]
 pub struct CommitItem {
-    /// The TGBs in order of sequence.
+    /// The TGBs, by sequence number.
     pub tgbs: Vec<TgbRecord>,
     /// The cursor after the last of them.
     pub cursor: Cursor,
 }
 
 #[derive(Debug)]
-enum Want {
+enum Commit {
     Open {
         instance: String,
+        /// The head of the log when this instance began.
+        began: Version,
     },
     Item {
         item: CommitItem,
@@ -37,33 +39,31 @@ enum Want {
 }
 
 #[derive(Debug)]
-struct Waiting {
-    want: Want,
-    /// Since when it may be committed, as far as this producer is concerned.
+struct Pending {
+    commit: Commit,
+    /// Time at which it became ready, on the log's clock.
     ready: Duration,
-    /// It is above the ceiling.
+    /// Held back: above the ceiling.
     held: bool,
 }
 
 /// The queue of one instance of a producer.
 #[derive(Debug)]
-pub(crate) struct Wants {
+pub(crate) struct PendingCommits {
     name: ProducerName,
     nonce: Nonce,
-    /// The head of the log when this instance began.
-    pub(crate) began: Version,
-    queue: VecDeque<Waiting>,
-    /// How many of them, from the front, are below the ceiling.
-    allowed: usize,
+    queue: VecDeque<Pending>,
+    /// The number of commits, from the front, below the ceiling.
+    admitted: usize,
     /// The first sequence number of the next item.
     next_seq: Seq,
     tgbs_per_entry: usize,
 }
 
-/// Entries of one producer in one record; more wait for the next.
+/// Entries of one producer per record; more wait for the next record.
 const ENTRIES_MAX: usize = 8;
 
-impl Wants {
+impl PendingCommits {
     pub(crate) fn new(
         name: ProducerName,
         nonce: Nonce,
@@ -73,81 +73,83 @@ impl Wants {
         Self {
             name,
             nonce,
-            began: 0,
             queue: VecDeque::new(),
-            allowed: 0,
+            admitted: 0,
             next_seq,
             tgbs_per_entry: tgbs_per_entry.clamp(1, ENTRY_TGBS_MAX),
         }
     }
 
-    /// The first sequence number, found out late; for an empty queue.
+    /// Sets the sequence number of the next item. The queue must be empty.
     pub(crate) fn start_at(&mut self, next_seq: Seq) {
         self.next_seq = next_seq;
     }
 
-    pub(crate) fn open(&mut self, instance: &str, at: Duration) {
+    pub(crate) fn open(&mut self, instance: &str, began: Version, at: Duration) {
         let instance = instance.to_owned();
-        self.push(Want::Open { instance }, at);
+        self.push(Commit::Open { instance, began }, at);
     }
 
     pub(crate) fn item(&mut self, item: CommitItem, at: Duration) {
-        // Unmeasurable counts as too large: the fold's own rule refuses it then, aloud.
+        // An item that cannot be encoded counts as too large: the rules then refuse it with an error.
         let bytes = serde_json::to_vec(&item.tgbs).map_or(ENTRY_BYTES_MAX, |b| b.len());
         let first = self.next_seq;
         self.next_seq += item.tgbs.len() as u64;
-        self.push(Want::Item { item, first, bytes }, at);
+        self.push(Commit::Item { item, first, bytes }, at);
     }
 
     pub(crate) fn finish(&mut self, at: Duration) {
-        self.push(Want::Finish, at);
+        self.push(Commit::Finish, at);
     }
 
-    fn push(&mut self, want: Want, ready: Duration) {
-        let held = false;
-        self.queue.push_back(Waiting { want, ready, held });
+    fn push(&mut self, commit: Commit, ready: Duration) {
+        self.queue.push_back(Pending {
+            commit,
+            ready,
+            held: false,
+        });
     }
 
-    /// Asks `gate` what may be committed by now; returns why the first that may not is held. Without
-    /// a gate everything may.
+    /// Admits the commits that `gate` lets pass, all of them without a gate; returns why the first other
+    /// one is held back.
     pub(crate) fn admit(
         &mut self,
         gate: Option<&mut Gate>,
         epoch: Epoch,
         now: Duration,
     ) -> Option<HeldBack> {
-        let held = gate.and_then(|gate| self.ask(gate, epoch));
+        let held = gate.and_then(|gate| self.first_held(gate, epoch));
         if held.is_none() {
-            self.allowed = self.queue.len();
+            self.admitted = self.queue.len();
         }
-        for (at, waiting) in self.queue.iter_mut().enumerate() {
-            let was_held = std::mem::replace(&mut waiting.held, at >= self.allowed);
-            if was_held && !waiting.held {
-                // The time for which it was held is no latency of a commit.
-                waiting.ready = now;
+        for (at, pending) in self.queue.iter_mut().enumerate() {
+            let was_held = std::mem::replace(&mut pending.held, at >= self.admitted);
+            if was_held && !pending.held {
+                // The time held back does not count as commit latency.
+                pending.ready = now;
             }
         }
         held
     }
 
-    fn ask(&mut self, gate: &mut Gate, epoch: Epoch) -> Option<HeldBack> {
-        for (at, waiting) in self.queue.iter().enumerate() {
-            let asked = match &waiting.want {
-                Want::Open { .. } => Ok(()),
-                Want::Item { item, .. } => gate.item(&self.name, &item.tgbs),
-                Want::Finish => gate.finish(&self.finished(epoch)),
+    fn first_held(&mut self, gate: &mut Gate, epoch: Epoch) -> Option<HeldBack> {
+        for (at, pending) in self.queue.iter().enumerate() {
+            let admitted = match &pending.commit {
+                Commit::Open { .. } => Ok(()),
+                Commit::Item { item, .. } => gate.item(&self.name, &item.tgbs),
+                Commit::Finish => gate.finish(&self.finished(epoch)),
             };
-            if let Err(held) = asked {
-                self.allowed = at;
+            if let Err(held) = admitted {
+                self.admitted = at;
                 return Some(held);
             }
         }
         None
     }
 
-    /// How many may be committed now.
-    pub(crate) fn allowed(&self) -> usize {
-        self.allowed
+    /// The number of commits, from the front, below the ceiling.
+    pub(crate) fn admitted(&self) -> usize {
+        self.admitted
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -159,39 +161,41 @@ impl Wants {
     }
 
     pub(crate) fn oldest(&self) -> Option<Duration> {
-        self.queue.front().map(|waiting| waiting.ready)
+        self.queue.front().map(|pending| pending.ready)
     }
 
-    /// Whether a seal stops what is wanted first: a finish is allowed under a seal.
+    /// Whether a seal stops the first commit: it does not stop a finish.
     pub(crate) fn is_stopped_by_seal(&self) -> bool {
-        let first = self.queue.front().map(|waiting| &waiting.want);
-        !matches!(first, None | Some(Want::Finish))
+        let first = self.queue.front().map(|pending| &pending.commit);
+        !matches!(first, None | Some(Commit::Finish))
     }
 
-    /// Drops what is committed by `state`; returns how many wants that were. Only this instance
-    /// writes under its nonce, so what moved there is what it wanted, whoever has put the record.
+    /// Drops the commits that `state` shows as done; returns their number. Only this instance writes
+    /// under its nonce, so that progress there is its own, whichever producer put the record.
     pub(crate) fn settle(&mut self, state: Option<&ProducerState>) -> usize {
         let before = self.queue.len();
         let Some(state) = state.filter(|p| p.nonce == self.nonce) else {
             return 0;
         };
-        while let Some(waiting) = self.queue.front() {
-            let done = match &waiting.want {
-                Want::Open { .. } => true,
-                Want::Item { item, first, .. } => first + item.tgbs.len() as u64 <= state.next_seq,
-                Want::Finish => state.finished,
+        while let Some(pending) = self.queue.front() {
+            let done = match &pending.commit {
+                Commit::Open { .. } => true,
+                Commit::Item { item, first, .. } => {
+                    first + item.tgbs.len() as u64 <= state.next_seq
+                }
+                Commit::Finish => state.finished,
             };
             if !done {
                 break;
             }
             self.queue.pop_front();
-            self.allowed = self.allowed.saturating_sub(1);
+            self.admitted = self.admitted.saturating_sub(1);
         }
         before - self.queue.len()
     }
 
-    /// Entries for what is wanted after the first `skip` wants and allowed, each with the number of
-    /// wants that it covers. `epoch` is that of this instance, or the one it wants to open.
+    /// Returns entries for the admitted commits after the first `skip`, each with the number of commits
+    /// that it covers. `epoch` is that of this instance, or the one that it wants to open.
     pub(crate) fn entries(
         &self,
         manifest: &Manifest,
@@ -201,27 +205,27 @@ impl Wants {
         let mut entries = Vec::new();
         let mut at = skip;
         while entries.len() < ENTRIES_MAX {
-            let Some(waiting) = self.queue.get(at).filter(|_| at < self.allowed) else {
+            let Some(pending) = self.queue.get(at).filter(|_| at < self.admitted) else {
                 break;
             };
-            let (entry, wants) = match &waiting.want {
-                Want::Open { instance } => (self.opened(instance, epoch), 1),
-                Want::Item { .. } => self.batch(manifest, epoch, at),
-                Want::Finish => (self.finished(epoch), 1),
+            let (entry, commits) = match &pending.commit {
+                Commit::Open { instance, began } => (self.opened(instance, *began, epoch), 1),
+                Commit::Item { .. } => self.batch(manifest, epoch, at),
+                Commit::Finish => (self.finished(epoch), 1),
             };
-            entries.push((entry, wants));
-            at += wants;
+            entries.push((entry, commits));
+            at += commits;
         }
         entries
     }
 
-    fn opened(&self, instance: &str, epoch: Epoch) -> Entry {
+    fn opened(&self, instance: &str, began: Version, epoch: Epoch) -> Entry {
         Entry::Opened(Opened {
             producer: self.name.clone(),
             instance: instance.to_owned(),
             nonce: self.nonce,
             epoch,
-            began: self.began,
+            began,
         })
     }
 
@@ -233,18 +237,18 @@ impl Wants {
         })
     }
 
-    /// The longest run of items from `at` on that fits one entry; at least one, for an item that is
-    /// too large must be refused aloud.
+    /// Returns an entry of the longest run of items from `at` that fits; of at least one item, so that
+    /// the rules refuse a too large one with an error.
     fn batch(&self, manifest: &Manifest, epoch: Epoch, at: usize) -> (Entry, usize) {
         let (mut tgbs, mut bytes, mut count) = (Vec::new(), 0, 0);
         let mut cursor = Cursor::default();
         let mut first_seq = 0;
-        for waiting in self.queue.range(at..self.allowed) {
-            let Want::Item {
+        for pending in self.queue.range(at..self.admitted) {
+            let Commit::Item {
                 item,
                 first,
                 bytes: size,
-            } = &waiting.want
+            } = &pending.commit
             else {
                 break;
             };
@@ -252,7 +256,7 @@ impl Wants {
                 first_seq = *first;
             }
             bytes += size;
-            // A cursor and the entry's own fields take the rest.
+            // The cursor and the entry's own fields take the other half.
             let full = tgbs.len() + item.tgbs.len() > self.tgbs_per_entry
                 || bytes > ENTRY_BYTES_MAX / 2
                 || manifest.mixture_at(&self.name, *first)
@@ -284,7 +288,7 @@ impl Wants {
 
     fn cursor_before(&self, manifest: &Manifest, at: usize) -> Cursor {
         let before = at.checked_sub(1).and_then(|before| self.queue.get(before));
-        if let Some(Want::Item { item, .. }) = before.map(|waiting| &waiting.want) {
+        if let Some(Commit::Item { item, .. }) = before.map(|pending| &pending.commit) {
             return item.cursor.clone();
         }
         let state = manifest.producer(&self.name);

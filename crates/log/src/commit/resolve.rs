@@ -1,37 +1,37 @@
-//! A create-only put has three outcomes; this resolves the third. After any answer but a clear yes
-//! the object itself says who won: the same bytes mean us. No object: the same bytes are put at the
-//! same key again, until the answer is definite (pitfalls P2, P3, P4).
+//! Create-only puts with a definite outcome: after any answer but a clear yes the object is read back. The
+//! same bytes mean that our put won. Without an object the same bytes are put at the same key again, until
+//! the answer is definite (pitfalls P2, P3, P4).
 
 use batchweave_core::guards;
 use batchweave_core::keys;
-use batchweave_store::{Create, Effect, ErrorKind, Store, StoreError};
+use batchweave_store::{Backoff, Create, Effect, ErrorKind, Store, StoreError};
 use bytes::Bytes;
 use tracing::warn;
 
-use crate::clock::{Clock, Pause};
+use crate::clock::Clock;
 
-/// Who has the key.
+/// The outcome of a put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Resolved {
     /// The object holds exactly our bytes.
     Ours,
-    /// It holds these.
+    /// The object holds these other bytes.
     Theirs(Bytes),
 }
 
-/// Tries of a request that surely did not happen (refused connections, 503) before giving up.
+/// Tries of a request that surely had no effect (refused connection, 503) before it fails.
 const DID_NOT_TRIES: u32 = 12;
 
-/// Nobody knows who has the key.
+/// A put without a definite outcome.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: StoreError,
-    /// The put may have happened, or may yet; otherwise it surely did not.
+    /// The put may have happened, or may still happen; otherwise it surely did not.
     pub(crate) in_doubt: bool,
 }
 
-/// Puts `body` at `key` and finds out who has it. Fails when the put surely did not happen, or when
-/// the store refuses to say; while the outcome is only unknown it goes on asking.
+/// Puts `body` at `key` and finds out which object is there. Fails when the put surely did not happen, or
+/// when the store refuses reads; retries while the outcome is unknown.
 pub(crate) async fn put(
     store: &dyn Store,
     clock: &dyn Clock,
@@ -42,7 +42,7 @@ pub(crate) async fn put(
     put.map_err(|failed| failed.error)
 }
 
-/// The same, `in_doubt` when that body was put there before and nobody has seen the answer.
+/// Puts `body` as [`put`] does. `in_doubt`: the same body was put there before, with an unknown outcome.
 pub(crate) async fn put_again(
     store: &dyn Store,
     clock: &dyn Clock,
@@ -50,7 +50,7 @@ pub(crate) async fn put_again(
     body: Bytes,
     mut in_doubt: bool,
 ) -> Result<Resolved, Failed> {
-    let mut pause = Pause::new();
+    let mut backoff = Backoff::STORE;
     let mut tries = 0;
     loop {
         tries += 1;
@@ -70,12 +70,12 @@ pub(crate) async fn put_again(
                 return Err(Failed { error, in_doubt });
             }
             if tries % 10 == 1 {
-                warn!(key, tries, error = %e, "the outcome of a put is open: asking the store");
+                warn!(key, tries, error = %e, "the outcome of a put is unknown: reading the object back");
             }
         }
-        let asked = if error.is_none() || in_doubt {
+        let found = if error.is_none() || in_doubt {
             let read = read(store, clock, key).await;
-            // A 412 may be of our own first try.
+            // A 412 may answer our own first try.
             read.map_err(|error| Failed {
                 error,
                 in_doubt: true,
@@ -83,32 +83,34 @@ pub(crate) async fn put_again(
         } else {
             None
         };
-        match asked {
-            Some(bytes) if bytes == body && !trusted(error.is_none()) => return Ok(Resolved::Ours),
+        match found {
+            Some(bytes) if bytes == body && !trusts_412(error.is_none()) => {
+                return Ok(Resolved::Ours);
+            }
             Some(bytes) => return Ok(Resolved::Theirs(bytes)),
-            None => pause.wait(clock).await,
+            None => clock.sleep(backoff.pause()).await,
         }
     }
 }
 
-fn trusted(exists: bool) -> bool {
+fn trusts_412(exists: bool) -> bool {
     exists && guards::trusts_412()
 }
 
-/// The object, or `None` when it is absent; asks until one of the two is certain.
+/// Reads the object, `None` when it is absent; retries until the answer is definite.
 async fn read(
     store: &dyn Store,
     clock: &dyn Clock,
     key: &str,
 ) -> Result<Option<Bytes>, StoreError> {
-    let mut pause = Pause::new();
+    let mut backoff = Backoff::STORE;
     loop {
         match store.get(key, keys::bytes_max(key)).await {
             Ok(bytes) => return Ok(Some(bytes)),
             Err(e) if e.kind == ErrorKind::NotFound => return Ok(None),
             Err(e) if e.kind.is_transient() => {
-                warn!(key, error = %e, "reading back a record failed: trying again");
-                pause.wait(clock).await;
+                warn!(key, error = %e, "cannot read a record back; retrying");
+                clock.sleep(backoff.pause()).await;
             }
             Err(e) => return Err(e),
         }

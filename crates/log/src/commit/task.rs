@@ -1,37 +1,35 @@
-//! The commit task: takes finished uploads in order, asks the policy when to commit, and groups
-//! what is ready into entries. It runs on a task of its own that nobody cancels (pitfall P8).
+//! The commit task: takes finished uploads in order, asks the policy when to commit, and groups ready
+//! items into entries. It runs on a task of its own that is never cancelled (pitfall P8).
 
 use std::time::Duration;
 
 use batchweave_core::commit_policy::{Event, Policy};
-use batchweave_core::flow_control::{Backlog, FlowControl, HeldBack};
+use batchweave_core::flow_control::FlowControl;
 use batchweave_core::ids::{Epoch, Seq, Step, Version};
-use batchweave_core::manifest::Manifest;
 use futures::FutureExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::LogError;
 use crate::commit::committer::{Committer, Next};
 use crate::commit::outcome::Stop;
 use crate::commit::pending::CommitItem;
-use crate::commit::producer::Producer;
-use crate::flow_control::limiter::Ahead;
+use crate::error::LogError;
+use crate::flow_control::limiter::{FlowControlStatus, Limiter};
 
 /// How the commit task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommitEnd {
-    /// The queue was closed and everything in it is committed.
+    /// The queue was closed and all its items are committed.
     Drained {
         /// The next sequence number.
         next_seq: Seq,
     },
-    /// The same, and the producer has said that there is no more.
+    /// All items are committed, and so is the end of the producer.
     Finished {
-        /// The number of its TGBs.
+        /// The number of TGBs of the producer.
         tgbs: Seq,
     },
-    /// A newer epoch took over; what was not committed is void.
+    /// Another instance opened the producer in a newer epoch; uncommitted items are void.
     Fenced {
         /// The newer epoch.
         by: Epoch,
@@ -42,51 +40,51 @@ pub enum CommitEnd {
     Sealed,
 }
 
-/// How far the commit task has come; a watch value.
+impl From<Stop> for CommitEnd {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Fenced { by, instance } => Self::Fenced { by, instance },
+            Stop::Sealed => Self::Sealed,
+            Stop::Finished { tgbs } => Self::Finished { tgbs },
+        }
+    }
+}
+
+/// The progress of the commit task; a watch value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CommitProgress {
-    /// Records won.
+    /// Records put.
     pub records: u64,
-    /// Versions lost to others.
+    /// Versions lost to other writers.
     pub lost: u64,
-    /// Entries announced.
+    /// Entries announced as intents.
     pub announced: u64,
-    /// Entries of others in records won.
+    /// Entries of other producers in the records put.
     pub combined: u64,
-    /// Objects under `intents/` that were none.
+    /// Objects under `intents/` that were read and could not be committed.
     pub refused_intents: u64,
-    /// Whether this producer combines for others at present.
+    /// Whether this producer combines the entries of others at present.
     pub leading: bool,
     /// The next sequence number.
     pub next_seq: Seq,
-    /// The last version won.
+    /// The version of the last record put.
     pub version: Option<Version>,
-    /// The head when the last of ours was seen to be visible.
+    /// The head of the stream when the last commit was seen to be visible.
     pub next_step: Step,
     /// Latency of the last commit, from ready to known to be visible.
     pub latency: Duration,
 }
 
-/// Where a producer stands with its bounds; a watch value, kept up to date while there are bounds.
-#[derive(Debug, Clone)]
-pub struct FlowControlStatus {
-    /// The folded state.
-    pub manifest: Manifest,
-    /// Why it may not commit all that it has.
-    pub held: Option<HeldBack>,
-    /// How far the stream is ahead of the slowest job that paces.
-    pub lead: Option<Backlog>,
-}
-
 /// Bounds of the commit task.
 #[derive(Debug, Clone)]
 pub struct CommitOptions {
-    /// Items that may wait; submitting more waits.
+    /// Pending items; submitting more waits.
     pub queue: usize,
-    /// TGBs in one entry at most.
+    /// TGBs per entry at most.
     pub tgbs_per_entry: usize,
-    /// How far it may run ahead, and of whom; `None` is no bound. When the sender is gone while
-    /// something is held, the task ends with what is committed: the ceiling would never rise.
+    /// Bounds on how far the producer runs ahead of jobs, and the jobs' positions; `None` for no bound.
+    /// When the sender is dropped while a commit is held back, the task ends with what is committed:
+    /// the ceiling would never rise.
     pub pace: Option<watch::Receiver<FlowControl>>,
 }
 
@@ -105,37 +103,37 @@ enum Message {
     Finish,
 }
 
-/// The way to the commit task. Dropping it lets the task commit what it has and end.
+/// A handle to the commit task. When it is dropped, the task commits its pending items and ends.
 #[derive(Debug)]
 pub struct CommitQueue {
     send: mpsc::Sender<Message>,
     progress: watch::Receiver<CommitProgress>,
-    standing: watch::Receiver<FlowControlStatus>,
-    task: JoinHandle<Result<(CommitEnd, Producer), LogError>>,
+    flow_control: watch::Receiver<FlowControlStatus>,
+    task: JoinHandle<Result<(CommitEnd, Committer), LogError>>,
 }
 
 impl CommitQueue {
-    /// Hands over an item; waits while the queue is full. False when the task has ended: `join`
-    /// says why.
+    /// Submits an item; waits while the queue is full. Returns false when the task has ended: then
+    /// `close` returns why.
     pub async fn submit(&self, item: CommitItem) -> bool {
         self.send.send(Message::Item(item)).await.is_ok()
     }
 
-    /// Progress, to be read at any time.
+    /// Returns a watch of the task's progress.
     pub fn progress(&self) -> watch::Receiver<CommitProgress> {
         self.progress.clone()
     }
 
-    /// Where the producer stands with its bounds, to be read at any time.
+    /// Returns a watch of the producer's flow control.
     pub fn flow_control(&self) -> watch::Receiver<FlowControlStatus> {
-        self.standing.clone()
+        self.flow_control.clone()
     }
 
-    /// Closes the queue and waits for everything in it; with `finish`, the producer then says that
-    /// it has no more.
-    pub async fn close(self, finish: bool) -> Result<(CommitEnd, Producer), LogError> {
+    /// Waits until all items are committed or the task stops; `finish` also commits the end of the
+    /// producer.
+    pub async fn close(self, finish: bool) -> Result<(CommitEnd, Committer), LogError> {
         if finish {
-            // A task that has ended says why below.
+            // When the task has ended, the result below says why.
             let _ = self.send.send(Message::Finish).await;
         }
         drop(self.send);
@@ -146,114 +144,116 @@ impl CommitQueue {
     }
 }
 
-struct Driver<P> {
+struct CommitTask<P> {
     committer: Committer,
     policy: P,
     queue: usize,
     finish: bool,
     closed: bool,
-    /// When one who is held looks at the log again.
-    look_at: Option<Duration>,
+    /// When the log is polled next while a commit is held back.
+    poll_at: Option<Duration>,
     progress: watch::Sender<CommitProgress>,
-    standing: watch::Sender<FlowControlStatus>,
+    flow_control: watch::Sender<FlowControlStatus>,
 }
 
-/// Who is held looks at the log after an eighth of the time for which it has been held, within these.
-const LOOK_MIN: Duration = Duration::from_millis(250);
-const LOOK_MAX: Duration = Duration::from_secs(5);
+/// While a commit is held back, the log is polled every eighth of the time already waited, clamped to this
+/// range.
+const HELD_POLL_MIN: Duration = Duration::from_millis(250);
+const HELD_POLL_MAX: Duration = Duration::from_secs(5);
 
 /// Why the task wakes up.
 enum Wake {
     Event(Event),
-    /// It is held, and it is time to see what others do.
-    Look,
+    /// A commit is held back, and it is time to poll the log.
+    Poll,
 }
 
-impl Producer {
+impl Committer {
     /// Starts the commit task.
-    pub fn spawn(self, policy: impl Policy + 'static, options: CommitOptions) -> CommitQueue {
+    pub fn spawn(mut self, policy: impl Policy + 'static, options: CommitOptions) -> CommitQueue {
         let (send, receive) = mpsc::channel(options.queue.max(1));
         let start = CommitProgress {
             next_seq: self.next_seq(),
             ..CommitProgress::default()
         };
-        let (progress, watcher) = watch::channel(start);
-        let (standing, stands) = watch::channel(FlowControlStatus {
+        let (progress, progress_watch) = watch::channel(start);
+        let (flow_control, flow_control_watch) = watch::channel(FlowControlStatus {
             manifest: self.log().manifest().clone(),
             held: None,
             lead: None,
         });
-        let untold = self.untold.clone();
-        let mut committer = self.into_committer(options.tgbs_per_entry);
-        committer.ahead = Ahead::new(options.pace);
-        let driver = Driver {
+        let first_event = self.first_event.take();
+        let mut committer = self.restarted(options.tgbs_per_entry);
+        committer.limiter = Limiter::new(options.pace);
+        let task = CommitTask {
             committer,
             policy,
             queue: options.queue.max(1),
             finish: false,
             closed: false,
-            look_at: None,
+            poll_at: None,
             progress,
-            standing,
+            flow_control,
         };
         CommitQueue {
             send,
-            progress: watcher,
-            standing: stands,
-            task: tokio::spawn(driver.run(receive, untold)),
+            progress: progress_watch,
+            flow_control: flow_control_watch,
+            task: tokio::spawn(task.run(receive, first_event)),
         }
     }
 }
 
-impl<P: Policy> Driver<P> {
+impl<P: Policy> CommitTask<P> {
     async fn run(
         mut self,
         mut receive: mpsc::Receiver<Message>,
-        untold: Option<Event>,
-    ) -> Result<(CommitEnd, Producer), LogError> {
+        first_event: Option<Event>,
+    ) -> Result<(CommitEnd, Committer), LogError> {
         self.committer.recover().await?;
-        let mut next = untold.map_or(Next::Wait(None), Next::Event);
+        let mut next = first_event.map_or(Next::Wait(None), Next::Event);
         loop {
             if self.is_over() {
                 self.committer.step_down().await;
                 return self.end(None).await;
             }
             let event = match next {
+                Next::Event(event) => event,
                 Next::Wait(time) => match self.wait(&mut receive, time).await {
                     Wake::Event(event) => event,
-                    Wake::Look => match self.look().await? {
-                        Ok(()) => Event::Ready,
-                        Err(stop) => return self.end(Some(stop)).await,
+                    Wake::Poll => match self.poll().await? {
+                        Some(stop) => return self.end(Some(stop)).await,
+                        None => Event::Ready,
                     },
                 },
-                Next::Event(event) => event,
+                Next::Stopped(stop) => return self.end(Some(stop)).await,
             };
-            // What has become ready meanwhile goes along.
+            // Items that became ready meanwhile join the next record.
             while !self.is_full()
                 && let Ok(message) = receive.try_recv()
             {
-                self.take(message);
+                self.handle_message(message);
             }
-            next = match self.committer.advance(&mut self.policy, event).await? {
-                Ok(next) => next,
-                Err(stop) => return self.end(Some(stop)).await,
-            };
+            next = self.committer.advance(&mut self.policy, event).await?;
+            if let Next::Stopped(stop) = next {
+                return self.end(Some(stop)).await;
+            }
             self.report();
         }
     }
 
-    /// Nothing is left to commit, or nothing that can be.
+    /// Whether nothing is left to commit, or nothing that ever can be.
     fn is_over(&self) -> bool {
         let committer = &self.committer;
-        let for_ever = committer.is_held() && committer.ahead.is_last();
-        for_ever || self.closed && committer.wants.is_empty()
+        let for_ever = committer.is_held_back() && committer.limiter.is_closed();
+        for_ever || self.closed && committer.pending.is_empty()
     }
 
     fn is_full(&self) -> bool {
-        self.committer.wants.len() >= self.queue
+        self.committer.pending.len() >= self.queue
     }
 
-    /// Waits for more to commit, or for so long.
+    /// Waits for more to commit, for other bounds, or until `time` is over.
     async fn wait(
         &mut self,
         receive: &mut mpsc::Receiver<Message>,
@@ -264,88 +264,91 @@ impl<P: Policy> Driver<P> {
             Some(time) => clock.sleep(time),
             None => std::future::pending().boxed(),
         };
-        let (timer, look) = (sleep(time), sleep(self.until_look()));
+        let (timer, poll) = (sleep(time), sleep(self.until_poll()));
         let open = !self.is_full() && !self.closed;
-        let held = self.committer.is_held();
+        let held = self.committer.is_held_back();
         Wake::Event(tokio::select! {
             biased;
             message = receive.recv(), if open => {
                 if let Some(message) = message {
-                    self.take(message);
+                    self.handle_message(message);
                     Event::Ready
                 } else {
                     self.closed = true;
                     Event::Timer
                 }
             }
-            () = self.committer.ahead.changed(), if held => Event::Ready,
+            () = self.committer.limiter.changed(), if held => Event::Ready,
             () = timer => Event::Timer,
-            () = look => return Wake::Look,
+            () = poll => return Wake::Poll,
         })
     }
 
-    /// How long until who is held looks at the log; `None` for who is not.
-    fn until_look(&mut self) -> Option<Duration> {
-        if !self.committer.is_held() {
-            self.look_at = None;
+    /// The time until the next poll of the log; `None` while nothing is held back.
+    fn until_poll(&mut self) -> Option<Duration> {
+        if !self.committer.is_held_back() {
+            self.poll_at = None;
             return None;
         }
         let now = self.committer.clock().now();
-        let at = *self.look_at.get_or_insert(now + LOOK_MIN);
+        let at = *self.poll_at.get_or_insert(now + HELD_POLL_MIN);
         Some(at.saturating_sub(now))
     }
 
-    async fn look(&mut self) -> Result<Result<(), Stop>, LogError> {
+    async fn poll(&mut self) -> Result<Option<Stop>, LogError> {
         let now = self.committer.clock().now();
-        let since = self.committer.ahead.held().map_or(now, |(_, since)| *since);
-        let pause = (now.saturating_sub(since) / 8).clamp(LOOK_MIN, LOOK_MAX);
-        // Those held by one job would look at the same moments for ever.
+        let since = self
+            .committer
+            .limiter
+            .held()
+            .map_or(now, |(_, since)| *since);
+        let pause = (now.saturating_sub(since) / 8).clamp(HELD_POLL_MIN, HELD_POLL_MAX);
+        // Without jitter, producers held back by one job would poll at the same moments for ever.
         let jitter = 768 + (self.committer.log.random() % 512) as u32;
-        self.look_at = Some(now + pause * jitter / 1024);
-        self.committer.look().await
+        self.poll_at = Some(now + pause * jitter / 1024);
+        self.committer.refresh_head().await
     }
 
-    fn take(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         let now = self.committer.clock().now();
         match message {
-            Message::Item(item) => self.committer.wants.item(item, now),
+            Message::Item(item) => self.committer.pending.item(item, now),
             Message::Finish => {
                 self.finish = true;
-                self.committer.wants.finish(now);
+                self.committer.pending.finish(now);
             }
         }
     }
 
     fn report(&self) {
         let committer = &self.committer;
-        let done = committer.done;
-        let next_seq = committer.next_seq();
-        let committed = CommitProgress {
-            records: done.records,
-            lost: done.lost,
-            announced: done.announced,
-            combined: done.combined,
+        let counters = committer.counters;
+        let progress = CommitProgress {
+            records: counters.records,
+            lost: counters.lost,
+            announced: counters.announced,
+            combined: counters.combined,
             refused_intents: committer.refused_intents(),
             leading: committer.leading,
-            next_seq,
-            version: done.version,
-            next_step: done.next_step,
-            latency: done.latency,
+            next_seq: committer.next_seq(),
+            version: counters.version,
+            next_step: counters.next_step,
+            latency: counters.latency,
         };
         self.progress.send_if_modified(|before| {
-            let changed = *before != committed;
-            *before = committed;
+            let changed = *before != progress;
+            *before = progress;
             changed
         });
-        if committer.ahead.is_bounded() {
-            self.report_standing();
+        if committer.limiter.is_bounded() {
+            self.report_flow_control();
         }
     }
 
-    fn report_standing(&self) {
-        let (log, ahead) = (&self.committer.log, &self.committer.ahead);
-        let (held, lead) = (ahead.held().map(|(held, _)| held), ahead.lead(log));
-        self.standing.send_if_modified(|before| {
+    fn report_flow_control(&self) {
+        let (log, limiter) = (&self.committer.log, &self.committer.limiter);
+        let (held, lead) = (limiter.held().map(|(held, _)| held), limiter.backlog(log));
+        self.flow_control.send_if_modified(|before| {
             let same = before.manifest.next_version() == log.manifest.next_version()
                 && before.held.as_ref() == held
                 && before.lead == lead;
@@ -357,19 +360,17 @@ impl<P: Policy> Driver<P> {
         });
     }
 
-    async fn end(mut self, stop: Option<Stop>) -> Result<(CommitEnd, Producer), LogError> {
-        let drained = stop.is_none() && self.finish && self.committer.wants.is_empty();
+    async fn end(mut self, stop: Option<Stop>) -> Result<(CommitEnd, Committer), LogError> {
+        let drained = stop.is_none() && self.finish && self.committer.pending.is_empty();
         let finished = drained || matches!(stop, Some(Stop::Finished { .. }));
         self.committer.end(finished).await?;
         self.report();
         let next_seq = self.committer.next_seq();
         let end = match stop {
-            Some(Stop::Fenced { by, instance }) => CommitEnd::Fenced { by, instance },
-            Some(Stop::Sealed) => CommitEnd::Sealed,
-            Some(Stop::Finished { tgbs }) => CommitEnd::Finished { tgbs },
+            Some(stop) => stop.into(),
             None if drained => CommitEnd::Finished { tgbs: next_seq },
             None => CommitEnd::Drained { next_seq },
         };
-        Ok((end, Producer::from_committer(self.committer)))
+        Ok((end, self.committer))
     }
 }

@@ -128,10 +128,10 @@ async fn the_old_instance_is_fenced_when_it_wakes() {
     assert_eq!(steps(&store).await.len(), 3);
     let log = Log::open(store, &options(3)).await.unwrap();
     assert_eq!(log.manifest().end(), Some(3));
-    let reopened = Producer::open(log, "p0".parse().unwrap(), "x")
+    let reopened = Committer::open(log, "p0".parse().unwrap(), "x")
         .await
         .unwrap();
-    assert!(matches!(reopened, ProducerOpening::Finished { tgbs: 3 }));
+    assert!(matches!(reopened, OpenOutcome::Finished { tgbs: 3 }));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use crate::testing::prelude::*;
 use crate::testing::rounds::Rounds;
 
 /// 440 records of 10 steps: segments 0 to 3 are stored, the newest snapshot lies within segment 2.
-async fn history() -> (Arc<MemoryStore>, Arc<dyn Store>, Producer) {
+async fn history() -> (Arc<MemoryStore>, Arc<dyn Store>, Committer) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::clone(&memory) as _;
     let _ = create(&store, &config(&[])).await.unwrap();

@@ -1,5 +1,5 @@
-//! Reads how far jobs are, for a producer with bounds: one LIST of the newest attempt's progress, and
-//! only while the bound is near.
+//! Reads the positions of jobs for a producer with bounds: one LIST of the progress of each newest attempt,
+//! and only while a bound is near.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,27 +15,27 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::FlowControlStatus;
 use crate::clock::Clock;
+use crate::flow_control::limiter::FlowControlStatus;
 
-/// Positions are read again after an eighth of the time since the last news, within these: a job that
-/// becomes ten times faster is noticed before it has read a quarter of what is ahead of it.
+/// Positions are read every eighth of the time since one last advanced, clamped to this range: a job that
+/// becomes ten times faster is noticed before it has read a quarter of its backlog.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Pages of one attempt's progress. What is beyond counts as not received, which is safe.
+/// Pages listed of one attempt's progress. Steps on further pages count as not received, which is safe.
 const PAGES_MAX: usize = 64;
 
-/// Tells a commit task how far it may go. When it is dropped, nothing is allowed any more that was not
-/// allowed before.
+/// Reads the positions of jobs and sends them to a commit task. After it is dropped, the task's ceiling never
+/// rises again.
 #[derive(Debug)]
 pub struct PositionReader {
-    tell: watch::Sender<FlowControl>,
-    pace: FlowControl,
+    sender: watch::Sender<FlowControl>,
+    sent: FlowControl,
 }
 
-/// An attempt whose position is asked for.
+/// An attempt whose position is to be read.
 #[derive(Debug)]
-struct Asked {
+struct Target {
     job: JobName,
     opened: Version,
     attempt: AttemptState,
@@ -43,128 +43,128 @@ struct Asked {
 }
 
 impl PositionReader {
-    /// The pacer, and what goes into `CommitOptions::pace`.
+    /// Returns a reader, and the receiver for `CommitOptions::pace`.
     pub fn new(limits: Limits) -> (Self, watch::Receiver<FlowControl>) {
-        let pace = FlowControl::new(limits);
-        let (tell, told) = watch::channel(pace.clone());
-        (Self { tell, pace }, told)
+        let sent = FlowControl::new(limits);
+        let (sender, receiver) = watch::channel(sent.clone());
+        (Self { sender, sent }, receiver)
     }
 
-    /// Follows jobs until the commit task behind `standing` has ended.
+    /// Follows jobs until the commit task that sends `status` has ended.
     pub async fn follow(
         mut self,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        mut standing: watch::Receiver<FlowControlStatus>,
+        mut status: watch::Receiver<FlowControlStatus>,
         seed: [u8; 32],
     ) {
         let mut rng = StdRng::from_seed(seed);
-        let (mut news, mut due) = (clock.now(), clock.now());
+        let (mut advanced, mut due) = (clock.now(), clock.now());
         let mut was_near = false;
         loop {
-            let asked = self.asked(&standing.borrow_and_update());
+            let targets = self.targets(&status.borrow_and_update());
             let now = clock.now();
-            if asked.is_empty() {
+            if targets.is_empty() {
                 was_near = false;
-                if standing.changed().await.is_err() {
+                if status.changed().await.is_err() {
                     return;
                 }
                 continue;
             }
             if !std::mem::replace(&mut was_near, true) {
-                news = now;
+                advanced = now;
             }
             tokio::select! {
                 biased;
                 () = clock.sleep(due.saturating_sub(now)) => {}
-                changed = standing.changed() => match changed {
+                changed = status.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
                 }
             }
-            if self.read(store.as_ref(), asked).await {
-                news = clock.now();
+            if self.read(store.as_ref(), targets).await {
+                advanced = clock.now();
             }
             let now = clock.now();
-            let pause = (now.saturating_sub(news) / 8).clamp(PAUSE_MIN, PAUSE_MAX);
+            let pause = (now.saturating_sub(advanced) / 8).clamp(PAUSE_MIN, PAUSE_MAX);
             due = now + pause * rng.random_range(768..1280) / 1024;
         }
     }
 
-    /// The attempts whose position matters now: none while the bound is far.
-    fn asked(&self, standing: &FlowControlStatus) -> Vec<Asked> {
-        let m = &standing.manifest;
-        if !self.pace.limits.follow_jobs() {
+    /// Returns the attempts whose positions matter now: none while the bounds are far.
+    fn targets(&self, status: &FlowControlStatus) -> Vec<Target> {
+        let m = &status.manifest;
+        if !self.sent.limits.follow_jobs() {
             return Vec::new();
         }
-        let by_bytes = self.pace.limits.bytes.is_some_and(|most| {
-            let bytes = standing.lead.as_ref().map_or(Some(0), |lead| lead.bytes);
+        let by_bytes = self.sent.limits.bytes.is_some_and(|most| {
+            let bytes = status.lead.as_ref().map_or(Some(0), |lead| lead.bytes);
             bytes.is_none_or(|bytes| bytes > most - most / 4)
         });
-        let held = standing.held.as_ref().and_then(|held| held.by.as_ref());
+        let held = status.held.as_ref().and_then(|held| held.by.as_ref());
         let all =
             pacing_jobs(m).filter_map(|(name, job)| Some((name, job.opened, job.attempts.last()?)));
         let near = |name: &JobName, opened, attempt: &AttemptState| {
-            let steps = self.pace.limits.steps.is_some_and(|most| {
+            let steps = self.sent.limits.steps.is_some_and(|most| {
                 let position = self.known(name, opened, attempt);
                 m.next_step().saturating_sub(position) >= most - most / 4
             });
             steps || by_bytes || held.is_some_and(|slowest| slowest.job == *name)
         };
-        let asked = all.filter(|(name, opened, attempt)| near(name, *opened, attempt));
-        let asked = asked.map(|(name, opened, attempt)| Asked {
+        let near = all.filter(|(name, opened, attempt)| near(name, *opened, attempt));
+        let targets = near.map(|(name, opened, attempt)| Target {
             job: name.clone(),
             opened,
             attempt: attempt.clone(),
             head: m.next_step(),
         });
-        asked.collect()
+        targets.collect()
     }
 
     fn known(&self, job: &JobName, opened: Version, attempt: &AttemptState) -> Step {
-        let seen = self.pace.positions.get(job);
+        let seen = self.sent.positions.get(job);
         let seen = seen.filter(|p| p.opened == opened && p.attempt == attempt.number);
         seen.map_or(attempt.start, |p| p.step.max(attempt.start))
     }
 
-    /// True when somebody has got further.
-    async fn read(&mut self, store: &dyn Store, asked: Vec<Asked>) -> bool {
-        let mut news = false;
-        for Asked {
+    /// Reads and sends positions; returns whether a job advanced.
+    async fn read(&mut self, store: &dyn Store, targets: Vec<Target>) -> bool {
+        let mut advanced = false;
+        for Target {
             job,
             opened,
             attempt,
             head,
-        } in asked
+        } in targets
         {
             let step = match position(store, &job, opened, &attempt, head).await {
                 Ok(step) => step,
                 Err(error) => {
-                    warn!(%job, %error, "how far the job is could not be read; trying again");
+                    warn!(%job, %error, "cannot read the job's progress; retrying");
                     continue;
                 }
             };
             let known = self.known(&job, opened, &attempt);
-            // A LIST may miss objects while they are replaced, so an older one counts on.
+            // A LIST may miss objects while they are replaced, so an older position stays valid.
             let position = JobPosition {
                 opened,
                 attempt: attempt.number,
                 step: step.max(known),
             };
-            news |= step > known;
-            self.pace.positions.insert(job, position);
+            advanced |= step > known;
+            self.sent.positions.insert(job, position);
         }
-        let pace = &self.pace;
-        self.tell.send_if_modified(|told| {
-            let changed = told != pace;
-            told.clone_from(pace);
+        let new = &self.sent;
+        self.sender.send_if_modified(|old| {
+            let changed = old != new;
+            old.clone_from(new);
             changed
         });
-        news
+        advanced
     }
 }
 
-/// What all coordinates of an attempt have received, as far as the store shows.
+/// Returns the first step that some coordinate of an attempt has not received, as far as the store shows.
 async fn position(
     store: &dyn Store,
     job: &JobName,
@@ -173,17 +173,17 @@ async fn position(
     head: Step,
 ) -> Result<Step, StoreError> {
     let prefix = keys::progress_of(job, opened, attempt.number);
-    let mut signs = AttemptObjects::default();
+    let mut objects = AttemptObjects::default();
     let mut next = None;
     for _ in 0..PAGES_MAX {
         let page = store.list(&prefix, next).await?;
         for object in &page.objects {
-            signs.note(&object.key, attempt.dp_size, head);
+            objects.note(&object.key, attempt.dp_size, head);
         }
         next = page.next;
         if next.is_none() {
             break;
         }
     }
-    Ok(signs.position(attempt))
+    Ok(objects.position(attempt))
 }

@@ -14,11 +14,10 @@ use batchweave_core::keys;
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::stream::StreamOrder;
 use batchweave_core::tgb::{ENTRY_BYTES, Identity, IndexEntry, TRAILER_BYTES, Trailer};
-use batchweave_store::{ErrorKind, StoreError, read_range};
+use batchweave_store::{Backoff, ErrorKind, StoreError, read_range};
 use bytes::{Buf, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::clock::Pause;
 use crate::{Located, Log, LogError};
 
 /// Indexes read side by side.
@@ -231,7 +230,7 @@ impl Checksums {
         object: &Object,
         slices: &[Range<u32>],
     ) -> Result<Result<Arc<Index>, String>, LogError> {
-        let (mut pause, mut tries, mut fresh) = (Pause::new(), 1, false);
+        let (mut backoff, mut tries, mut fresh) = (Backoff::STORE, 1, false);
         loop {
             match self.index_once(object, slices, fresh).await {
                 Ok(index) => return Ok(Ok(Arc::new(index))),
@@ -245,7 +244,7 @@ impl Checksums {
                 Err(_) => {}
             }
             tries += 1;
-            pause.wait(self.log.clock.as_ref()).await;
+            self.log.clock.sleep(backoff.pause()).await;
         }
     }
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use batchweave_core::{json, keys};
 use batchweave_store::{
-    Chunks, Create, Inspect, ListPage, ObjectMeta, PendingUpload, Store, StoreError,
+    Backoff, Chunks, Create, Inspect, ListPage, ObjectMeta, PendingUpload, Store, StoreError,
 };
 use bytes::Bytes;
 use tracing::warn;
 
-use crate::clock::{Clock, Pause};
+use crate::clock::Clock;
 
 /// Failures in a row of one read before its caller is told: about a minute and a half.
 const TRIES_MAX: u32 = 20;
@@ -35,7 +35,7 @@ impl Patient {
         &self,
         read: impl Fn() -> F,
     ) -> Result<T, StoreError> {
-        let (mut pause, mut tries) = (Pause::new(), 1);
+        let (mut backoff, mut tries) = (Backoff::STORE, 1);
         loop {
             match read().await {
                 Err(e) if e.kind.is_transient() && tries < TRIES_MAX => {
@@ -43,7 +43,7 @@ impl Patient {
                         warn!(error = %e, tries, "a read failed: trying again");
                     }
                     tries += 1;
-                    pause.wait(self.clock.as_ref()).await;
+                    self.clock.sleep(backoff.pause()).await;
                 }
                 answer => return answer,
             }

@@ -110,7 +110,7 @@ impl Log {
 
     /// Looks for repairs from time to time, and folds anew when there is one below the head that this
     /// fold does not know. True when it did.
-    pub(crate) async fn heed_repairs(&mut self) -> Result<bool, LogError> {
+    pub(crate) async fn check_repairs(&mut self) -> Result<bool, LogError> {
         if !self.doubts || self.clock.now() < self.repairs_due {
             return Ok(false);
         }

@@ -72,7 +72,7 @@ impl Log {
     /// Folds one window of records; the flag says whether the head was reached. For those who must
     /// do something between windows.
     pub async fn catch_up_window(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
-        Box::pin(self.heed_repairs()).await?;
+        Box::pin(self.check_repairs()).await?;
         let first = self.manifest.next_version();
         let window = self.window.clamp(1, CATCH_UP_WINDOW);
         let found = window::read(self.store.as_ref(), first, window).await?;

@@ -1,8 +1,11 @@
 //! Test helpers: a store that answers as told, and streams to write to.
 
 pub(crate) mod distant;
+mod one_shot;
 pub(crate) mod prelude;
 pub(crate) mod rounds;
+
+pub(crate) use one_shot::Commit;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,9 +24,7 @@ use batchweave_store::{
 };
 use bytes::Bytes;
 
-use crate::{
-    Commit, CommitItem, Creation, Located, Log, LogOptions, Producer, ProducerOpening, create,
-};
+use crate::{CommitItem, Committer, Creation, Located, Log, LogOptions, OpenOutcome, create};
 
 /// What happens to one create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,19 +175,19 @@ pub(crate) fn options(seed: u8) -> LogOptions {
     LogOptions::new([seed; 32])
 }
 
-pub(crate) async fn opened(store: &Arc<dyn Store>, name: &str, seed: u8) -> Producer {
+pub(crate) async fn opened(store: &Arc<dyn Store>, name: &str, seed: u8) -> Committer {
     let log = Log::open(Arc::clone(store), &options(seed)).await.unwrap();
-    match Producer::open(log, name.parse().unwrap(), "test:1")
+    match Committer::open(log, name.parse().unwrap(), "test:1")
         .await
         .unwrap()
     {
-        ProducerOpening::Opened(producer) => *producer,
+        OpenOutcome::Opened(producer) => *producer,
         other => panic!("{other:?}"),
     }
 }
 
 /// An item of `tgbs` TGBs in one object that starts at `first`.
-pub(crate) fn item(producer: &Producer, first: u64, tgbs: u64) -> CommitItem {
+pub(crate) fn item(producer: &Committer, first: u64, tgbs: u64) -> CommitItem {
     let seqs = (first, first + tgbs - 1);
     let key = keys::data(
         producer.name(),
@@ -217,7 +218,7 @@ pub(crate) fn policy(seed: u64) -> Plain {
     Plain::new(Duration::ZERO, Duration::from_millis(2), seed)
 }
 
-pub(crate) async fn commit(producer: &mut Producer, tgbs: u64) -> Commit {
+pub(crate) async fn commit(producer: &mut Committer, tgbs: u64) -> Commit {
     let next = item(producer, producer.next_seq(), tgbs);
     producer.try_commit(next.tgbs, next.cursor).await.unwrap()
 }

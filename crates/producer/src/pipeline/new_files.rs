@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::{Epoch, Nonce, ProducerName};
 use batchweave_core::inputs::{Chain, LinkId};
-use batchweave_log::Producer;
+use batchweave_log::Committer;
 use batchweave_store::Store;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -41,7 +41,7 @@ impl NewFilePoller {
     pub(crate) fn new(
         (finder, interval): (InputFinder, Duration),
         store: Arc<dyn Store>,
-        producer: &Producer,
+        producer: &Committer,
         (inputs, chain): (Arc<Inputs>, Chain),
     ) -> Self {
         Self {

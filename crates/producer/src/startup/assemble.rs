@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use batchweave_core::inputs::{Chain, LinkId};
-use batchweave_log::Producer;
+use batchweave_log::Committer;
 use batchweave_store::Store;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ pub(crate) struct Parts {
 /// Returns the pipeline of `producer`; `stop_waiting` ends waits of flow control.
 pub(crate) fn assemble(
     config: &ProducerConfig,
-    producer: &Producer,
+    producer: &Committer,
     parts: Parts,
     metrics: Arc<Metrics>,
     stop_waiting: CancellationToken,

@@ -20,7 +20,7 @@ use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{ProducerName, Seq};
 use batchweave_core::manifest::Manifest;
 use batchweave_daemon::health::Health;
-use batchweave_log::{Log, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{Committer, Log, LogOptions, OpenOutcome};
 use batchweave_store::Store;
 
 use self::inputs::input_finder;
@@ -37,7 +37,7 @@ pub(crate) use assemble::{Parts, assemble};
 
 /// A producer in its new epoch and the state that its pipeline starts from.
 pub(crate) struct Opened {
-    pub(crate) producer: Producer,
+    pub(crate) producer: Committer,
     /// The commit policy, which has learned from the opening.
     pub(crate) policy: Dac,
     pub(crate) parts: Parts,
@@ -92,12 +92,12 @@ pub(crate) async fn open(
     let (cursor, mut resumed) = find_cursor(&mut log, &resume, &finder).await?;
     health.not_ready("opening the producer");
     let mut policy = policy(config);
-    let opened = Producer::open_with(log, name.clone(), &instance(), &mut policy).await?;
+    let opened = Committer::open_with(log, name.clone(), &instance(), &mut policy).await?;
     let producer = match opened {
-        ProducerOpening::Opened(producer) => *producer,
-        ProducerOpening::Finished { tgbs } => return Ok(Opening::Finished(tgbs)),
-        ProducerOpening::Sealed => return Ok(Opening::Sealed),
-        ProducerOpening::Fenced { by, instance } => {
+        OpenOutcome::Opened(producer) => *producer,
+        OpenOutcome::Finished { tgbs } => return Ok(Opening::Finished(tgbs)),
+        OpenOutcome::Sealed => return Ok(Opening::Sealed),
+        OpenOutcome::Fenced { by, instance } => {
             return Err(RunError::Fenced {
                 producer: name.to_string(),
                 by,
@@ -174,7 +174,7 @@ fn finished(manifest: &Manifest, name: &ProducerName) -> Option<Seq> {
     Some(state.next_seq)
 }
 
-fn log_start(producer: &Producer, from: Point, inputs: &InputList) {
+fn log_start(producer: &Committer, from: Point, inputs: &InputList) {
     tracing::info!(
         producer = %producer.name(),
         epoch = producer.epoch(),

@@ -1,4 +1,4 @@
-//! The one who writes: a job with an attempt of all nodes, then steps at a rate.
+//! The writer: it opens a job with an attempt of all nodes, then commits steps at a rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::tgb::TgbRecord;
 use batchweave_log::{
-    CommitItem, CommitOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
+    CommitItem, CommitOptions, Committer, Log, LogError, LogOptions, OpenOutcome,
 };
 
 use super::shared::Shared;
@@ -28,7 +28,7 @@ fn options(actor: &Arc<Actor>) -> LogOptions {
     }
 }
 
-/// The job and its attempt: from them the nodes know how many they are.
+/// Opens the job and its attempt, from which the nodes know their number.
 pub(super) async fn open_attempt(shared: &Arc<Shared>) -> Result<(), LogError> {
     let actor = shared.store.actor("trainer", Nature::default());
     let mut log = Log::open(shared.store.handle(&actor), &options(&actor)).await?;
@@ -63,14 +63,14 @@ pub(super) async fn open_attempt(shared: &Arc<Shared>) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Steps, one after the other, until it is dropped.
+/// Commits one step after another until it is dropped.
 pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
     let actor = shared.store.actor("p0", Nature::default());
     let log = Log::open(shared.store.handle(&actor), &options(&actor)).await?;
     let seed = actor.draw(|d| d.range(0..u64::MAX));
     let mut policy = AnyPolicy::new(PolicyKind::Dac, seed);
-    let opening = Producer::open_with(log, name(0), "p0", &mut policy).await?;
-    let ProducerOpening::Opened(producer) = opening else {
+    let opening = Committer::open_with(log, name(0), "p0", &mut policy).await?;
+    let OpenOutcome::Opened(producer) = opening else {
         return Ok(());
     };
     let (epoch, nonce) = (producer.epoch(), producer.nonce());
@@ -92,7 +92,7 @@ pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
     Ok(())
 }
 
-/// The same with so many slices: one for each node.
+/// Returns the records with this many slices, one per node.
 fn slices(mut tgbs: Vec<TgbRecord>, slices: u32) -> Vec<TgbRecord> {
     for tgb in &mut tgbs {
         tgb.rows = slices.into();

@@ -1,12 +1,12 @@
-//! One producer of a load: it makes TGBs that are ready at once, at its rate, and hands them to
-//! the real commit task. When its process dies, another goes on.
+//! One producer of a load: it makes TGBs at its rate and passes them to the real commit task. When its
+//! process dies, another continues.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
 use batchweave_log::{
-    CommitEnd, CommitItem, CommitOptions, Log, LogError, LogOptions, Producer, ProducerOpening,
+    CommitEnd, CommitItem, CommitOptions, Committer, Log, LogError, LogOptions, OpenOutcome,
 };
 
 use super::scenario::Scenario;
@@ -17,12 +17,12 @@ use crate::policy::{AnyPolicy, PolicyKind};
 use crate::world::content::{cursor, tgbs};
 use crate::world::shared::name;
 
-/// For so long after the load nobody leaves.
+/// Producers stay this long after the load.
 const STAY: Duration = Duration::from_secs(2);
-/// A dead process is started again after this time.
+/// A dead process is restarted after this time.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// Lives until the load is over and everything is committed.
+/// Runs processes until the load is over and everything is committed.
 pub(super) async fn live(shared: Arc<Shared>, number: u32, starts: Duration) {
     shared.store.time.sleep_until(starts).await;
     let slow = shared.plan.scenario == Scenario::SlowProducers && number % 20 == 10;
@@ -68,7 +68,7 @@ impl Process<'_> {
         AnyPolicy::new(kind, seed)
     }
 
-    /// True when there is nothing left to do.
+    /// Returns true when no work is left.
     async fn run(&self) -> Result<bool, LogError> {
         let plan = &self.shared.plan;
         let options = LogOptions {
@@ -79,16 +79,18 @@ impl Process<'_> {
         };
         let store = self.shared.store.handle(self.actor);
         let log = Log::open(store, &options).await?;
-        // How others open is not what is measured of them, but for the cold start.
+        // Openings are measured only in a cold start; otherwise every policy opens like the
+        // producers'.
         let own = plan.policy == PolicyKind::Dac || plan.scenario == Scenario::ColdStart;
         let mut policy = self.policy(if own { plan.policy } else { PolicyKind::Dac });
         let producer =
-            match Producer::open_with(log, name(self.number), &self.actor.name, &mut policy).await?
+            match Committer::open_with(log, name(self.number), &self.actor.name, &mut policy)
+                .await?
             {
-                ProducerOpening::Opened(producer) => *producer,
-                ProducerOpening::Finished { .. }
-                | ProducerOpening::Sealed
-                | ProducerOpening::Fenced { .. } => return Ok(true),
+                OpenOutcome::Opened(producer) => *producer,
+                OpenOutcome::Finished { .. } | OpenOutcome::Sealed | OpenOutcome::Fenced { .. } => {
+                    return Ok(true);
+                }
             };
         self.shared.opened(self.number);
         let policy = if own {
@@ -99,7 +101,7 @@ impl Process<'_> {
         self.produce(producer, policy).await
     }
 
-    async fn produce(&self, producer: Producer, policy: AnyPolicy) -> Result<bool, LogError> {
+    async fn produce(&self, producer: Committer, policy: AnyPolicy) -> Result<bool, LogError> {
         let plan = &self.shared.plan;
         let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
         let begin = self.shared.begin().await;
@@ -141,7 +143,7 @@ impl Process<'_> {
             let gap = gap.mul_f64(0.5 + self.actor.draw(Draw::unit));
             next = (next + gap).max(time.now());
         }
-        // Who leads and leaves is another story: nobody does so within the time that counts.
+        // A leader that leaves would disturb the measured time.
         time.sleep_until(begin + plan.whole() + STAY).await;
         let (end, _) = queue.close(false).await?;
         Ok(!matches!(end, CommitEnd::Fenced { .. }))

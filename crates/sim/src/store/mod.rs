@@ -3,7 +3,7 @@
 //! A write takes effect at a random instant between request and answer, on its own task, because its
 //! sender may be frozen, dead or timed out by then.
 //!
-//! - `handle`: the store as one actor sees it; `outcome`: the effect and answer of one request;
+//! - `settings`: the behaviour of a store; `handle`: the store as one actor sees it; `outcome`: the effect and answer of one request;
 //! - `profile`: latencies; `throttle`: request limits; `busy`: reads per key;
 //! - `link`: slow transfers and wrong reads.
 
@@ -12,6 +12,7 @@ mod handle;
 pub mod link;
 pub mod outcome;
 pub mod profile;
+pub mod settings;
 pub(crate) mod throttle;
 
 use std::collections::BTreeMap;
@@ -25,10 +26,9 @@ use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 
 use self::busy::Busy;
-use self::link::LinkPlan;
 
 use self::outcome::{Outcome, Rates};
-use self::profile::Profile;
+use self::settings::{Keep, Settings};
 use self::throttle::{Throttle, class};
 use crate::actor::{Actor, Actors, Nature};
 use crate::draw::Draw;
@@ -40,33 +40,6 @@ pub(crate) const ROOT: &str = "sim://store";
 
 /// The number of keys in one page of a listing.
 const PAGE_KEYS: usize = 1000;
-
-/// The parts of a run that are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// All events and objects.
-    All,
-    /// Log records, counts, and the hash of the trace.
-    Records,
-}
-
-/// The settings of a store.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// The seed of all random draws.
-    pub seed: u64,
-    pub profile: Profile,
-    pub rates: Rates,
-    pub link: LinkPlan,
-    /// No faults happen from this time on.
-    pub calm_at: Duration,
-    pub keep: Keep,
-    /// The length of the longest key; it decides whether intents fit into keys.
-    pub key_bytes_max: usize,
-}
-
-/// S3's 1,024 bytes less a usual prefix.
-pub(crate) const KEY_BYTES_MAX: usize = 960;
 
 /// An object at its creation.
 #[derive(Debug, Clone)]

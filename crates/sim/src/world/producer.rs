@@ -8,8 +8,8 @@ use batchweave_core::flow_control::Limits;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq};
 use batchweave_core::keys;
 use batchweave_log::{
-    CommitEnd, CommitItem, CommitOptions, CommitQueue, Log, LogError, PositionReader, Producer,
-    ProducerOpening,
+    CommitEnd, CommitItem, CommitOptions, CommitQueue, Committer, Log, LogError, OpenOutcome,
+    PositionReader,
 };
 use batchweave_store::Store;
 
@@ -69,18 +69,18 @@ impl Process {
         End::Failed(error.to_string())
     }
 
-    async fn opened(&self) -> Result<Result<Box<Producer>, End>, LogError> {
+    async fn opened(&self) -> Result<Result<Box<Committer>, End>, LogError> {
         let options = options(&self.shared, &self.actor, true);
         let log = Log::open(Arc::clone(&self.store), &options).await?;
         let opening =
-            Producer::open_with(log, self.name.clone(), &self.actor.name, &mut self.policy())
+            Committer::open_with(log, self.name.clone(), &self.actor.name, &mut self.policy())
                 .await?;
         Ok(match opening {
-            ProducerOpening::Opened(producer) => Ok(producer),
-            ProducerOpening::Finished { tgbs } if tgbs == self.plan.tgbs => {
+            OpenOutcome::Opened(producer) => Ok(producer),
+            OpenOutcome::Finished { tgbs } if tgbs == self.plan.tgbs => {
                 Err(End::Done("finished before"))
             }
-            ProducerOpening::Finished { tgbs } => {
+            OpenOutcome::Finished { tgbs } => {
                 let text = format!(
                     "{} finished with {tgbs} of {} TGBs",
                     self.name, self.plan.tgbs
@@ -88,8 +88,8 @@ impl Process {
                 self.shared.found("exactly-once", self.actor.id, text);
                 Err(End::Done("finished before"))
             }
-            ProducerOpening::Sealed => Err(End::Sealed),
-            ProducerOpening::Fenced { .. } => Err(End::Fenced),
+            OpenOutcome::Sealed => Err(End::Sealed),
+            OpenOutcome::Fenced { .. } => Err(End::Fenced),
         })
     }
 
@@ -98,7 +98,7 @@ impl Process {
         AnyPolicy::new(self.plan.policy, seed)
     }
 
-    async fn produce(&self, producer: Producer) -> Result<End, LogError> {
+    async fn produce(&self, producer: Committer) -> Result<End, LogError> {
         let (epoch, nonce, mut seq) = (producer.epoch(), producer.nonce(), producer.next_seq());
         self.shared.store.note(
             &self.actor,
@@ -145,7 +145,7 @@ impl Process {
     }
 
     /// Starts the commit task, and flow control if the world has a bound.
-    fn spawn(&self, producer: Producer, mut options: CommitOptions) -> CommitQueue {
+    fn spawn(&self, producer: Committer, mut options: CommitOptions) -> CommitQueue {
         let ahead = self.shared.plan.life.as_ref().and_then(|life| life.ahead);
         let Some(ahead) = ahead else {
             return producer.spawn(self.policy(), options);

@@ -19,8 +19,9 @@ use crate::actor::Nature;
 use crate::evidence::{Evidence, Read};
 use crate::lifecycle;
 use crate::plan::Plan;
+use crate::store::SimStore;
 use crate::store::profile::Profile;
-use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
+use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
 use crate::time::{Timeline, run as run_time};
 
 /// The limit of virtual time, after which a world counts as stuck.

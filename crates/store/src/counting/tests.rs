@@ -1,4 +1,4 @@
-//! What is counted, and under which class.
+//! The counts of each operation and class.
 
 use super::*;
 use crate::memory::MemoryStore;

@@ -1,8 +1,8 @@
-//! Files below the root and nowhere else: others may write in a shared folder, and what they leave there
-//! (links, pipes, devices) must neither lead elsewhere nor make a reader wait.
+//! Access to files below the root only. Others may write in a shared folder; their links, pipes and
+//! devices must neither lead elsewhere nor block a reader.
 //!
 //! Invariants:
-//! - no link is followed below the root, in no part of a key; the root itself may be reached by links;
+//! - no link is followed in any part of a key; the root itself may be reached by links;
 //! - only regular files are objects.
 
 use std::ffi::OsStr;
@@ -16,9 +16,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// What is under a key and is no regular file.
-pub(super) const NO_OBJECT: &str = "is a link, a pipe or a device, or leads through a link; nothing but \
-                                    regular files belongs into this folder: remove it";
+/// The error of a key that is not a regular file.
+pub(super) const NO_OBJECT: &str = "is a link, a pipe or a device, or leads through a link; this folder \
+                                    may contain only regular files: remove it";
 
 /// Opens below `root` without following links. Without `openat2` (before Linux 5.6, some sandboxes) links
 /// in the middle of a key are followed.
@@ -45,9 +45,9 @@ fn named(error: io::Error) -> io::Error {
     if link { no_object() } else { error }
 }
 
-/// A regular file, open for reading.
+/// Opens a regular file for reading.
 pub(super) fn file(root: &Path, key: &Path) -> io::Result<File> {
-    // A pipe without a writer would wait for one.
+    // Non-blocking, because a pipe without a writer would wait for one.
     let file = File::from(open(root, key, OFlags::RDONLY | OFlags::NONBLOCK).map_err(named)?);
     let meta = file.metadata()?;
     if meta.is_dir() {
@@ -60,7 +60,7 @@ pub(super) fn file(root: &Path, key: &Path) -> io::Result<File> {
     }
 }
 
-/// The folder that holds `key`, and its last name.
+/// Opens the folder of `key` and returns it with the key's last name.
 fn parent<'k>(root: &Path, key: &'k Path) -> io::Result<(OwnedFd, &'k OsStr)> {
     let name = key.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let above = key.parent().filter(|above| *above != Path::new(""));
@@ -69,7 +69,7 @@ fn parent<'k>(root: &Path, key: &'k Path) -> io::Result<(OwnedFd, &'k OsStr)> {
     Ok((folder, name))
 }
 
-/// The size of a regular file.
+/// Returns the size of a regular file.
 pub(super) fn size(root: &Path, key: &Path) -> io::Result<u64> {
     let (folder, name) = parent(root, key)?;
     let found = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -80,13 +80,13 @@ pub(super) fn size(root: &Path, key: &Path) -> io::Result<u64> {
     }
 }
 
-/// Deletes what is under `key`; of a link the link.
+/// Deletes the file or link under `key`.
 pub(super) fn delete(root: &Path, key: &Path) -> io::Result<()> {
     let (folder, name) = parent(root, key)?;
     Ok(unlinkat(&folder, name, AtFlags::empty())?)
 }
 
-/// Whether a folder can be reached, none being there is no error.
+/// Returns whether the folder exists.
 pub(super) fn is_folder(root: &Path, key: &Path) -> io::Result<bool> {
     if key == Path::new("") {
         return Ok(true);

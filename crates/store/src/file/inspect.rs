@@ -1,4 +1,4 @@
-//! What a folder tells of itself: whether files may be made in it, without making one.
+//! Checks whether files may be created in a folder, without creating one.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::{Effect, Inspect, Op, StoreError};
 
 #[async_trait]
 impl Inspect for FileStore {
-    /// The nearest folder on the way to `key` that exists may be written to.
+    /// Checks that the nearest existing folder above `key` is writable.
     async fn may_create(&self, key: &str) -> Result<(), StoreError> {
         self.run(Op::Create, key, |folder, key, path| {
             let there = path.ancestors().skip(1).find(|above| above.exists());
@@ -22,7 +22,7 @@ impl Inspect for FileStore {
         .await
     }
 
-    /// Folders that are not empty stay.
+    /// Removes empty folders below the root.
     async fn tidy(&self, prefix: &str) -> Result<(), StoreError> {
         let (root, prefix) = (self.0.path.clone(), prefix.to_owned());
         blocking(move || {

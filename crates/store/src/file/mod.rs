@@ -4,8 +4,8 @@
 //! Invariants:
 //! - A final name appears only by an atomic, exclusive link of a complete, synced file.
 //! - Only files in the hidden folder are ever written to; final files are immutable.
-//! - `Created` is answered after the folder that names the file was synced.
-//! - Nothing is deleted by who only reads.
+//! - `Created` is answered after the file's folder was synced.
+//! - Reading never deletes anything.
 
 mod inside;
 mod inspect;
@@ -28,11 +28,11 @@ use crate::{
     StoreError, key,
 };
 
-/// Where files are written before they get their names; no key may begin with it.
+/// The folder of files without their final names; no key may begin with it.
 const HIDDEN: &str = ".batchweave-tmp";
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Objects as files below a folder.
+/// A store whose objects are files below a folder.
 #[derive(Debug, Clone)]
 pub struct FileStore(Arc<Folder>);
 
@@ -40,7 +40,7 @@ pub struct FileStore(Arc<Folder>);
 struct Folder {
     root: String,
     path: PathBuf,
-    /// What dead processes left behind was removed.
+    /// Files of dead processes have been removed.
     swept: Once,
 }
 
@@ -150,7 +150,7 @@ impl Folder {
             return too_large(Some(size));
         }
         let mut body = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-        // A file that grows while it is read was not written by this store.
+        // Bounded, because a file of another program may grow while it is read.
         let mut bounded = file.take(at_most.saturating_add(1));
         bounded.read_to_end(&mut body).map_err(failed)?;
         if body.len() as u64 > at_most {
@@ -167,7 +167,7 @@ fn kind_of(error: &io::Error) -> ErrorKind {
         K::PermissionDenied | K::ReadOnlyFilesystem => ErrorKind::Denied,
         K::StorageFull | K::QuotaExceeded | K::FileTooLarge => ErrorKind::Full,
         K::InvalidFilename | K::AlreadyExists => ErrorKind::Invalid,
-        // Our own words; the system's EINVAL has none.
+        // An error of our own; the system's EINVAL has no inner error.
         K::InvalidInput if error.get_ref().is_some() => ErrorKind::Invalid,
         K::TimedOut | K::StaleNetworkFileHandle => ErrorKind::Timeout,
         K::Unsupported => ErrorKind::Contract,
@@ -175,14 +175,14 @@ fn kind_of(error: &io::Error) -> ErrorKind {
     }
 }
 
-/// Runs file work where it may block. It ends even when the caller is dropped.
+/// Runs file work on a blocking thread. It continues even when the caller is dropped.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => {
-            let detail = format!("file work did not end: {error}");
+            let detail = format!("a file operation was aborted: {error}");
             Err(StoreError::new(
                 Op::Open,
                 "file://",
@@ -298,7 +298,7 @@ impl Store for FileStore {
         .await
     }
 
-    /// Files that a process left behind when it died while it wrote.
+    /// Lists files of processes that died while writing.
     async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
         key::check_prefix(Op::List, &self.0.root, prefix)?;
         let hidden = self.0.path.join(HIDDEN);
@@ -320,7 +320,7 @@ impl Store for FileStore {
         let (folder, id) = (Arc::clone(&self.0), upload.id.clone());
         blocking(move || {
             if !publish::is_ours(&id) {
-                let detail = "is no name of an unfinished file";
+                let detail = "is not the name of an unfinished file";
                 return Err(folder.error(
                     Op::Delete,
                     &id,

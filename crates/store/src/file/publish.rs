@@ -1,4 +1,4 @@
-//! Publishing a file: write it under a hidden name, sync it, give it its final name exclusively,
+//! Publishing a file: write it under a hidden name, sync it, link it to its final name exclusively,
 //! sync the folder.
 
 use std::fs::{self, File, OpenOptions};
@@ -11,13 +11,13 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{Create, Effect};
 
-/// Left behind by a process that died while it wrote; no write takes this long.
+/// Age of a hidden file that a dead process left behind; no write takes this long.
 const STALE_AFTER: Duration = Duration::from_hours(24);
-/// A folder may be removed, by a deletion or by hand, between its creation and the link into it. Busy
-/// deletions beside have won sixteen times in a row.
+/// Tries of a link, because a deletion may remove the folder between its creation and the link into it.
+/// Concurrent deletions have won this race sixteen times in a row.
 const LINK_TRIES: usize = 1000;
 
-/// A failed publication and whether the final name may exist all the same.
+/// A failed publication, and whether the final name may exist.
 pub(super) struct Failure {
     pub(super) error: io::Error,
     pub(super) effect: Effect,
@@ -53,10 +53,12 @@ struct Draft(PathBuf);
 impl Draft {
     fn write(hidden: &Path, body: &[u8]) -> io::Result<Self> {
         let name = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());
-        // A link would lead what is written here, and what is swept, to another folder.
+        // A link would redirect writes and deletions to another folder.
         if fs::symlink_metadata(hidden).is_ok_and(|meta| !meta.is_dir()) {
             let name = hidden.display();
-            let text = format!("{name} is no folder; it is the store's own: remove it");
+            let text = format!(
+                "{name} is not a folder, but the store needs this name for its own: remove it"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let draft = Self(hidden.join(name));
@@ -104,7 +106,7 @@ impl Draft {
         }
     }
 
-    /// An NFS client that repeats a link whose answer was lost is told "exists" of its own success.
+    /// Compares the files, because an NFS client that repeats a link after a lost answer is answered "exists".
     fn who_won(&self, target: &Path) -> io::Result<Create> {
         let (ours, there) = (
             fs::symlink_metadata(&self.0)?,
@@ -138,12 +140,12 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Gone already after a rename; a file that stays is swept when the store is opened later.
+        // After a rename the file is gone; one that stays is swept when the store is opened later.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Creates a folder and its missing parents, each durable in its parent.
+/// Creates a folder and its missing parents, and syncs each parent.
 pub(super) fn create_folders(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -155,7 +157,7 @@ pub(super) fn create_folders(path: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match fs::metadata(path) {
             Ok(there) if there.is_dir() => {}
             Ok(_) => return Err(e),
-            // Removed again meanwhile: the error says so, and the caller makes it anew.
+            // Removed meanwhile: the caller creates it again.
             Err(gone) => return Err(gone),
         },
         result => result?,
@@ -167,8 +169,8 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Removes the folders between `root` and a deleted file that are empty now. The system refuses to
-/// remove one that is not, so a file that comes meanwhile is safe; its creator makes the folder anew.
+/// Removes the folders between `root` and a deleted file that are empty now. The system refuses to remove
+/// any other, so a concurrently created file is safe; its creator creates missing folders again.
 pub(super) fn prune(root: &Path, deleted: &Path) {
     let above = deleted.ancestors().skip(1);
     for folder in above.take_while(|folder| *folder != root && folder.starts_with(root)) {
@@ -178,7 +180,7 @@ pub(super) fn prune(root: &Path, deleted: &Path) {
     }
 }
 
-/// Whether a file in the hidden folder has a name that `Draft` gives.
+/// Returns whether `name` is one that `Draft` gives.
 pub(super) fn is_ours(name: &str) -> bool {
     name.split_once('-').is_some_and(|(process, random)| {
         let digits = !process.is_empty() && process.bytes().all(|c| c.is_ascii_digit());
@@ -186,16 +188,16 @@ pub(super) fn is_ours(name: &str) -> bool {
     })
 }
 
-/// Removes what dead processes left in the hidden folder; best effort.
+/// Removes files of dead processes from the hidden folder, as far as possible.
 pub(super) fn sweep(hidden: &Path) {
     for path in stale(hidden) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// What dead processes left in the hidden folder.
+/// Returns the files of dead processes in the hidden folder.
 pub(super) fn stale(hidden: &Path) -> Vec<PathBuf> {
-    // Another one's folder, behind a link, holds nothing of ours.
+    // A folder behind a link is not ours.
     if !fs::symlink_metadata(hidden).is_ok_and(|meta| meta.is_dir()) {
         return Vec::new();
     }
@@ -203,7 +205,7 @@ pub(super) fn stale(hidden: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     let old = entries.flatten().filter(|entry| {
-        // Of a link its own.
+        // The metadata of a link itself, not of its target.
         let meta = entry.metadata().ok().filter(fs::Metadata::is_file);
         let ours = entry.file_name().to_str().is_some_and(is_ours);
         let modified = meta.and_then(|meta| meta.modified().ok());

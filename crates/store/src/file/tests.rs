@@ -1,4 +1,4 @@
-//! What only the file store can get wrong: roots, leftovers, error kinds.
+//! Tests specific to the file store: roots, leftovers, error kinds.
 
 use super::*;
 
@@ -91,7 +91,7 @@ fn two_days_ago() -> std::time::SystemTime {
     std::time::SystemTime::now() - std::time::Duration::from_hours(48)
 }
 
-/// What somebody else puts into a shared folder leads nowhere and makes nobody wait.
+/// Links, pipes and devices in a shared folder lead nowhere and block nobody.
 #[tokio::test]
 async fn links_and_pipes_are_no_objects() {
     let outside = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ async fn the_hidden_folder_is_never_another_ones() {
     assert!(store.unfinished("").await.unwrap().is_empty());
     let error = store.create("k", Bytes::new()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
-    assert!(error.to_string().contains("is no folder"), "{error}");
+    assert!(error.to_string().contains("is not a folder"), "{error}");
     for id in ["notes.txt", "1-00000000000000aa"] {
         let upload = PendingUpload {
             id: id.into(),
@@ -223,7 +223,7 @@ async fn a_deletion_leaves_no_empty_folders() {
     assert!(dir.path().exists(), "the root stays");
 }
 
-/// Deletions take folders away from under creations, which must not notice.
+/// Creations succeed although concurrent deletions remove their folders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn deletions_and_creations_in_one_folder_do_not_disturb_each_other() {
     let dir = tempfile::tempdir().unwrap();

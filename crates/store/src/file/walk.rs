@@ -1,4 +1,4 @@
-//! Listing a folder tree in key order, page by page, without holding more than a page and the
+//! Listing a folder tree in key order, page by page, with no more in memory than a page and the
 //! entries of one folder per level.
 
 use std::fs;
@@ -10,10 +10,10 @@ use crate::{ListPage, ObjectMeta};
 
 const PAGE_KEYS: usize = 1000;
 
-/// One page of the objects below `prefix`, after the key `after`.
+/// Returns one page of the objects below `prefix`, after the key `after`.
 pub(super) fn page(root: &Path, prefix: &str, after: Option<&str>) -> io::Result<ListPage> {
     fs::metadata(root)?;
-    // Up to the last slash the prefix names a folder.
+    // The prefix up to its last slash is a folder.
     let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
     if !inside::is_folder(root, Path::new(folder))? {
         return Ok(ListPage::default());
@@ -32,7 +32,7 @@ pub(super) fn page(root: &Path, prefix: &str, after: Option<&str>) -> io::Result
     Ok(ListPage { objects, next })
 }
 
-/// Appends objects in order of their segments; true when the page is full and more remain.
+/// Appends objects in order of their segments; returns true when the page is full and more remain.
 fn walk(
     folder: &Path,
     prefix: &str,
@@ -70,7 +70,7 @@ fn walk(
     Ok(false)
 }
 
-/// Names in a folder that can be part of a key, sorted; a folder that is not there has none.
+/// Returns the sorted names in a folder that can be part of a key; none if the folder is absent.
 fn names(folder: &Path, top: bool) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(e)

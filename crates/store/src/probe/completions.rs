@@ -1,15 +1,15 @@
-//! Races the completions of multipart uploads, as large data objects are created by them.
+//! Races between completions of multipart uploads, which create large data objects.
 
 use futures::future::join_all;
 
-use super::{ProbeReport, bodies, clean, judge};
+use super::{ProbeReport, bodies, check_race, clean};
 use crate::{Bucket, PendingUpload, Store, StoreError};
 
-/// Completions that race for one key: each needs an upload of its own first.
+/// Completions that race for one key, each with its own upload.
 const RACERS: usize = 8;
 
 /// Runs `rounds` races of 8 conditional completions on an absent key each. `random` makes the
-/// throw-away keys below `probe/` unique.
+/// temporary keys below `probe/` unique.
 pub async fn probe_completions(
     store: &dyn Store,
     bucket: &dyn Bucket,
@@ -39,14 +39,14 @@ async fn race(store: &dyn Store, bucket: &dyn Bucket, key: &str) -> Result<usize
     let outcome = match uploads {
         Ok(uploads) => {
             let answers = join_all(uploads.iter().map(|upload| bucket.complete_upload(upload)));
-            judge(store, key, "completions", &bodies, answers.await).await
+            check_race(store, key, "completions", &bodies, answers.await).await
         }
         Err(error) => Err(error),
     };
     for upload in begun.into_iter().flatten() {
-        // The winner's has ended, the losers' have not.
+        // The winner's upload has ended; the losers' have not.
         if let Err(error) = bucket.abort_upload(&upload).await {
-            tracing::debug!(%error, "an upload of the probe had ended");
+            tracing::debug!(%error, "cannot abort an upload of the probe");
         }
     }
     outcome

@@ -1,17 +1,17 @@
-//! A conditional put whose body comes late: another writer makes the key between its halves.
+//! A race with a late body: another writer creates the key between its two halves.
 
 use std::time::Duration;
 
 use futures::future::join;
 use tokio::sync::oneshot;
 
-use super::{LARGE_BYTES, bodies, judge};
+use super::{LARGE_BYTES, bodies, check_race};
 use crate::{Halves, Inspect, Store, StoreError};
 
-/// For the first half to arrive: a store looks when it has the head.
+/// Time for the first half to arrive: stores check the key when they have the head.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
-/// Returns how many answers were unclear; `None` where no body can come late.
+/// Returns the number of unclear answers; `None` where no body can be late.
 pub(super) async fn put(
     store: &dyn Store,
     inspect: &dyn Inspect,
@@ -22,18 +22,18 @@ pub(super) async fn put(
     let (go, go_on) = oneshot::channel();
     let late = inspect.put_in_halves(key, bodies[0].clone(), Halves { sent, go_on });
     let other = async {
-        // Not sent: the late put has ended, and its own answer says why.
+        // Without the signal the late put has failed, and its own answer tells why.
         half.await.ok()?;
         tokio::time::sleep(ON_ITS_WAY).await;
         let answer = store.create(key, bodies[1].clone()).await;
-        // It may have given up meanwhile.
+        // The late put may have timed out.
         let _ = go.send(());
         Some(answer)
     };
     match join(late, other).await {
         (Some(late), Some(other)) => {
             let answers = vec![late, other];
-            let unclear = judge(store, key, "creates, one of a late body,", &bodies, answers);
+            let unclear = check_race(store, key, "creates, one of a late body,", &bodies, answers);
             unclear.await.map(Some)
         }
         (Some(Err(error)), None) => Err(error),

@@ -1,4 +1,4 @@
-//! The probe passes what keeps the contract and refuses what does not.
+//! The probe accepts stores that keep the contract and refuses others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -12,15 +12,15 @@ use crate::{Halves, Inspect, layer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// If-None-Match is ignored.
+    /// Creates ignore If-None-Match.
     Overwrites,
-    /// Two racers are told that they won.
+    /// Two racers are answered "created".
     TwoWinners,
     /// Each second read of an object has one wrong bit.
     WrongRead,
     /// The winner's bytes are replaced by a loser's.
     LosersBytes,
-    /// Losers are told 409.
+    /// Losers are answered 409.
     Conflicts,
     /// The winner's answer is lost.
     LostAnswer,
@@ -30,10 +30,10 @@ enum Flaw {
     ReadOnly,
     /// The first race is all 503.
     Busy,
-    /// Bodies may come late, and are refused then.
+    /// Bodies may be late, and are refused then.
     LateBodies,
-    /// Bodies may come late: the key was looked at before.
-    LooksFirst,
+    /// Bodies may be late, and the key is checked before they arrive.
+    ChecksFirst,
 }
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Flawed {
     inner: Arc<MemoryStore>,
     flaw: Flaw,
     creates: AtomicUsize,
-    /// Of objects that are there.
+    /// Reads of existing objects.
     reads: AtomicUsize,
 }
 
@@ -137,7 +137,7 @@ impl Inspect for Flawed {
         halves.sent.send(()).unwrap();
         halves.go_on.await.unwrap();
         Some(match (self.flaw, looked) {
-            (Flaw::LooksFirst, Err(_)) => {
+            (Flaw::ChecksFirst, Err(_)) => {
                 self.inner.overwrite(key, body);
                 Ok(Create::Created)
             }
@@ -171,9 +171,9 @@ async fn stores_that_break_it_are_refused() {
         (Flaw::Overwrites, "16 of 16 concurrent creates"),
         (Flaw::TwoWinners, "2 of 16 concurrent creates"),
         (Flaw::LosersBytes, "bytes of the writer that won"),
-        // Every race of whole bodies has one winner: only a late one tells.
+        // Races of whole bodies have one winner: only a late body reveals the flaw.
         (
-            Flaw::LooksFirst,
+            Flaw::ChecksFirst,
             "2 of 2 concurrent creates, one of a late body,",
         ),
     ] {

@@ -1,5 +1,5 @@
-//! Answers that the SDK collects in memory are bounded: listings, error documents, all but the body of
-//! a good answer to a read.
+//! A bound on the answers that the SDK collects in memory: listings, error documents, everything but the
+//! body of a successful read.
 
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::interceptors::context::BeforeDeserializationInterceptorContextMut;
@@ -10,7 +10,7 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::config_bag::ConfigBag;
 use http_body_util::Limited;
 
-/// A page of 1,000 keys of 1,024 bytes, percent-encoded, with what stands around each.
+/// Most bytes of an answer: a page of 1,000 percent-encoded keys of 1,024 bytes, with their markup.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Debug)]

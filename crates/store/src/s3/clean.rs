@@ -1,4 +1,4 @@
-//! Deleting in bulk, and uploads that nobody will complete.
+//! Bulk deletion, and abandoned uploads.
 
 use aws_sdk_s3::operation::list_multipart_uploads::ListMultipartUploadsOutput;
 use aws_sdk_s3::types::{Delete, EncodingType, Error as Refused, ObjectIdentifier};
@@ -8,11 +8,11 @@ use super::{S3Store, errors};
 use crate::answer::decoded;
 use crate::{Effect, ErrorKind, Op, PendingUpload, Store, StoreError, key};
 
-/// S3's own limit.
+/// S3's limit of keys per bulk deletion.
 const KEYS_PER_REQUEST: usize = 1000;
-/// Single deletes at once, where a store has no bulk delete.
+/// Concurrent single deletes, where a store has no bulk delete.
 const SINGLES_AT_ONCE: usize = 16;
-/// Pages of a listing of uploads; what lies beyond is found once these are gone.
+/// Most pages of a listing of uploads; the rest is found by a later call, once these are gone.
 const UPLOAD_PAGES: usize = 10;
 
 type Refusals = Vec<(String, StoreError)>;
@@ -45,7 +45,7 @@ async fn delete_some(store: &S3Store, keys: &[String]) -> Result<Refusals, Store
             let refused = answer.errors().iter();
             Ok(refused.filter_map(|error| refusal(store, error)).collect())
         }
-        // Not every store has this operation.
+        // Not every store supports bulk deletion.
         Err(error) if matches!(errors::status(&error), Some(405 | 501)) => {
             Ok(one_by_one(store, keys).await)
         }
@@ -56,11 +56,11 @@ async fn delete_some(store: &S3Store, keys: &[String]) -> Result<Refusals, Store
     }
 }
 
-/// What became of one key; `None` when it is gone all the same.
+/// Returns the error of one key; `None` when it does not exist anyway.
 fn refusal(store: &S3Store, error: &Refused) -> Option<(String, StoreError)> {
     let full = error.key().unwrap_or_default();
     let key = full.strip_prefix(&store.0.prefix).unwrap_or(full);
-    let fault = errors::of_code(Op::Delete, error.code(), error.message());
+    let fault = errors::from_code(Op::Delete, error.code(), error.message());
     if fault.kind == ErrorKind::NotFound {
         return None;
     }
@@ -92,7 +92,7 @@ pub(super) async fn unfinished(
         let page = match list.send().await {
             Ok(page) => page,
             Err(error) => match store.mapped(Op::List, &request, &error) {
-                // Some stores have no such listing while nothing is unfinished, or at all.
+                // Some stores answer 404 while there are no uploads, or never support the listing.
                 none if none.is_not_found() => break,
                 error => return Err(error),
             },

@@ -1,5 +1,5 @@
-//! From environment, profile and options to the S3 clients: one that never retries, for conditional
-//! puts of records, one that does, for data, and one that keeps no connection, for second looks.
+//! Makes the S3 clients from environment, profile and options: one without retries for conditional puts
+//! of records, one with retries for data, and one without connection reuse for confirming reads.
 
 use std::env;
 use std::time::Duration;
@@ -22,34 +22,35 @@ use aws_types::service_config::ServiceConfigKey;
 use crate::{ErrorKind, OpenOptions, Patience};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A conditional put that takes longer is looked up instead; larger bodies get more ([`for_record`]).
+/// Time-out of a conditional put, plus the transfer of its body ([`for_record`]). The outcome is then read.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(4);
-/// To the first byte of an answer.
+/// Time-out until the first byte of an answer.
 pub(super) const DATA_TIMEOUT: Duration = Duration::from_secs(10);
-/// A body sent more slowly than this is sent again.
+/// Slowest acceptable upload of a body, in bytes per second.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
 pub(super) const DATA_ATTEMPTS: u32 = 5;
-/// The same for [`Patience::Short`].
+/// Time-out per try with [`Patience::Short`].
 const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 const SHORT_ATTEMPTS: u32 = 2;
-/// S3 closes idle connections sooner than hyper's 90 s, and a put on a closed one is ambiguous.
+/// Time after which an idle connection is closed. S3 closes them sooner than hyper's 90 s, and the outcome
+/// of a put on a closed connection is unknown.
 pub(super) const POOL_IDLE: Duration = Duration::from_secs(8);
-/// As many as requests were in flight at once.
+/// Idle connections to keep: no limit but the number of concurrent requests.
 const KEPT: usize = usize::MAX;
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// What servers of our own accept when nothing names a region.
+/// The region for custom endpoints when none is configured.
 const CUSTOM_REGION: &str = "us-east-1";
 
 pub(super) struct Clients {
     pub(super) commit: Client,
     pub(super) data: Client,
     pub(super) fresh: Client,
-    /// For messages.
+    /// The endpoint's name for messages.
     pub(super) endpoint: String,
 }
 
-/// Why the clients can't be made.
+/// The reason why the clients cannot be made.
 type Problem = (ErrorKind, String);
 
 pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
@@ -78,7 +79,7 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
         .region(region)
         .force_path_style(custom)
         .interceptor(super::bounded::BoundedAnswers)
-        // Our own time-outs cover every request, and every chunk of a body.
+        // Replaced by our own time-outs of every request and every chunk of a body.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .request_checksum_calculation(if custom {
             RequestChecksumCalculation::WhenRequired
@@ -117,12 +118,12 @@ pub(super) async fn clients(options: &OpenOptions) -> Result<Clients, Problem> {
     })
 }
 
-/// The configuration of one request that carries `bytes` in its body.
+/// Returns the configuration of a data request with a body of this many bytes.
 pub(super) fn for_body(bytes: usize) -> aws_sdk_s3::config::Builder {
     aws_sdk_s3::config::Builder::new().timeout_config(timeouts(DATA_TIMEOUT + transfer(bytes)))
 }
 
-/// The same of a conditional put of a record, an input list or a snapshot.
+/// Returns the configuration of a conditional put of a record, input list or snapshot.
 pub(super) fn for_record(bytes: usize) -> aws_sdk_s3::config::Builder {
     aws_sdk_s3::config::Builder::new().timeout_config(timeouts(COMMIT_TIMEOUT + transfer(bytes)))
 }
@@ -138,7 +139,7 @@ fn timeouts(attempt: Duration) -> TimeoutConfig {
         .build()
 }
 
-/// `kept`: connections that stay open when no request uses them.
+/// Makes a client that keeps at most `kept` idle connections.
 fn http_client(kept: usize) -> SharedHttpClient {
     aws_smithy_http_client::Builder::new()
         .pool_idle_timeout(POOL_IDLE)
@@ -166,7 +167,7 @@ async fn load(options: &OpenOptions) -> SdkConfig {
     loader.load().await
 }
 
-/// Instance metadata is asked only where it can matter: elsewhere it costs a time-out.
+/// Instance metadata is consulted only where it can matter: elsewhere it costs a time-out.
 fn region_chain(options: &OpenOptions) -> RegionProviderChain {
     let mut profile = ProfileFileRegionProvider::builder();
     if let Some(name) = &options.profile {
@@ -192,7 +193,7 @@ fn region_chain(options: &OpenOptions) -> RegionProviderChain {
     }
 }
 
-/// `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or the profile's, as the SDK orders them.
+/// Returns `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or the profile's, in the SDK's order.
 fn configured_endpoint(sdk: &SdkConfig) -> Option<String> {
     let key = ServiceConfigKey::builder()
         .service_id("S3")
@@ -214,7 +215,7 @@ fn host(endpoint: &str) -> Result<&str, Problem> {
         Some(host) if !host.is_empty() && !endpoint.contains(char::is_whitespace) => Ok(host),
         _ => {
             let detail = format!(
-                "endpoint {endpoint:?} is no URL; examples: https://minio.example:9000, http://127.0.0.1:9000"
+                "invalid endpoint {endpoint:?}: expected a URL, for example https://minio.example:9000 or http://127.0.0.1:9000"
             );
             Err((ErrorKind::Invalid, detail))
         }

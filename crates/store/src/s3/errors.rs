@@ -1,5 +1,5 @@
-//! What an S3 failure means: the kind on which callers decide, and whether a write may have
-//! happened. Decided by status and error code, never by message text.
+//! The meaning of an S3 failure: its kind, and whether a write may have taken effect. Decided by status
+//! and error code, never by message text.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
 use crate::{Effect, ErrorKind, Op};
 
-/// Where a signature or a token may follow, in an answer that echoes its request: the rest is not shown.
+/// Words before a signature or token, in an answer that echoes its request; the rest is not shown.
 const SECRETS: [&str; 6] = [
     "aws4-hmac-sha256 ",
     "signature=",
@@ -19,15 +19,15 @@ const SECRETS: [&str; 6] = [
     "x-amz-security-token",
     "authorization:",
 ];
-/// Of a message by the store.
-const SAID_CHARS: usize = 400;
-/// Of a body that is no S3 error.
+/// Most characters shown of a store's message.
+const MESSAGE_CHARS: usize = 400;
+/// Most characters shown of a body that is not an S3 error.
 const QUOTED_CHARS: usize = 80;
 const QUOTED_BYTES: usize = 1 << 10;
 
 pub(super) type Sdk<E> = SdkError<E, HttpResponse>;
 
-/// What every operation's error type can do.
+/// The common traits of every operation's error type.
 pub(super) trait Failure: ProvideErrorMetadata + Error + Send + Sync + 'static {}
 impl<E: ProvideErrorMetadata + Error + Send + Sync + 'static> Failure for E {}
 
@@ -37,7 +37,7 @@ pub(super) struct Fault {
     pub(super) detail: String,
 }
 
-/// The HTTP status, where there was an answer.
+/// Returns the HTTP status, where there was an answer.
 pub(super) fn status<E>(error: &Sdk<E>) -> Option<u16> {
     error.raw_response().map(|raw| raw.status().as_u16())
 }
@@ -48,7 +48,7 @@ pub(super) fn classify<E: Failure>(op: Op, error: &Sdk<E>) -> Fault {
         None => unanswered(error),
     };
     let writes = matches!(op, Op::Create | Op::Upload | Op::Delete);
-    // The last of several tries of an upload says nothing of the tries before it.
+    // The last of several tries of an upload tells nothing about the earlier ones.
     let sure = sure && !(op == Op::Upload && kind.is_transient());
     Fault {
         kind,
@@ -75,7 +75,7 @@ fn answered<E: Failure>(op: Op, error: &Sdk<E>, raw: &HttpResponse) -> (ErrorKin
     }
     if unread {
         detail = format!(
-            "the store's answer (HTTP {status}) can't be read: {}",
+            "cannot read the store's answer (HTTP {status}): {}",
             chain(error)
         );
     } else if meta.is_none() {
@@ -101,7 +101,7 @@ fn refusal(status: u16, code: &str, message: Option<&str>) -> String {
     detail
 }
 
-/// The first words of a body that is no S3 error: a proxy or a TLS port says there what it is.
+/// Appends the first words of a body that is not an S3 error: they identify a proxy or a TLS port.
 fn quote(detail: &mut String, body: &str) {
     let words: String = one_line(body).chars().take(QUOTED_CHARS).collect();
     if !words.is_empty() {
@@ -120,9 +120,8 @@ fn note<'a>(detail: &mut String, value_of: impl Fn(&str) -> Option<&'a str>) {
     }
 }
 
-/// What the refusal of a read means that did not go through the SDK: by its status, its document and
-/// its headers.
-pub(super) fn of_read<'a>(
+/// Returns the meaning of a refused direct read, by its status, document and headers.
+pub(super) fn from_answer<'a>(
     op: Op,
     status: u16,
     document: &str,
@@ -137,14 +136,14 @@ pub(super) fn of_read<'a>(
     (kind_of(op, status, code), detail)
 }
 
-/// The text of an element that holds nothing but text; S3's error documents have only such.
+/// Returns the text of an element without children; S3's error documents have no others.
 fn element<'a>(document: &'a str, name: &str) -> Option<&'a str> {
     let rest = document.split_once(&format!("<{name}>"))?.1;
     Some(rest.split_once(&format!("</{name}>"))?.0)
 }
 
-/// What a refusal without a status of its own means: one key of a bulk delete.
-pub(super) fn of_code(op: Op, code: Option<&str>, message: Option<&str>) -> Fault {
+/// Returns the meaning of a refusal without a status of its own: one key of a bulk delete.
+pub(super) fn from_code(op: Op, code: Option<&str>, message: Option<&str>) -> Fault {
     let code = code.unwrap_or_default();
     let status = match code {
         "AccessDenied" => 403,
@@ -193,16 +192,16 @@ fn kind_of(op: Op, status: u16, code: &str) -> ErrorKind {
         (404, _) => ErrorKind::NotFound,
         (409, _) => ErrorKind::Conflict,
         (416, _) => ErrorKind::Range,
-        // Objects are immutable: a read that meets another version of one it has begun to read.
+        // A read met another version of the object that it had begun to read, but objects are immutable.
         (412, _) if matches!(op, Op::Get | Op::GetRange) => ErrorKind::Contract,
-        // No conditional put, or not this operation at all.
+        // The store does not support conditional puts, or this operation.
         (501, _) => ErrorKind::Contract,
         (500.., _) => ErrorKind::Server,
         _ => ErrorKind::Other,
     }
 }
 
-/// A refusal that can't have been preceded by the deed. A 5xx can: gateways send them after it.
+/// Returns whether a refusal excludes an effect. A 5xx does not: gateways send them after it.
 fn is_final(status: u16, kind: ErrorKind) -> bool {
     let refused =
         (300..500).contains(&status) || kind == ErrorKind::Contract || kind == ErrorKind::Full;
@@ -230,12 +229,12 @@ fn unanswered<E: Failure>(error: &Sdk<E>) -> (ErrorKind, bool, String) {
             (ErrorKind::Unreachable, true, innermost(error))
         }
         SdkError::DispatchFailure(failure) if failure.is_user() => (ErrorKind::Other, false, text),
-        // Timed out, or broken after the request went out.
+        // Timed out, or broken after the request was sent.
         _ => (ErrorKind::Timeout, false, text),
     }
 }
 
-/// No connection was made, so no byte of the request has left.
+/// Returns whether the connection failed, so that no byte of the request was sent.
 fn never_sent(error: &(dyn Error + 'static)) -> bool {
     find::<hyper_util::client::legacy::Error>(error)
         .is_some_and(hyper_util::client::legacy::Error::is_connect)
@@ -247,7 +246,7 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        // What an I/O error carries is not its source.
+        // The inner error of an I/O error is not its source.
         let carried = error.downcast_ref::<std::io::Error>();
         if let Some(inner) = carried.and_then(std::io::Error::get_ref)
             && let Some(found) = find(inner)
@@ -259,7 +258,7 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
     None
 }
 
-/// The error and its sources in one line, each said once.
+/// Returns the error and its sources in one line, without repetitions.
 pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = one_line(&error.to_string());
     let mut next = error.source();
@@ -273,7 +272,7 @@ pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The first cause: why no connection was made.
+/// Returns the innermost cause.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -282,21 +281,21 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
     one_line(&last.to_string())
 }
 
-/// What a store says, as one line of printable characters: it may be hostile, and a log is read by people.
+/// Returns a store's message as one printable line: it may be hostile, and it goes into logs.
 fn one_line(text: &str) -> String {
-    let shown = text.chars().take(SAID_CHARS).filter(|c| !hides(*c));
+    let shown = text.chars().take(MESSAGE_CHARS).filter(|c| !hides(*c));
     let shown: String = shown.collect();
     let lower = shown.to_ascii_lowercase();
     let secret = SECRETS.iter().filter_map(|name| lower.find(name)).min();
     let open = &shown[..secret.unwrap_or(shown.len())];
     let mut line = open.split_whitespace().collect::<Vec<_>>().join(" ");
-    if secret.is_some() || text.chars().nth(SAID_CHARS).is_some() {
+    if secret.is_some() || text.chars().nth(MESSAGE_CHARS).is_some() {
         line.push_str(" ...");
     }
     line
 }
 
-/// Control characters, and those that turn or hide the text around them.
+/// Returns whether `c` is a control character, or reverses or hides the text around it.
 fn hides(c: char) -> bool {
     let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     turns || (c.is_control() && !c.is_whitespace())
@@ -311,7 +310,7 @@ mod tests {
         let id = |header: &str| (header == "x-amz-request-id").then_some("R1");
         let document = "<?xml version=\"1.0\"?><Error><Code>SlowDown</Code>\
                         <Message>Reduce your\n rate</Message></Error>";
-        let (kind, detail) = of_read(Op::GetRange, 503, document, id);
+        let (kind, detail) = from_answer(Op::GetRange, 503, document, id);
         assert_eq!(kind, ErrorKind::Throttled);
         assert_eq!(
             detail,
@@ -324,12 +323,15 @@ mod tests {
             (500, "<html>", ErrorKind::Server),
             (503, "<Code>Slow", ErrorKind::Throttled),
         ] {
-            assert_eq!(of_read(Op::GetRange, status, document, |_| None).0, kind);
+            assert_eq!(
+                from_answer(Op::GetRange, status, document, |_| None).0,
+                kind
+            );
         }
     }
 
     #[test]
-    fn what_a_store_says_is_one_line_without_secrets() {
+    fn a_message_is_one_line_without_secrets() {
         for (said, shown) in [
             ("Reduce your\n rate", "Reduce your rate"),
             ("\u{1b}[31mred\u{202e} text\u{0}", "[31mred text"),
@@ -345,11 +347,11 @@ mod tests {
         ] {
             assert_eq!(one_line(said), shown);
         }
-        assert_eq!(one_line(&"ab ".repeat(9000)).len(), SAID_CHARS + 4);
+        assert_eq!(one_line(&"ab ".repeat(9000)).len(), MESSAGE_CHARS + 4);
     }
 
     #[test]
-    fn answers_that_leave_a_write_open() {
+    fn which_answers_leave_the_outcome_of_a_write_open() {
         for (status, code) in [
             (500, ""),
             (502, ""),

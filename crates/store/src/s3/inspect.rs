@@ -1,4 +1,4 @@
-//! What an S3 bucket tells of itself: permissions, rules, clock, checksums, multipart uploads.
+//! Properties of an S3 bucket: permissions, rules, clock, checksums, multipart uploads.
 
 mod lifecycle;
 
@@ -15,15 +15,15 @@ use crate::{
     StoreError, Versioning,
 };
 
-/// The CRC32C of four zero bytes is another.
+/// A CRC32C that does not match the body.
 const WRONG_CRC32C: &str = "AAAAAA==";
-/// The MD5 of nothing that is known.
+/// An MD5 digest that matches no known body.
 const WRONG_MD5: &str = "AAAAAAAAAAAAAAAAAAAAAA==";
 
 #[async_trait]
 impl Inspect for S3Store {
-    /// Asks for an object as `create` does, with a digest that is not the body's: who may create is told
-    /// that the body is damaged, and there is no object afterwards.
+    /// Sends a request like `create`, with a wrong digest of the body: with the permission, the answer is
+    /// that the body is damaged, and no object is created.
     async fn may_create(&self, key: &str) -> Result<(), StoreError> {
         let put = self.0.commit.put_object().bucket(&self.0.bucket);
         let sent = put
@@ -38,7 +38,7 @@ impl Inspect for S3Store {
         match sent {
             Ok(_) => {
                 let _ = self.delete(key).await;
-                let detail = "the store keeps a body that is not what its Content-MD5 says";
+                let detail = "the store accepts a body that does not match its Content-MD5";
                 Err(self.error(Op::Create, key, ErrorKind::Contract, Effect::DidNot, detail))
             }
             Err(error) if matches!(errors::status(&error), Some(400 | 412)) => Ok(()),
@@ -125,7 +125,7 @@ impl Bucket for S3Store {
     async fn time(&self, key: &str) -> Result<SystemTime, StoreError> {
         let get = self.0.data.get_object().bucket(&self.0.bucket);
         let Err(error) = get.key(self.full(key)).send().await else {
-            let detail = "an object is under a key that nobody writes";
+            let detail = "there is an object under a key that is never written";
             return Err(self.error(Op::Get, key, ErrorKind::Contract, Effect::DidNot, detail));
         };
         let date = error

@@ -1,5 +1,5 @@
-//! A conditional put whose body comes in two halves, for the probe: a store that looks at its head and
-//! writes when the body is whole makes a key that another writer has made in between.
+//! A conditional put whose body is sent in two halves, for the probe: a store that checks the key when it
+//! has the head, and writes when it has the body, overwrites an object created in between.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ pub(super) async fn put(
             body, halves,
         ))))
         .customize();
-    // It waits for another put as long as that may take.
+    // The time-out covers the other put, for which this one waits.
     let put = put.config_override(config::for_body(size));
     match put.disable_payload_signing().send().await {
         Ok(_) => Ok(Create::Created),
@@ -71,7 +71,7 @@ impl Body for Late {
             return Poll::Ready(Some(Ok(Frame::data(first))));
         }
         if let Some(sent) = self.sent.take() {
-            // Nobody waits for it any more: then the rest follows at once.
+            // Without a receiver the rest follows immediately.
             let _ = sent.send(());
         }
         if self.second.is_some() && Pin::new(&mut self.go_on).poll(context).is_pending() {

@@ -1,5 +1,5 @@
-//! Listings. Keys come percent-encoded: XML can't write every key that others put into a bucket, and
-//! one of those would hide all the others of its page.
+//! Listings. Keys are requested percent-encoded: XML cannot express every key of a shared bucket, and one
+//! such key would make its whole page unreadable.
 
 use aws_sdk_s3::types::{EncodingType, Object};
 
@@ -7,7 +7,7 @@ use super::S3Store;
 use crate::answer::decoded;
 use crate::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError, key};
 
-/// One page of the objects whose keys begin with `prefix`.
+/// Lists one page of the objects whose keys begin with `prefix`.
 pub(super) async fn page(
     store: &S3Store,
     prefix: &str,
@@ -21,7 +21,7 @@ pub(super) async fn page(
         .send()
         .await
         .map_err(|error| match store.mapped(Op::List, prefix, &error) {
-            // A prefix without objects is an empty page, so what is missing is the bucket.
+            // A prefix without objects is an empty page, so the bucket is missing.
             mapped if mapped.is_not_found() => StoreError {
                 kind: ErrorKind::NoBucket,
                 ..mapped
@@ -31,7 +31,7 @@ pub(super) async fn page(
     let next = answer.next_continuation_token();
     let next = next.filter(|_| answer.is_truncated() == Some(true));
     if next.is_some() && next == page.as_deref() {
-        let detail = "the listing never ends: a page names itself as the next";
+        let detail = "endless listing: a page names itself as the next";
         let (kind, effect) = (ErrorKind::Contract, Effect::DidNot);
         return Err(store.error(Op::List, prefix, kind, effect, detail));
     }
@@ -45,10 +45,10 @@ pub(super) async fn page(
     })
 }
 
-/// Longer ones are not believed: a digest and a number of parts take less.
+/// Most bytes of an entity tag; a digest and a number of parts take fewer.
 const ETAG_BYTES_MAX: usize = 256;
 
-/// An object as a key below the root; what is not ours (folder markers) is left out.
+/// Returns the object with its key below the root; `None` for keys that are not ours (folder markers).
 fn relative(store: &S3Store, object: &Object, encoded: bool) -> Option<ObjectMeta> {
     let full = decoded(object.key()?, encoded);
     let key = full.strip_prefix(&store.0.prefix)?;

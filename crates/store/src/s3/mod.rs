@@ -1,10 +1,10 @@
 //! A store in an S3 bucket.
 //!
 //! Invariants:
-//! - `create` sends one request and never repeats it (a repeat could hide our own success).
-//! - Data requests are repeated inside: every data key is unique, so a repeat finds itself.
-//! - Bodies are in memory, never aws-chunked; every request has a time-out.
-//! - Large reads have a way of their own (`direct_read`), with the same rules.
+//! - `create` sends one request and never retries it (a retry could hide our own success).
+//! - Data requests are retried: data keys are unique, so a retry finds its own object.
+//! - Bodies are in memory and never aws-chunked; every request has a time-out.
+//! - Large reads bypass the SDK's HTTP client (`direct_read`), by the same rules.
 
 mod bounded;
 mod clean;
@@ -33,30 +33,29 @@ use crate::{
     OpenOptions, PendingUpload, Store, StoreError, key,
 };
 
-/// Objects in a bucket, below a prefix.
+/// A store in a bucket, below a prefix.
 #[derive(Clone)]
 pub struct S3Store(Arc<Inner>);
 
 struct Inner {
     root: String,
     bucket: String,
-    /// Empty, or ends in `/`.
+    /// Prefix of all keys; empty, or ends in `/`.
     prefix: String,
-    /// For messages.
+    /// The endpoint's name for messages.
     endpoint: String,
-    /// Never retries: for `create`.
+    /// Client without retries, for `create`.
     commit: Client,
-    /// Retries: for all else.
+    /// Client with retries, for all other requests.
     data: Client,
-    /// As `data`, each request over a connection of its own.
+    /// Like `data`, with a new connection for each request.
     fresh: Client,
-    /// Large reads.
     direct_read: direct_read::DirectRead,
     encryption: Encryption,
 }
 
 impl S3Store {
-    /// Resolves region, endpoint and credentials; sends nothing to the bucket yet.
+    /// Resolves region, endpoint and credentials, without a request to the bucket.
     pub async fn open(
         bucket: &str,
         prefix: &str,

@@ -1,4 +1,4 @@
-//! Signed URLs: reads by a client that has no keys.
+//! Presigned URLs: reads by a client without credentials.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::S3Store;
 use crate::{Effect, ErrorKind, Op, StoreError, key};
 
 impl S3Store {
-    /// A URL under which anybody may read `key`, whole or in ranges, for so long.
+    /// Returns a URL with which anybody may read `key`, whole or in ranges, for the time `valid`.
     pub async fn presigned_get(&self, key: &str, valid: Duration) -> Result<String, StoreError> {
         key::check(Op::Get, &self.0.root, key)?;
         let signed = self.presigned(Op::Get, key, valid).await?;

@@ -1,4 +1,4 @@
-//! Reads: whole objects, and ranges as chunks. A body that breaks off or stalls is asked for again
+//! Reads of whole objects, and of ranges as chunks. A body that breaks off or stalls is requested again
 //! from where it stopped, a bounded number of times.
 
 use std::ops::Range;
@@ -12,14 +12,13 @@ use futures::{StreamExt, stream};
 
 use super::speed::Speed;
 use super::{S3Store, errors};
-use crate::{Chunks, Effect, ErrorKind, Op, StoreError};
+use crate::{Backoff, Chunks, Effect, ErrorKind, Op, StoreError};
 
-/// Between two chunks of a body; a straggler goes on on a fresh connection.
+/// Longest wait for the next chunk of a body, after which it is resumed over a new connection.
 pub(super) const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const RESUMES_MAX: u32 = 4;
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
 
-/// The whole object, if it has `at_most` bytes. Most are small, so a broken body is read again from
+/// Reads a whole object of at most `at_most` bytes. Most are small, so a broken body is read again from
 /// its start.
 pub(super) async fn whole(
     store: &S3Store,
@@ -27,7 +26,7 @@ pub(super) async fn whole(
     key: &str,
     at_most: u64,
 ) -> Result<Bytes, StoreError> {
-    let mut tries = 0;
+    let (mut tries, mut backoff) = (0, Backoff::STORE);
     loop {
         let get = client.get_object().bucket(&store.0.bucket);
         let sent = get.key(store.full(key)).send().await;
@@ -43,16 +42,16 @@ pub(super) async fn whole(
             }
             Err(Incomplete::Broken(why)) => tracing::debug!(key, why, "reading again"),
         }
-        pause(tries).await;
+        pause(&mut backoff).await;
         tries += 1;
     }
 }
 
-/// Why a body was not read to its end.
+/// The reason why a body was not read to its end.
 enum Incomplete {
-    /// It broke off; another try may bring it.
+    /// It broke off; a retry may succeed.
     Broken(String),
-    /// It has so many bytes, where the answer says how many.
+    /// It is larger than the bound; its size in bytes, where the answer states it.
     TooLarge(Option<u64>),
 }
 
@@ -62,7 +61,7 @@ impl From<String> for Incomplete {
     }
 }
 
-/// Reads a body. The answer's length is believed only as far as bytes come: room grows with them.
+/// Reads a body. Memory grows with the bytes received, not with the length that the answer claims.
 async fn collect(mut answer: GetObjectOutput, at_most: u64) -> Result<Bytes, Incomplete> {
     let length = answer.content_length().map(i64::unsigned_abs);
     if length.is_some_and(|length| length > at_most) {
@@ -117,13 +116,12 @@ async fn next_chunk(body: &mut ByteStream, speed: &mut Speed) -> Result<Option<B
     }
 }
 
-/// Before another try: longer each time, and never as long as another's.
-pub(super) async fn pause(tries: u32) {
-    let longest = PAUSE_FIRST * 2u32.pow(tries);
-    tokio::time::sleep(longest.mul_f64(rand::random::<f64>())).await;
+/// Waits before another try.
+pub(super) async fn pause(backoff: &mut Backoff) {
+    tokio::time::sleep(backoff.full_jitter(rand::random())).await;
 }
 
-/// Bytes `range` of the object.
+/// Reads bytes `range` of the object.
 pub(super) async fn range(
     store: S3Store,
     key: &str,
@@ -132,14 +130,14 @@ pub(super) async fn range(
     if range.is_empty() {
         return empty(&store, key, range.start).await;
     }
-    // Servers keep sizes in signed 64 bits and call a larger end malformed.
+    // Servers keep sizes in signed 64 bits and refuse a larger end as malformed.
     if i64::try_from(range.end).is_err() {
         return Err(beyond(&store, key, &range, None));
     }
     from(store, key, range, None).await
 }
 
-/// The same of an object whose beginning was read from the version `etag`.
+/// Reads bytes `range` of the version `etag` of the object, of which a part was read before.
 pub(super) async fn from(
     store: S3Store,
     key: &str,
@@ -155,11 +153,12 @@ pub(super) async fn from(
         body,
         speed: Speed::default(),
         resumes: 0,
+        backoff: Backoff::STORE,
     };
     Ok(stream::try_unfold(download, Download::next).boxed())
 }
 
-/// HTTP has no empty range: ask for the size instead.
+/// Checks an empty range by the object's size, because HTTP has no empty ranges.
 async fn empty(store: &S3Store, key: &str, at: u64) -> Result<Chunks, StoreError> {
     use crate::Store;
     let size = store
@@ -198,12 +197,12 @@ async fn fetch(
     let length = answer
         .content_length()
         .and_then(|length| u64::try_from(length).ok());
-    judge(store, key, range, (answer.content_range(), length))?;
+    check_answer(store, key, range, (answer.content_range(), length))?;
     Ok((answer.body, answer.e_tag))
 }
 
-/// Whether a good answer, by its content-range and length, is the one that was asked for.
-pub(super) fn judge(
+/// Checks that a successful answer, by its content-range and length, is the requested one.
+pub(super) fn check_answer(
     store: &S3Store,
     key: &str,
     range: &Range<u64>,
@@ -213,13 +212,13 @@ pub(super) fn judge(
     let starts_there = content_range.is_some_and(|answer| answer.starts_with(&first));
     match length {
         Some(length) if starts_there && length == range.end - range.start => Ok(()),
-        // S3 cuts a range that reaches beyond the object instead of refusing it.
+        // S3 truncates a range that reaches beyond the object instead of refusing it.
         Some(length) if starts_there && length < range.end - range.start => {
             Err(beyond(store, key, range, Some(range.start + length)))
         }
         length => {
             let detail = format!(
-                "asked for {range:?}, got content-range {content_range:?} and length {length:?}"
+                "requested {range:?}, received content-range {content_range:?} and length {length:?}"
             );
             let (op, kind) = (Op::GetRange, ErrorKind::Contract);
             Err(store.error(op, key, kind, Effect::DidNot, detail))
@@ -250,6 +249,7 @@ struct Download {
     body: ByteStream,
     speed: Speed,
     resumes: u32,
+    backoff: Backoff,
 }
 
 impl Download {
@@ -261,7 +261,7 @@ impl Download {
                     self.left.start += chunk.len() as u64;
                     return Ok(Some((chunk, self)));
                 }
-                Ok(Some(_)) => "more bytes came than were asked for".to_owned(),
+                Ok(Some(_)) => "more bytes arrived than were requested".to_owned(),
                 Ok(None) => format!("the body ended {wanted} bytes early"),
                 Err(why) => why,
             };
@@ -282,7 +282,7 @@ impl Download {
             ));
         }
         tracing::debug!(key = self.key, at = self.left.start, why, "resuming a read");
-        pause(self.resumes).await;
+        pause(&mut self.backoff).await;
         self.resumes += 1;
         self.speed = Speed::default();
         (self.body, self.etag) =

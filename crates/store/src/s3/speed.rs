@@ -1,13 +1,13 @@
-//! How fast a body comes. A byte now and then is no progress, though no wait for it is long.
+//! A lower bound on the speed of a body: single bytes at long intervals do not count as progress.
 
 use std::time::Duration;
 
-/// Waits that are not counted: a busy store, a link that is shared.
+/// Waiting time allowed in addition, for a busy store or a shared link.
 const SLOW_AFTER: Duration = Duration::from_secs(30);
-/// What must come per second of waiting behind these.
+/// Bytes required per second of further waiting.
 const BYTES_PER_SECOND_MIN: u64 = 4 << 10;
 
-/// The waits for a body, and what came. The time that its reader takes for itself does not count.
+/// The time spent waiting for a body, and the bytes received. The reader's own time does not count.
 #[derive(Default)]
 pub(super) struct Speed {
     waited: Duration,
@@ -15,7 +15,7 @@ pub(super) struct Speed {
 }
 
 impl Speed {
-    /// Notes a wait that brought `bytes`; fails when all waits together brought too few.
+    /// Records a wait that brought `bytes`; fails when the body is too slow overall.
     pub(super) fn note(&mut self, waited: Duration, bytes: usize) -> Result<(), String> {
         self.waited += waited;
         self.bytes += bytes as u64;
@@ -24,7 +24,7 @@ impl Speed {
         }
         let (bytes, seconds) = (self.bytes, self.waited.as_secs());
         Err(format!(
-            "only {bytes} bytes of the body came in {seconds} s"
+            "only {bytes} bytes of the body arrived in {seconds} s"
         ))
     }
 }
@@ -34,11 +34,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_a_second_is_too_slow_and_a_bad_link_is_not() {
+    fn one_byte_per_second_is_too_slow_and_a_bad_link_is_not() {
         let second = Duration::from_secs(1);
         let mut drip = Speed::default();
         let error = (0..40).find_map(|_| drip.note(second, 1).err()).unwrap();
-        assert_eq!(error, "only 31 bytes of the body came in 31 s");
+        assert_eq!(error, "only 31 bytes of the body arrived in 31 s");
         let mut slow = Speed::default();
         assert!((0..9999).all(|_| slow.note(second, 5 << 10).is_ok()));
         let mut late = Speed::default();

@@ -1,5 +1,5 @@
-//! Uploads of data objects: one put, or parts for large bodies. Keys are unique, so whoever finds
-//! an object of the same size under its key has met its own earlier try.
+//! Uploads of data objects: one put, or parts for large bodies. Keys are unique, so an existing object of
+//! the same size is the result of an earlier try.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{S3Store, config, errors};
-use crate::{Create, Effect, ErrorKind, Op, Store, StoreError};
+use crate::{Backoff, Create, Effect, ErrorKind, Op, Store, StoreError};
 
 pub(super) const MULTIPART_ABOVE_BYTES: usize = 32 << 20;
 const PART_BYTES: usize = 16 << 20;
 const PARTS_AT_ONCE: usize = 4;
-/// Whole uploads that may follow a 409 or a vanished multipart upload.
+/// Tries of a whole upload after a 409 or a lost multipart upload.
 const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_millis(100);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(200));
 
 pub(super) async fn upload(store: &S3Store, key: &str, body: Bytes) -> Result<Create, StoreError> {
-    let mut tries = 1;
+    let (mut tries, mut backoff) = (1, BACKOFF);
     loop {
         let outcome = if body.len() > MULTIPART_ABOVE_BYTES {
             in_parts(store, key, &body).await
@@ -28,7 +28,7 @@ pub(super) async fn upload(store: &S3Store, key: &str, body: Bytes) -> Result<Cr
         };
         match outcome {
             Err(error) if error.kind == ErrorKind::Conflict && tries < TRIES => {
-                tokio::time::sleep(PAUSE.mul_f64(f64::from(tries) * rand::random::<f64>())).await;
+                tokio::time::sleep(backoff.full_jitter(rand::random())).await;
                 tries += 1;
             }
             outcome => return outcome,
@@ -50,7 +50,7 @@ async fn put(store: &S3Store, key: &str, body: Bytes) -> Result<Create, StoreErr
         .set_ssekms_key_id(store.0.encryption.kms_key())
         .body(ByteStream::from(body))
         .customize();
-    // Frames carry CRC32C, so the body is not hashed once more for the signature.
+    // Frames carry CRC32C, so the signature does not hash the body again.
     match put
         .config_override(config::for_body(size))
         .disable_payload_signing()
@@ -63,7 +63,7 @@ async fn put(store: &S3Store, key: &str, body: Bytes) -> Result<Create, StoreErr
     }
 }
 
-/// Whether the object under our unique key is ours, told by its size.
+/// Checks by its size whether the object under our unique key is ours.
 async fn ours(store: &S3Store, key: &str, size: usize) -> Result<Create, StoreError> {
     let meta = store.head(key).await.map_err(|error| StoreError {
         op: Op::Upload,
@@ -190,7 +190,7 @@ async fn complete(
     }
     let error = store.mapped(Op::Upload, key, &error);
     match error.kind {
-        // A repeated Complete is fine on AWS and NoSuchUpload elsewhere: look whether it is there.
+        // A repeated Complete succeeds on AWS and is NoSuchUpload elsewhere: check for the object.
         ErrorKind::NotFound => match ours(store, key, size).await {
             Err(absent) if absent.is_not_found() => Err(StoreError {
                 kind: ErrorKind::Conflict,
@@ -202,7 +202,8 @@ async fn complete(
     }
 }
 
-/// Best effort, and only where Complete was never sent; the bucket's lifecycle rule takes the rest.
+/// Aborts an upload whose Complete was never sent, as far as possible; the bucket's lifecycle rule removes
+/// the rest.
 async fn abort(store: &S3Store, key: &str, id: &str) {
     let abort = store
         .0
@@ -214,7 +215,7 @@ async fn abort(store: &S3Store, key: &str, id: &str) {
         tracing::debug!(
             key,
             error = errors::chain(&error),
-            "parts of a failed upload stay"
+            "cannot abort a failed upload; its parts stay"
         );
     }
 }

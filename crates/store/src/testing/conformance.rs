@@ -1,7 +1,7 @@
 //! The conformance suite: every store implementation must pass every check.
 //!
-//! Each check works below a prefix of its own, so that a suite may run on a bucket in use; what it
-//! made is deleted at its end.
+//! Each check works below a prefix of its own and deletes its objects at the end, so that the suite
+//! may run on a bucket in use.
 
 mod bounds;
 mod cleaning;
@@ -18,15 +18,15 @@ use tools::{all, noise, ok};
 
 const RACERS: usize = 32;
 const LISTED: usize = 1100;
-/// Above the size from which uploads go in parts.
+/// A size above which uploads go in parts.
 const LARGE_BYTES: usize = 40 << 20;
 
-/// How thorough to be; a store behind a network may want fewer rounds.
+/// The extent of the suite; a store behind a network may need fewer rounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Rounds of 32 racers on one key.
+    /// Number of races of 32 writers for one key.
     pub rounds: usize,
-    /// Makes the prefix of this run unique.
+    /// A random number that makes the prefix of this run unique.
     pub random: u64,
 }
 
@@ -35,7 +35,7 @@ struct Bench {
     prefix: String,
 }
 
-/// Runs all checks on the store; panics with the check's name and what went wrong.
+/// Runs all checks on the store; panics with the check's name and the failure.
 pub async fn run(store: Arc<dyn Store>, effort: Effort) {
     println!("conformance of {}: {effort:?}", store.root());
     let bench = |name: &str| {
@@ -351,7 +351,7 @@ impl Bench {
                 match answer {
                     Ok(Ok(Create::Created)) => winners.push(racer),
                     Ok(Ok(Create::Exists)) => {}
-                    // Some stores tell losers 409 instead of 412.
+                    // Some stores answer losers 409 instead of 412.
                     Ok(Err(error)) if error.kind == ErrorKind::Conflict => {}
                     other => panic!("round {round}, racer {racer}: {other:?}"),
                 }

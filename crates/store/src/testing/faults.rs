@@ -1,6 +1,6 @@
 //! A wrapper that makes any store fail: at random from a seed, or at a chosen call.
 //!
-//! The four cases of a write, happened or not x reported or not, are all here. The seed is part of
+//! Writes can fail in all four ways: happened or not, reported or not. The seed is part of
 //! the root, so that every error message names it.
 
 use std::collections::BTreeMap;
@@ -21,17 +21,17 @@ use crate::{Chunks, Effect, ErrorKind, Op, Store, StoreError};
 /// One way to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Refused before anything happened, and said so.
+    /// Refused without effect, and reported so.
     Before,
-    /// The deed is done, the answer is lost.
+    /// It takes effect, but the answer is lost.
     LostAnswer,
-    /// Nothing happened, and nobody says so.
+    /// It has no effect, and the answer is lost.
     LostRequest,
-    /// 503 SlowDown, nothing happened, nobody can be sure.
+    /// 503 SlowDown, without effect, which the answer leaves open.
     Throttled,
-    /// 409: neither yes nor no.
+    /// 409, without effect, which the answer leaves open.
     Conflict,
-    /// The answer comes late.
+    /// The call is delayed.
     Delay(Duration),
     /// A ranged read breaks in the middle; a whole read fails.
     Truncated,
@@ -39,31 +39,23 @@ pub enum Fault {
     FlippedByte,
 }
 
-/// How often each fault strikes, out of 1000 calls; at most one strikes a call.
+/// Number of calls out of 1,000 that each fault strikes; at most one strikes a call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rates {
-    /// [`Fault::Before`].
     pub before: u16,
-    /// [`Fault::LostAnswer`].
     pub lost_answer: u16,
-    /// [`Fault::LostRequest`].
     pub lost_request: u16,
-    /// [`Fault::Throttled`].
     pub throttled: u16,
-    /// [`Fault::Conflict`].
     pub conflict: u16,
-    /// [`Fault::Delay`], up to `delay_max`.
+    /// Rate of [`Fault::Delay`], each up to `delay_max`.
     pub delay: u16,
-    /// Longest delay.
     pub delay_max: Duration,
-    /// [`Fault::Truncated`].
     pub truncated: u16,
-    /// [`Fault::FlippedByte`].
     pub flipped_byte: u16,
 }
 
 impl Rates {
-    /// Every fault that a correct client must survive without anyone noticing (no flipped bytes).
+    /// Returns rates of every fault that a correct client must hide (all but flipped bytes).
     pub fn rough() -> Self {
         Self {
             before: 30,
@@ -108,7 +100,7 @@ struct Ordered {
     fault: Fault,
 }
 
-/// A store that fails as told. Clones share faults and seed.
+/// A store with injected faults. Clones share faults and seed.
 #[derive(Debug, Clone)]
 pub struct FaultStore(Arc<State>);
 
@@ -124,7 +116,7 @@ struct State {
 }
 
 impl FaultStore {
-    /// Wraps `inner`; prints the seed, from which a run on one thread can be replayed.
+    /// Wraps `inner` and prints the seed, with which a run on one thread can be replayed.
     pub fn new(
         inner: Arc<dyn Store>,
         seed: u64,
@@ -142,7 +134,7 @@ impl FaultStore {
         }))
     }
 
-    /// The same rates for every operation.
+    /// Wraps `inner` with the same rates for every operation.
     pub fn everywhere(inner: Arc<dyn Store>, seed: u64, rates: Rates) -> Self {
         Self::new(inner, seed, Op::CONTRACT.map(|op| (op, rates)))
     }
@@ -154,12 +146,12 @@ impl FaultStore {
         lock(&self.0.ordered).push(Ordered { op, prefix, fault });
     }
 
-    /// Switches all faults off or on, for example while a test checks the result.
+    /// Turns all faults on or off, for example while a test checks the result.
     pub fn set_enabled(&self, enabled: bool) {
         self.0.enabled.store(enabled, Relaxed);
     }
 
-    /// How many faults have struck.
+    /// Returns how many faults have struck.
     pub fn struck(&self) -> u64 {
         self.0.struck.load(Relaxed)
     }
@@ -200,7 +192,7 @@ impl FaultStore {
         )
     }
 
-    /// Runs `call` with whatever strikes; faults of the body are handed to the caller.
+    /// Runs `call` with the fault that strikes it; faults of the body are returned to the caller.
     async fn with_fault<T>(
         &self,
         op: Op,
@@ -213,7 +205,7 @@ impl FaultStore {
                 Err(self.error(op, key, fault.unwrap_or(Fault::Before)))
             }
             Some(Fault::LostAnswer) => {
-                // What the call says is lost, whatever it is.
+                // The outcome of the call is lost.
                 let _ = call.await;
                 Err(self.error(op, key, Fault::LostAnswer))
             }
@@ -324,7 +316,7 @@ impl layer::Intercept for FaultStore {
     }
 }
 
-/// The first `length` bytes of a stream.
+/// Returns the first `length` bytes of a stream.
 fn cut(chunks: Chunks, length: usize) -> Chunks {
     let first = chunks.scan(length, |left, chunk| {
         let chunk = chunk.map(|mut chunk| chunk.split_to(chunk.len().min(*left)));

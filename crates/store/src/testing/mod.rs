@@ -1,4 +1,4 @@
-//! What tests of this and other crates use: the conformance suite and a store with faults to order.
+//! Test support for this and other crates: the conformance suite and a store with injected faults.
 #![allow(
     clippy::panic,
     clippy::missing_panics_doc,

@@ -1,5 +1,5 @@
-//! The trap of retrying clients: when the answer to a conditional put is lost, a repeated put is
-//! told "exists" of its own success. `create` must send one request and say "unknown".
+//! The trap of retrying clients: when the answer to a conditional put is lost, a repeated put is answered
+//! "exists" because of its own success. `create` must send one request and report "unknown".
 
 use std::time::Duration;
 
@@ -75,8 +75,8 @@ async fn a_lost_request_is_unknown_too() {
     }
 }
 
-/// The trap itself, with the SDK as it comes: if this ever stops failing the winner, the reason
-/// for a client without retries is gone.
+/// The trap itself, with the plain SDK: if the winner ever stops failing here, the reason
+/// for a client without retries is obsolete.
 #[tokio::test]
 async fn a_retrying_client_tells_the_winner_that_it_lost() {
     let (server, store) = served(Options::default(), "p").await;
@@ -114,7 +114,7 @@ async fn a_retrying_client_tells_the_winner_that_it_lost() {
     assert_eq!(store.get("log/1", u64::MAX).await.unwrap(), "ours");
 }
 
-/// Data goes through a retrying client, under unique keys: the size tells that it met itself.
+/// Data goes through a retrying client, under unique keys: an object of the same size is its own.
 #[tokio::test]
 async fn an_upload_finds_itself_after_a_lost_answer() {
     let (server, store) = served(Options::default(), "p").await;

@@ -1,5 +1,4 @@
-//! Every answer that S3 gives has one kind, says whether a write may have happened, and carries
-//! the request id.
+//! The error of every S3 answer: its kind, whether a write may have taken effect, and the request id.
 
 use batchweave_store::{AccessKeys, Effect, ErrorKind, OpenOptions, StoreError};
 use bytes::Bytes;
@@ -146,7 +145,7 @@ async fn no_answer() {
         "{reset}"
     );
     assert!(
-        reset.to_string().contains("it may have happened"),
+        reset.to_string().contains("it may have taken effect"),
         "{reset}"
     );
     let half = b"HTTP/1.1 200 OK\r\nContent-Le".to_vec();
@@ -156,7 +155,7 @@ async fn no_answer() {
         (ErrorKind::Timeout, Effect::Unknown, 1),
         "{cut}"
     );
-    // Takes the commit client's whole time-out.
+    // Waits for the commit client's whole time-out.
     let (silent, requests) = create(Answer::Silence).await;
     assert_eq!(
         (silent.kind, silent.effect, requests),

@@ -1,5 +1,5 @@
 //! Bodies that break off are resumed from where they stopped, a bounded number of times; servers
-//! that mix up ranges are found out.
+//! that mix up ranges are detected.
 
 use batchweave_store::{Chunks, ErrorKind, StoreError};
 use bytes::Bytes;
@@ -56,7 +56,7 @@ async fn a_replaced_object_is_not_spliced() {
 
 #[tokio::test]
 async fn wrong_ranges() {
-    // S3 cuts a range at the end of the object.
+    // S3 truncates a range at the end of the object.
     let (store, _) = scripted(vec![partial(5, 9, 10, b"56789")]).await;
     let error = read(store.get_range("k", 5..15).await).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Range, "{error}");

@@ -1,4 +1,4 @@
-//! A store may claim any length and send any number of bytes: no more is read than the caller asked for.
+//! A store may claim any length and send any number of bytes: no more is read than the caller's bound.
 
 use batchweave_store::{ErrorKind, StoreError};
 
@@ -18,7 +18,7 @@ fn too_large(error: &StoreError, size: &str) {
     }
 }
 
-/// 2^62 bytes can't be allocated: the program ended.
+/// 2^62 bytes cannot be allocated: trying would abort the program.
 #[tokio::test]
 async fn a_claimed_length_is_not_believed() {
     for length in [AT_MOST + 1, 1 << 40, 1 << 62] {
@@ -32,7 +32,7 @@ async fn a_claimed_length_is_not_believed() {
     }
 }
 
-/// A claim within the bound, and nothing behind it: the memory is not taken before bytes come.
+/// A claim within the bound without any bytes: memory is not allocated before bytes arrive.
 #[tokio::test]
 async fn a_claim_without_a_body_takes_no_memory() {
     let claim = head(&format!("Content-Length: {}\r\n", 1u64 << 62));

@@ -1,4 +1,4 @@
-//! Bulk deletes: refusals of single keys are told apart from a refused request.
+//! Bulk deletes: refusals of single keys are distinguished from a refused request.
 
 use batchweave_store::{Effect, ErrorKind};
 
@@ -8,7 +8,7 @@ fn keys(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("data/{name}")).collect()
 }
 
-/// 200 says that the request was understood, not that anything was deleted.
+/// 200 means that the request was understood, not that anything was deleted.
 #[tokio::test]
 async fn errors_of_single_keys_are_read() {
     let one = |key: &str, code: &str| {
@@ -63,7 +63,7 @@ async fn a_store_without_bulk_deletes_gets_single_ones() {
     assert_eq!(seen.lock().unwrap().len(), 4);
 }
 
-/// Deleting again what is deleted is harmless, so a request without an answer is made again.
+/// Repeating a deletion is harmless, so a request without an answer is retried.
 #[tokio::test]
 async fn a_request_that_broke_is_made_again() {
     let many: Vec<String> = (0..1000).map(|n| format!("data/{n:0900}")).collect();

@@ -1,5 +1,5 @@
-//! Large reads: bodies go to where they are needed, connections are kept, and all that can go wrong
-//! means what it means to the SDK, which is asked where something is not understood.
+//! Large reads: bodies go straight to the caller's memory, connections are reused, and failures mean the
+//! same as in the SDK, through which reads of unknown failures are repeated.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ async fn refusals_mean_what_they_mean_to_the_sdk() {
             ErrorKind::Range,
             1,
         ),
-        // Whoever reads can ask for less: nothing is won by asking again here.
+        // The caller can reduce its load; retrying here would not help.
         ("503 Slow Down", "SlowDown", ErrorKind::Throttled, 1),
         (
             "500 Internal Server Error",
@@ -155,7 +155,7 @@ async fn refusals_mean_what_they_mean_to_the_sdk() {
             ErrorKind::Server,
             5,
         ),
-        // The SDK has the last word, with one request of its own.
+        // The SDK decides, with one request of its own.
         ("403 Forbidden", "AccessDenied", ErrorKind::Denied, 2),
         (
             "403 Forbidden",
@@ -212,7 +212,7 @@ async fn where_signed_urls_are_refused_the_sdk_reads() {
         let answers = vec![odd, partial(0, 3, 9, b"01"), partial(2, 3, 9, b"23")];
         let (store, seen) = scripted(answers).await;
         assert_eq!(read(&store, 0..4).await.unwrap(), b"0123");
-        // And the next read does not ask in vain.
+        // The next read goes through the SDK at once.
         assert_eq!(read(&store, 2..4).await.unwrap(), b"23");
         let seen = seen.lock().unwrap();
         let sdk: Vec<bool> = seen.iter().map(|head| by_the_sdk(head)).collect();
@@ -235,7 +235,7 @@ async fn no_connection() {
     }
 }
 
-/// The embedded server checks signatures, resets and fails as ordered.
+/// The embedded server checks signatures, and resets and fails as configured.
 #[tokio::test]
 async fn a_server_with_faults_loses_nothing() {
     let (server, store) = super::served(Options::default(), "p").await;

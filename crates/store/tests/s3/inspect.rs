@@ -1,4 +1,4 @@
-//! What a bucket tells of itself: against the embedded server, and against answers of a script.
+//! Properties of a bucket, with the embedded server and with scripted answers.
 
 use std::time::{Duration, SystemTime};
 
@@ -52,7 +52,7 @@ async fn unfinished_uploads_are_tidied_away() {
     assert!(gone.is_not_found(), "{gone}");
 }
 
-/// A bucket that lets every completion pass.
+/// A bucket in which every completion succeeds.
 struct Careless<'a>(&'a dyn Bucket);
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! Tests of the S3 store: against the embedded server with faults to order, and against a tiny
-//! server that answers what a script says.
+//! Tests of the S3 store: with the embedded server and its injected faults, and with a tiny
+//! server of scripted answers.
 
 mod ambiguity;
 mod answers;

@@ -1,4 +1,4 @@
-//! The start-up probe over HTTP: a conditional put whose body comes late, and completions of large objects.
+//! The start-up probe over HTTP: a conditional put with a late body, and completions of large objects.
 
 use batchweave_dev_s3::{Op, Options};
 use batchweave_store::{Create, ErrorKind, Halves, Store, StoreError, probe};
@@ -9,8 +9,8 @@ use super::served;
 
 type Answer = Result<Create, StoreError>;
 
-/// What a late body and the put between its halves were told. The server has seen the head of the late
-/// one before it is sent the other.
+/// Returns the answers to a late body and to the put between its halves. The server has seen the head of
+/// the late one before it receives the other.
 async fn late_and_other(server: &batchweave_dev_s3::Server, store: &dyn Store) -> (Answer, Answer) {
     let (sent, half) = oneshot::channel();
     let (go, go_on) = oneshot::channel();
@@ -68,7 +68,7 @@ async fn completions_are_looked_at_where_objects_are_that_large() {
     probe(&*store, 3, bucket.parts_above()).await.unwrap();
     assert_eq!(server.stats().of(Op::Multipart), 0);
     probe(&*store, 4, bucket.parts_above() + 1).await.unwrap();
-    // 8 begin, 8 complete, 8 are given up.
+    // 8 begin, 8 complete, 8 are aborted.
     assert_eq!(server.stats().of(Op::Multipart), 24);
     let left = store.list("", None).await.unwrap().objects;
     assert!(left.is_empty(), "the probe left objects behind: {left:?}");

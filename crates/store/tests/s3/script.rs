@@ -1,4 +1,4 @@
-//! A server on a raw socket: it reads a request whole and answers what the script says.
+//! A server on a raw socket that reads whole requests and sends scripted answers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,14 +8,14 @@ use batchweave_store::Store;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What happens to one request.
+/// The treatment of one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
     /// These bytes, then the connection is closed.
     Bytes(Vec<u8>),
     /// These bytes, and the connection stays open for the next request.
     Kept(Vec<u8>),
-    /// These bytes, then the other ones again and again until the client closes the connection.
+    /// These bytes, then the others repeatedly until the client closes the connection.
     Endless(Vec<u8>, Vec<u8>),
     /// These bytes after a pause, then the connection is closed.
     Late(Duration, Vec<u8>),
@@ -23,11 +23,11 @@ pub(crate) enum Answer {
     Reset,
     /// The connection is reset before the body of the request was read.
     Unread,
-    /// Nothing, for ever.
+    /// No answer, for ever.
     Silence,
 }
 
-/// The requests that came in, each as its head and the number of its connection.
+/// The received requests, each as its head and the number of its connection.
 pub(crate) type Seen = Arc<Mutex<Vec<String>>>;
 
 /// An S3 error document under a status line.
@@ -61,16 +61,16 @@ pub(crate) fn partial(first: usize, last: usize, size: usize, body: &[u8]) -> An
     Answer::Bytes([head.as_bytes(), body].concat())
 }
 
-/// What is left of the answers.
+/// The answers that remain to be sent.
 type Script = Arc<Mutex<VecDeque<Answer>>>;
 
-/// A header of a request that came in.
+/// Returns a header of a received request.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(": ");
     head.lines().find_map(value).unwrap_or("missing")
 }
 
-/// Serves the answers in order, the last one again and again.
+/// Serves the answers in order, the last one repeatedly.
 pub(crate) async fn scripted(answers: Vec<Answer>) -> (Arc<dyn Store>, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());

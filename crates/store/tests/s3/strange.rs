@@ -1,5 +1,5 @@
-//! Answers that no S3 store gives: a proxy's page, a TLS port, a document of another kind. Each error
-//! says what came, in one printable line.
+//! Answers that are not S3's: a proxy's page, a TLS port, a document of another kind. Each error
+//! shows the answer in one printable line.
 
 use batchweave_store::{Effect, ErrorKind};
 use bytes::Bytes;
@@ -49,14 +49,14 @@ async fn a_proxys_page_leaves_a_write_open() {
     assert_eq!(seen.lock().unwrap().len(), 1, "a create was repeated");
 }
 
-/// Success under another document: what was done is not known, and "HTTP 200" alone says nothing.
+/// Success with another document: the effect is unknown, and "HTTP 200" alone would explain nothing.
 #[tokio::test]
 async fn a_good_answer_that_can_not_be_read_is_named() {
     let (store, _) = scripted(vec![ok("", "<html>welcome</html>")]).await;
     let error = store.list("log/", None).await.unwrap_err().to_string();
     for part in [
         "list s3://batchweave/p/log/",
-        "the store's answer (HTTP 200) can't be read: ",
+        "cannot read the store's answer (HTTP 200): ",
         "its body begins with \"<html>welcome</html>\"",
     ] {
         assert!(error.contains(part), "{part}: {error}");
@@ -83,7 +83,7 @@ async fn a_listing_that_is_too_long_or_never_ends_is_left() {
     assert_eq!(error.kind, ErrorKind::Contract, "{error}");
 }
 
-/// XML can't write some keys: with these in a bucket its listing could not be read at all.
+/// XML cannot express some keys: with one of them in a bucket, its listing would be unreadable.
 #[tokio::test]
 async fn listings_are_asked_for_in_an_encoding_that_can_write_every_key() {
     let keys = ["p/log/%01", "p/log/a%40b.json", "p/log/c+d", "%70/log/e"];

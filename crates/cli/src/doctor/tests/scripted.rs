@@ -1,15 +1,15 @@
 //! A bucket in memory whose flaws are to order.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
+use batchweave_store::layer::{Call, Intercept};
 use batchweave_store::memory::MemoryStore;
 use batchweave_store::{
-    Bucket, Chunks, Create, Effect, ErrorKind, Inspect, LifecycleRule, ListPage, ObjectMeta, Op,
-    PendingUpload, Store, StoreError, Versioning,
+    Bucket, Create, Effect, ErrorKind, Inspect, LifecycleRule, ListPage, Op, PendingUpload, Store,
+    StoreError, Versioning,
 };
 use bytes::Bytes;
 
@@ -60,10 +60,27 @@ fn refusal(op: Op, key: &str) -> StoreError {
 }
 
 #[async_trait]
-impl Store for Scripted {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl Intercept for Scripted {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
+
+    async fn around<T, F>(&self, call: Call<'_>, run: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        self.may(
+            match call.op {
+                Op::Upload => Op::Create,
+                Op::GetRange | Op::Head => Op::Get,
+                op => op,
+            },
+            call.key,
+        )?;
+        run.await
+    }
+
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
         self.may(Op::Create, key)?;
         if self.overwrites {
@@ -72,22 +89,7 @@ impl Store for Scripted {
         }
         self.inner.create(key, body).await
     }
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.may(Op::Create, key)?;
-        self.inner.upload(key, body).await
-    }
-    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.may(Op::Get, key)?;
-        self.inner.get(key, at_most).await
-    }
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.may(Op::Get, key)?;
-        self.inner.get_range(key, range).await
-    }
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.may(Op::Get, key)?;
-        self.inner.head(key).await
-    }
+
     async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
         self.may(Op::List, prefix)?;
         if self.forgetful_list {
@@ -95,11 +97,13 @@ impl Store for Scripted {
         }
         self.inner.list(prefix, page).await
     }
+
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.may(Op::Delete, key)?;
         self.deleted.lock().unwrap().insert(key.to_owned());
         self.inner.delete(key).await
     }
+
     fn inspect(&self) -> Option<&dyn Inspect> {
         Some(self)
     }
@@ -149,7 +153,7 @@ impl Bucket for Scripted {
         })
     }
     async fn complete_upload(&self, upload: &PendingUpload) -> Result<Create, StoreError> {
-        self.create(&upload.key, upload.id.clone().into()).await
+        Store::create(self, &upload.key, upload.id.clone().into()).await
     }
     async fn abort_upload(&self, _: &PendingUpload) -> Result<(), StoreError> {
         Ok(())

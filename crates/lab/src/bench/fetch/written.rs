@@ -8,10 +8,11 @@ use batchweave_core::ids::{Hash, StreamId};
 use batchweave_core::keys;
 use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_core::tgb::{Dtype, Identity, Layout, ObjectPart, TgbData, pack};
-use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{Log, LogOptions};
 use batchweave_store::Store;
 use bytes::Bytes;
 
+use crate::bench::single_commits::SingleCommits;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
@@ -91,10 +92,7 @@ pub(super) async fn write(
     let config = stream(shape.slices, (shape.slice_bytes / ROW_BYTES) as u32);
     let _ = batchweave_log::create(store, &config).await?;
     let log = Log::open(Arc::clone(store), &LogOptions::new([1; 32])).await?;
-    let name = "bench".parse().map_err(bench_error)?;
-    let ProducerOpening::Opened(mut producer) = Producer::open(log, name, "bench:1").await? else {
-        return Err(bench_error("a new producer could not be opened"));
-    };
+    let mut producer = SingleCommits::open(log, "bench").await?;
     let payloads = shape.payloads()?;
     let group = if shape.objects == 1 {
         (OBJECT_BYTES / shape.bytes(shape.slices)).clamp(1, ENTRY_TGBS)
@@ -131,7 +129,7 @@ fn stream(slices: u32, rows_per_slice: u32) -> StreamConfig {
 
 async fn commit(
     store: &Arc<dyn Store>,
-    producer: &mut Producer,
+    producer: &mut SingleCommits,
     config: &StreamConfig,
     payloads: &[Bytes],
     (shape, count): (Shape, u64),
@@ -158,8 +156,6 @@ async fn commit(
     }
     let cursor = Cursor(serde_json::json!({ "row": first + count }));
     let parts = packed.tgbs.first().map(|tgb| tgb.parts.clone());
-    match producer.try_commit(packed.tgbs, cursor).await? {
-        Commit::Committed { .. } => Ok(parts.unwrap_or_default()),
-        other => Err(bench_error(format!("{other:?} where nobody races"))),
-    }
+    producer.commit(packed.tgbs, cursor).await?;
+    Ok(parts.unwrap_or_default())
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use batchweave_dev_s3::{LatencyProfile, Op};
-use batchweave_store::{Chunks, Create, ListPage, ObjectMeta, Store, StoreError};
+use batchweave_store::layer::{Call, Intercept};
+use batchweave_store::{self as store, Chunks, Store, StoreError};
 use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -64,10 +65,17 @@ impl Latent {
         (self.requests.load(Relaxed), self.bytes.load(Relaxed))
     }
 
-    async fn ask(&self, op: Op, sent: usize) {
+    /// Counts a request with the bytes of its body and waits for the time that it takes.
+    async fn request(&self, op: store::Op, bytes: u64) {
         self.requests.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(sent as u64, Relaxed);
-        let time = self.delay.draw(op);
+        self.bytes.fetch_add(bytes, Relaxed);
+        let time = self.delay.draw(match op {
+            store::Op::Create | store::Op::Upload => Op::Put,
+            store::Op::Head => Op::Head,
+            store::Op::List => Op::List,
+            store::Op::Delete => Op::Delete,
+            _ => Op::Get,
+        });
         if !time.is_zero() {
             tokio::time::sleep(time).await;
         }
@@ -75,50 +83,30 @@ impl Latent {
 }
 
 #[async_trait]
-impl Store for Latent {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl Intercept for Latent {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
-    fn key_bytes_max(&self) -> usize {
-        self.inner.key_bytes_max()
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.ask(Op::Put, body.len()).await;
-        self.inner.create(key, body).await
-    }
-
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.ask(Op::Put, body.len()).await;
-        self.inner.upload(key, body).await
+    async fn around<T, F>(&self, call: Call<'_>, run: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        self.request(call.op, call.bytes as u64).await;
+        run.await
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.ask(Op::Get, 0).await;
+        self.request(store::Op::Get, 0).await;
         let body = self.inner.get(key, at_most).await?;
         self.bytes.fetch_add(body.len() as u64, Relaxed);
         Ok(body)
     }
 
     async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.ask(Op::Get, 0).await;
-        self.bytes.fetch_add(range.end - range.start, Relaxed);
+        self.request(store::Op::GetRange, range.end - range.start)
+            .await;
         self.inner.get_range(key, range).await
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.ask(Op::Head, 0).await;
-        self.inner.head(key).await
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.ask(Op::List, 0).await;
-        self.inner.list(prefix, page).await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.ask(Op::Delete, 0).await;
-        self.inner.delete(key).await
     }
 }

@@ -9,10 +9,11 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::retention::{Mark, Progress};
 use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
-use batchweave_log::{Commit, Log, LogOptions, Producer, ProducerOpening};
+use batchweave_log::{Log, LogOptions};
 use batchweave_store::Store;
 use bytes::Bytes;
 
+use crate::bench::single_commits::SingleCommits;
 use crate::bench::stream::{SLICES, config};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
@@ -26,7 +27,7 @@ pub(super) const STEP_BYTES: u64 = 4096;
 
 pub(super) struct SimulatedRun {
     store: Arc<dyn Store>,
-    producer: Producer,
+    producer: SingleCommits,
     job: JobName,
     opened: Version,
     uploaded: u64,
@@ -39,16 +40,12 @@ impl SimulatedRun {
             let options = LogOptions::new([seed; 32]);
             Log::open(Arc::clone(store), &options).await
         };
-        let name = "tokenizer-00".parse().map_err(bench_error)?;
-        let opening = Producer::open(open(1).await?, name, "bench:1").await?;
-        let ProducerOpening::Opened(producer) = opening else {
-            return Err(bench_error("a new producer could not be opened"));
-        };
+        let producer = SingleCommits::open(open(1).await?, "tokenizer-00").await?;
         let job: JobName = "run".parse().map_err(bench_error)?;
         let opened = open_job(&mut open(2).await?, &job, keep).await?;
         Ok(Self {
             store: Arc::clone(store),
-            producer: *producer,
+            producer,
             job,
             opened,
             uploaded: 0,
@@ -76,15 +73,7 @@ impl SimulatedRun {
         self.uploaded += OBJECT_TGBS * STEP_BYTES;
         let tgbs: Vec<_> = (0..OBJECT_TGBS).map(|n| tgb(&key, n)).collect();
         let cursor = Cursor(serde_json::json!({ "row": seqs.1 }));
-        loop {
-            let tgbs = tgbs.clone();
-            match self.producer.try_commit(tgbs, cursor.clone()).await? {
-                Commit::Committed { .. } => return Ok(()),
-                // The reclaimer's record was first.
-                Commit::Lost => {}
-                other => return Err(bench_error(format!("{other:?} where nobody fences"))),
-            }
-        }
+        self.producer.commit(tgbs, cursor).await
     }
 
     /// The job has received all below `step`, and has a checkpoint there if `marked`.

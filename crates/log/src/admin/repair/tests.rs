@@ -7,7 +7,7 @@ use crate::admin::repair::{Damage, Remedy, Repaired, damage, repair};
 use crate::testing::prelude::*;
 
 /// A stream whose newest record, version 2, is `bytes`; the memory store and its producer.
-async fn damaged(bytes: &'static str) -> (Arc<MemoryStore>, Arc<dyn Store>, Producer) {
+async fn damaged(bytes: &'static str) -> (Arc<MemoryStore>, Arc<dyn Store>, Committer) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::clone(&memory) as _;
     let _ = create(&store, &config(&[])).await.unwrap();
@@ -22,7 +22,7 @@ async fn found(store: &Arc<dyn Store>) -> Damage {
 }
 
 /// The record of version 3, as somebody writes it who has read `before` at version 2.
-fn follows(producer: &Producer, before: &[u8]) -> Bytes {
+fn follows(producer: &Committer, before: &[u8]) -> Bytes {
     let record = Record {
         format: 1,
         stream: producer.log().manifest().stream_id(),

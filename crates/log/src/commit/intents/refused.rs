@@ -1,5 +1,5 @@
-//! Intents that were read and are of no use: which those are is remembered, so that they are neither
-//! read nor counted again. Bounded; who is forgotten is read once more.
+//! Intents that were read and cannot be committed: their keys are remembered, so that they are neither read
+//! nor counted again. Bounded; a forgotten intent is read once more.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,21 @@ use batchweave_core::keys;
 use batchweave_core::limits::INTENTS_PER_ROUND;
 use batchweave_core::manifest::Manifest;
 
-/// Keys that are remembered.
+/// Remembered keys.
 const KEYS_MAX: usize = 8 * INTENTS_PER_ROUND;
 
-/// All of the state that a verdict on a producer's intent can change with, until it is dead by its
-/// key.
+/// The state on which the validity of a producer's intent depends, until its key alone shows that it is
+/// obsolete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stand {
+struct RelevantState {
     epoch: Epoch,
     next_seq: Seq,
     mixture: u64,
     sealed: bool,
 }
 
-impl Stand {
-    fn of(manifest: &Manifest, key: &str) -> Option<Self> {
+impl RelevantState {
+    fn for_key(manifest: &Manifest, key: &str) -> Option<Self> {
         let (name, ..) = keys::parse_intent(key)?;
         let state = manifest.producer(&name);
         let next_seq = state.map_or(0, |p| p.next_seq);
@@ -35,22 +35,22 @@ impl Stand {
     }
 }
 
-/// See the module.
+/// Intents that cannot be committed.
 #[derive(Debug, Default)]
-pub(super) struct Useless {
-    /// Can never be committed, or could not as things stood.
-    keys: BTreeMap<String, Option<Stand>>,
+pub(super) struct RefusedIntents {
+    /// With the state in which it could not be committed; `None`: it never can be.
+    keys: BTreeMap<String, Option<RelevantState>>,
     count: u64,
 }
 
-impl Useless {
-    /// How many there were.
+impl RefusedIntents {
+    /// The number of intents refused.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    fn note(&mut self, key: String, stand: Option<Stand>) {
-        if self.keys.insert(key, stand).is_none() {
+    fn note(&mut self, key: String, state: Option<RelevantState>) {
+        if self.keys.insert(key, state).is_none() {
             self.count += 1;
         }
         if self.keys.len() > KEYS_MAX {
@@ -58,20 +58,20 @@ impl Useless {
         }
     }
 
-    /// It can never be committed.
+    /// Notes an intent that can never be committed.
     pub(super) fn never(&mut self, key: String) {
         self.note(key, None);
     }
 
-    /// It can't be committed as things stand.
+    /// Notes an intent that cannot be committed in the current state.
     pub(super) fn not_now(&mut self, key: String, manifest: &Manifest) {
-        let stand = Stand::of(manifest, &key);
-        self.note(key, stand);
+        let state = RelevantState::for_key(manifest, &key);
+        self.note(key, state);
     }
 
-    /// Takes out of a list what is known to be of no use; returns what can be deleted of it. `whole`:
-    /// all intents were listed, so what is not in the list is gone.
-    pub(super) fn sort_out(
+    /// Removes refused intents from a list; returns those that can be deleted. `whole`: all intents were
+    /// listed, so one that is not in the list is gone.
+    pub(super) fn remove_from(
         &mut self,
         listed: &mut Vec<(String, u64)>,
         manifest: &Manifest,
@@ -86,10 +86,10 @@ impl Useless {
                 there.insert(key.clone(), None);
                 false
             }
-            Some(Some(stand)) => {
-                let same = Stand::of(manifest, key) == Some(*stand);
+            Some(Some(before)) => {
+                let same = RelevantState::for_key(manifest, key) == Some(*before);
                 if same {
-                    there.insert(key.clone(), Some(*stand));
+                    there.insert(key.clone(), Some(*before));
                 }
                 !same
             }

@@ -17,15 +17,15 @@ use crate::testing::prelude::*;
 const BOUND: Duration = Duration::from_mins(1);
 
 /// Opened by DAC itself, so that openings too may be announced and combined.
-async fn joined(store: Arc<dyn Store>, name: &str, seed: u64) -> (Producer, Dac) {
+async fn joined(store: Arc<dyn Store>, name: &str, seed: u64) -> (Committer, Dac) {
     let mut policy = Dac::new(DacOptions {
         seed,
         ..DacOptions::default()
     });
     let log = Log::open(store, &options(seed as u8)).await.unwrap();
-    let opening = Producer::open_with(log, name.parse().unwrap(), "test:1", &mut policy);
+    let opening = Committer::open_with(log, name.parse().unwrap(), "test:1", &mut policy);
     match opening.await.unwrap() {
-        ProducerOpening::Opened(producer) => (*producer, policy),
+        OpenOutcome::Opened(producer) => (*producer, policy),
         other => panic!("{other:?}"),
     }
 }

@@ -9,7 +9,7 @@ use crate::testing::prelude::*;
 /// What becomes of a put to which no answer ever comes.
 const FATES: [Answer; 3] = [Answer::DoneHangs, Answer::NotDoneHangs, Answer::LaterHangs];
 
-async fn world() -> (Arc<Scripted>, Arc<dyn Store>, Producer) {
+async fn world() -> (Arc<Scripted>, Arc<dyn Store>, Committer) {
     let scripted = Scripted::new(stream(&[]).await);
     let store: Arc<dyn Store> = Arc::clone(&scripted) as _;
     let producer = opened(&store, "p0", 1).await;
@@ -17,7 +17,7 @@ async fn world() -> (Arc<Scripted>, Arc<dyn Store>, Producer) {
 }
 
 /// Begins to commit the next TGBs and drops the future.
-async fn drop_commit(scripted: &Scripted, producer: &mut Producer, tgbs: u64, fate: Answer) {
+async fn drop_commit(scripted: &Scripted, producer: &mut Committer, tgbs: u64, fate: Answer) {
     scripted.say(&[fate]);
     let next = item(producer, producer.next_seq(), tgbs);
     let put = producer.try_commit(next.tgbs, next.cursor);
@@ -26,7 +26,7 @@ async fn drop_commit(scripted: &Scripted, producer: &mut Producer, tgbs: u64, fa
 }
 
 /// As a caller does: asks where the log stands, and commits up to `end`, one TGB after another.
-async fn commit_up_to(producer: &mut Producer, end: u64) {
+async fn commit_up_to(producer: &mut Committer, end: u64) {
     for _ in 0..20 {
         if producer.next_seq() >= end {
             return;

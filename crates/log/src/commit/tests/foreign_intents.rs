@@ -25,7 +25,7 @@ enum Fate {
 }
 
 /// The entry for one object of two TGBs, valid in every way.
-fn batch(producer: &Producer) -> BatchEntry {
+fn batch(producer: &Committer) -> BatchEntry {
     let first_seq = producer.next_seq();
     let next = item(producer, first_seq, 2);
     let name = producer.name().clone();

@@ -33,7 +33,7 @@ async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
         let (store, mut policy) = (Arc::clone(&store), newcomer.clone());
         tokio::spawn(async move {
             let log = Log::open(store, &options(2)).await.unwrap();
-            Producer::open_with(log, "new".parse().unwrap(), "test:2", &mut policy).await
+            Committer::open_with(log, "new".parse().unwrap(), "test:2", &mut policy).await
         })
     };
     assert_eq!(newcomer.does(&[Announce]).await, [Came::Announced(true)]);
@@ -41,7 +41,7 @@ async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
     let round = leader.does(&[List, Gather, PUT_ALL]).await;
     assert_eq!(round, [Came::Listed(1), Came::Gathered(1), Came::Won]);
     newcomer.say(&[LOOK]);
-    let ProducerOpening::Opened(producer) = opening.await.unwrap().unwrap() else {
+    let OpenOutcome::Opened(producer) = opening.await.unwrap().unwrap() else {
         panic!("not opened")
     };
     assert_eq!(producer.epoch(), 1);

@@ -10,7 +10,7 @@ use batchweave_core::manifest::entry::{BatchEntry, Mixture};
 use crate::testing::distant::{Came, LOOK, PUT_ALL, Told, intents_in, told, world};
 use crate::testing::prelude::*;
 
-fn batch(producer: &Producer, mixture: u64) -> BatchEntry {
+fn batch(producer: &Committer, mixture: u64) -> BatchEntry {
     let next = item(producer, 0, 2);
     BatchEntry {
         producer: producer.name().clone(),

@@ -6,7 +6,7 @@ use batchweave_core::manifest::void::Void;
 
 use crate::testing::prelude::*;
 
-async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Producer) {
+async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Committer) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::clone(&memory) as _;
     let _ = create(&store, &config(&[])).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_record_of_another_stream_is_void_and_the_log_goes_on() {
 }
 
 /// Removes everything and makes another stream at the same root.
-async fn make_anew(memory: &MemoryStore, store: &Arc<dyn Store>, records: u64) -> Producer {
+async fn make_anew(memory: &MemoryStore, store: &Arc<dyn Store>, records: u64) -> Committer {
     for key in memory.keys() {
         memory.delete(&key).await.unwrap();
     }

@@ -18,7 +18,7 @@ const RECORDS_MAX: u64 = 20_000;
 #[derive(Debug)]
 struct Growing {
     inner: Arc<dyn Store>,
-    writer: Mutex<Producer>,
+    writer: Mutex<Committer>,
     grows: AtomicBool,
 }
 

@@ -8,7 +8,7 @@ use crate::testing::prelude::*;
 use crate::testing::rounds::Rounds;
 
 /// A log of `versions` records, 10 steps each but for the first, and its state.
-async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Producer) {
+async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Committer) {
     let memory = MemoryStore::new();
     let store: Arc<dyn Store> = Arc::clone(&memory) as _;
     let _ = create(&store, &config(&[])).await.unwrap();
@@ -17,7 +17,7 @@ async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Producer) 
     (memory, store, producer)
 }
 
-async fn grow(producer: &mut Producer, versions: u64) {
+async fn grow(producer: &mut Committer, versions: u64) {
     while producer.log().manifest().next_version() < versions {
         assert!(matches!(
             commit(producer, 10).await,
@@ -226,8 +226,7 @@ async fn large_records_bring_a_snapshot_sooner() {
     let (_, store, _) = history(2).await;
     let log = Log::open(Arc::clone(&store), &options(5)).await.unwrap();
     let name = "large".parse().unwrap();
-    let ProducerOpening::Opened(mut producer) = Producer::open(log, name, "x").await.unwrap()
-    else {
+    let OpenOutcome::Opened(mut producer) = Committer::open(log, name, "x").await.unwrap() else {
         panic!("not opened");
     };
     for _ in 0..60 {
@@ -253,7 +252,7 @@ async fn a_follower_writes_what_others_have_left_out() {
     let (_, store, _) = history(2).await;
     let lazy = Log::open(Arc::clone(&store), &reading()).await.unwrap();
     let name = "lazy".parse().unwrap();
-    let ProducerOpening::Opened(mut lazy) = Producer::open(lazy, name, "x").await.unwrap() else {
+    let OpenOutcome::Opened(mut lazy) = Committer::open(lazy, name, "x").await.unwrap() else {
         panic!("not opened");
     };
     let mut follower = Log::open(Arc::clone(&store), &options(6)).await.unwrap();
@@ -287,8 +286,8 @@ async fn the_older_of_two_openings_does_not_fence_the_newer() {
     let mut newer = opened(&store, "p0", 7).await;
     let epoch = newer.epoch();
 
-    let opening = Producer::open(old, name(), "old:1").await.unwrap();
-    let ProducerOpening::Fenced { by, instance } = opening else {
+    let opening = Committer::open(old, name(), "old:1").await.unwrap();
+    let OpenOutcome::Fenced { by, instance } = opening else {
         panic!("{opening:?}");
     };
     assert_eq!((by, instance.as_str()), (epoch, "test:1"));

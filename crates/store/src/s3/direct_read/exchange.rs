@@ -1,4 +1,4 @@
-//! One question and what became of it.
+//! One request and its answer.
 
 use std::ops::Range;
 
@@ -13,38 +13,38 @@ use super::pool::Connection;
 use super::signed::Signed;
 use crate::{Effect, ErrorKind, Op, StoreError};
 
-/// Read at a time before the body: what comes of it with the head is copied.
+/// Bytes read at a time before the body; body bytes among them are copied.
 const HEAD_READ_BYTES: usize = 4096;
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 
-/// The head of an answer, and the connection on which the rest of its body comes.
+/// The head of an answer, and the connection from which the rest of its body is read.
 pub(super) struct Answer {
     pub(super) head: Head,
-    /// What came of the body with the head.
+    /// Bytes of the body that arrived with the head.
     pub(super) early: Bytes,
     pub(super) connection: Connection,
 }
 
-/// What became of a question; what is final is an error.
+/// The outcome of a request; a final failure is an error instead.
 pub(super) enum Asked {
-    /// The body follows.
+    /// A success, with its body to be read.
     Answer(Answer),
-    /// Worth another try.
+    /// A retry may succeed.
     Failed(StoreError),
-    /// Not understood, or not allowed: the SDK may know better.
+    /// Not understood, or not allowed: to be repeated through the SDK.
     Refused(String),
 }
 
-/// Why there is no answer.
+/// A request without an answer.
 struct Broken {
     why: String,
-    /// Not one byte came, and nobody waited long.
+    /// The connection closed without a byte of an answer.
     at_once: bool,
 }
 
-/// Asks once for a range; with `etag`, of that version of the object. A connection that the other side
-/// closed meanwhile, and a signature that has run out, do not count.
+/// Requests a range once; with `etag`, of that version of the object. A reused connection that the server
+/// had closed, and an expired signature, do not count as a try.
 pub(super) async fn ask(
     store: &S3Store,
     key: &str,
@@ -54,9 +54,9 @@ pub(super) async fn ask(
 ) -> Result<Asked, StoreError> {
     let direct_read = &store.0.direct_read;
     loop {
-        let (signed, known) = match direct_read.signatures.of(store, key).await {
+        let (signed, known) = match direct_read.signatures.get(store, key).await {
             Ok(signed) => signed,
-            // No credentials, or a kind of bucket whose URLs can't be signed.
+            // No credentials, or a kind of bucket whose URLs cannot be signed.
             Err(why) => return Ok(Asked::Refused(why.to_string())),
         };
         let connection = match direct_read.pool.connect(&signed.to, fresh).await {
@@ -80,15 +80,16 @@ pub(super) async fn ask(
         };
         let status = answer.head.status;
         if matches!(status, 200..=299) {
-            let said = (answer.head.value("content-range"), answer.head.length());
-            if status == 206 && said.1.is_none() {
+            let described = (answer.head.value("content-range"), answer.head.length());
+            if status == 206 && described.1.is_none() {
                 return Ok(Asked::Refused("a body without a length".to_owned()));
             }
-            return read::judge(store, key, range, said).map(|()| Asked::Answer(answer));
+            return read::check_answer(store, key, range, described)
+                .map(|()| Asked::Answer(answer));
         }
         let document = document(&mut answer).await;
         let header = |name: &str| answer.head.value(name);
-        let (kind, detail) = errors::of_read(Op::GetRange, status, &document, header);
+        let (kind, detail) = errors::from_answer(Op::GetRange, status, &document, header);
         if answer.head.keeps_open() && Some(document.len() as u64) == answer.head.length() {
             direct_read.pool.give_back(answer.connection);
         }
@@ -117,7 +118,7 @@ async fn exchange(
 ) -> Result<Answer, Broken> {
     let request = head::request(signed, range, etag);
     let mut bytes = BytesMut::new();
-    // Heads are short, and how short is not known.
+    // A head may be of any length, so a single byte must wake the reader.
     connection.expect(1);
     let asked = async {
         connection.wire.write_all(request.as_bytes()).await?;
@@ -141,7 +142,7 @@ async fn exchange(
     }
 }
 
-/// The head; what came behind it stays in `bytes`.
+/// Reads the head; bytes behind it stay in `bytes`.
 async fn answered(connection: &mut Connection, bytes: &mut BytesMut) -> std::io::Result<Head> {
     loop {
         bytes.reserve(HEAD_READ_BYTES);
@@ -150,18 +151,18 @@ async fn answered(connection: &mut Connection, bytes: &mut BytesMut) -> std::io:
         }
         while let Some((head, length)) = head::parse(bytes).map_err(std::io::Error::other)? {
             let _ = bytes.split_to(length);
-            // Heads of 1xx announce another.
+            // A 1xx answer is followed by another.
             if head.status >= 200 {
                 return Ok(head);
             }
         }
         if bytes.len() > HEAD_BYTES_MAX {
-            return Err(std::io::Error::other("its head does not end"));
+            return Err(std::io::Error::other("its head is too long"));
         }
     }
 }
 
-/// What a refusal says of itself, or the beginning of it.
+/// Reads the document of a refusal, or its beginning.
 async fn document(answer: &mut Answer) -> String {
     let length = answer.head.length().map_or(DOCUMENT_BYTES_MAX, |length| {
         usize::try_from(length).map_or(DOCUMENT_BYTES_MAX, |n| n.min(DOCUMENT_BYTES_MAX))
@@ -175,7 +176,7 @@ async fn document(answer: &mut Answer) -> String {
         }
         Ok::<_, std::io::Error>(())
     };
-    // The status has said enough where the document does not come.
+    // Without the document, the status alone decides.
     let _ = timeout(DATA_TIMEOUT, rest).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }

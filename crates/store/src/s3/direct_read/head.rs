@@ -1,4 +1,4 @@
-//! One request, as HTTP/1.1 writes it. The head of its answer is read in `answer`.
+//! The text of one HTTP/1.1 request. The head of its answer is parsed in `answer`.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::signed::Signed;
 pub(super) use crate::answer::{Head, parse};
 
-/// A ranged read; with `etag`, of that version of the object.
+/// Returns the request of a ranged read; with `etag`, of that version of the object.
 pub(super) fn request(signed: &Signed, range: &Range<u64>, etag: Option<&str>) -> String {
     let (first, last) = (range.start, range.end - 1);
     let mut text = format!(

@@ -1,11 +1,11 @@
-//! Large reads without the SDK's HTTP client: a body goes from the socket straight to where its bytes
-//! are needed. The SDK signs; what comes back is judged by the same rules.
+//! Large reads without the SDK's HTTP client: a body goes from the socket straight into the caller's
+//! memory. The SDK signs the requests; answers are interpreted by the same rules.
 //!
 //! Invariants:
-//! - A request is repeated only by [`source`], a bounded number of times, or by [`Reading`] from where
-//!   its body broke off, and then of the same version of the object.
-//! - Whatever is not understood here is asked of the SDK, whose word counts.
-//! - A connection goes back to the pool only behind the last byte of an answer.
+//! - A request is retried only by [`source`], a bounded number of times, or resumed by [`Reading`] where
+//!   its body broke off, with the same version of the object.
+//! - A request that fails in an unknown way is repeated through the SDK, whose answer counts.
+//! - A connection returns to the pool only after the last byte of an answer.
 
 mod exchange;
 mod head;
@@ -24,17 +24,17 @@ use super::config::DATA_ATTEMPTS;
 use super::read::{self, CHUNK_TIMEOUT, RESUMES_MAX};
 use super::speed::Speed;
 use crate::body::Copied;
-use crate::{Body, Effect, ErrorKind, LowWater, Op, StoreError};
+use crate::{Backoff, Body, Effect, ErrorKind, LowWater, Op, StoreError};
 
-/// After the store refused what the SDK could read.
+/// Time without direct reads after one was refused that the SDK could do.
 const OFF_FOR: Duration = Duration::from_mins(10);
 
-/// What these reads share.
+/// The state that all direct reads share.
 #[derive(Default)]
 pub(super) struct DirectRead {
     pool: pool::Pool,
     signatures: signed::Signatures,
-    /// The SDK reads until then.
+    /// All reads go through the SDK until then.
     off: Mutex<Option<Instant>>,
 }
 
@@ -61,22 +61,22 @@ impl DirectRead {
     }
 }
 
-/// Where a body comes from.
+/// The source of a body's bytes.
 enum Source {
     DirectRead(Answer),
     Sdk(Copied),
-    /// The body was read, or broke off.
+    /// The body ended, or broke off.
     Gone,
 }
 
-/// Asks for a range; the body follows.
+/// Requests a range and returns its body.
 pub(super) async fn open(
     store: S3Store,
     key: &str,
     range: Range<u64>,
     fresh: bool,
 ) -> Result<Box<dyn Body>, StoreError> {
-    // No range of HTTP is empty, and servers keep sizes in signed 64 bits.
+    // HTTP has no empty ranges, and servers keep sizes in signed 64 bits.
     let plain = !range.is_empty() && i64::try_from(range.end).is_ok();
     if !plain || store.0.direct_read.is_off() {
         let chunks = read::range(store, key, range).await?;
@@ -91,6 +91,7 @@ pub(super) async fn open(
         source,
         speed: Speed::default(),
         resumes: 0,
+        backoff: Backoff::STORE,
     }))
 }
 
@@ -101,7 +102,7 @@ fn etag(source: &Source) -> Option<String> {
     }
 }
 
-/// Asks until something is answered that is not worth another try.
+/// Requests a range, with retries of failures that may pass.
 async fn source(
     store: &S3Store,
     key: &str,
@@ -109,7 +110,7 @@ async fn source(
     etag: Option<&str>,
     fresh: bool,
 ) -> Result<Source, StoreError> {
-    let mut tries = 0;
+    let (mut tries, mut backoff) = (0, Backoff::STORE);
     loop {
         match exchange::ask(store, key, range, etag, fresh || tries > 0).await? {
             Asked::Answer(answer) => return Ok(Source::DirectRead(answer)),
@@ -121,18 +122,18 @@ async fn source(
             }
             Asked::Failed(error) => {
                 tries += 1;
-                // The caller can ask for less; here one could only ask later.
+                // The caller can reduce its load; here one could only wait.
                 if error.kind == ErrorKind::Throttled || tries == DATA_ATTEMPTS {
                     return Err(error);
                 }
-                tracing::debug!(key, %error, "asking again");
+                tracing::debug!(key, %error, "retrying a read");
             }
         }
-        read::pause(tries - 1).await;
+        read::pause(&mut backoff).await;
     }
 }
 
-/// A body that is being read.
+/// A read in progress.
 struct Reading {
     store: S3Store,
     key: String,
@@ -141,6 +142,7 @@ struct Reading {
     source: Source,
     speed: Speed,
     resumes: u32,
+    backoff: Backoff,
 }
 
 #[async_trait]
@@ -166,7 +168,7 @@ impl Body for Reading {
 }
 
 impl Reading {
-    /// Some bytes, or why this source gives no more. What the SDK says of its own is final.
+    /// Reads some bytes, or returns why the source broke off. An error of the SDK is final.
     async fn some(&mut self, into: &mut [u8]) -> Result<Result<usize, String>, StoreError> {
         let asked = Instant::now();
         let early = || {
@@ -196,7 +198,7 @@ impl Reading {
         })
     }
 
-    /// Behind the last byte.
+    /// Returns the connection to the pool after the last byte.
     fn end(&mut self) {
         let source = std::mem::replace(&mut self.source, Source::Gone);
         if let Source::DirectRead(answer) = source
@@ -217,7 +219,7 @@ impl Reading {
                 .error(op, &self.key, kind, Effect::DidNot, detail));
         }
         tracing::debug!(key = self.key, at = self.left.start, why, "resuming a read");
-        read::pause(self.resumes).await;
+        read::pause(&mut self.backoff).await;
         self.resumes += 1;
         self.speed = Speed::default();
         let etag = self.etag.take();

@@ -20,26 +20,26 @@ use super::super::config::{CONNECT_TIMEOUT, POOL_IDLE};
 use super::super::read::CHUNK_TIMEOUT;
 use crate::LowWater;
 
-/// More than are in use at a time stay behind only after a burst.
+/// Most idle connections to keep.
 const IDLE_MAX: usize = 64;
-/// Woken when so much of a body has come, or all that is left of it.
+/// Bytes of a body that wake its reader, unless fewer are left.
 const MARK_MAX: usize = 256 << 10;
-/// For the runtime to see that a socket became readable.
+/// Time for the runtime to notice that a socket became readable.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Where to connect.
+/// The server to connect to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Authority {
     pub(super) tls: bool,
     pub(super) host: String,
     pub(super) port: u16,
-    /// As the request names it.
+    /// Host and port as in the request.
     pub(super) name: String,
 }
 
-/// A stream of bytes both ways.
+/// A bidirectional stream of bytes.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {
-    /// The socket, where the bytes that are read are the very bytes that it receives.
+    /// Returns the socket, if it carries the bytes of the body unchanged.
     fn plain(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -55,19 +55,19 @@ impl Wire for TlsStream<TcpStream> {
     }
 }
 
-/// An open connection that carries no request at the moment, or this one's owner's.
+/// An open connection: idle, or used by its owner.
 pub(super) struct Connection {
     pub(super) wire: Box<dyn Wire>,
     to: Arc<Authority>,
-    /// It has carried a request before, so that the other side may be closing it just now.
+    /// It has carried a request before, so the server may be closing it.
     pub(super) used: bool,
     low_water: Option<LowWater>,
-    /// As it was set last.
+    /// The low-water mark of the socket, in bytes.
     mark: usize,
 }
 
 impl Connection {
-    /// So many bytes will certainly come, or the end: a part of them alone wakes nobody up.
+    /// Sets that `bytes` more bytes, or the end, are certain to come: only then is the reader woken.
     pub(super) fn expect(&mut self, bytes: usize) {
         let mark = bytes.clamp(1, MARK_MAX);
         if mark == self.mark {
@@ -75,27 +75,27 @@ impl Connection {
         }
         if let (Some(set), Some(socket)) = (self.low_water, self.wire.plain()) {
             if set(socket, mark).is_err() {
-                // Then every packet wakes, as without.
+                // Then every packet wakes the reader.
                 self.low_water = None;
             }
             self.mark = mark;
         }
     }
 
-    /// Reads of a body of which at least `into` is left.
+    /// Reads from a body of which at least `into.len()` bytes are left.
     pub(super) async fn read(&mut self, into: &mut [u8]) -> Result<io::Result<usize>, Elapsed> {
         self.expect(into.len());
         let read = timeout(CHUNK_TIMEOUT, self.wire.read(into)).await;
         if read.is_ok() || self.mark == 1 {
             return read;
         }
-        // A slow connection may have brought something all the same.
+        // A slow connection may have received less than the mark.
         self.expect(1);
         timeout(LATE, self.wire.read(into)).await
     }
 }
 
-/// The connections that wait for a request.
+/// The idle connections to all servers.
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Mutex<Vec<(Connection, Instant)>>,
@@ -111,7 +111,7 @@ impl Pool {
         }
     }
 
-    /// A connection: the one that was used last, since the others may grow old then, or a new one.
+    /// Returns the most recently used connection, so that others can expire, or a new one.
     pub(super) async fn connect(
         &self,
         to: &Arc<Authority>,
@@ -122,7 +122,12 @@ impl Pool {
         }
         let wire = match timeout(CONNECT_TIMEOUT, self.dial(to)).await {
             Ok(wire) => wire.map_err(|why| why.to_string())?,
-            Err(_) => return Err(format!("not within {} s", CONNECT_TIMEOUT.as_secs())),
+            Err(_) => {
+                return Err(format!(
+                    "no connection within {} s",
+                    CONNECT_TIMEOUT.as_secs()
+                ));
+            }
         };
         Ok(Connection {
             wire,
@@ -142,7 +147,7 @@ impl Pool {
         Some(idle.remove(at).0)
     }
 
-    /// Takes a connection back whose answer was read to its end.
+    /// Takes back a connection whose answer was read to its end.
     pub(super) fn give_back(&self, mut connection: Connection) {
         connection.used = true;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,7 +169,7 @@ impl Pool {
     }
 }
 
-/// As the SDK's client: rustls on ring, with the roots that the system trusts.
+/// Returns the same TLS setup as the SDK's client: rustls on ring, with the system's trusted roots.
 async fn trusting_the_system() -> io::Result<TlsConnector> {
     let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
     let mut roots = RootCertStore::empty();

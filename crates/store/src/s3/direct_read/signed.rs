@@ -1,5 +1,5 @@
-//! Reads are signed in their URL, once for all ranges of an object: a signature costs more than the
-//! request around it.
+//! Presigned URLs of reads, one for all ranges of an object: a signature costs more than the rest of the
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,24 +9,24 @@ use super::super::S3Store;
 use super::pool::Authority;
 use crate::{Effect, ErrorKind, Op, StoreError};
 
-/// How long the server takes a signature.
+/// Time for which the server accepts a signature.
 const VALID: Duration = Duration::from_mins(15);
-/// How long it is used: the rest is for clocks that differ and for requests that wait.
+/// Time for which a signature is used; the rest allows for clock skew and delayed requests.
 const USED: Duration = Duration::from_mins(5);
-/// Objects in use at a time are few: those that are read ahead.
+/// Most signatures kept. Few objects are in use at a time: those being read ahead.
 const KEPT_MAX: usize = 1024;
 
-/// A signed read of one object, but for its range.
+/// A signed read of one object, without its range.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Signed {
     pub(super) to: Arc<Authority>,
-    /// With the query, in which the signature is.
+    /// Path and query; the query contains the signature.
     pub(super) path: String,
-    /// That are part of what was signed, besides the host.
+    /// Signed headers besides the host.
     pub(super) headers: Vec<(String, String)>,
 }
 
-/// The signatures in use.
+/// The signatures in use, by key.
 #[derive(Debug, Default)]
 pub(super) struct Signatures(Mutex<BTreeMap<String, (Arc<Signed>, Instant)>>);
 
@@ -35,8 +35,8 @@ impl Signatures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A signed read of `key`, and whether it was used before.
-    pub(super) async fn of(
+    /// Returns a signed read of `key`, and whether it was used before.
+    pub(super) async fn get(
         &self,
         store: &S3Store,
         key: &str,
@@ -51,7 +51,7 @@ impl Signatures {
         let headers = request.headers().filter(|(name, _)| *name != "host");
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let signed = split(request.uri(), headers.collect()).ok_or_else(|| {
-            let detail = format!("the endpoint makes no usable URL: {}", store.0.endpoint);
+            let detail = format!("no usable URL for the endpoint {}", store.0.endpoint);
             let (op, kind) = (Op::GetRange, ErrorKind::Invalid);
             store.error(op, key, kind, Effect::DidNot, detail)
         })?;
@@ -67,7 +67,7 @@ impl Signatures {
         Ok((signed, false))
     }
 
-    /// The server does not take it any more.
+    /// Drops a signature that the server no longer accepts.
     pub(super) fn forget(&self, key: &str) {
         self.kept().remove(key);
     }
@@ -83,7 +83,7 @@ fn split(url: &str, headers: Vec<(String, String)>) -> Option<Signed> {
     let (name, path) = rest.split_once('/')?;
     let default = if tls { 443 } else { 80 };
     let (host, port) = match name.rsplit_once(':') {
-        // The colons of an address in brackets are its own.
+        // Colons inside brackets belong to an IPv6 address.
         Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
         _ => (name, default),
     };

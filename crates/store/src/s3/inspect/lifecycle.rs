@@ -1,4 +1,4 @@
-//! Which lifecycle rules of a bucket reach the objects of one root.
+//! The lifecycle rules of a bucket that reach the objects of one root.
 
 use aws_sdk_s3::types::{
     AbortIncompleteMultipartUpload as Abort, ExpirationStatus, LifecycleRule as Rule,
@@ -6,7 +6,7 @@ use aws_sdk_s3::types::{
 
 use crate::LifecycleRule;
 
-/// What `rule` does below `root` (empty, or ends in `/`); `None` if it touches nothing there.
+/// Returns the effect of `rule` below `root` (empty, or ends in `/`); `None` if it has none there.
 pub(super) fn below(rule: &Rule, root: &str) -> Option<LifecycleRule> {
     if rule.status() != &ExpirationStatus::Enabled || wants_tags(rule) {
         return None;
@@ -30,14 +30,14 @@ pub(super) fn below(rule: &Rule, root: &str) -> Option<LifecycleRule> {
     })
 }
 
-/// Our objects carry no tags, so a rule for tagged objects never meets one.
+/// Returns whether the rule is for tagged objects only; our objects carry no tags.
 fn wants_tags(rule: &Rule) -> bool {
     rule.filter().is_some_and(|filter| {
         filter.tag().is_some() || filter.and().is_some_and(|and| !and.tags().is_empty())
     })
 }
 
-#[allow(deprecated)] // rules of old still name their prefix outside the filter
+#[allow(deprecated)] // old rules name their prefix outside the filter
 fn prefix(rule: &Rule) -> &str {
     let filter = rule.filter();
     let and = filter.and_then(|f| f.and());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_does() {
+    fn the_effect_of_a_rule() {
         let move_on = Transition::builder()
             .storage_class(TransitionStorageClass::Glacier)
             .build();

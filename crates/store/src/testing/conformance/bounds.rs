@@ -5,7 +5,7 @@ use super::tools::noise;
 use crate::ErrorKind;
 
 impl Bench {
-    /// A whole read takes what it asked for at most, and says what it left.
+    /// A whole read takes at most the bound, and its error names the size.
     pub(super) async fn bounds(self) {
         let body = noise(70_001, 11);
         let key = self.put("bound", &body).await;

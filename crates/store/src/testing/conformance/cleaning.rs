@@ -1,4 +1,4 @@
-//! Bulk deletes, and uploads that nobody completes.
+//! Bulk deletes and abandoned uploads.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use super::{Bench, LISTED};
 use crate::Create;
 
 impl Bench {
-    /// More keys than one request takes, absent ones among them.
+    /// Deletes more keys than fit one request, absent ones among them.
     pub(super) async fn bulk_deletes(self) {
         let keys: Vec<_> = (0..LISTED).map(|at| self.key(&format!("k{at}"))).collect();
         for key in keys.iter().step_by(50) {
@@ -28,7 +28,7 @@ impl Bench {
         self.delete(&spared).await;
     }
 
-    /// Where a store has uploads in parts, one that is given up is gone, and others stay.
+    /// Where a store has multipart uploads, an aborted one is gone, and others stay.
     pub(super) async fn unfinished(self) {
         let prefix = format!("{}/", self.prefix);
         let begun = async |name: &str| {

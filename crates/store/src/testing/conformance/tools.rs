@@ -1,4 +1,4 @@
-//! What the checks share: clear panics, whole listings, bodies from a seed.
+//! Helpers of the checks: clear panics, whole listings, bodies from a seed.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ pub(super) fn ok<T>(what: &str, key: &str, result: Result<T, StoreError>) -> T {
     result.unwrap_or_else(|error| panic!("{what} {key}: {error}"))
 }
 
-/// Every key below a prefix, page by page, sorted; none twice.
+/// Returns every key below a prefix, sorted; panics when one is listed twice.
 pub(super) async fn all(store: &dyn Store, prefix: &str) -> Vec<String> {
     let mut keys = Vec::new();
     let mut pages = Pages::new(store, prefix);
@@ -25,7 +25,7 @@ pub(super) async fn all(store: &dyn Store, prefix: &str) -> Vec<String> {
     keys
 }
 
-/// Bytes that differ everywhere and are the same for the same seed.
+/// Returns pseudo-random bytes that depend only on the seed.
 pub(super) fn noise(length: usize, seed: u64) -> Bytes {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -42,7 +42,7 @@ pub(super) fn noise(length: usize, seed: u64) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// The bytes of a range, read into buffers whose size fits nothing.
+/// Reads a range into buffers of an odd size.
 pub(super) async fn opened(
     store: &dyn Store,
     key: &str,

@@ -1,4 +1,4 @@
-//! Each fault does to the object, and says of it, what its name promises.
+//! Each fault's effect on the object, and its error.
 
 use futures::TryStreamExt;
 

@@ -17,8 +17,8 @@ use batchweave_store::{
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
-use crate::testing::{config, item, opened, options};
-use crate::{Commit, Log, Producer, create};
+use crate::testing::{Commit, config, item, opened, options};
+use crate::{Committer, Log, create};
 
 /// TGBs of one object, and so of one commit, in these tests.
 pub(super) const SHARED: u64 = 4;
@@ -49,7 +49,7 @@ impl Scene {
     }
 
     /// With a producer that has committed so many objects.
-    pub(super) async fn with(objects: u64) -> (Self, Producer) {
+    pub(super) async fn with(objects: u64) -> (Self, Committer) {
         let scene = Self::new().await;
         let mut producer = opened(&scene.store, "p0", 7).await;
         for _ in 0..objects {
@@ -65,7 +65,7 @@ impl Scene {
     }
 
     /// Uploads an object of `SHARED` TGBs and commits it.
-    pub(super) async fn commit(&self, producer: &mut Producer) {
+    pub(super) async fn commit(&self, producer: &mut Committer) {
         let next = item(producer, producer.next_seq(), SHARED);
         let body = Bytes::from(vec![7; 1024 * SHARED as usize]);
         let key = &next.tgbs[0].parts[0].key;

@@ -1,4 +1,4 @@
-//! Connections over TLS, to a server that nobody but this test trusts: its key is in this folder.
+//! Connections over TLS, to a server whose certificate only this test trusts: its key is in this folder.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -20,7 +20,7 @@ async fn answer(acceptor: TlsAcceptor, socket: TcpStream) -> io::Result<()> {
     socket.shutdown().await
 }
 
-/// Answers each connection's four bytes with the same; who does not trust it goes away.
+/// Echoes the first four bytes of each connection; a client that does not trust it closes the connection.
 async fn echo() -> Arc<Authority> {
     let key = PrivatePkcs8KeyDer::from(&include_bytes!("test-key.der")[..]);
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -104,7 +104,7 @@ static MARKS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 fn noted(_: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let mut marks = MARKS.lock().unwrap();
     marks.push(bytes);
-    // The last one fails, as where a kernel does not have it.
+    // The last call fails, as on a kernel without the option.
     (marks.len() < 3)
         .then_some(())
         .ok_or(io::ErrorKind::Unsupported.into())

@@ -1,14 +1,14 @@
-//! Judges a race of writers for one absent key: one won, its bytes are there, and they stay.
+//! Checks a race of writers for one absent key: one wins, its bytes are stored, and they stay.
 
 use bytes::Bytes;
 
 use super::{PROBE_BYTES_MAX, broken};
 use crate::{Create, Effect, Store, StoreError};
 
-/// Reads of an object that is not as expected, before that is believed.
+/// Reads of an unexpected object before the store counts as broken.
 const READS: usize = 4;
 
-/// What each of `racers` writes, `size` bytes or more, told apart by its bytes.
+/// Returns a distinct body of at least `size` bytes for each of `racers`.
 pub(super) fn bodies(key: &str, racers: usize, size: usize) -> Vec<Bytes> {
     let body = |racer| {
         let name = format!("racer {racer} of {key}\n");
@@ -17,8 +17,8 @@ pub(super) fn bodies(key: &str, racers: usize, size: usize) -> Vec<Bytes> {
     (0..racers).map(body).collect()
 }
 
-/// Judges the `answers` of racers that wrote `bodies`; returns how many answers were unclear.
-pub(super) async fn judge(
+/// Checks the `answers` of racers that wrote `bodies`; returns the number of unclear answers.
+pub(super) async fn check_race(
     store: &dyn Store,
     key: &str,
     what: &str,
@@ -29,12 +29,12 @@ pub(super) async fn judge(
     let winners = answers.iter().filter(won).count();
     if winners > 1 {
         let why = format!(
-            "{winners} of {} concurrent {what} of one key were told that they made it",
+            "{winners} of {} concurrent {what} of one key were answered \"created\"",
             answers.len()
         );
         return Err(broken(store, key, &why));
     }
-    // A winner whose answer was lost is as good as one who was told.
+    // A writer whose answer was lost may be the winner.
     let may_own = |answer: &Result<Create, StoreError>| match answer {
         Ok(Create::Created) => true,
         Ok(Create::Exists) => false,
@@ -46,7 +46,7 @@ pub(super) async fn judge(
     };
     let there = match read(store, key, won).await {
         Err(error) if error.is_not_found() && winners == 0 => {
-            return Err(nobody(store, key, what, answers));
+            return Err(no_winner(store, key, what, answers));
         }
         Err(error) if error.is_not_found() => {
             let why = "the object that was created is not there";
@@ -62,8 +62,8 @@ pub(super) async fn judge(
     Ok(answers.iter().filter(|answer| answer.is_err()).count())
 }
 
-/// Reads an object. Bytes that are not as `expected` are read again over other connections: one damaged
-/// answer does not make a store unfit. Returns the last bytes read.
+/// Reads an object. Unexpected bytes are read again over new connections, because one damaged answer
+/// does not make a store unfit. Returns the last bytes read.
 async fn read(
     store: &dyn Store,
     key: &str,
@@ -79,7 +79,7 @@ async fn read(
     Ok(bytes)
 }
 
-/// One more create, after the race, is told "exists" and changes nothing.
+/// Checks that one more create after the race is answered "exists" and changes nothing.
 async fn refuses_again(store: &dyn Store, key: &str, there: &Bytes) -> Result<(), StoreError> {
     let again = match store.create(key, Bytes::from_static(b"late\n")).await {
         Err(error) if error.effect == Effect::Unknown => Create::Exists,
@@ -95,8 +95,8 @@ async fn refuses_again(store: &dyn Store, key: &str, there: &Bytes) -> Result<()
     Ok(())
 }
 
-/// Nobody won: the reason is the most telling of the racers' errors.
-fn nobody(
+/// Returns the error of a race without a winner: the most specific of the racers' errors.
+fn no_winner(
     store: &dyn Store,
     key: &str,
     what: &str,
@@ -105,7 +105,7 @@ fn nobody(
     let racers = answers.len();
     let errors: Vec<StoreError> = answers.into_iter().filter_map(Result::err).collect();
     if errors.len() < racers {
-        let why = format!("{what} were told that the object exists, but nobody made it");
+        let why = format!("{what} were answered \"exists\", but none was answered \"created\"");
         return broken(store, key, &why);
     }
     let lasting = errors.iter().position(|error| !error.kind.is_transient());

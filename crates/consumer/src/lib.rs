@@ -9,7 +9,8 @@
 //! - `node` holds the state of the daemon under one lock; `ledger` records what ranks received;
 //! - `job` has the rules of jobs, attempts and marks, `fetch` reads indexes and frames, `segments` makes
 //!   shared memory, `reclaimer` deletes old data;
-//! - `engine` decides what to fetch, push and free (pure).
+//! - `engine` decides what to fetch, push and free (pure);
+//! - `resources` are what all tasks share, among them the store, time and metrics.
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -26,10 +27,13 @@ mod node;
 mod quarantine;
 mod reclaimer;
 mod reports;
+mod resources;
 mod run;
 mod segments;
 mod server;
 mod status_page;
+mod store_health;
+mod stream_head;
 
 pub use error::RunError;
 #[cfg(feature = "simulation")]

@@ -1,4 +1,4 @@
-//! The quarantined steps that a reader passes over: ranges, sorted and apart. Pure.
+//! The quarantined steps that a reader passes over. Pure.
 //!
 //! An attempt's ranges are those in force at its record, so they are the same on every node and after
 //! every restart of a daemon.
@@ -6,24 +6,24 @@
 use batchweave_core::ids::{Step, Version};
 use batchweave_core::manifest::state::QuarantineState;
 
-/// Ranges that are not read: the first step and the one after the last.
+/// Ranges of steps that are not read, as first step and the one after the last; sorted, without overlap.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Skips(Vec<(Step, Step)>);
+pub(crate) struct QuarantineRanges(Vec<(Step, Step)>);
 
-impl Skips {
-    /// Those in force at the record `opened` of an attempt.
-    pub(crate) fn at(all: &[QuarantineState], opened: Version) -> Self {
+impl QuarantineRanges {
+    /// The ranges in force at the record `opened` of an attempt.
+    pub(crate) fn in_force_at(all: &[QuarantineState], opened: Version) -> Self {
         let in_force = |q: &&QuarantineState| q.in_force_at(opened);
         Self::merged(all.iter().filter(in_force))
     }
 
-    /// Those in force now, for readers without an attempt.
-    pub(crate) fn now(all: &[QuarantineState]) -> Self {
+    /// The ranges in force now, for readers without an attempt.
+    pub(crate) fn in_force_now(all: &[QuarantineState]) -> Self {
         Self::merged(all.iter().filter(|q| q.lifted.is_none()))
     }
 
-    /// All that ever were, those that were lifted too.
-    pub(crate) fn ever(all: &[QuarantineState]) -> Self {
+    /// All ranges that ever were in force, lifted ones included.
+    pub(crate) fn including_lifted(all: &[QuarantineState]) -> Self {
         Self::merged(all.iter())
     }
 
@@ -40,7 +40,6 @@ impl Skips {
         Self(apart)
     }
 
-    /// The ranges: first step and the one after the last.
     #[cfg(test)]
     pub(crate) fn ranges(&self) -> &[(Step, Step)] {
         &self.0
@@ -51,7 +50,7 @@ impl Skips {
     }
 
     /// The first step at or after `step` that is read.
-    pub(crate) fn pass(&self, step: Step) -> Step {
+    pub(crate) fn next_read(&self, step: Step) -> Step {
         match self.from(step).first() {
             Some((first, after)) if *first <= step => *after,
             _ => step,
@@ -59,7 +58,7 @@ impl Skips {
     }
 
     /// The last step before `step` that is read; `None` when there is none.
-    pub(crate) fn before(&self, step: Step) -> Option<Step> {
+    pub(crate) fn last_read_before(&self, step: Step) -> Option<Step> {
         let mut last = step.checked_sub(1)?;
         for (first, after) in self.0.iter().rev() {
             if (*first..*after).contains(&last) {
@@ -70,12 +69,12 @@ impl Skips {
     }
 
     /// Whether `step` is passed over.
-    pub(crate) fn skips(&self, step: Step) -> bool {
-        self.pass(step) != step
+    pub(crate) fn contains(&self, step: Step) -> bool {
+        self.next_read(step) != step
     }
 
     /// The step that is read `count` steps after `step`, which is read.
-    pub(crate) fn ahead(&self, mut step: Step, mut count: u64) -> Step {
+    pub(crate) fn advance(&self, mut step: Step, mut count: u64) -> Step {
         for (first, after) in self.from(step) {
             let before = first - step;
             if count < before {
@@ -87,7 +86,7 @@ impl Skips {
     }
 
     /// How many of the steps `from..to` are read.
-    pub(crate) fn between(&self, from: Step, to: Step) -> u64 {
+    pub(crate) fn count_read(&self, from: Step, to: Step) -> u64 {
         let inside =
             |(first, after): &(Step, Step)| (*after).min(to).saturating_sub((*first).max(from));
         let skipped: u64 = self.from(from).iter().map(inside).sum();
@@ -96,14 +95,14 @@ impl Skips {
 }
 
 #[cfg(test)]
-impl Skips {
-    /// For tests: ranges as first and last step.
-    pub(crate) fn of(ranges: &[(Step, Step)]) -> Self {
+impl QuarantineRanges {
+    /// Ranges given by their first and last steps.
+    pub(crate) fn from_ranges(ranges: &[(Step, Step)]) -> Self {
         let all: Vec<QuarantineState> = ranges
             .iter()
             .map(|&(first, last)| tests::quarantine(first, last, 0, None))
             .collect();
-        Self::now(&all)
+        Self::in_force_now(&all)
     }
 }
 
@@ -130,23 +129,35 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_has_what_was_in_force_at_its_record() {
+    fn an_attempt_passes_over_the_ranges_in_force_at_its_record() {
         let all = [
             quarantine(10, 19, 3, None),
             quarantine(30, 39, 3, Some(8)),
             quarantine(50, 59, 6, None),
         ];
-        assert_eq!(Skips::at(&all, 2).ranges(), []);
-        assert_eq!(Skips::at(&all, 5).ranges(), [(10, 20), (30, 40)]);
-        assert_eq!(Skips::at(&all, 7).ranges(), [(10, 20), (30, 40), (50, 60)]);
-        assert_eq!(Skips::at(&all, 9).ranges(), [(10, 20), (50, 60)]);
-        assert_eq!(Skips::now(&all).ranges(), [(10, 20), (50, 60)]);
+        assert_eq!(QuarantineRanges::in_force_at(&all, 2).ranges(), []);
+        assert_eq!(
+            QuarantineRanges::in_force_at(&all, 5).ranges(),
+            [(10, 20), (30, 40)]
+        );
+        assert_eq!(
+            QuarantineRanges::in_force_at(&all, 7).ranges(),
+            [(10, 20), (30, 40), (50, 60)]
+        );
+        assert_eq!(
+            QuarantineRanges::in_force_at(&all, 9).ranges(),
+            [(10, 20), (50, 60)]
+        );
+        assert_eq!(
+            QuarantineRanges::in_force_now(&all).ranges(),
+            [(10, 20), (50, 60)]
+        );
     }
 
     #[test]
     fn the_step_before_is_one_that_is_read() {
-        let skips = Skips::of(&[(0, 1), (4, 5), (7, 9)]);
-        let before = |step| skips.before(step);
+        let quarantine = QuarantineRanges::from_ranges(&[(0, 1), (4, 5), (7, 9)]);
+        let before = |step| quarantine.last_read_before(step);
         assert_eq!([before(0), before(1), before(2)], [None; 3]);
         assert_eq!(
             [before(3), before(5), before(6)],
@@ -160,20 +171,28 @@ mod tests {
 
     #[test]
     fn ranges_that_touch_or_overlap_are_one() {
-        let skips = Skips::of(&[(8, 9), (2, 3), (4, 5), (9, 12), (10, 10)]);
-        assert_eq!(skips.ranges(), [(2, 6), (8, 13)]);
+        let quarantine =
+            QuarantineRanges::from_ranges(&[(8, 9), (2, 3), (4, 5), (9, 12), (10, 10)]);
+        assert_eq!(quarantine.ranges(), [(2, 6), (8, 13)]);
     }
 
     #[test]
     fn counting_agrees_with_walking() {
-        let skips = Skips::of(&[(0, 1), (4, 4), (6, 9), (15, 15)]);
-        let read: Vec<Step> = (0..40).filter(|step| !skips.skips(*step)).collect();
+        let quarantine = QuarantineRanges::from_ranges(&[(0, 1), (4, 4), (6, 9), (15, 15)]);
+        let read: Vec<Step> = (0..40).filter(|step| !quarantine.contains(*step)).collect();
         assert_eq!(read[..6], [2, 3, 5, 10, 11, 12]);
-        assert_eq!((skips.pass(0), skips.pass(6), skips.pass(5)), (2, 10, 5));
+        assert_eq!(
+            (
+                quarantine.next_read(0),
+                quarantine.next_read(6),
+                quarantine.next_read(5)
+            ),
+            (2, 10, 5)
+        );
         for (i, &from) in read.iter().enumerate() {
             for (j, &to) in read.iter().enumerate().skip(i) {
-                assert_eq!(skips.ahead(from, (j - i) as u64), to);
-                assert_eq!(skips.between(from, to), (j - i) as u64);
+                assert_eq!(quarantine.advance(from, (j - i) as u64), to);
+                assert_eq!(quarantine.count_read(from, to), (j - i) as u64);
             }
         }
     }

@@ -1,31 +1,45 @@
-//! The arena's segments: made one by one, against what the machine and the cgroups still give.
+//! The segments of the arena: created one by one, checked against the memory that the machine and the
+//! cgroups allow, and when the arena may grow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use batchweave_arena::{ArenaError, MemoryLimits, Pages, Segment, memory_nodes};
 
 use crate::config::{ArenaTable, HugePages};
 
-/// Of the tightest limit: after a restart there are two arenas for a while, and the daemon's own memory.
+/// Share of the tightest cgroup limit: after a restart two arenas exist for a while, and the daemon needs
+/// memory, too.
 const PERCENT_OF_LIMIT: u64 = 45;
-/// Of the machine, where no limit is tighter: the rest is the trainer's.
+/// Share of the machine's memory, where no limit is tighter: the rest belongs to the trainer.
 const PERCENT_OF_MACHINE: u64 = 25;
 
-/// Makes segments.
+/// Creates segments.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct SegmentMaker {
     limits: MemoryLimits,
     bytes: u64,
     segment_bytes: u64,
     pages: Pages,
     node: Option<u32>,
-    told_not_huge: AtomicBool,
+    reported_small_pages: AtomicBool,
 }
 
-impl Memory {
-    /// Refuses an arena that could never be made. What is left right now is compared segment by
-    /// segment: after a restart the last daemon's arena may still be charged.
+/// The condition on growing beyond one segment after a restart: ranks may still have the arena of the last
+/// daemon mapped, and both arenas together could get the trainer killed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Growth {
+    /// The arena may grow in any case once the daemon has run for this long.
+    pub(crate) after: Duration,
+    /// It may grow earlier once this many ranks are connected and none has an earlier arena mapped;
+    /// 0: unknown.
+    pub(crate) ranks: u32,
+}
+
+impl SegmentMaker {
+    /// Fails when an arena of the configured size can never exist here. Memory in use is not counted: after
+    /// a restart the last daemon's arena may still be charged, so it is checked segment by segment.
     pub(crate) fn new(table: &ArenaTable) -> Result<Self, String> {
         Self::within(MemoryLimits::default(), table)
     }
@@ -46,30 +60,39 @@ impl Memory {
                 HugePages::Reserved => Pages::HugeReserved,
             },
             node: table.node(),
-            told_not_huge: AtomicBool::new(false),
+            reported_small_pages: AtomicBool::new(false),
         })
     }
 
-    /// Of the arena when it is fully grown.
+    /// The size of the fully grown arena, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// One more segment; takes a while, since it is populated.
-    pub(crate) fn segment(&self) -> Result<Arc<Segment>, ArenaError> {
+    /// Creates and populates one more segment. Blocks for a while.
+    pub(crate) fn create(&self) -> Result<Arc<Segment>, ArenaError> {
         let (bytes, limits) = (self.segment_bytes, &self.limits);
         let (pages, node) = (self.pages, self.node);
-        let segment = Segment::create_of("batchweave-arena", bytes, limits, pages, node)?;
+        let segment = Segment::create_with("batchweave-arena", bytes, limits, pages, node)?;
         if let Some(why) = segment.not_huge()
-            && !self.told_not_huge.swap(true, Ordering::Relaxed)
+            && !self.reported_small_pages.swap(true, Ordering::Relaxed)
         {
             tracing::info!(%why, "no huge pages for the arena: it has small ones");
         }
         Ok(segment)
     }
+
+    /// Creates a segment on a thread of its own, and passes it to `done` there.
+    pub(crate) fn create_in_background(
+        self: &Arc<Self>,
+        done: impl FnOnce(Result<Arc<Segment>, ArenaError>) + Send + 'static,
+    ) {
+        let maker = Arc::clone(self);
+        tokio::task::spawn_blocking(move || done(maker.create()));
+    }
 }
 
-/// Refuses a memory node that the machine does not have.
+/// Fails when the configured memory node does not exist on this machine.
 pub(crate) fn check_node(table: &ArenaTable) -> Result<(), String> {
     let nodes = memory_nodes();
     let Some(node) = table.node().filter(|node| !nodes.contains(node)) else {
@@ -96,7 +119,7 @@ fn given(limits: &MemoryLimits, bytes: u64) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// From the limits that can be seen; whole segments.
+/// Derives the size from the limits that are visible, in whole segments.
 fn automatic(limits: &MemoryLimits, segment_bytes: u64) -> Result<u64, String> {
     let limit = limits.smallest_limit().map(|b| b / 100 * PERCENT_OF_LIMIT);
     let machine = limits.machine_bytes();

@@ -1,9 +1,9 @@
-//! Why a rank's next frame has not come.
+//! Why a rank's next frame was not pushed.
 
 use super::{Cause, Engine, SessionId, State, TooLarge};
 
 impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
-    /// Why a rank's next frame was not pushed; None when nothing is missing.
+    /// Returns why a rank's next frame was not pushed; `None` when nothing is missing.
     pub(crate) fn cause(&self, id: SessionId) -> Option<Cause> {
         let session = self.sessions.get(&id)?;
         if session.done {
@@ -27,7 +27,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         }
     }
 
-    /// Bytes of the arena that no rank holds.
+    /// The bytes of the arena that no rank holds.
     pub(super) fn free_bytes(&self) -> u64 {
         self.limits.arena_bytes.saturating_sub(self.held_bytes)
     }

@@ -1,4 +1,4 @@
-//! One connected rank as the engine sees it.
+//! The position of one connected rank, and the frames that it holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,55 +7,59 @@ use std::sync::Arc;
 use batchweave_core::ids::Step;
 
 use crate::engine::location::FrameId;
-use crate::quarantine::Skips;
+use crate::quarantine::QuarantineRanges;
 
-/// Number of a session, never used twice in a daemon's life.
+/// The number of a session, never reused by a daemon.
 pub(crate) type SessionId = u64;
 
-/// Steps that a rank may hold whatever others hold: one in use, one to come.
+/// Steps that a rank may hold whatever others hold: one in use, and the next.
 const LEAST_STEPS: usize = 2;
 
-/// What a rank's next frame waits for.
+/// The reason why a rank's next frame was not pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The step is not known: not committed, or not read from the log yet.
+    /// The frame is not located: its step is not committed, or not read from the log yet.
     Unknown,
-    /// The frame is on its way from the store.
+    /// The frame is being read from the store.
     Fetching,
-    /// The same, late: there was no room for it when it was to be fetched ahead.
+    /// The frame is being read late, since there was no room to read it ahead.
     Backpressure,
-    /// There is no room: ranks hold all of the arena.
+    /// Ranks hold all of the arena.
     ArenaFull,
-    /// The rank holds all its credits.
+    /// The rank has used all its credits.
     Held,
     /// The rank holds its share of the arena.
     Share,
 }
 
-/// What a rank reads and where it stands.
+/// The slices that a rank reads, its position, and the frames that it holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Session {
-    /// Its slices of every step.
+pub(crate) struct ReadCursor {
+    /// The slices that it reads of every step.
     pub(crate) slices: Range<u32>,
     /// The next frame to push.
     pub(crate) next: FrameId,
-    /// Where it began.
+    /// The step at which it began.
     start: Step,
-    /// Steps that it passes over.
-    skips: Arc<Skips>,
-    /// Steps of which it may hold frames at a time.
+    quarantine: Arc<QuarantineRanges>,
+    /// Most steps of which it may hold frames at a time.
     credits: usize,
-    /// Frames pushed and not released: their slices by step, and their bytes in the arena.
+    /// Frames pushed and not released: their slices by step.
     held: BTreeMap<Step, BTreeSet<u32>>,
     held_bytes: u64,
-    /// Nothing more is pushed: it was told of the end or of a failure, or said so itself.
+    /// Nothing more is pushed: the stream or the session has ended, or a frame failed.
     pub(super) done: bool,
 }
 
-impl Session {
-    /// A rank that reads `slices` from `step` on, without the steps of `skips`.
-    pub(crate) fn new(slices: Range<u32>, step: Step, credits: usize, skips: Arc<Skips>) -> Self {
-        let step = skips.pass(step);
+impl ReadCursor {
+    /// A cursor over `slices` from `step` on, without the steps of `quarantine`.
+    pub(crate) fn new(
+        slices: Range<u32>,
+        step: Step,
+        credits: usize,
+        quarantine: Arc<QuarantineRanges>,
+    ) -> Self {
+        let step = quarantine.next_read(step);
         let next = FrameId {
             step,
             slice: slices.start,
@@ -64,7 +68,7 @@ impl Session {
             slices,
             next,
             start: step,
-            skips,
+            quarantine,
             credits,
             held: BTreeMap::new(),
             held_bytes: 0,
@@ -72,12 +76,12 @@ impl Session {
         }
     }
 
-    /// Its first slice, and the one behind its last.
+    /// Its first slice, and the one after its last.
     pub(super) fn block(&self) -> (u32, u32) {
         (self.slices.start, self.slices.end)
     }
 
-    /// Frames that it holds.
+    /// The frames that it holds.
     pub(crate) fn held(&self) -> impl Iterator<Item = FrameId> {
         let frames = |(step, slices): (&Step, &BTreeSet<u32>)| {
             let step = *step;
@@ -87,21 +91,21 @@ impl Session {
         self.held.iter().flat_map(frames)
     }
 
-    /// Steps of which it holds frames.
+    /// The number of steps of which it holds frames.
     pub(crate) fn held_steps(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether its credits allow another frame. A step that was begun may always be completed.
+    /// Whether its credits allow another frame. A step that has begun may always be completed.
     pub(crate) fn has_credit(&self) -> bool {
         self.begun() || self.held.len() < self.credits
     }
 
-    /// Whether it may hold another frame where `free` bytes of the arena are held by nobody: it holds
-    /// no more than it leaves. Its least steps it may always hold.
+    /// Whether it may hold another frame while `free` bytes of the arena are held by no rank: it may hold at most
+    /// as many bytes as that, and always `LEAST_STEPS` steps.
     ///
-    /// These are the dynamic thresholds of Choudhury and Hahne (1998) for the shared buffer of a
-    /// switch: whoever holds much stops first, and what is left is never nothing.
+    /// These are the dynamic thresholds of Choudhury and Hahne (1998) for the shared buffer of a switch: a rank
+    /// that holds much stops first, and some room is always left.
     pub(super) fn has_share(&self, free: u64) -> bool {
         self.begun() || self.held.len() < LEAST_STEPS || self.held_bytes < free
     }
@@ -110,31 +114,31 @@ impl Session {
         self.next.slice > self.slices.start
     }
 
-    /// Steps taken since it joined.
+    /// The number of steps taken since it joined.
     pub(super) fn taken(&self) -> u64 {
         self.distance(self.start, self.next.step)
     }
 
     fn distance(&self, from: Step, to: Step) -> u64 {
-        self.skips.between(from, to)
+        self.quarantine.count_read(from, to)
     }
 
     /// The step that it reads `count` steps after its next one.
     pub(super) fn ahead(&self, count: u64) -> Step {
-        self.skips.ahead(self.next.step, count)
+        self.quarantine.advance(self.next.step, count)
     }
 
-    /// How many steps it reads before `step`.
+    /// The number of steps that it reads before `step`.
     pub(super) fn before(&self, step: Step) -> u64 {
         self.distance(self.next.step, step)
     }
 
-    /// What it passes over.
-    pub(crate) fn skips(&self) -> &Skips {
-        &self.skips
+    /// The steps that it passes over.
+    pub(crate) fn quarantine(&self) -> &QuarantineRanges {
+        &self.quarantine
     }
 
-    /// Takes the next frame, which has `bytes` in the arena, and moves on to the one after it.
+    /// Takes the next frame, which occupies `bytes` of the arena, and moves to the one after it.
     pub(super) fn take_next(&mut self, bytes: u64) {
         let FrameId { step, slice } = self.next;
         self.held.entry(step).or_default().insert(slice);
@@ -146,13 +150,13 @@ impl Session {
             }
         } else {
             FrameId {
-                step: self.skips.pass(step + 1),
+                step: self.quarantine.next_read(step + 1),
                 slice: self.slices.start,
             }
         };
     }
 
-    /// Releases a frame that has `bytes` in the arena; false when it does not hold it.
+    /// Releases a frame that occupies `bytes` of the arena; returns false if the rank does not hold it.
     pub(super) fn release(&mut self, id: FrameId, bytes: u64) -> bool {
         let Some(slices) = self.held.get_mut(&id.step) else {
             return false;
@@ -167,11 +171,11 @@ impl Session {
         held
     }
 
-    /// Whether this frame is still to be pushed to it.
+    /// Whether this frame is still to be pushed.
     pub(super) fn wants(&self, id: FrameId) -> bool {
         !self.done
             && self.slices.contains(&id.slice)
             && id >= self.next
-            && !self.skips.skips(id.step)
+            && !self.quarantine.contains(id.step)
     }
 }

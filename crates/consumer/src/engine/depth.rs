@@ -1,16 +1,16 @@
-//! How far what is fetched reaches ahead of a rank.
+//! The number of steps that are ready ahead of a rank.
 
 use super::{Engine, SessionId, State};
 use crate::engine::location::FrameId;
 
 impl<R, E> Engine<R, E> {
-    /// Whole steps from the rank's next one on that are in the arena and that it was not sent yet.
+    /// The number of complete steps in the arena from the rank's next one on, which it was not sent yet.
     pub(crate) fn ready_steps(&self, id: SessionId) -> u64 {
         let Some(session) = self.sessions.get(&id).filter(|session| !session.done) else {
             return 0;
         };
         let ready = |step| {
-            // Of the step that is being sent, what was sent is no longer missing.
+            // The slices of the current step that were sent are not counted as missing.
             let first = FrameId {
                 step,
                 slice: session.slices.start,

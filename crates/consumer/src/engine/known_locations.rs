@@ -1,4 +1,4 @@
-//! Where the slices of steps lie, as far as that is known, and of which it is to be found out.
+//! The known locations of slices, and the slices that are still to be located.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use batchweave_core::ids::Step;
 
-use super::{Engine, Session, State, TooLarge};
-use crate::engine::location::{FrameId, Location, Places};
+use super::{Engine, ReadCursor, State, TooLarge};
+use crate::engine::location::{FrameId, Location, SliceLocations};
 
 impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
-    /// The places of a block of a step's slices became known: from slice `first` on.
+    /// Adds the locations of a step's slices from `first` on.
     pub(crate) fn add_step(&mut self, step: Step, first: u32, frames: Arc<[Location]>) {
         self.changed();
         self.steps.entry(step).or_default().add(first, frames);
     }
 
-    /// The places of slices of a step can't be had: ranks that reach them get the reason.
+    /// Fails slices that can't be located: ranks that reach them receive the reason.
     pub(crate) fn fail_slices(&mut self, step: Step, slices: Range<u32>, why: &E) {
         self.changed();
         for slice in slices {
@@ -27,8 +27,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         }
     }
 
-    /// The log says something else of these steps now: what is known of them and was fetched is not sent
-    /// to anybody. What ranks hold stays until they release it.
+    /// Forgets steps at which the log has other batches now. Frames of them are not sent any more; those that
+    /// ranks hold stay until released.
     pub(crate) fn forget_steps(&mut self, steps: &BTreeSet<Step>) {
         self.changed();
         self.steps.retain(|step, _| !steps.contains(step));
@@ -42,18 +42,19 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         }
     }
 
-    /// The known steps that have slices in an object.
+    /// The steps that are known to have slices in an object.
     pub(crate) fn steps_in(&self, key: &str) -> impl Iterator<Item = Step> {
-        let inside = |(_, places): &(&Step, &Places)| places.lie_in(key);
+        let inside = |(_, places): &(&Step, &SliceLocations)| places.lie_in(key);
         self.steps.iter().filter(inside).map(|(step, _)| *step)
     }
 
-    /// The slices of `step` that ranks need soon and whose places are not known: sorted and apart.
+    /// The slices of `step` that ranks need soon and that are not located: sorted, without overlap.
     pub(crate) fn lacking(&self, step: Step) -> Vec<Range<u32>> {
         let ahead = self.limits.steps_ahead;
-        let needs =
-            |s: &&Session| s.next.step <= step && !s.skips().skips(step) && s.before(step) <= ahead;
-        let needing = self.active().filter(needs).map(Session::block);
+        let needs = |s: &&ReadCursor| {
+            s.next.step <= step && !s.quarantine().contains(step) && s.before(step) <= ahead
+        };
+        let needing = self.active().filter(needs).map(ReadCursor::block);
         let blocks: BTreeSet<(u32, u32)> = needing.collect();
         let mut lacking: Vec<Range<u32>> = Vec::new();
         for (first, end) in blocks {
@@ -68,7 +69,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         lacking
     }
 
-    /// Whether the place of one of `slices` is neither known nor known not to be had.
+    /// Whether some of `slices` are neither located nor failed.
     pub(super) fn lacks(&self, step: Step, slices: &Range<u32>) -> bool {
         let covered = self.steps.get(&step).is_some_and(|at| at.cover(slices));
         let decided = |slice| {
@@ -79,7 +80,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         !covered && !slices.clone().all(decided)
     }
 
-    /// Where a frame lies, if that is known.
+    /// The location of a frame, if known.
     pub(super) fn location(&self, id: FrameId) -> Option<&Location> {
         self.steps.get(&id.step)?.at(id.slice)
     }

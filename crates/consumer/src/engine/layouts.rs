@@ -1,4 +1,4 @@
-//! Layouts of payloads: parsed once for all frames that share a header, and numbered per session.
+//! Layouts of payloads: parsed once for all frames with the same header, and numbered per session.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batchweave_core::tgb::{Dtype as CoreDtype, Layout, LayoutError};
 use batchweave_wire::{ArrayLayout, Dtype, LAYOUTS_MAX, Layout as WireLayout};
 
-/// What ranks are told of a frame: where its data begins in its payload, and the arrays in it.
+/// The layout of a frame: the offset of its data in the payload, and the arrays in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     header: bytes::Bytes,
@@ -15,12 +15,12 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Bytes before the arrays' data.
+    /// The number of bytes before the data of the arrays.
     pub(crate) fn header_bytes(&self) -> u64 {
         self.header.len() as u64
     }
 
-    fn of(layout: &Layout) -> Self {
+    fn from_layout(layout: &Layout) -> Self {
         let header = layout.header();
         let skip = header.len() as u64;
         let array = |a: &batchweave_core::tgb::Array| ArrayLayout {
@@ -57,20 +57,20 @@ fn wire_dtype(dtype: CoreDtype) -> Dtype {
     }
 }
 
-/// The shapes seen lately.
+/// The most recently found shapes.
 #[derive(Debug, Default)]
-pub(crate) struct Shapes(VecDeque<Arc<Shape>>);
+pub(crate) struct ShapeCache(VecDeque<Arc<Shape>>);
 
-impl Shapes {
-    /// The shape of this payload.
-    pub(crate) fn of(&mut self, payload: &[u8]) -> Result<Arc<Shape>, LayoutError> {
+impl ShapeCache {
+    /// Returns the shape of a payload; fails if its header is no valid layout.
+    pub(crate) fn get_or_parse(&mut self, payload: &[u8]) -> Result<Arc<Shape>, LayoutError> {
         let same = |s: &&Arc<Shape>| {
             payload.len() as u64 == s.payload_bytes && payload.starts_with(&s.header)
         };
         if let Some(known) = self.0.iter().find(same) {
             return Ok(known.clone());
         }
-        let shape = Arc::new(Shape::of(&Layout::parse(payload)?));
+        let shape = Arc::new(Shape::from_layout(&Layout::parse(payload)?));
         if self.0.len() == LAYOUTS_MAX as usize {
             self.0.pop_back();
         }
@@ -79,16 +79,16 @@ impl Shapes {
     }
 }
 
-/// The numbers under which one session knows its layouts.
+/// The layout numbers of one session.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct LayoutNumbers {
     known: Vec<Arc<Shape>>,
     replaced: usize,
 }
 
-impl Numbers {
-    /// The number of `shape`, and whether the rank must be told first.
-    pub(crate) fn of(&mut self, shape: &Arc<Shape>) -> (u32, bool) {
+impl LayoutNumbers {
+    /// Returns the number of `shape`, and whether it is new, so that the layout must be sent first.
+    pub(crate) fn number_for(&mut self, shape: &Arc<Shape>) -> (u32, bool) {
         if let Some(number) = self.known.iter().position(|k| Arc::ptr_eq(k, shape)) {
             return (number as u32, false);
         }
@@ -114,27 +114,31 @@ mod tests {
 
     #[test]
     fn one_header_is_one_shape() {
-        let mut shapes = Shapes::default();
-        let a = shapes.of(&payload(4)).unwrap();
-        assert!(Arc::ptr_eq(&a, &shapes.of(&payload(4)).unwrap()));
-        assert!(!Arc::ptr_eq(&a, &shapes.of(&payload(5)).unwrap()));
+        let mut shapes = ShapeCache::default();
+        let a = shapes.get_or_parse(&payload(4)).unwrap();
+        assert!(Arc::ptr_eq(&a, &shapes.get_or_parse(&payload(4)).unwrap()));
+        assert!(!Arc::ptr_eq(&a, &shapes.get_or_parse(&payload(5)).unwrap()));
         assert_eq!(a.wire.length, 4 * 9 * 2);
         assert_eq!(a.wire.arrays[0].offset, 0);
         assert_eq!(a.header_bytes() % 64, 0);
-        assert!(shapes.of(b"no safetensors").is_err());
+        assert!(shapes.get_or_parse(b"no safetensors").is_err());
     }
 
     #[test]
     fn a_session_never_knows_more_than_the_protocol_allows() {
-        let (mut shapes, mut numbers) = (Shapes::default(), Numbers::default());
+        let (mut shapes, mut numbers) = (ShapeCache::default(), LayoutNumbers::default());
         let made: Vec<_> = (1..=80)
-            .map(|rows| shapes.of(&payload(rows)).unwrap())
+            .map(|rows| shapes.get_or_parse(&payload(rows)).unwrap())
             .collect();
         for (i, shape) in made.iter().enumerate() {
-            let (number, new) = numbers.of(shape);
+            let (number, new) = numbers.number_for(shape);
             assert_eq!((number, new), (i as u32 % LAYOUTS_MAX, true));
-            assert_eq!(numbers.of(shape), (number, false));
+            assert_eq!(numbers.number_for(shape), (number, false));
         }
-        assert_eq!(numbers.of(&made[0]), (16, true), "replaced, so told again");
+        assert_eq!(
+            numbers.number_for(&made[0]),
+            (16, true),
+            "replaced, so sent again"
+        );
     }
 }

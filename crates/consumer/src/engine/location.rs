@@ -1,5 +1,4 @@
-//! Where the frames of a step lie in the store. The rules are core's; here is which parts of a step a
-//! node needs, and what is known of each step.
+//! The locations of frames in the store: which parts of a step a node needs, and what it knows of each step.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,22 +9,22 @@ use batchweave_core::manifest::StepEntry;
 use batchweave_core::tgb::ranges::{Frame, PartSlices, part_slices};
 use batchweave_core::tgb::{Expect, Identity};
 
-/// Slices of a part are located in blocks of this many, 40 KiB of index entries: ranks of one node whose
-/// slices are near one another share one read.
+/// Slices per block. Locations are read block by block, 40 KiB of index entries each, so that ranks of one node
+/// with nearby slices share a read.
 const BLOCK: u32 = 1024;
 
-/// One slice of one step: the unit of need, of fetching and of release.
+/// One slice of one step: the unit of fetching and of release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FrameId {
     pub(crate) step: Step,
     pub(crate) slice: u32,
 }
 
-/// Where a frame lies in the store, and whose it must be.
+/// The location of a frame in the store, and the identity that its header must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) key: Arc<str>,
-    /// Header, payload and padding.
+    /// The bytes of header, payload and padding.
     pub(crate) range: Range<u64>,
     pub(crate) identity: Identity,
     pub(crate) seq: Seq,
@@ -36,7 +35,7 @@ impl Location {
         self.range.end - self.range.start
     }
 
-    /// What the frame must say of itself.
+    /// The header fields that the frame must have.
     pub(crate) fn expect(&self, id: FrameId) -> Expect<'_> {
         Expect {
             key: &self.key,
@@ -47,7 +46,7 @@ impl Location {
         }
     }
 
-    /// For core's joining of reads.
+    /// The frame as input of `coalesce`.
     pub(crate) fn frame(&self, id: FrameId) -> Frame<'_> {
         Frame {
             step: id.step,
@@ -59,25 +58,25 @@ impl Location {
     }
 }
 
-/// The slices of one step whose places are known: runs of them by their first slice, each in one object.
+/// The known locations of one step's slices: runs of slices, each in one object, by their first slice.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Places(BTreeMap<u32, Arc<[Location]>>);
+pub(crate) struct SliceLocations(BTreeMap<u32, Arc<[Location]>>);
 
-impl Places {
-    /// Adds the slices from `first` on, in place of those of them that were known.
+impl SliceLocations {
+    /// Adds the slices from `first` on, and replaces runs that begin within them.
     pub(crate) fn add(&mut self, first: u32, frames: Arc<[Location]>) {
         let end = first.saturating_add(frames.len() as u32);
         self.0.retain(|old, _| !(first..end).contains(old));
         self.0.insert(first, frames);
     }
 
-    /// Where a slice lies.
+    /// The location of a slice, if known.
     pub(crate) fn at(&self, slice: u32) -> Option<&Location> {
         let (first, frames) = self.0.range(..=slice).next_back()?;
         frames.get((slice - first) as usize)
     }
 
-    /// Whether the places of all of `slices` are known.
+    /// Whether all of `slices` are located.
     pub(crate) fn cover(&self, slices: &Range<u32>) -> bool {
         let mut next = slices.start;
         while next < slices.end {
@@ -91,14 +90,14 @@ impl Places {
         true
     }
 
-    /// Whether a known slice lies in the object.
+    /// Whether a located slice lies in the object.
     pub(crate) fn lie_in(&self, key: &str) -> bool {
         let first = |frames: &Arc<[Location]>| frames.first().is_some_and(|at| &*at.key == key);
         self.0.values().any(first)
     }
 }
 
-/// The blocks of `entry` that hold some of `slices`, in order. `slices` are sorted and apart.
+/// Returns the blocks of `entry` that contain some of `slices`, in order. `slices` are sorted and do not overlap.
 pub(crate) fn blocks<'e>(entry: &'e StepEntry, slices: &[Range<u32>]) -> Vec<PartSlices<'e>> {
     let mut blocks: Vec<PartSlices<'e>> = Vec::new();
     for range in slices {
@@ -108,7 +107,7 @@ pub(crate) fn blocks<'e>(entry: &'e StepEntry, slices: &[Range<u32>]) -> Vec<Par
             while first < cut.slices.end {
                 let slices = first..part.end_slice().min(first + BLOCK);
                 first = slices.end;
-                // A block that two ranges share is the last one of the first of them.
+                // A block that two ranges share is the last block of the first range.
                 if blocks.last().is_none_or(|last| last.slices != slices) {
                     blocks.push(PartSlices {
                         slices,
@@ -147,7 +146,7 @@ mod tests {
 
     #[test]
     fn places_know_what_they_cover() {
-        let mut places = Places::default();
+        let mut places = SliceLocations::default();
         assert!(!places.cover(&(0..1)) && places.cover(&(3..3)));
         places.add(4, frames("b", 4));
         places.add(0, frames("a", 2));

@@ -1,11 +1,15 @@
-//! What is fetched, held, pushed and freed: the consumer's rules as a pure state machine.
+//! The rules by which frames are fetched, pushed, held and freed, as a pure state machine.
 //!
 //! Invariants:
 //! - A frame that was pushed to a rank leaves the arena only after that rank's release or end.
 //! - A session is pushed its frames in order, each once, never more than its credits at a time.
-//! - What ranks hold leaves room for others: a rank holds no more than all leave, but for two steps.
-//! - Frames nobody was pushed may be dropped, the one needed latest first, when one that is needed
-//!   sooner wants the room: so a rank that stops reading holds up no other.
+//! - A rank holds at most as many bytes as no rank holds, except for two steps that it may always hold.
+//! - Frames not delivered to any rank may be evicted, furthest-needed first, to make room for one needed
+//!   sooner. So a rank that stops reading blocks no other.
+//!
+//! `schedule` decides what to fetch and evict, `due` when that is worth computing; `cursor` is the position of
+//! one rank; `location` and `known_locations` say where frames lie in the store, `allocator` where in the arena;
+//! `layouts` describes their payloads; `cause` and `depth` explain late frames and count ready ones.
 
 pub(crate) mod allocator;
 mod cause;
@@ -22,74 +26,73 @@ use std::sync::Arc;
 
 use batchweave_core::ids::Step;
 
-pub(crate) use cursor::{Cause, Session, SessionId};
+pub(crate) use cursor::{Cause, ReadCursor, SessionId};
 use due::Due;
 
-use crate::engine::allocator::{Place, Space};
-use crate::engine::location::{FrameId, Location, Places};
+use crate::engine::allocator::{ArenaAllocator, FrameRegion};
+use crate::engine::location::{FrameId, Location, SliceLocations};
 use crate::mistakes::{self, Mistake};
 
-/// The bounds that the configuration sets.
+/// The configured bounds.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    /// Bytes fetched or being fetched that no rank was pushed yet.
+    /// Bytes of frames that are fetched, or being fetched, and not pushed to any rank.
     pub(crate) ahead_bytes: u64,
-    /// A refill waits until it is at least this large, so that reads are.
+    /// Reading ahead waits until it is at least this many bytes, so that reads are large.
     pub(crate) refill_bytes: u64,
-    /// Steps ahead of each rank.
+    /// Steps that are read ahead of each rank.
     pub(crate) steps_ahead: u64,
-    /// Largest frame that can ever be placed.
+    /// The largest frame that fits into a segment.
     pub(crate) segment_bytes: u64,
-    /// Bytes of all segments when the arena is fully grown.
+    /// Bytes of the fully grown arena.
     pub(crate) arena_bytes: u64,
 }
 
-/// A frame to read: from where, to where.
+/// A frame to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fetch {
-    /// Which.
     pub(crate) id: FrameId,
-    /// From here in the store.
+    /// Its location in the store.
     pub(crate) from: Location,
-    /// To here in the arena.
-    pub(crate) to: Place,
+    /// Its destination in the arena.
+    pub(crate) to: FrameRegion,
 }
 
-/// A frame that can never be had: it fits no segment, or its step does not fit the arena.
+/// A frame that cannot be loaded: it fits no segment, or its step does not fit the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge {
     pub(crate) id: FrameId,
-    /// Of the frame, or of all segments that the step needs.
+    /// The size of the frame, or of all segments that the step needs.
     pub(crate) bytes: u64,
     pub(crate) room: Room,
 }
 
-/// Where something does not fit, and how large that is.
+/// The place where something does not fit, and its size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     Segment(u64),
     Arena(u64),
 }
 
-/// What the shell has to do after an event.
+/// An action for the caller of the engine to perform.
 #[derive(Debug, Clone)]
 pub(crate) enum Action<R, E> {
     /// Read these, in order of need.
     Fetch(Vec<Fetch>),
     /// Add a segment to the arena.
     Grow,
-    /// Send this frame to that rank.
+    /// Send a frame to a rank.
     Push {
         session: SessionId,
         id: FrameId,
-        place: Place,
+        region: FrameRegion,
         ready: R,
-        /// Nobody was sent this frame before.
+        /// No rank was sent this frame before.
         first: bool,
     },
-    /// The stream ended at this step, and the rank has had all before.
+    /// The stream ends before this step, and the rank was sent all steps before it.
     End(SessionId, Step),
-    /// The rank's next frame can't be had.
+    /// The rank's next frame can't be read, for this reason.
     Fail(SessionId, E),
 }
 
@@ -102,34 +105,34 @@ enum State<R, E> {
 
 #[derive(Debug)]
 struct Frame<R, E> {
-    place: Option<Place>,
+    region: Option<FrameRegion>,
     state: State<R, E>,
     holders: usize,
     pushed: bool,
-    /// It was to be fetched before, and there was no room.
+    /// An earlier attempt to schedule it found no room.
     stalled: bool,
-    /// The log says something else of its step now: nobody is sent it any more.
+    /// The log has another batch at its step now, so it is not sent any more.
     stale: bool,
 }
 
-/// The state machine. `R` is what ranks are told of a ready frame, `E` why a frame can't be had.
+/// The state machine. `R` describes a ready frame, `E` is the reason why a frame can't be read.
 #[derive(Debug)]
 pub(crate) struct Engine<R, E> {
     limits: Limits,
-    space: Space,
-    steps: BTreeMap<Step, Places>,
+    arena: ArenaAllocator,
+    steps: BTreeMap<Step, SliceLocations>,
     head: Step,
     end: Option<Step>,
     frames: BTreeMap<FrameId, Frame<R, E>>,
-    sessions: BTreeMap<SessionId, Session>,
+    sessions: BTreeMap<SessionId, ReadCursor>,
     held_bytes: u64,
     growing: bool,
     cramped: bool,
-    /// When to look for what to read ahead.
+    /// When to compute again what to read ahead.
     ahead: Due,
-    /// When to look for steps that are not known; those found last.
+    /// When to search again for steps that are not located, and the result of the last search.
     unknown: (Due, Arc<[Step]>),
-    /// Frames that found no room when they were to be fetched last.
+    /// Frames that found no room when scheduling was last attempted.
     stalled: BTreeSet<FrameId>,
 }
 
@@ -138,7 +141,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            space: Space::default(),
+            arena: ArenaAllocator::default(),
             steps: BTreeMap::new(),
             head: 0,
             end: None,
@@ -153,39 +156,39 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         }
     }
 
-    /// A segment was added.
+    /// Adds a segment and returns its index.
     pub(crate) fn add_segment(&mut self, bytes: u64) -> u32 {
         self.changed();
         self.growing = false;
-        self.space.add_segment(bytes)
+        self.arena.add_segment(bytes)
     }
 
-    /// The segment that was asked for comes later: ask again.
+    /// Postpones the requested segment: it will be requested again.
     pub(crate) fn growth_postponed(&mut self) {
         self.changed();
         self.growing = false;
     }
 
-    /// A segment could not be added; the arena stays as it is.
+    /// Gives up growing, since no segment could be created.
     pub(crate) fn growth_failed(&mut self) {
         self.changed();
         self.growing = false;
-        self.limits.arena_bytes = self.space.total();
+        self.limits.arena_bytes = self.arena.total();
     }
 
-    /// The first step that is not committed, and where the stream ends once that is decided.
+    /// Sets the first step that is not committed, and the end of the stream once that is decided.
     pub(crate) fn set_head(&mut self, head: Step, end: Option<Step>) {
         self.changed();
         (self.head, self.end) = (head, end);
     }
 
-    /// A rank joined.
-    pub(crate) fn open(&mut self, id: SessionId, session: Session) {
+    /// Adds a rank.
+    pub(crate) fn open(&mut self, id: SessionId, session: ReadCursor) {
         self.changed();
         self.sessions.insert(id, session);
     }
 
-    /// A rank is gone: all it held is free.
+    /// Removes a rank; the frames that it held are free.
     pub(crate) fn close(&mut self, id: SessionId) {
         self.changed();
         let Some(session) = self.sessions.remove(&id) else {
@@ -197,7 +200,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         self.drop_unwanted();
     }
 
-    /// A rank released a frame; false when it did not hold it.
+    /// Releases a frame of a rank; returns false if the rank does not hold it.
     pub(crate) fn release(&mut self, id: SessionId, frame: FrameId) -> bool {
         let bytes = self.place_bytes(frame);
         let session = self.sessions.get_mut(&id);
@@ -209,7 +212,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         held
     }
 
-    /// A rank wants nothing more; what it holds stays held until it is released.
+    /// Pushes nothing more to a rank; frames that it holds stay until it releases them.
     pub(crate) fn stop(&mut self, id: SessionId) {
         self.changed();
         let Some(session) = self.sessions.get_mut(&id) else {
@@ -225,8 +228,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         self.drop_unwanted();
     }
 
-    /// A fetch is over. Frames that nobody wants any more are dropped here, not before: their
-    /// place was being written.
+    /// Takes the outcome of a fetch. A frame that no rank wants any more is dropped only here, since its region
+    /// was being written until now.
     pub(crate) fn fetched(&mut self, id: FrameId, outcome: Result<R, E>) {
         self.ahead.changed = true;
         let Some(frame) = self.frames.get_mut(&id) else {
@@ -235,8 +238,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         frame.state = match outcome {
             Ok(ready) => State::Ready(ready),
             Err(why) => {
-                if let Some(place) = frame.place.take() {
-                    self.space.give_back(place);
+                if let Some(region) = frame.region.take() {
+                    self.arena.free(region);
                 }
                 State::Failed(why)
             }
@@ -244,29 +247,29 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         self.drop_if_unwanted(id);
     }
 
-    /// The ranks' positions: of those that are to get more.
-    pub(crate) fn active(&self) -> impl Iterator<Item = &Session> {
+    /// The cursors of ranks that still receive frames.
+    pub(crate) fn active(&self) -> impl Iterator<Item = &ReadCursor> {
         self.sessions.values().filter(|session| !session.done)
     }
 
-    /// One rank.
-    pub(crate) fn session(&self, id: SessionId) -> Option<&Session> {
+    /// The cursor of a rank.
+    pub(crate) fn session(&self, id: SessionId) -> Option<&ReadCursor> {
         self.sessions.get(&id)
     }
 
-    /// Whether a rank that is to get more stands where `at` says.
-    pub(crate) fn active_at(&self, id: SessionId, at: impl Fn(&Session) -> bool) -> bool {
+    /// Whether a rank still receives frames and its cursor satisfies `at`.
+    pub(crate) fn active_at(&self, id: SessionId, at: impl Fn(&ReadCursor) -> bool) -> bool {
         self.sessions
             .get(&id)
             .is_some_and(|session| !session.done && at(session))
     }
 
-    /// Bytes that ranks hold, bytes in use, bytes of all segments.
+    /// The bytes that ranks hold, the bytes in use, and the bytes of all segments.
     pub(crate) fn bytes(&self) -> (u64, u64, u64) {
-        (self.held_bytes, self.space.used(), self.space.total())
+        (self.held_bytes, self.arena.used(), self.arena.total())
     }
 
-    /// Pushes what can be pushed and starts what should be fetched.
+    /// Pushes ready frames and schedules fetches; returns the actions to perform.
     pub(crate) fn advance(&mut self) -> Vec<Action<R, E>> {
         let mut actions = Vec::new();
         self.push_ready(&mut actions);
@@ -284,7 +287,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     }
 
     fn can_grow(&self) -> bool {
-        self.space.total() + self.limits.segment_bytes <= self.limits.arena_bytes
+        self.arena.total() + self.limits.segment_bytes <= self.limits.arena_bytes
     }
 
     fn push_ready(&mut self, actions: &mut Vec<Action<R, E>>) {
@@ -313,21 +316,21 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
                         actions.push(Action::Fail(id, why.clone()));
                     }
                     State::Ready(ready) => {
-                        let Some(place) = frame.place else { break };
+                        let Some(region) = frame.region else { break };
                         let (ready, first) = (ready.clone(), !frame.pushed);
                         actions.push(Action::Push {
                             session: id,
                             id: next,
-                            place,
+                            region,
                             ready,
                             first,
                         });
                         frame.pushed = true;
                         frame.holders += 1;
                         if frame.holders == 1 {
-                            self.held_bytes += place.bytes;
+                            self.held_bytes += region.bytes;
                         }
-                        session.take_next(place.bytes);
+                        session.take_next(region.bytes);
                         passed += u64::from(session.next.step != next.step);
                     }
                 }
@@ -344,15 +347,15 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     }
 
     fn place_bytes(&self, id: FrameId) -> u64 {
-        let place = self.frames.get(&id).and_then(|frame| frame.place);
-        place.map_or(0, |place| place.bytes)
+        let region = self.frames.get(&id).and_then(|frame| frame.region);
+        region.map_or(0, |region| region.bytes)
     }
 
     fn unhold(&mut self, id: FrameId) {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.holders -= 1;
             if frame.holders == 0 {
-                self.held_bytes -= frame.place.map_or(0, |p| p.bytes);
+                self.held_bytes -= frame.region.map_or(0, |p| p.bytes);
             }
         }
     }
@@ -379,8 +382,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
 
     fn forget(&mut self, id: FrameId) {
         let frame = self.frames.remove(&id);
-        if let Some(place) = frame.and_then(|f| f.place) {
-            self.space.give_back(place);
+        if let Some(region) = frame.and_then(|f| f.region) {
+            self.arena.free(region);
         }
     }
 }

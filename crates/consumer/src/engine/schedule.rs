@@ -1,20 +1,19 @@
-//! What to fetch next, and what to drop for it: everything is ordered by distance, the steps between
-//! a frame and the nearest rank that still wants it, and one more for a rank that holds its share.
+//! Which frames to fetch next, and which to evict for them. All are ordered by distance: the steps between a
+//! frame and the nearest rank that still wants it, and one more for a rank that holds its share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_core::ids::Step;
 
-use super::{Engine, Fetch, Frame, Room, Session, State, TooLarge};
-use crate::engine::allocator::{ALIGN, Place};
+use super::{Engine, Fetch, Frame, ReadCursor, Room, State, TooLarge};
+use crate::engine::allocator::{ALIGN, FrameRegion};
 use crate::engine::location::{FrameId, Location};
 
-/// Steps from a rank's position that are fetched whatever the budget says.
+/// Steps after a rank's position that are fetched regardless of the budget.
 const URGENT_STEPS: u64 = 1;
 
 impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
-    /// Places missing frames and says what to read. Frames of neighbouring slices and steps come side
-    /// by side, so that they can share a read.
+    /// Allocates missing frames and returns their fetches, sorted so that neighbours can share a read.
     pub(super) fn schedule(&mut self) -> Vec<Fetch> {
         let cramped = std::mem::take(&mut self.cramped);
         let before = std::mem::take(&mut self.stalled);
@@ -38,17 +37,17 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         fetches
     }
 
-    /// Whether there is so little room that what could be read ahead now would be a small part of a read.
-    /// Frames come free one by one: reading each at once would cost a request a slice.
+    /// Whether free room is too small for a read ahead of useful size. Frames are freed one by one: reading
+    /// each at once would cost a request per slice.
     fn waits_for_room(&self) -> bool {
-        let free = self.space.total() - self.space.used();
+        let free = self.arena.total() - self.arena.used();
         let soon = URGENT_STEPS + 1;
-        free < self.limits.refill_bytes.min(self.space.total() / 8)
+        free < self.limits.refill_bytes.min(self.arena.total() / 8)
             && self.missing_at(soon).is_empty()
             && self.victim(soon).is_none()
     }
 
-    /// Whether a step that is not the very next one would be read in parts, for want of room.
+    /// Whether a step that is not the very next one would be read only in part, for lack of room.
     fn would_be_torn(
         &self,
         distance: u64,
@@ -63,10 +62,11 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         let (count, largest) = sizes.fold((1, from.bytes()), |(count, largest), bytes| {
             (count + 1, largest.max(bytes))
         });
-        !self.space.fits(count, largest) && self.victim(distance).is_none()
+        !self.arena.fits(count, largest) && self.victim(distance).is_none()
     }
 
-    /// Finds room for each; what can't be placed stays missing. `before`: what found none last time.
+    /// Allocates a region for each frame; frames without room stay missing. `before`: the frames that found no
+    /// room the last time.
     fn place(
         &mut self,
         picked: Vec<(u64, FrameId, Location)>,
@@ -76,7 +76,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         let mut picked = picked.into_iter();
         let mut step = None;
         while let Some((distance, id, from)) = picked.next() {
-            // Ranks that share a slice want a frame at a distance each.
+            // A frame that several ranks want is picked once per rank.
             if self.frames.contains_key(&id) {
                 continue;
             }
@@ -92,12 +92,12 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             step = Some(id.step);
             let rest = picked.as_slice();
             let torn = !begun && self.would_be_torn(distance, (id, &from), rest);
-            let place = if torn {
+            let region = if torn {
                 None
             } else {
                 self.take(bytes, distance)
             };
-            let Some(to) = place else {
+            let Some(to) = region else {
                 if distance == 0
                     && let Some((needs, room)) = self.step_too_large(id.step)
                 {
@@ -115,8 +115,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         placed
     }
 
-    /// What to read beyond the urgent steps: as far as the budget reaches, counting what is needed
-    /// sooner. Nothing while it would be little, so that reads are large.
+    /// Picks frames beyond the urgent steps, as far as the budget reaches after what is needed sooner. Returns
+    /// none while they would be few, so that reads are large.
     fn read_ahead(&self) -> Vec<(u64, FrameId, Location)> {
         if self.cramped {
             return Vec::new();
@@ -140,7 +140,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             picked.extend(missing.into_iter().map(|(id, from)| (distance, id, from)));
         }
         let nearest = picked.first().map_or(u64::MAX, |(distance, ..)| *distance);
-        // Half used up: the rest lasts while the other half is read.
+        // Half of the frames ahead are used up: the rest lasts while the next half is read.
         let due = self.near_head() || nearest <= horizon / 2;
         if picked_bytes >= self.limits.refill_bytes || (due && !full) {
             return picked;
@@ -148,27 +148,27 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         Vec::new()
     }
 
-    /// Bytes of frames that could be dropped, by the distance at which they are needed.
+    /// The bytes of frames that could be evicted, by the distance at which they are needed.
     fn idle_by_distance(&self) -> BTreeMap<u64, u64> {
         let mut idle = BTreeMap::new();
         for (id, frame) in self.frames.iter().filter(|(_, frame)| is_idle(frame)) {
             let distance = self.distance(*id).unwrap_or(u64::MAX);
-            *idle.entry(distance).or_insert(0) += frame.place.map_or(0, |place| place.bytes);
+            *idle.entry(distance).or_insert(0) += frame.region.map_or(0, |region| region.bytes);
         }
         idle
     }
 
-    /// Whether some rank's horizon reaches the stream's head: then new steps are read as they come.
+    /// Whether some rank's horizon reaches the stream's head. Then new steps are read as they are committed.
     fn near_head(&self) -> bool {
         let ahead = self.horizon();
         self.active().any(|s| s.ahead(ahead) >= self.head)
     }
 
-    /// How many steps ahead to read: few at first, then twice as many as were taken. Ranks that join
-    /// before their peers wait for them; reading far ahead for the first would read every step again,
-    /// slice by slice, for the others.
+    /// The number of steps to read ahead: few at first, then twice the steps taken. Ranks that join before
+    /// their peers wait for them; reading far ahead for the first would read every step again, slice by
+    /// slice, for the others.
     fn horizon(&self) -> u64 {
-        let taken = self.active().map(Session::taken).max().unwrap_or(0);
+        let taken = self.active().map(ReadCursor::taken).max().unwrap_or(0);
         let begun = taken.next_power_of_two().saturating_mul(2).max(4);
         begun.min(self.limits.steps_ahead)
     }
@@ -176,12 +176,12 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     pub(super) fn insert(
         &mut self,
         id: FrameId,
-        place: Option<Place>,
+        region: Option<FrameRegion>,
         state: State<R, E>,
         stalled: bool,
     ) {
         let frame = Frame {
-            place,
+            region,
             state,
             holders: 0,
             pushed: false,
@@ -191,8 +191,8 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         self.frames.insert(id, frame);
     }
 
-    /// Whether the slices of a step, of all ranks here, can't be in the fully grown arena together. Then
-    /// no rank would ever have its own.
+    /// Returns the needed bytes if the slices of a step, of all ranks here, do not fit into the fully grown
+    /// arena together: then no rank could ever read it.
     fn step_too_large(&self, step: Step) -> Option<(u64, Room)> {
         let places = self.steps.get(&step)?;
         let slices: BTreeSet<u32> = self.active().flat_map(|s| s.slices.clone()).collect();
@@ -214,7 +214,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         self.insert(id, None, State::Failed(why), false);
     }
 
-    /// Frames that are known, missing, and wanted `distance` steps from a rank's position.
+    /// The frames that are located, missing, and wanted `distance` steps from a rank's position.
     fn missing_at(&self, distance: u64) -> BTreeMap<FrameId, Location> {
         let mut missing = BTreeMap::new();
         for session in self.active() {
@@ -239,20 +239,20 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
     }
 
     fn ahead_bytes(&self) -> u64 {
-        self.space.used() - self.held_bytes
+        self.arena.used() - self.held_bytes
     }
 
-    fn take(&mut self, bytes: u64, distance: u64) -> Option<Place> {
+    fn take(&mut self, bytes: u64, distance: u64) -> Option<FrameRegion> {
         loop {
-            if let Some(place) = self.space.take(bytes) {
-                return Some(place);
+            if let Some(region) = self.arena.allocate(bytes) {
+                return Some(region);
             }
             let victim = self.victim(distance)?;
             self.forget(victim);
         }
     }
 
-    /// Drops frames needed later than `distance` until `bytes` more fit in the budget.
+    /// Evicts frames needed later than `distance` until `bytes` more fit into the budget.
     fn evict(&mut self, distance: u64, bytes: u64) {
         while self.ahead_bytes() + bytes > self.limits.ahead_bytes {
             let Some(victim) = self.victim(distance) else {
@@ -262,7 +262,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         }
     }
 
-    /// The ready frame without holders that is needed latest, and later than `distance`.
+    /// The ready frame without holders that is needed furthest ahead, and further than `distance`.
     fn victim(&self, distance: u64) -> Option<FrameId> {
         let idle = self.frames.iter().filter(|(_, frame)| is_idle(frame));
         idle.map(|(id, _)| (self.distance(*id).unwrap_or(u64::MAX), *id))
@@ -271,20 +271,20 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
             .map(|(_, id)| id)
     }
 
-    /// How many steps from the nearest rank that still wants this frame.
+    /// The steps from the nearest rank that still wants this frame; `None` if no rank does.
     pub(super) fn distance(&self, id: FrameId) -> Option<u64> {
         let wanting = self.sessions.values().filter(|s| s.wants(id));
         wanting.map(|s| s.before(id.step) + self.lag(s)).min()
     }
 
-    /// A rank that holds its share comes after those that hold less: its next step would lie in room
-    /// that one of them needs for the step that it waits for.
-    fn lag(&self, session: &Session) -> u64 {
+    /// The extra distance of a rank that holds its share: its next step would occupy room that another rank
+    /// needs for the step that it waits for.
+    fn lag(&self, session: &ReadCursor) -> u64 {
         u64::from(!session.has_share(self.free_bytes()))
     }
 }
 
-/// In the arena, and nobody was pushed it or all have released it.
+/// Whether a frame is in the arena and no rank holds it.
 fn is_idle<R, E>(frame: &Frame<R, E>) -> bool {
     frame.holders == 0 && matches!(frame.state, State::Ready(_))
 }

@@ -12,7 +12,7 @@ mod shares;
 use std::ops::Range;
 
 use super::*;
-use crate::quarantine::Skips;
+use crate::quarantine::QuarantineRanges;
 use batchweave_core::ids::StreamId;
 use batchweave_core::tgb::Identity;
 
@@ -23,14 +23,14 @@ struct World {
     engine: Engine<(), String>,
     fetching: Vec<Fetch>,
     /// Frames a rank holds: where they are and what must be there.
-    held: BTreeMap<SessionId, Vec<(FrameId, Place)>>,
+    held: BTreeMap<SessionId, Vec<(FrameId, FrameRegion)>>,
     /// What the arena holds at each place, as written by finished fetches.
-    written: BTreeMap<FrameId, Place>,
+    written: BTreeMap<FrameId, FrameRegion>,
     next: BTreeMap<SessionId, FrameId>,
     ended: BTreeMap<SessionId, Step>,
     failed: BTreeMap<SessionId, FrameId>,
     credits: BTreeMap<SessionId, usize>,
-    skips: BTreeMap<SessionId, Arc<Skips>>,
+    quarantine: BTreeMap<SessionId, Arc<QuarantineRanges>>,
     slices: u32,
 }
 
@@ -80,7 +80,7 @@ impl World {
             ended: BTreeMap::new(),
             failed: BTreeMap::new(),
             credits: BTreeMap::new(),
-            skips: BTreeMap::new(),
+            quarantine: BTreeMap::new(),
             slices,
         }
     }
@@ -98,16 +98,16 @@ impl World {
         step: Step,
         credits: usize,
     ) {
-        let skips = Arc::new(Skips::of(skipped));
+        let quarantine = Arc::new(QuarantineRanges::from_ranges(skipped));
         let first = FrameId {
-            step: skips.pass(step),
+            step: quarantine.next_read(step),
             slice: slices.start,
         };
         self.next.insert(id, first);
         self.held.insert(id, Vec::new());
         self.credits.insert(id, credits);
-        self.skips.insert(id, skips.clone());
-        let session = Session::new(slices, step, credits, skips);
+        self.quarantine.insert(id, quarantine.clone());
+        let session = ReadCursor::new(slices, step, credits, quarantine);
         self.engine.open(id, session);
         self.run();
     }
@@ -125,7 +125,7 @@ impl World {
                 Action::Push {
                     session: id,
                     id: frame,
-                    place: at,
+                    region: at,
                     ..
                 } => {
                     assert_eq!(self.next[&id], frame, "pushed in order");
@@ -140,7 +140,7 @@ impl World {
                         FrameId { slice, ..frame }
                     } else {
                         FrameId {
-                            step: self.skips[&id].pass(frame.step + 1),
+                            step: self.quarantine[&id].next_read(frame.step + 1),
                             slice: session.slices.start,
                         }
                     };
@@ -155,7 +155,7 @@ impl World {
         for fetch in list {
             let to = fetch.to;
             let hits =
-                |p: &Place| p.offset < to.offset + to.bytes && to.offset < p.offset + p.bytes;
+                |p: &FrameRegion| p.offset < to.offset + to.bytes && to.offset < p.offset + p.bytes;
             let overlap = self.held.values().flatten().find(|(_, p)| hits(p));
             assert_eq!(overlap, None, "{fetch:?} overwrites a held frame");
             assert!(
@@ -212,7 +212,7 @@ fn every_rank_gets_every_frame_and_the_end() {
     world.settle(&[0, 1, 2, 3]);
     assert_eq!(world.ended.len(), 4);
     assert!(world.ended.values().all(|step| *step == 50));
-    assert_eq!(world.engine.space.used(), 0, "all is free again");
+    assert_eq!(world.engine.arena.used(), 0, "all is free again");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn an_unreadable_frame_fails_only_those_who_reach_it() {
         BTreeMap::from([(1, FrameId { step: 7, slice: 1 })])
     );
     assert_eq!(world.ended, BTreeMap::from([(0, 20)]));
-    assert_eq!(world.engine.space.used(), 0);
+    assert_eq!(world.engine.arena.used(), 0);
 }
 
 /// Quarantined steps are neither fetched nor pushed, also at the end, and those behind them are read
@@ -350,7 +350,7 @@ fn random_worlds_keep_the_invariants() {
         world.settle(&ids);
         let done = ids.iter().filter(|id| world.ended.contains_key(id)).count();
         assert_eq!(done, ids.len(), "seed {seed}: everyone reaches the end");
-        assert_eq!(world.engine.space.used(), 0, "seed {seed}");
+        assert_eq!(world.engine.arena.used(), 0, "seed {seed}");
         assert_eq!(world.engine.held_bytes, 0, "seed {seed}");
         assert!(world.slices > 0);
     }

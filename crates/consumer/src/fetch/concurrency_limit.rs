@@ -27,7 +27,7 @@ const QUEUED_LEAST: Duration = Duration::from_millis(20);
 
 /// The state machine.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ConcurrencyLimit {
     allowed: usize,
     most: usize,
     window: Window,
@@ -55,7 +55,7 @@ struct Trial {
     rate: f64,
 }
 
-impl Pace {
+impl ConcurrencyLimit {
     /// At most `most` reads.
     pub(crate) fn new(most: usize) -> Self {
         Self {

@@ -1,19 +1,17 @@
-//! What ranks get in place of frames that can't be had.
+//! The faults that ranks receive in place of frames that cannot be read.
 
 use batchweave_core::ids::Step;
 use batchweave_store::ErrorKind;
 use batchweave_wire::{ErrorName, Fault};
 
-use super::READS_MAX;
 use super::retry::ReadError;
-use crate::job::attempts::below_watermark;
-use crate::node::{Head, Hub};
+use super::{FetchEvents, READS_MAX};
+use crate::stream_head::{Head, below_watermark};
 
-/// How often it is tried to read the log before a missing object gets its name without it.
-const LOOKS: u32 = 12;
+/// Attempts to read the log to its head before a missing object is reported without it.
+const REFRESHES_MAX: u32 = 12;
 
-/// Why a rank gets no frame: an object is wrong, whichever way it was read. `agree`: two reads brought the
-/// same.
+/// Returns the fault of a corrupt object. `agree`: two reads returned the same bytes.
 pub(super) fn corrupt(why: &str, agree: bool, key: &str, step: Step) -> Fault {
     let message = if agree {
         format!("{why}, also when fetched again")
@@ -25,26 +23,26 @@ pub(super) fn corrupt(why: &str, agree: bool, key: &str, step: Step) -> Fault {
         .at_key(key)
 }
 
-/// What is known of the stream when an object can't be read: of a missing one the log says whether it was
-/// reclaimed, so the log is read on before anybody is told.
-pub(super) async fn head_for(hub: &Hub, why: &ReadError) -> Head {
+/// Returns the head by which an unreadable object is explained. The log says whether a missing object was
+/// reclaimed, so for these it is read to its head first.
+pub(super) async fn head_after<E: FetchEvents>(events: &E, why: &ReadError) -> Head {
     match why {
         ReadError::Store(why) if why.kind == ErrorKind::NotFound => {
-            for _ in 0..LOOKS {
-                if let Some(head) = hub.look_again().await {
+            for _ in 0..REFRESHES_MAX {
+                if let Some(head) = events.refresh_head().await {
                     return head;
                 }
             }
         }
         _ => {}
     }
-    hub.lock().head.clone()
+    events.head()
 }
 
-/// Why a rank gets no frame: the object `key` can't be read, as far as `step` is concerned. `others`:
-/// further steps that have slices in it.
-pub(super) fn unreadable(
-    hub: &Hub,
+/// Returns the fault of a frame of `step` whose object `key` can't be read. `others`: further steps that
+/// have slices in the object.
+pub(super) fn unreadable<E: FetchEvents>(
+    events: &E,
     head: &Head,
     why: &ReadError,
     (key, step): (&str, Step),
@@ -55,7 +53,7 @@ pub(super) fn unreadable(
         ReadError::Store(why) => match why.kind {
             ErrorKind::NotFound if step < head.watermark => below_watermark(step, head.watermark),
             ErrorKind::NotFound => {
-                let mut steps: Vec<Step> = { hub.lock().engine.steps_in(key).collect() };
+                let mut steps = events.steps_in(key);
                 steps.extend_from_slice(others);
                 let first = steps.iter().copied().fold(step, Step::min);
                 let last = steps.iter().copied().fold(step, Step::max);
@@ -72,7 +70,7 @@ pub(super) fn unreadable(
     fault.at_step(step).at_key(key)
 }
 
-/// An object that somebody deleted: what is gone with it and what remains.
+/// Returns the fault of a deleted object: the steps that lost slices, and those that did not.
 fn missing(head: &Head, (first, last): (Step, Step), detail: &str) -> Fault {
     let from = head.watermark;
     let remains = match (first > from, last + 1 < head.next_step) {

@@ -1,5 +1,5 @@
-//! Requests whose bodies go straight into the arena. The bytes are summed where they were just written,
-//! while they are in the processor's cache.
+//! Reads whose bodies go straight into the arena. The bytes are summed right after they are written, while
+//! they are in the processor's cache.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,25 +11,24 @@ use batchweave_core::tgb::HEADER_BYTES;
 use batchweave_core::tgb::ranges::Read;
 use futures::future::try_join_all;
 
-use super::Target;
-use super::retry::{ReadError, open, patiently, short};
-use crate::node::Hub;
+use super::retry::{ReadError, open, short_body, with_retries};
+use super::{Fetcher, Target};
 
-/// Read and summed at a time: some of a core's own cache.
+/// Bytes that are read and summed at a time: a part of a core's own cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Reads `read` into the arena; `fresh` on connections of its own. Answers with the checksum of each
-/// target, of all behind its header.
+/// Reads `read` into the arena, with `fresh` on new connections. Returns the checksum of each target's bytes
+/// behind its header.
 pub(super) async fn fill(
-    hub: &Arc<Hub>,
+    fetcher: &Fetcher,
     read: &Read,
     targets: &[Target],
     fresh: bool,
 ) -> Result<Vec<Crc32c>, ReadError> {
     let pieces = read.pieces().into_iter();
     let pieces = pieces.map(|range| {
-        patiently(hub, fresh, move |fresh| {
-            once(hub, &read.key, range.clone(), targets, fresh)
+        with_retries(fetcher, fresh, move |fresh| {
+            once(fetcher, &read.key, range.clone(), targets, fresh)
         })
     });
     let mut sums = vec![Crc32c::new(); targets.len()];
@@ -44,23 +43,24 @@ pub(super) async fn fill(
     Ok(sums)
 }
 
-/// One request, from the first byte to the last.
+/// Performs one request, from the first byte to the last.
 async fn once(
-    hub: &Hub,
+    fetcher: &Fetcher,
     key: &str,
     range: Range<u64>,
     targets: &[Target],
     fresh: bool,
 ) -> Result<Vec<Sum>, ReadError> {
-    let stages = &hub.metrics.stages;
-    let turn = stages.wait.start_timer();
-    let permit = hub.permits.acquire().await;
-    drop(turn);
+    let (metrics, context) = (&fetcher.resources.metrics, &fetcher.resources.context);
+    let stages = &metrics.stages;
+    let waiting = stages.wait.start_timer();
+    let permit = fetcher.permits.acquire().await;
+    drop(waiting);
     let mut strips = strips(targets, &range)?;
     let mut sums = sums(targets, &range);
-    let asked = hub.context.now();
-    let mut body = open(hub, key, &range, fresh).await?;
-    let answered = hub.context.since(asked);
+    let asked = context.now();
+    let mut body = open(fetcher, key, &range, fresh).await?;
+    let answered = context.since(asked);
     let (mut behind, mut summing) = (&mut sums[..], Duration::ZERO);
     for (start, lease) in &mut strips {
         let mut filled = 0;
@@ -70,23 +70,23 @@ async fn once(
             let most = into.len().min(CHUNK_BYTES);
             let count = body.read(&mut into[..most]).await?;
             if count == 0 {
-                return Err(short(hub, key, at, range.end).into());
+                return Err(short_body(fetcher, key, at, range.end).into());
             }
-            hub.metrics.bytes_fetched.inc_by(count as u64);
-            let came = Instant::now();
+            metrics.bytes_fetched.inc_by(count as u64);
+            let arrived = Instant::now();
             behind = add(behind, at, &into[..count]);
-            summing += came.elapsed();
+            summing += arrived.elapsed();
             filled += count;
         }
     }
     stages.crc.observe(summing.as_secs_f64());
-    let took = hub.context.since(asked);
+    let took = context.since(asked);
     stages.fetch.observe(took.as_secs_f64());
     permit.done(range.end - range.start, answered);
     Ok(sums)
 }
 
-/// The part of a frame behind its header that one request brings, and its checksum so far.
+/// The part of a frame behind its header that one request reads, and its checksum so far.
 struct Sum {
     target: usize,
     range: Range<u64>,
@@ -114,8 +114,8 @@ fn sums(targets: &[Target], range: &Range<u64>) -> Vec<Sum> {
     inside(targets, range).map(sum).collect()
 }
 
-/// Adds bytes that stand at `at` in the object to the sums that they are part of. Answers with the sums
-/// that are not behind them.
+/// Adds the bytes at `at` in the object to the sums that they are part of. Returns the sums that end behind
+/// these bytes.
 fn add<'a>(sums: &'a mut [Sum], at: u64, bytes: &[u8]) -> &'a mut [Sum] {
     let end = at + bytes.len() as u64;
     let mut passed = 0;
@@ -133,8 +133,8 @@ fn add<'a>(sums: &'a mut [Sum], at: u64, bytes: &[u8]) -> &'a mut [Sum] {
     &mut sums[passed..]
 }
 
-/// Where the bytes of `range` go: the parts of the targets in it, each with its place in the object.
-/// Frames that follow one another in the arena, too, are one strip.
+/// Returns the destinations of the bytes of `range`: the parts of the targets in it, each with its offset in
+/// the object. Frames that are neighbours in the arena, too, share a strip.
 fn strips(targets: &[Target], range: &Range<u64>) -> Result<Vec<(u64, FrameBuf)>, ArenaError> {
     let mut all: Vec<(u64, &Target, Range<u64>)> = Vec::new();
     for (_, target, part) in inside(targets, range) {

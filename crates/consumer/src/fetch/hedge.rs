@@ -1,8 +1,8 @@
-//! A read that is late is asked for a second time, on a connection of its own, and the first answer
-//! counts.
+//! Hedged reads: when an answer is late, the same read is sent again on its own connection, and the first
+//! answer is used.
 //!
-//! Late is measured by the answers before it. At most one request in twenty is such a second one, so
-//! that a store that is slow for everybody is not made slower.
+//! "Late" follows from recent answer times. At most one request in twenty is hedged, so that a store that is
+//! slow in general does not get slower.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,18 +13,18 @@ use futures::future::select_ok;
 
 use crate::context::Context;
 
-/// Answers that say what is usual.
+/// Answers whose times are remembered.
 const RECENT: usize = 128;
-/// Before so many answers nothing is usual.
+/// Fewer answers than this say nothing about usual times.
 const FEW: usize = 16;
 const PATIENCE_FIRST: Duration = Duration::from_secs(1);
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
-/// Second requests that an answer pays for.
+/// Hedged requests that each answer earns.
 const SHARE: f64 = 0.05;
-/// And that may be saved up.
+/// Most hedged requests that can be saved up.
 const SAVED_MAX: f64 = 8.0;
 
-/// What is usual, and what may be spent.
+/// Recent answer times, and the budget of hedged requests.
 #[derive(Debug)]
 pub(crate) struct Hedges {
     context: Arc<Context>,
@@ -55,7 +55,7 @@ impl Window {
         self.saved = (self.saved + SHARE).min(SAVED_MAX);
     }
 
-    /// Twice what nineteen of twenty answers take.
+    /// Twice the 95th percentile of recent answer times.
     fn patience(&self) -> Duration {
         if self.recent.len() < FEW {
             return PATIENCE_FIRST;
@@ -85,7 +85,7 @@ impl Hedges {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, and asks once more when the answer is late, then with `true`; `again` hears of it.
+    /// Calls `ask(false)`; when the answer is late, also `ask(true)` after `again`. Returns the first success.
     pub(crate) async fn race<T, F>(
         &self,
         ask: impl Fn(bool) -> F,

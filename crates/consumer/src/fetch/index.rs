@@ -1,6 +1,6 @@
-//! Where the slices of steps lie: by the log alone where frames have one size, else by index entries. One
-//! read brings the entries of all steps that lie side by side in an object; reads of several objects run
-//! side by side.
+//! Finding the locations of slices: from the log alone where frames have one size, else from index entries.
+//! One read covers the entries of all neighbouring steps in an object; reads of several objects run
+//! concurrently.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,79 +15,80 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tokio::sync::Semaphore;
 
-use super::READS_MAX;
-use super::fault::{corrupt, head_for, unreadable};
-use super::retry::{ReadError, open, patiently, short};
+use super::fault::{corrupt, head_after, unreadable};
+use super::retry::{ReadError, open, short_body, with_retries};
+use super::{FetchEvents, Fetcher, READS_MAX};
 use crate::engine::location::{Location, blocks};
-use crate::node::{Hub, State};
 
-/// Entries that are this near to one another are read together, with what lies between.
+/// Entries at most this far apart are read together, with the bytes between.
 const GAP_BYTES: u64 = 64 << 10;
-/// As much as one read brings.
+/// Most bytes of one read of entries.
 const READ_BYTES_MAX: u64 = 512 << 10;
 
-/// A step in the log, and its slices whose places are wanted: sorted and apart.
+/// A step of the log, and those of its slices that are to be located: sorted, without overlap.
 pub(crate) struct Lookup {
     pub(crate) entry: Arc<StepEntry>,
     pub(crate) slices: Vec<Range<u32>>,
 }
 
 impl Lookup {
-    /// Whether the log tells all places.
-    pub(crate) fn is_told(&self) -> bool {
+    /// Whether the log alone locates all slices.
+    pub(crate) fn needs_no_index(&self) -> bool {
         self.entry.tgb.parts.iter().all(|part| part.index.is_none())
     }
 }
 
-/// The bytes of a block's index entries.
+/// A block of slices, and the byte range of its index entries.
 type Unread<'a> = (PartSlices<'a>, Range<u64>, Identity);
 
-/// One read of index entries.
+/// One read of the index entries of some blocks.
 struct IndexRead<'a> {
     key: &'a str,
     range: Range<u64>,
-    /// What it brings: the bytes of each block's entries.
     blocks: Vec<Unread<'a>>,
 }
 
-/// Gives the engine the places that the log tells.
-pub(crate) fn put_told(hub: &Arc<Hub>, lookups: &[Lookup]) {
-    let (found, _) = told(hub, lookups);
-    hub.apply(|state| found.into_iter().for_each(|found| found.put(state)));
+/// Locates slices by the log alone.
+pub(crate) fn locate_from_log(fetcher: &Fetcher, lookups: &[Lookup]) -> Vec<LookupOutcome> {
+    locate_or_collect(fetcher, lookups).0
 }
 
-/// Finds the places of all slices, then gives them to the engine together, so that neighbouring steps can
-/// share reads. At most as many reads are in flight as `turns` has permits. `others`: steps around these.
-pub(crate) async fn locate(
-    hub: &Arc<Hub>,
+/// Locates all slices of `lookups`. They are returned together, so that neighbouring steps can share reads of
+/// frames. At most as many index reads are in flight as `turns` has permits. `others`: the steps around these.
+pub(crate) async fn locate<E: FetchEvents>(
+    (fetcher, events): (&Fetcher, &E),
     lookups: &[Lookup],
     others: &[Lookup],
     turns: &Semaphore,
-) {
-    let (mut found, unread) = told(hub, lookups);
+) -> Vec<LookupOutcome> {
+    let (mut found, unread) = locate_or_collect(fetcher, lookups);
     let reads = unread
         .into_iter()
         .flat_map(|(key, blocks)| join(key, blocks));
     let outcomes = reads.map(|read| async {
-        // Never closed.
+        // An error would mean that the semaphore is closed, which never happens.
         let _turn = turns.acquire().await;
-        take(hub, read, others).await
+        read_entries((fetcher, events), read, others).await
     });
     found.extend(join_all(outcomes).await.into_iter().flatten());
-    hub.apply(|state| found.into_iter().for_each(|found| found.put(state)));
+    found
 }
 
-/// The places that the log tells, and the entries that are to be read, by object.
-fn told<'a>(hub: &Hub, lookups: &'a [Lookup]) -> (Vec<Found>, BTreeMap<&'a str, Vec<Unread<'a>>>) {
+/// Locates what the log locates, and collects the index entries to read by object.
+fn locate_or_collect<'a>(
+    fetcher: &Fetcher,
+    lookups: &'a [Lookup],
+) -> (Vec<LookupOutcome>, BTreeMap<&'a str, Vec<Unread<'a>>>) {
+    let stream = fetcher.resources.stream.stream_id;
     let (mut found, mut unread) = (Vec::new(), BTreeMap::<&str, Vec<_>>::new());
     for Lookup { entry, slices } in lookups {
-        let identity = Identity::new(hub.stream.stream_id, &entry.producer, entry.epoch);
+        let identity = Identity::new(stream, &entry.producer, entry.epoch);
         for block in blocks(entry, slices) {
             match block.locate() {
                 Located::Frames(frames) => {
                     let key: Arc<str> = block.part.key.as_str().into();
                     let places = frames.iter().map(|frame| place(frame, &key, identity));
-                    found.push(Found::Places(
+                    found.push(LookupOutcome::Located(
                         entry.step,
                         block.slices.start,
                         places.collect(),
@@ -103,20 +104,11 @@ fn told<'a>(hub: &Hub, lookups: &'a [Lookup]) -> (Vec<Found>, BTreeMap<&'a str, 
     (found, unread)
 }
 
-/// The outcome for slices that follow one another.
-enum Found {
-    /// The places of those from a slice on.
-    Places(Step, u32, Vec<Location>),
+/// The outcome for consecutive slices of a step.
+pub(crate) enum LookupOutcome {
+    /// The locations of the slices from the given one on.
+    Located(Step, u32, Vec<Location>),
     Failed(Step, Range<u32>, Arc<Fault>),
-}
-
-impl Found {
-    fn put(self, state: &mut State) {
-        match self {
-            Self::Places(step, first, places) => state.engine.add_step(step, first, places.into()),
-            Self::Failed(step, slices, why) => state.engine.fail_slices(step, slices, &why),
-        }
-    }
 }
 
 fn place(frame: &Frame<'_>, key: &Arc<str>, identity: Identity) -> Location {
@@ -128,7 +120,7 @@ fn place(frame: &Frame<'_>, key: &Arc<str>, identity: Identity) -> Location {
     }
 }
 
-/// Joins the entries of one object that are near one another.
+/// Joins neighbouring entries of one object into reads.
 fn join<'a>(key: &'a str, mut blocks: Vec<Unread<'a>>) -> Vec<IndexRead<'a>> {
     blocks.sort_by_key(|(_, range, _)| range.start);
     let mut reads: Vec<IndexRead<'a>> = Vec::new();
@@ -153,30 +145,35 @@ fn join<'a>(key: &'a str, mut blocks: Vec<Unread<'a>>) -> Vec<IndexRead<'a>> {
     reads
 }
 
-/// Reads entries until all are right, or wrong twice in the same way: then the object is, not the way to
-/// it. Entries that are right count, whatever is beside them.
-async fn take(hub: &Hub, read: IndexRead<'_>, others: &[Lookup]) -> Vec<Found> {
+/// Reads entries until all are good, or until two reads agree: then the object is corrupt, not the
+/// connection. Good entries are used even if entries beside them are corrupt.
+async fn read_entries<E: FetchEvents>(
+    (fetcher, events): (&Fetcher, &E),
+    read: IndexRead<'_>,
+    others: &[Lookup],
+) -> Vec<LookupOutcome> {
+    let metrics = &fetcher.resources.metrics;
     let mut before: Option<Bytes> = None;
     let mut reads = 0;
     loop {
         let fresh = before.is_some();
-        let bytes = match patiently(hub, fresh, |fresh| once(hub, &read, fresh)).await {
+        let bytes = match with_retries(fetcher, fresh, |fresh| once(fetcher, &read, fresh)).await {
             Ok(bytes) => bytes,
-            Err(why) => return gone(hub, &read, others, &why).await,
+            Err(why) => return all_failed(events, &read, others, &why).await,
         };
         reads += 1;
         let agree = before.as_ref() == Some(&bytes);
-        let wrong = read.first_wrong(&bytes);
+        let wrong = read.first_error(&bytes);
         match wrong {
             Some(why) if !agree && reads < READS_MAX => {
                 tracing::warn!(key = read.key, %why, "fetching a wrong index again");
-                hub.metrics.checksum_failures.inc();
+                metrics.checksum_failures.inc();
                 before = Some(bytes);
             }
             wrong => {
                 if let Some(why) = wrong {
                     tracing::error!(key = read.key, %why, "index entries are refused");
-                    hub.metrics.checksum_failures.inc();
+                    metrics.checksum_failures.inc();
                 }
                 return read.found(&bytes, agree);
             }
@@ -184,39 +181,44 @@ async fn take(hub: &Hub, read: IndexRead<'_>, others: &[Lookup]) -> Vec<Found> {
     }
 }
 
-/// None of the slices can be had: the object can't be read.
-async fn gone(hub: &Hub, read: &IndexRead<'_>, others: &[Lookup], why: &ReadError) -> Vec<Found> {
+/// Fails all slices of a read, since the object can't be read.
+async fn all_failed<E: FetchEvents>(
+    events: &E,
+    read: &IndexRead<'_>,
+    others: &[Lookup],
+    why: &ReadError,
+) -> Vec<LookupOutcome> {
     let inside = |lookup: &&Lookup| {
         let mut parts = lookup.entry.tgb.parts.iter();
         parts.any(|part| part.key == read.key)
     };
     let others: Vec<Step> = others.iter().filter(inside).map(|l| l.entry.step).collect();
-    let head = head_for(hub, why).await;
+    let head = head_after(events, why).await;
     let failed = read.blocks.iter().map(|(block, ..)| {
-        let fault = unreadable(hub, &head, why, (read.key, block.step), &others);
-        Found::Failed(block.step, block.slices.clone(), Arc::new(fault))
+        let fault = unreadable(events, &head, why, (read.key, block.step), &others);
+        LookupOutcome::Failed(block.step, block.slices.clone(), Arc::new(fault))
     });
     failed.collect()
 }
 
-async fn once(hub: &Hub, read: &IndexRead<'_>, fresh: bool) -> Result<Bytes, ReadError> {
-    let mut body = open(hub, read.key, &read.range, fresh).await?;
+async fn once(fetcher: &Fetcher, read: &IndexRead<'_>, fresh: bool) -> Result<Bytes, ReadError> {
+    let mut body = open(fetcher, read.key, &read.range, fresh).await?;
     let mut bytes = vec![0; (read.range.end - read.range.start) as usize];
     let mut filled = 0;
     while filled < bytes.len() {
         let count = body.read(&mut bytes[filled..]).await?;
         if count == 0 {
             let at = read.range.start + filled as u64;
-            return Err(short(hub, read.key, at, read.range.end).into());
+            return Err(short_body(fetcher, read.key, at, read.range.end).into());
         }
-        hub.metrics.bytes_fetched.inc_by(count as u64);
+        fetcher.resources.metrics.bytes_fetched.inc_by(count as u64);
         filled += count;
     }
     Ok(bytes.into())
 }
 
 impl IndexRead<'_> {
-    /// Each slice with its frame, or what is wrong with its entry.
+    /// Yields each slice with its frame, or the error of its entry.
     fn entries<'b>(
         &'b self,
         bytes: &'b [u8],
@@ -245,11 +247,11 @@ impl IndexRead<'_> {
             })
     }
 
-    fn first_wrong(&self, bytes: &[u8]) -> Option<TgbError> {
+    fn first_error(&self, bytes: &[u8]) -> Option<TgbError> {
         self.entries(bytes).find_map(|(.., frame)| frame.err())
     }
 
-    fn found(&self, bytes: &[u8], agree: bool) -> Vec<Found> {
+    fn found(&self, bytes: &[u8], agree: bool) -> Vec<LookupOutcome> {
         let key: Arc<str> = self.key.into();
         let mut found = Vec::new();
         for (block, identity, slice, frame) in self.entries(bytes) {
@@ -257,17 +259,21 @@ impl IndexRead<'_> {
                 Ok(frame) => {
                     let place = place(&frame, &key, identity);
                     match found.last_mut() {
-                        Some(Found::Places(step, first, run))
+                        Some(LookupOutcome::Located(step, first, run))
                             if *step == block.step && *first + run.len() as u32 == slice =>
                         {
                             run.push(place);
                         }
-                        _ => found.push(Found::Places(block.step, slice, vec![place])),
+                        _ => found.push(LookupOutcome::Located(block.step, slice, vec![place])),
                     }
                 }
                 Err(why) => {
                     let fault = corrupt(&why.to_string(), agree, self.key, block.step);
-                    found.push(Found::Failed(block.step, slice..slice + 1, Arc::new(fault)));
+                    found.push(LookupOutcome::Failed(
+                        block.step,
+                        slice..slice + 1,
+                        Arc::new(fault),
+                    ));
                 }
             }
         }

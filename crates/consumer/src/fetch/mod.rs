@@ -1,133 +1,182 @@
-//! Reading frames from the store into the arena: ranged reads that go straight to where ranks will see
-//! them, summed as they come, then every frame is checked. A wrong frame is fetched again on another
-//! connection, and refused with its key, step and slice when it is wrong in the same way once more.
+//! Reading frames from the store into the arena: ranged reads go straight to the bytes that ranks map, are
+//! summed while they arrive, and then each frame is verified. A corrupt frame is read again on another
+//! connection, and refused with its key, step and slice when two reads agree.
+//!
+//! Nothing here knows the node. It passes frames to [`Fetcher::start`] and implements [`FetchEvents`], on
+//! which outcomes come back. A trait and not a queue with a task of its own: reads are spawned in the order
+//! in which the engine asks for them, with no other task between, so a simulated run is the same for the
+//! same seed. The number of reads that wait is bounded by the frames that fit into the arena, since the
+//! engine reserves the room before it asks.
+//!
+//! - `target`: a frame to read and a frame that was read;
+//! - `fill` reads bodies into the arena, `index` finds the locations of slices;
+//! - `retry` repeats failed reads, `hedge` repeats late ones, `fault` explains final failures;
+//! - `permits` limits the reads in flight, to the number that `concurrency_limit` finds.
 
 mod concurrency_limit;
 mod fault;
 mod fill;
-pub(crate) mod hedge;
+mod hedge;
 mod index;
-pub(crate) mod permits;
+mod permits;
 mod retry;
+mod target;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use batchweave_arena::{FrameBuf, Segment};
 use batchweave_core::crc::Crc32c;
+use batchweave_core::ids::Step;
 use batchweave_core::tgb::ranges::{Read, coalesce};
 use batchweave_core::tgb::{FrameHeader, verify_summed};
-use batchweave_wire::Fault;
 
-use self::fault::{head_for, unreadable};
+use self::fault::{head_after, unreadable};
 use self::fill::fill;
-pub(crate) use self::index::{Lookup, locate, put_told};
-use crate::engine::layouts::Shape;
-use crate::engine::location::{FrameId, Location};
-use crate::node::Hub;
+use self::hedge::Hedges;
+pub(crate) use self::index::{Lookup, LookupOutcome, locate, locate_from_log};
+use self::permits::Permits;
+pub(crate) use self::target::{Loaded, Outcome, Target};
+use crate::engine::layouts::ShapeCache;
+use crate::engine::location::FrameId;
+use crate::resources::Resources;
+use crate::stream_head::Head;
 
-/// What is wrong is read this many times at most, unless two reads agree before.
+/// A corrupt object is read at most this many times, unless two reads agree before.
 const READS_MAX: u32 = 5;
 
-/// A frame to read and where to put it.
-pub(crate) struct Target {
-    pub(crate) id: FrameId,
-    pub(crate) from: Location,
-    pub(crate) segment: Arc<Segment>,
-    pub(crate) offset: u64,
+/// The owner of the frames: takes the outcomes of fetches, and knows the stream.
+pub(crate) trait FetchEvents: Send + Sync + 'static {
+    /// Takes the outcomes of fetches.
+    fn fetched(self: &Arc<Self>, outcomes: Vec<(FrameId, Outcome)>);
+
+    /// The stream as far as it is known.
+    fn head(&self) -> Head;
+
+    /// Reads the log to its head, and returns what is then known; `None` when it can't be read in time.
+    fn refresh_head(&self) -> impl Future<Output = Option<Head>> + Send;
+
+    /// The steps that are known to have slices in an object.
+    fn steps_in(&self, key: &str) -> Vec<Step>;
 }
 
-impl Target {
-    fn read(&self) -> Read {
-        let mut reads = coalesce(&[self.from.frame(self.id)], u64::MAX);
-        reads.swap_remove(0)
+/// Reads from the store, within the limits on doing so.
+pub(crate) struct Fetcher {
+    resources: Arc<Resources>,
+    permits: Permits,
+    hedges: Hedges,
+    /// The largest range of one read.
+    read_bytes: u64,
+    shapes: Mutex<ShapeCache>,
+}
+
+impl Fetcher {
+    /// A fetcher that has at most `concurrency` reads of frames in flight.
+    pub(crate) fn new(resources: Arc<Resources>, concurrency: usize, read_bytes: u64) -> Self {
+        let allowed = resources.metrics.reads_allowed.clone();
+        Self {
+            permits: Permits::new(concurrency, allowed, Arc::clone(&resources.context)),
+            hedges: Hedges::new(Arc::clone(&resources.context)),
+            read_bytes,
+            shapes: Mutex::default(),
+            resources,
+        }
+    }
+
+    /// Starts reading `targets`, which are sorted, so that neighbours in the store are neighbours here.
+    pub(crate) fn start<E: FetchEvents>(self: &Arc<Self>, events: &Arc<E>, targets: Vec<Target>) {
+        let frames: Vec<_> = targets.iter().map(|t| t.from.frame(t.id)).collect();
+        let reads = coalesce(&frames, self.read_bytes);
+        let mut targets = targets.into_iter();
+        for read in reads {
+            // Reads keep the order of their frames, so each takes as many targets as it has frames.
+            let own: Vec<Target> = targets.by_ref().take(read.frames.len()).collect();
+            let (fetcher, events) = (Arc::clone(self), Arc::clone(events));
+            tokio::spawn(async move {
+                tokio::select! {
+                    biased;
+                    () = fetcher.resources.stop.cancelled() => {}
+                    () = run(&fetcher, &events, read, own) => {}
+                }
+            });
+        }
+    }
+
+    /// Verifies a frame in the arena by the sum that was computed while it arrived, and finds its layout.
+    fn verify(&self, target: &Target, sum: &Crc32c) -> Result<Arc<Loaded>, String> {
+        let lease = target
+            .segment
+            .lease(target.offset, target.from.bytes())
+            .map_err(|why| why.to_string())?;
+        let frame = lease.as_slice();
+        let expect = target.from.expect(target.id);
+        let payload = verify_summed(frame, sum, &expect).map_err(|why| why.to_string())?;
+        let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        let shape = shapes.get_or_parse(&frame[payload]).map_err(|why| {
+            let (key, FrameId { step, slice }) = (&target.from.key, target.id);
+            format!("{key} (step {step}, slice {slice}): {why}")
+        })?;
+        let header = FrameHeader::decode(frame).map_err(|fault| expect.error(fault).to_string())?;
+        Ok(Arc::new(Loaded {
+            shape,
+            crc: header.payload_crc,
+            _lease: lease,
+        }))
     }
 }
 
-/// A frame that stands in the arena and is right.
-pub(crate) struct Loaded {
-    pub(crate) shape: Arc<Shape>,
-    /// CRC32C of the payload.
-    pub(crate) crc: u32,
-    /// Held as long as the frame is: nobody can write there.
-    _lease: FrameBuf,
-}
-
-type Outcome = Result<Arc<Loaded>, Arc<Fault>>;
-
-/// Starts reading `targets`, which come sorted, so that neighbours in the store are neighbours here.
-pub(crate) fn start(hub: &Arc<Hub>, targets: Vec<Target>) {
-    let frames: Vec<_> = targets.iter().map(|t| t.from.frame(t.id)).collect();
-    let reads = coalesce(&frames, hub.read_bytes);
-    let mut targets = targets.into_iter();
-    for read in reads {
-        // Reads keep the order of their frames, so each takes as many targets as it has frames.
-        let own: Vec<Target> = targets.by_ref().take(read.frames.len()).collect();
-        let hub = Arc::clone(hub);
-        tokio::spawn(async move {
-            let stop = hub.stop.clone();
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => {}
-                () = run(&hub, read, own) => {}
-            }
-        });
-    }
-}
-
-async fn run(hub: &Arc<Hub>, read: Read, targets: Vec<Target>) {
-    let sums = match fill(hub, &read, &targets, false).await {
+async fn run<E: FetchEvents>(fetcher: &Fetcher, events: &Arc<E>, read: Read, targets: Vec<Target>) {
+    let sums = match fill(fetcher, &read, &targets, false).await {
         Ok(sums) => sums,
         Err(why) => {
-            let head = head_for(hub, &why).await;
+            let head = head_after(events.as_ref(), &why).await;
             let at = (read.key.as_str(), targets[0].id.step);
-            let fault = Arc::new(unreadable(hub, &head, &why, at, &[]));
-            hub.metrics.refused_frames.inc_by(targets.len() as u64);
+            let fault = Arc::new(unreadable(events.as_ref(), &head, &why, at, &[]));
+            let refused = &fetcher.resources.metrics.refused_frames;
+            refused.inc_by(targets.len() as u64);
             let all = targets.iter().map(|t| (t.id, Err(fault.clone())));
-            return finish(hub, all);
+            return events.fetched(all.collect());
         }
     };
-    let mut wrong = Vec::new();
+    let mut corrupt = Vec::new();
     let mut good = BTreeMap::new();
     for (target, sum) in targets.into_iter().zip(&sums) {
-        match check(hub, &target, sum) {
-            Ok(shape) => _ = good.insert(target.id, shape),
-            Err(why) => wrong.push((target, why)),
+        match fetcher.verify(&target, sum) {
+            Ok(loaded) => _ = good.insert(target.id, loaded),
+            Err(why) => corrupt.push((target, why)),
         }
     }
-    finish(hub, good.into_iter().map(|(id, shape)| (id, Ok(shape))));
-    for (target, why) in wrong {
-        let outcome = again(hub, &target, why).await;
-        finish(hub, [(target.id, outcome)]);
+    let good = good.into_iter().map(|(id, loaded)| (id, Ok(loaded)));
+    events.fetched(good.collect());
+    for (target, why) in corrupt {
+        let outcome = read_again(fetcher, events.as_ref(), &target, why).await;
+        events.fetched(vec![(target.id, outcome)]);
     }
 }
 
-fn finish(hub: &Arc<Hub>, outcomes: impl IntoIterator<Item = (FrameId, Outcome)>) {
-    hub.apply(|state| {
-        for (id, outcome) in outcomes {
-            state.engine.fetched(id, outcome);
-        }
-    });
-}
-
-/// Reads a wrong frame until it is right, or wrong twice in the same way: then the object is, not the way
-/// to it.
-async fn again(hub: &Arc<Hub>, target: &Target, mut why: String) -> Outcome {
+/// Reads a corrupt frame until it is good, or until two reads agree: then the object is corrupt, not the
+/// connection.
+async fn read_again<E: FetchEvents>(
+    fetcher: &Fetcher,
+    events: &E,
+    target: &Target,
+    mut why: String,
+) -> Outcome {
+    let metrics = &fetcher.resources.metrics;
     let (targets, step) = (std::slice::from_ref(target), target.id.step);
     let mut agree = false;
     for _ in 1..READS_MAX {
-        hub.metrics.checksum_failures.inc();
+        metrics.checksum_failures.inc();
         tracing::warn!(step, slice = target.id.slice, %why, "fetching a wrong frame again");
-        let sums = match fill(hub, &target.read(), targets, true).await {
+        let sums = match fill(fetcher, &target.read(), targets, true).await {
             Ok(sums) => sums,
             Err(why) => {
-                hub.metrics.refused_frames.inc();
-                let head = head_for(hub, &why).await;
+                metrics.refused_frames.inc();
+                let head = head_after(events, &why).await;
                 let at = (&*target.from.key, step);
-                return Err(Arc::new(unreadable(hub, &head, &why, at, &[])));
+                return Err(Arc::new(unreadable(events, &head, &why, at, &[])));
             }
         };
-        match check(hub, target, &sums[0]) {
+        match fetcher.verify(target, &sums[0]) {
             Ok(loaded) => return Ok(loaded),
             Err(now) => agree = std::mem::replace(&mut why, now) == why,
         }
@@ -135,35 +184,9 @@ async fn again(hub: &Arc<Hub>, target: &Target, mut why: String) -> Outcome {
             break;
         }
     }
-    hub.metrics.checksum_failures.inc();
-    hub.metrics.refused_frames.inc();
+    metrics.checksum_failures.inc();
+    metrics.refused_frames.inc();
     tracing::error!(step, slice = target.id.slice, %why, "a frame is refused");
-    Err(Arc::new(fault::corrupt(
-        &why,
-        agree,
-        &target.from.key,
-        step,
-    )))
-}
-
-/// Checks what stands in the arena now, by the sum that was made as it came, and learns the layout.
-fn check(hub: &Hub, target: &Target, sum: &Crc32c) -> Result<Arc<Loaded>, String> {
-    let lease = target
-        .segment
-        .lease(target.offset, target.from.bytes())
-        .map_err(|why| why.to_string())?;
-    let frame = lease.as_slice();
-    let expect = target.from.expect(target.id);
-    let payload = verify_summed(frame, sum, &expect).map_err(|why| why.to_string())?;
-    let mut shapes = hub.shapes.lock().unwrap_or_else(PoisonError::into_inner);
-    let shape = shapes.of(&frame[payload]).map_err(|why| {
-        let (key, FrameId { step, slice }) = (&target.from.key, target.id);
-        format!("{key} (step {step}, slice {slice}): {why}")
-    })?;
-    let header = FrameHeader::decode(frame).map_err(|fault| expect.error(fault).to_string())?;
-    Ok(Arc::new(Loaded {
-        shape,
-        crc: header.payload_crc,
-        _lease: lease,
-    }))
+    let fault = fault::corrupt(&why, agree, &target.from.key, step);
+    Err(Arc::new(fault))
 }

@@ -1,4 +1,4 @@
-//! The reads in flight, as many as the pace allows.
+//! Permits for the reads in flight, as many as the concurrency limit allows.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use prometheus::IntGauge;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::concurrency_limit::ConcurrencyLimit;
 use crate::context::Context;
-use crate::fetch::concurrency_limit::Pace;
 
-/// Who wants to read waits here.
+/// The permits, of which each read in flight holds one.
 #[derive(Debug)]
 pub(crate) struct Permits {
     semaphore: Semaphore,
@@ -21,26 +21,26 @@ pub(crate) struct Permits {
 
 #[derive(Debug)]
 struct State {
-    pace: Pace,
-    /// Permits that there are, in use or not.
+    limit: ConcurrencyLimit,
+    /// Permits in existence, in use or not.
     given: usize,
 }
 
-/// One read; over when dropped.
+/// A permit for one read, returned when dropped.
 pub(crate) struct Permit<'a> {
     of: &'a Permits,
     permit: Option<SemaphorePermit<'a>>,
 }
 
 impl Permits {
-    /// At most `most`; `shown` tells how many are allowed.
+    /// Permits for at most `most` reads; `shown` is the gauge of the current limit.
     pub(crate) fn new(most: usize, shown: IntGauge, context: Arc<Context>) -> Self {
-        let pace = Pace::new(most);
-        let given = pace.allowed();
+        let limit = ConcurrencyLimit::new(most);
+        let given = limit.allowed();
         shown.set(given.cast_signed() as i64);
         Self {
             semaphore: Semaphore::new(given),
-            state: Mutex::new(State { pace, given }),
+            state: Mutex::new(State { limit, given }),
             begun: context.now(),
             context,
             shown,
@@ -51,10 +51,10 @@ impl Permits {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn. Turns come in the order in which they are asked for, which is that of need.
+    /// Waits for a permit. Permits are granted in the order of the calls, which is the order of need.
     pub(crate) async fn acquire(&self) -> Permit<'_> {
         let Ok(permit) = self.semaphore.acquire().await else {
-            // Never closed; the daemon's end cancels the task.
+            // The semaphore is never closed; the end of the daemon cancels the task.
             return std::future::pending().await;
         };
         Permit {
@@ -63,21 +63,21 @@ impl Permits {
         }
     }
 
-    /// The store asks for fewer.
+    /// Lowers the limit, since the store throttles.
     pub(crate) fn throttled(&self) {
         let now = self.context.since(self.begun);
-        self.change(|pace| pace.throttled(now));
+        self.change(|limit| limit.throttled(now));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Pace)) {
+    fn change(&self, change: impl FnOnce(&mut ConcurrencyLimit)) {
         let mut state = self.state();
-        change(&mut state.pace);
-        let allowed = state.pace.allowed();
+        change(&mut state.limit);
+        let allowed = state.limit.allowed();
         if allowed > state.given {
             self.semaphore.add_permits(allowed - state.given);
             state.given = allowed;
         } else if allowed < state.given {
-            // Those in use go when they are given back.
+            // Permits in use are dropped when they are returned.
             state.given -= self.semaphore.forget_permits(state.given - allowed);
         }
         self.shown.set(allowed.cast_signed() as i64);
@@ -85,18 +85,19 @@ impl Permits {
 }
 
 impl Permit<'_> {
-    /// The read brought `bytes`, the first of them after so long.
+    /// Reports that the read returned `bytes`, the first of them after `answered`.
     pub(crate) fn done(self, bytes: u64, answered: Duration) {
         let busy = self.of.semaphore.available_permits() == 0;
         let now = self.of.context.since(self.of.begun);
-        self.of.change(|pace| pace.done(now, bytes, answered, busy));
+        self.of
+            .change(|limit| limit.done(now, bytes, answered, busy));
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let mut state = self.of.state();
-        if state.given > state.pace.allowed() {
+        if state.given > state.limit.allowed() {
             state.given -= 1;
             if let Some(permit) = self.permit.take() {
                 permit.forget();

@@ -1,5 +1,5 @@
-//! Reads that are repeated: without end while the store fails, since ranks have deadlines of their own and
-//! are told; once more, on another connection, when an object is missing or too short.
+//! Retries of reads. While the store fails they have no limit, since ranks are notified and have their own
+//! deadlines. A missing or short object is read once more, on another connection.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use batchweave_arena::ArenaError;
 use batchweave_store::{Body, Effect, ErrorKind, Op, StoreError};
 
-use crate::node::{Hub, Reads};
+use super::Fetcher;
+use crate::store_health::ReadKind;
 
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// Throttled this many times in a row, a read reports that the store fails; before, only that it asks for
-/// too much.
-const THROTTLED_FEW: u32 = 3;
+/// A read that is throttled this many times in a row reports that the store fails.
+const THROTTLED_MAX: u32 = 3;
 
-/// Why a read did not come to its end.
+/// The reason why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error(transparent)]
@@ -25,73 +25,80 @@ pub(super) enum ReadError {
 }
 
 impl ReadError {
-    /// What the store says of the object, not of itself.
-    fn of_object(&self) -> bool {
+    /// Whether the error is about the object, not about the store.
+    fn is_about_object(&self) -> bool {
         let gone = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::Range);
         matches!(self, Self::Store(why) if gone(why.kind))
     }
 
     fn is_final(&self) -> bool {
         match self {
-            Self::Store(why) => self.of_object() || why.kind == ErrorKind::Invalid,
+            Self::Store(why) => self.is_about_object() || why.kind == ErrorKind::Invalid,
             Self::Arena(_) => true,
         }
     }
 }
 
-/// Calls `once` until it succeeds or fails for good. It is called with `true` when it is to use a fresh
-/// connection: with `fresh`, and to confirm that an object is missing or too short.
-pub(super) async fn patiently<T, F>(
-    hub: &Hub,
+/// Calls `once` until it succeeds or fails for good. Its argument asks for a new connection: given `fresh`,
+/// and to confirm that an object is missing or short.
+pub(super) async fn with_retries<T, F>(
+    fetcher: &Fetcher,
     mut fresh: bool,
     once: impl Fn(bool) -> F,
 ) -> Result<T, ReadError>
 where
     F: Future<Output = Result<T, ReadError>>,
 {
+    let resources = &fetcher.resources;
+    let (health, context) = (&resources.store_health, &resources.context);
     let (mut pause, mut throttled, mut confirming) = (RETRY_FIRST, 0, false);
     loop {
         match once(fresh).await {
             Ok(done) => {
-                hub.store_health(Reads::Data, None);
+                health.note(ReadKind::Data, None);
                 return Ok(done);
             }
-            Err(why) if why.of_object() && !confirming => {
+            Err(why) if why.is_about_object() && !confirming => {
                 (fresh, confirming) = (true, true);
                 continue;
             }
             Err(ReadError::Store(why)) if !ReadError::Store(why.clone()).is_final() => {
                 if why.kind == ErrorKind::Throttled {
-                    hub.metrics.throttled_reads.inc();
-                    hub.permits.throttled();
+                    resources.metrics.throttled_reads.inc();
+                    fetcher.permits.throttled();
                     throttled += 1;
                 }
-                if why.kind != ErrorKind::Throttled || throttled >= THROTTLED_FEW {
-                    hub.store_health(Reads::Data, Some(&why));
+                if why.kind != ErrorKind::Throttled || throttled >= THROTTLED_MAX {
+                    health.note(ReadKind::Data, Some(&why));
                 }
             }
             Err(why) => return Err(why),
         }
-        hub.context.sleep(hub.context.jittered(pause)).await;
+        context.sleep(context.jittered(pause)).await;
         pause = (pause * 2).min(RETRY_MAX);
     }
 }
 
-/// Opens a range; a second request races the first when that is late.
+/// Opens a range; when the answer is late, a second request races the first.
 pub(super) async fn open(
-    hub: &Hub,
+    fetcher: &Fetcher,
     key: &str,
     range: &Range<u64>,
     fresh: bool,
 ) -> Result<Box<dyn Body>, StoreError> {
-    let ask = |second| hub.store.open_range(key, range.clone(), fresh || second);
-    let again = || hub.metrics.hedged_reads.inc();
-    hub.hedges.race(ask, again).await
+    let resources = &fetcher.resources;
+    let ask = |second| {
+        resources
+            .store
+            .open_range(key, range.clone(), fresh || second)
+    };
+    let again = || resources.metrics.hedged_reads.inc();
+    fetcher.hedges.race(ask, again).await
 }
 
-/// A store that breaks its contract; another try may find it whole.
-pub(super) fn short(hub: &Hub, key: &str, at: u64, end: u64) -> StoreError {
-    let location = format!("{}/{key}", hub.store.root());
+/// Returns the error of a body that ends early: the store breaks its contract, and a retry may succeed.
+pub(super) fn short_body(fetcher: &Fetcher, key: &str, at: u64, end: u64) -> StoreError {
+    let location = format!("{}/{key}", fetcher.resources.store.root());
     let detail = format!("the answer ended at byte {at} instead of {end}");
     let (kind, effect) = (ErrorKind::Timeout, Effect::DidNot);
     StoreError::new(Op::GetRange, location, kind, effect, detail)

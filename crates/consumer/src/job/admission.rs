@@ -1,6 +1,6 @@
-//! Whether a rank may join, and what it then reads: the checks of its hello against the stream, pure.
-//! What its job and attempt say is judged in `member`. On a node, each data coordinate of an attempt
-//! is read by one live session, or by several that all say that they share it.
+//! Whether a rank may join, and which slices it reads: the checks of its hello against the stream. Pure. Its
+//! job and attempt are checked in `membership`. On a node, each data coordinate of an attempt is read by one
+//! live session, or by several that all declare that they share it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,31 +10,31 @@ use batchweave_core::mesh::{self, MeshError};
 use batchweave_core::stream::StreamConfig;
 use batchweave_wire::{ErrorName, Fault, Hello};
 
+use super::membership::{AttemptRequest, Member, WaitReason};
 use crate::engine::SessionId;
-use crate::job::attempts::below_watermark;
-use crate::job::membership::{Hold, Member, Wish};
+use crate::stream_head::below_watermark;
 
-/// What is known of the stream's ends when a rank says hello.
+/// The ends of the stream when a rank sends its hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// The oldest step that may be read.
     pub(crate) watermark: Step,
-    /// The first step that will never be, when that is decided.
+    /// The step before which the stream ends, once that is decided.
     pub(crate) end: Option<Step>,
 }
 
 /// Why a rank may not join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Another live session reads the coordinate. It may be about to end: worth a short wait.
+    /// Another live session reads the coordinate. It may be about to end, so a short wait is worthwhile.
     Occupied(SessionId),
-    /// Its attempt is to be opened first, by this daemon.
-    Open(Box<Wish>),
-    /// Others have to act first.
-    Wait(Box<Hold>),
-    /// It has what the log, as far as it is known here, does not hold.
+    /// This daemon must open its attempt first.
+    Open(Box<AttemptRequest>),
+    /// Others must open its job or attempt first.
+    Wait(Box<WaitReason>),
+    /// It has received steps that are not in the log as far as it is known here.
     Beyond(Box<Fault>),
-    /// For good.
+    /// The rank is refused without a wait.
     Final(Box<Fault>),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Admission {
     live: BTreeMap<(JobName, AttemptId, u32), BTreeMap<SessionId, Reader>>,
 }
 
-/// Who reads a coordinate: where ranks share it, they are told apart by their global ranks.
+/// A reader of a coordinate. Ranks that share one are distinguished by their global ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reader {
     rank: Option<u32>,
@@ -64,7 +64,7 @@ impl Reader {
 }
 
 impl Admission {
-    /// Admits `session` or says who reads its coordinate. Call `leave` when it is over.
+    /// Admits `session`, or returns the session that reads its coordinate. Call `leave` when it is over.
     pub(crate) fn enter(&mut self, session: SessionId, member: &Member) -> Result<(), Refusal> {
         let Member {
             job, id, dp_rank, ..
@@ -81,7 +81,7 @@ impl Admission {
         Ok(())
     }
 
-    /// A session is over, or follows no more.
+    /// Frees the coordinate of a session.
     pub(crate) fn leave(&mut self, session: SessionId) {
         self.live.retain(|_, readers| {
             readers.remove(&session);
@@ -90,7 +90,7 @@ impl Admission {
     }
 }
 
-/// Told after waiting in vain for the other session to end.
+/// Returns the fault of a rank whose coordinate was not freed in time.
 pub(crate) fn occupied(hello: &Hello, other: SessionId) -> Fault {
     let message = format!(
         "session {other} already reads dp_rank {} of this attempt",
@@ -101,7 +101,7 @@ pub(crate) fn occupied(hello: &Hello, other: SessionId) -> Fault {
     Fault::new(ErrorName::DuplicateCoordinate, message).remedy(remedy)
 }
 
-/// What a hello says of itself, the daemon's job and the stream; not of step and mesh.
+/// Checks a hello by itself and against the daemon's job and the stream, except for step and mesh.
 pub(crate) fn check(hello: &Hello, stream: &StreamConfig, served_job: &str) -> Result<(), Fault> {
     hello
         .check()
@@ -110,7 +110,7 @@ pub(crate) fn check(hello: &Hello, stream: &StreamConfig, served_job: &str) -> R
     check_stream(hello, stream)
 }
 
-/// The rank's slices, or why it can't read from its step or in its mesh.
+/// Returns the rank's slices; fails if it can't read from its step or in its mesh.
 pub(crate) fn slices_of(
     hello: &Hello,
     stream: &StreamConfig,
@@ -120,7 +120,7 @@ pub(crate) fn slices_of(
     mesh::slices_of(stream.slices, hello.dp_size, hello.dp_rank).map_err(|why| misfit(&why))
 }
 
-/// The remedy stands in the fault's own place, so not in its message.
+/// Returns the fault of a mesh that does not fit. The remedy is a field of its own, not part of the message.
 fn misfit(why: &MeshError) -> Fault {
     let MeshError::Size { slices, dp_size } = why else {
         return Fault::new(ErrorName::BadMesh, why.to_string());

@@ -1,5 +1,5 @@
-//! How many attempts a job may open through this daemon: a record each, which stays in the log for ever.
-//! Pure; the time comes from outside.
+//! The limit on attempts that a job may open through this daemon: each adds a record to the log for ever. Pure;
+//! the time is an argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use batchweave_core::ids::JobName;
 
-/// Attempts of a job that may be opened within `WINDOW`: more than restarts make, less than a flood.
+/// Attempts of a job that may be opened within `WINDOW`: more than restarts need, less than a flood.
 pub(crate) const MOST: usize = 30;
 pub(crate) const WINDOW: Duration = Duration::from_mins(1);
 
-/// When the last attempts of each job were opened.
+/// The times at which the last attempts of each job were opened.
 #[derive(Debug, Default)]
 pub(crate) struct AttemptRate(Mutex<BTreeMap<JobName, VecDeque<Duration>>>);
 
 impl AttemptRate {
-    /// Takes leave to open an attempt now, or says how long there is none.
+    /// Counts an attempt that is opened now; fails with the time until the next is allowed.
     pub(crate) fn take(&self, job: &JobName, now: Duration) -> Result<(), Duration> {
         let mut jobs = self.jobs();
         jobs.retain(|_, times| {
@@ -33,7 +33,7 @@ impl AttemptRate {
         }
     }
 
-    /// The attempt was not opened.
+    /// Takes back the last count, since the attempt was not opened.
     pub(crate) fn give_back(&self, job: &JobName) {
         if let Some(times) = self.jobs().get_mut(job) {
             times.pop_back();

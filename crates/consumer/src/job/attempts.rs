@@ -1,4 +1,4 @@
-//! Jobs and attempts put into the log: the daemon's own job, and attempts whose global rank 0 it serves.
+//! Writing jobs and attempts into the log: the daemon's own job, and attempts whose global rank 0 it serves.
 
 use std::time::Duration;
 
@@ -11,20 +11,21 @@ use batchweave_log::{Log, LogError};
 use batchweave_wire::{ErrorName, Fault, WaitCause};
 use tokio::sync::oneshot;
 
+use super::attempt_rate::{MOST, WINDOW};
+use super::membership::{AttemptRequest, WaitReason};
 use crate::config::JobTable;
 use crate::error::RunError;
-use crate::job::attempt_rate::{MOST, WINDOW};
-use crate::job::membership::{Hold, Wish};
+use crate::stream_head::below_watermark;
 
-/// Something for the follower, who alone has the log.
-pub(crate) enum Order {
-    /// Open an attempt; the answer comes when the log has it.
-    Open(Box<Wish>, oneshot::Sender<Result<(), LogError>>),
+/// A request to the follower, which alone has the log.
+pub(crate) enum LogRequest {
+    /// Open an attempt; answered when it is in the log.
+    Open(Box<AttemptRequest>, oneshot::Sender<Result<(), LogError>>),
     /// Find the oldest step from which a job can restart.
     Restart(JobName, oneshot::Sender<Option<Step>>),
 }
 
-/// Opens the daemon's own job, unless it is open already with the same parameters.
+/// Opens the daemon's own job, unless it is open with the same parameters.
 pub(crate) async fn open_job(
     log: &mut Log,
     table: &JobTable,
@@ -42,7 +43,7 @@ pub(crate) async fn open_job(
         let entry = Entry::JobOpened(wanted(&job, table, request));
         match log.commit_entry(writer, |_| entry.clone()).await {
             Ok(_) => tracing::info!(%job, "opened the job"),
-            // Another node was quicker.
+            // Another node opened it first.
             Err(LogError::Void(Void::JobOpen(_))) => {}
             Err(LogError::Void(Void::BelowWatermark { step, watermark })) => {
                 return Err(RunError::JobStart {
@@ -96,77 +97,86 @@ fn compare(job: &JobName, table: &JobTable, state: &JobState) -> Result<(), RunE
     })
 }
 
-/// Writes the record of an attempt; nothing when it is there already.
-pub(crate) async fn open_attempt(log: &mut Log, wish: &Wish, writer: &str) -> Result<(), LogError> {
-    let version = log.commit_entry(writer, |m| record(m, wish)).await?;
+/// Writes the record of an attempt, unless the log has it.
+pub(crate) async fn open_attempt(
+    log: &mut Log,
+    request: &AttemptRequest,
+    writer: &str,
+) -> Result<(), LogError> {
+    let version = log.commit_entry(writer, |m| record(m, request)).await?;
     if let Some(version) = version {
-        tracing::info!(job = %wish.job, attempt = %wish.id, start = wish.start, version, "opened the attempt");
+        tracing::info!(job = %request.job, attempt = %request.id, start = request.start, version, "opened the attempt");
     }
     Ok(())
 }
 
-/// The record by the state that it would follow: another attempt that came between is then the
-/// predecessor, and superseded.
-fn record(m: &Manifest, wish: &Wish) -> Entry {
-    let job = m.jobs().get(&wish.job);
+/// Builds the record for the state that it would follow. An attempt opened meanwhile becomes the predecessor,
+/// and superseded.
+fn record(m: &Manifest, request: &AttemptRequest) -> Entry {
+    let job = m.jobs().get(&request.job);
     let axis = Axis {
         name: "dp".into(),
-        size: wish.dp_size,
+        size: request.dp_size,
     };
     Entry::AttemptOpened(AttemptOpened {
-        job: wish.job.clone(),
-        opened: wish.opened,
-        attempt: wish.id,
+        job: request.job.clone(),
+        opened: request.opened,
+        attempt: request.id,
         predecessor: job.and_then(|job| job.attempts.last()).map(|a| a.id),
-        parent: job.and_then(|job| wish.parent_in(job)),
-        start: wish.start,
-        dp_size: wish.dp_size,
+        parent: job.and_then(|job| request.parent_in(job)),
+        start: request.start,
+        dp_size: request.dp_size,
         mesh: vec![axis],
     })
 }
 
-/// What a rank is told while the record of its attempt is on its way to the store.
-pub(crate) fn being_opened(wish: &Wish) -> Hold {
-    let detail = format!("the record of attempt {} is being written", wish.id);
-    Hold {
+/// Returns the reason of waiting while the record of the attempt is being written.
+pub(crate) fn being_opened(request: &AttemptRequest) -> WaitReason {
+    let detail = format!("the record of attempt {} is being written", request.id);
+    WaitReason {
         cause: WaitCause::AttemptNotOpen,
         fault: Fault::new(ErrorName::AttemptNotOpened, detail.clone()),
         detail,
     }
 }
 
-/// What a rank is told whose job has opened too many attempts of late.
-pub(crate) fn too_many(wish: &Wish, wait: Duration) -> Hold {
+/// Returns the reason of waiting when the job has opened too many attempts recently.
+pub(crate) fn too_many(request: &AttemptRequest, wait: Duration) -> WaitReason {
     let detail = format!(
         "job {} has opened {MOST} attempts within {} s, and the log keeps each: the next can be opened in {} s",
-        wish.job,
+        request.job,
         WINDOW.as_secs(),
         wait.as_secs() + 1
     );
-    let remedy = "look why the job starts again and again";
-    Hold {
+    let remedy = "find out why the job restarts again and again";
+    WaitReason {
         cause: WaitCause::AttemptNotOpen,
         fault: Fault::new(ErrorName::AttemptNotOpened, detail.clone()).remedy(remedy),
         detail,
     }
 }
 
-/// What a rank is told when its attempt could not be opened; what may pass is a wait.
-pub(crate) fn refusal(wish: &Wish, why: &LogError) -> Result<Hold, Fault> {
-    let fault = |name| Fault::new(name, format!("attempt {} can't be opened: {why}", wish.id));
+/// Classifies a failure to open an attempt: a reason to wait if it may pass, else a fault.
+pub(crate) fn refusal(request: &AttemptRequest, why: &LogError) -> Result<WaitReason, Fault> {
+    let fault = |name| {
+        Fault::new(
+            name,
+            format!("attempt {} can't be opened: {why}", request.id),
+        )
+    };
     match why {
         LogError::Void(Void::BelowWatermark { step, watermark }) => {
             Err(below_watermark(*step, *watermark))
         }
         LogError::Void(Void::BadMesh(_)) => Err(fault(ErrorName::BadMesh)),
-        // Closed a moment ago: the next look at the log says what is there now.
-        LogError::Void(Void::JobNotOpen { .. }) => Ok(Hold {
+        // Closed a moment ago: the next poll of the log shows the new state.
+        LogError::Void(Void::JobNotOpen { .. }) => Ok(WaitReason {
             cause: WaitCause::JobNotOpen,
-            detail: format!("job {} was closed", wish.job),
+            detail: format!("job {} was closed", request.job),
             fault: fault(ErrorName::JobNotOpen),
         }),
         LogError::Void(_) => Err(fault(ErrorName::Internal)),
-        LogError::Store(_) => Ok(Hold {
+        LogError::Store(_) => Ok(WaitReason {
             cause: WaitCause::StoreUnavailable,
             detail: why.to_string(),
             fault: fault(ErrorName::StoreUnavailable),
@@ -175,21 +185,21 @@ pub(crate) fn refusal(wish: &Wish, why: &LogError) -> Result<Hold, Fault> {
     }
 }
 
-/// The oldest restart point of a job whose data is there; `None` too where the store does not say.
+/// Returns the oldest restart point of a job whose data exists; `None` also if the store can't be listed.
 pub(crate) async fn oldest_restart(log: &mut Log, job: &JobName) -> Option<Step> {
-    let signs = match log.job_objects().await {
-        Ok(signs) => signs.get(job).cloned().unwrap_or_default(),
+    let objects = match log.job_objects().await {
+        Ok(objects) => objects.get(job).cloned().unwrap_or_default(),
         Err(why) => {
             tracing::debug!(%job, %why, "restart points can't be listed");
             return None;
         }
     };
     let m = log.manifest();
-    let points = restart_points(m.jobs().get(job)?, &signs);
+    let points = restart_points(m.jobs().get(job)?, &objects);
     points.range(m.watermark()..).next().copied()
 }
 
-/// The refusal with the oldest restart point of the rank's job.
+/// Adds the oldest restart point of the job to a fault.
 pub(crate) fn with_restart(fault: Fault, job: &JobName, oldest: Option<Step>) -> Fault {
     let remedy = match oldest {
         Some(step) => {
@@ -200,13 +210,4 @@ pub(crate) fn with_restart(fault: Fault, job: &JobName, oldest: Option<Step>) ->
         None => format!("{}; no checkpoint of job {job} is left", fault.remedy),
     };
     fault.remedy(remedy)
-}
-
-/// The refusal of a start below the watermark.
-pub(crate) fn below_watermark(step: u64, watermark: u64) -> Fault {
-    let message = format!("step {step} is below the watermark {watermark}: its data is reclaimed");
-    let remedy = format!("start at step {watermark} or later");
-    Fault::new(ErrorName::StepReclaimed, message)
-        .at_step(step)
-        .remedy(remedy)
 }

@@ -1,4 +1,4 @@
-//! What a rank is in its job, judged by the folded log, so that every node judges alike. Pure.
+//! A rank's membership in an attempt of its job, derived from the folded log, so that all nodes agree. Pure.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,38 +9,37 @@ use batchweave_core::manifest::entry::Parent;
 use batchweave_core::manifest::state::{AttemptState, JobState};
 use batchweave_wire::{ErrorName, Fault, Hello, Mode, WaitCause};
 
-use crate::quarantine::Skips;
+use crate::quarantine::QuarantineRanges;
 
-/// A rank of an attempt: whose deliveries, marks and progress are whose.
+/// A rank of an attempt, to which deliveries, marks and progress belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) job: JobName,
-    /// The job's incarnation.
+    /// The version that opened this incarnation of the job.
     pub(crate) opened: Version,
     pub(crate) attempt: AttemptNo,
     pub(crate) id: AttemptId,
-    /// The attempt's first step.
     pub(crate) start: Step,
     pub(crate) dp_rank: u32,
     pub(crate) dp_size: u32,
-    /// The rank in the whole job, where it said so.
+    /// The global rank, if its hello has one.
     pub(crate) rank: Option<u32>,
-    /// Other ranks read the same coordinate.
+    /// Other ranks may read the same coordinate.
     pub(crate) shared: bool,
-    /// Its slices of every step.
+    /// The slices that it reads of every step.
     pub(crate) slices: Range<u32>,
-    /// Quarantined steps that its attempt passes over.
-    pub(crate) skips: Arc<Skips>,
+    /// The steps that its attempt passes over.
+    pub(crate) quarantine: Arc<QuarantineRanges>,
 }
 
 impl Member {
-    /// A rank whose attempt is open.
+    /// A member of an open attempt; fails if the name of the job is invalid.
     pub(crate) fn new(
         hello: &Hello,
         job: &JobState,
         attempt: &AttemptState,
         slices: Range<u32>,
-        skips: Arc<Skips>,
+        quarantine: Arc<QuarantineRanges>,
     ) -> Result<Self, Fault> {
         Ok(Self {
             job: parsed(hello.job.as_deref().unwrap_or_default())?,
@@ -53,25 +52,25 @@ impl Member {
             rank: hello.global_rank,
             shared: hello.shared,
             slices,
-            skips,
+            quarantine,
         })
     }
 }
 
-/// An attempt that is to be opened.
+/// An attempt to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct AttemptRequest {
     pub(crate) job: JobName,
     pub(crate) opened: Version,
     pub(crate) id: AttemptId,
-    /// The restored state's attempt, to be looked up when the record is written.
+    /// The attempt and step of the restored state; it is looked up when the record is written.
     pub(crate) parent: Option<(AttemptNo, AttemptId, Step)>,
     pub(crate) start: Step,
     pub(crate) dp_size: u32,
 }
 
-impl Wish {
-    /// The parent as the record names it: an attempt of this incarnation, or none.
+impl AttemptRequest {
+    /// Returns the parent as the record names it: an attempt of this incarnation, or none.
     pub(crate) fn parent_in(&self, job: &JobState) -> Option<Parent> {
         let (attempt, id, step) = self.parent?;
         let found = job.attempt(attempt)?;
@@ -79,34 +78,34 @@ impl Wish {
     }
 }
 
-/// What a rank waits for, and what it is told when it waits in vain.
+/// What a rank waits for, and the fault that it receives when the wait times out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub(crate) struct WaitReason {
     pub(crate) cause: WaitCause,
     pub(crate) detail: String,
     pub(crate) fault: Fault,
 }
 
-/// Where a rank stands by the log.
+/// The membership of a rank according to the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing<'j> {
+pub(crate) enum Membership<'j> {
     /// It reads without a job.
-    Alone,
+    NoJob,
     /// Its attempt is open.
-    In(&'j JobState, &'j AttemptState),
-    /// It is the one whose daemon opens the attempt.
-    Opens(Box<Wish>),
-    /// Others have to act first.
-    Waits(Box<Hold>),
+    Open(&'j JobState, &'j AttemptState),
+    /// This daemon must open its attempt.
+    MustOpen(Box<AttemptRequest>),
+    /// Others must open its job or attempt.
+    MustWait(Box<WaitReason>),
 }
 
-/// Finds a rank's attempt and compares what it says with the record.
-pub(crate) fn standing<'j>(
+/// Finds a rank's attempt; fails if its hello contradicts the record or the attempt is superseded.
+pub(crate) fn membership_of<'j>(
     hello: &Hello,
     jobs: &'j BTreeMap<JobName, JobState>,
-) -> Result<Standing<'j>, Fault> {
+) -> Result<Membership<'j>, Fault> {
     let Some(job) = &hello.job else {
-        return Ok(Standing::Alone);
+        return Ok(Membership::NoJob);
     };
     let name: JobName = parsed(job)?;
     let Some(id) = &hello.attempt else {
@@ -115,7 +114,7 @@ pub(crate) fn standing<'j>(
     };
     let id: AttemptId = parsed(id)?;
     let Some(state) = jobs.get(&name) else {
-        return Ok(Standing::Waits(Box::new(job_not_open(&name))));
+        return Ok(Membership::MustWait(Box::new(job_not_open(&name))));
     };
     let found = state.attempts.iter().find(|attempt| attempt.id == id);
     if let Some(attempt) = found {
@@ -123,12 +122,13 @@ pub(crate) fn standing<'j>(
             return Err(fault);
         }
         agree(hello, &name, attempt)?;
-        return Ok(Standing::In(state, attempt));
+        return Ok(Membership::Open(state, attempt));
     }
     if hello.leads() && hello.mode == Mode::Join {
-        return wish(hello, name, id, state).map(|wish| Standing::Opens(Box::new(wish)));
+        return request_for(hello, name, id, state)
+            .map(|request| Membership::MustOpen(Box::new(request)));
     }
-    Ok(Standing::Waits(Box::new(not_opened(&name, id, state))))
+    Ok(Membership::MustWait(Box::new(not_opened(&name, id, state))))
 }
 
 fn parsed<T: std::str::FromStr<Err = batchweave_core::ids::IdError>>(
@@ -138,10 +138,15 @@ fn parsed<T: std::str::FromStr<Err = batchweave_core::ids::IdError>>(
         .map_err(|why: T::Err| Fault::new(ErrorName::BadHello, why.to_string()))
 }
 
-fn wish(hello: &Hello, job: JobName, id: AttemptId, state: &JobState) -> Result<Wish, Fault> {
+fn request_for(
+    hello: &Hello,
+    job: JobName,
+    id: AttemptId,
+    state: &JobState,
+) -> Result<AttemptRequest, Fault> {
     let parent = hello.parent.as_ref();
     let parent = parent.map(|p| Ok::<_, Fault>((p.attempt, parsed(&p.id)?, p.step)));
-    Ok(Wish {
+    Ok(AttemptRequest {
         job,
         opened: state.opened,
         id,
@@ -151,32 +156,32 @@ fn wish(hello: &Hello, job: JobName, id: AttemptId, state: &JobState) -> Result<
     })
 }
 
-fn job_not_open(job: &JobName) -> Hold {
+fn job_not_open(job: &JobName) -> WaitReason {
     let detail = format!("job {job} is not open");
     let remedy = format!(
         "open it with `batchweave job open {job}`, or set job.open = true in the daemon's config"
     );
-    Hold {
+    WaitReason {
         cause: WaitCause::JobNotOpen,
         fault: Fault::new(ErrorName::JobNotOpen, detail.clone()).remedy(remedy),
         detail,
     }
 }
 
-fn not_opened(job: &JobName, id: AttemptId, state: &JobState) -> Hold {
+fn not_opened(job: &JobName, id: AttemptId, state: &JobState) -> WaitReason {
     let newest = match state.attempts.last() {
         Some(attempt) => format!("its newest attempt is {}, {}", attempt.number, attempt.id),
         None => "it has no attempt yet".to_owned(),
     };
     let detail = format!("rank 0 has not opened attempt {id} of job {job}: {newest}");
-    Hold {
+    WaitReason {
         cause: WaitCause::AttemptNotOpen,
         fault: Fault::new(ErrorName::AttemptNotOpened, detail.clone()),
         detail,
     }
 }
 
-/// What ranks of `attempt` are told when there is a newer one.
+/// Returns the fault of ranks of `attempt` if a newer attempt exists.
 pub(crate) fn superseded(job: &JobName, attempt: AttemptNo, state: &JobState) -> Option<Fault> {
     let newest = state.attempts.last()?;
     (newest.number > attempt).then(|| {
@@ -188,7 +193,7 @@ pub(crate) fn superseded(job: &JobName, attempt: AttemptNo, state: &JobState) ->
     })
 }
 
-/// What ranks are told whose job is no longer open as it was.
+/// Returns the fault of a rank whose incarnation of the job is closed.
 pub(crate) fn closed(member: &Member, jobs: &BTreeMap<JobName, JobState>) -> Option<Fault> {
     let Member { job, opened, .. } = member;
     let message = match jobs.get(job) {

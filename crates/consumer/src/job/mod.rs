@@ -2,11 +2,14 @@
 //!
 //! - `membership` finds a rank's attempt in the folded log, `admission` checks its hello (both pure);
 //! - `attempts` writes jobs and attempts into the log, `attempt_rate` bounds them;
-//! - `deliveries` carries reports of received steps to the ledger, `marks` stores checkpoint marks.
+//! - `ranks` tracks what each rank was sent and received, `deliveries` reports it to the ledger;
+//! - `mark_rules` validates checkpoint marks (pure), `marks` stores them.
 
 pub(crate) mod admission;
 pub(crate) mod attempt_rate;
 pub(crate) mod attempts;
 pub(crate) mod deliveries;
+pub(crate) mod mark_rules;
 pub(crate) mod marks;
 pub(crate) mod membership;
+pub(crate) mod ranks;

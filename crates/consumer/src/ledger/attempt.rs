@@ -1,4 +1,4 @@
-//! What the keeper knows of one attempt on this node.
+//! The ledger of one attempt on this node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use super::holes::{Holes, Reader};
 use super::stored::Stored;
 use crate::job::membership::Member;
 
-/// See the file's header.
+/// The entries, holes and stored ledgers of one attempt.
 pub(super) struct Attempt {
     pub(super) book: Book,
     pub(super) member: Arc<Member>,
-    /// What all daemons' objects tell; read when a rank comes that is new here, for those alone whose
-    /// coming was reported before.
+    /// The records of all daemons, read when a rank begins that is new here; they may lack ranks that begin
+    /// later.
     pub(super) stored: Option<Stored>,
     pub(super) holes: Holes,
-    /// Of each reader, also of those that are gone: every step below is in an object of this daemon or
-    /// an earlier one, or in a hole.
+    /// By reader, also disconnected ones: every step below is in an object of this daemon or an earlier one, or
+    /// in a hole.
     known: BTreeMap<Reader, Step>,
 }
 
@@ -35,14 +35,14 @@ impl Attempt {
         }
     }
 
-    /// Where a rank that is new here goes on; none before the stored objects were read.
-    pub(super) fn told(&self, member: &Member) -> Option<Step> {
+    /// Returns the step below which a new rank is recorded; `None` before the stored objects are read.
+    pub(super) fn recorded_to(&self, member: &Member) -> Option<Step> {
         let own = self.known.get(&reader(member)).copied();
         let stored = self.stored.as_ref()?.end(member);
         Some(stored.max(own.unwrap_or_default()))
     }
 
-    pub(super) fn lacks(&mut self, hole: Hole) {
+    pub(super) fn add_hole(&mut self, hole: Hole) {
         self.know(reader(&hole.member), hole.steps.end);
         self.holes.add(hole);
     }
@@ -51,7 +51,7 @@ impl Attempt {
         self.book.end(member);
     }
 
-    /// Nobody reads, and all is stored.
+    /// Whether no rank reads, and all entries are stored.
     pub(super) fn is_over(&self) -> bool {
         self.book.is_over() && self.holes.is_empty()
     }
@@ -61,9 +61,9 @@ impl Attempt {
         *known = to.max(*known);
     }
 
-    /// Notes entries that are going to be stored. Answers how far all objects tell of each reader without
-    /// a hole: what is behind one must be told again, should this daemon die before it is filled.
-    pub(super) fn tell(&mut self, entries: &[LedgerEntry]) -> Vec<ReaderCoverage> {
+    /// Notes entries that are about to be stored. Returns the step below which each reader is recorded without a
+    /// hole: steps behind a hole must be recorded again if this daemon dies before it is filled.
+    pub(super) fn record(&mut self, entries: &[LedgerEntry]) -> Vec<ReaderCoverage> {
         for entry in entries {
             self.know(entry.reader(), entry.to);
         }

@@ -1,9 +1,9 @@
-//! What the ranks of one attempt on this node received and is not stored yet. Pure.
+//! The entries of one attempt that are not stored yet. Pure.
 //!
 //! Invariants, which `verify --job` relies on:
-//! - entries of a coordinate follow one another; where a rank came back they say so;
-//! - steps that the rank has received and nobody has told of are handed out as a [`Hole`], to be told
-//!   from the store's index; never passed over.
+//! - entries of a coordinate are consecutive; an entry that begins at a return is marked as resumed;
+//! - steps that a rank has received and that no ledger records are returned as a [`Hole`], to be read from the
+//!   store's indexes; they are never skipped.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,94 +14,97 @@ use batchweave_core::proof::{LEDGER_CRCS, LEDGER_STEPS, LedgerEntry};
 
 use crate::job::membership::Member;
 
-/// Steps that a rank has received, of which no ledger tells.
+/// Steps that a rank has received and that no ledger records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hole {
     pub(super) member: Arc<Member>,
     pub(super) steps: Range<Step>,
 }
 
-/// One coordinate.
+/// The open entry and the position of one coordinate.
 #[derive(Debug)]
 struct Coordinate {
     member: Arc<Member>,
-    /// Told, here or by what is stored: all steps below.
-    told: Step,
+    /// Every step below is recorded, here or in the store.
+    recorded: Step,
     /// The next step that the rank is to receive.
     at: Step,
-    /// The entry that is written on; the others are closed.
+    /// The entry to which steps are added; the others are closed.
     open: Option<LedgerEntry>,
-    /// The rank went back: up to here it is told again.
+    /// The rank went back: steps below are recorded again.
     back_until: Step,
-    /// What comes first after a return says so, wherever it lies.
+    /// The next entry is the first after a return.
     returned: bool,
 }
 
-/// An attempt on this node.
+/// The entries of one attempt on this node.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     coordinates: BTreeMap<(u32, Option<u32>), Coordinate>,
     closed: Vec<LedgerEntry>,
     crcs: usize,
-    /// Steps told since the last flush, by the coordinate that has most.
+    /// Steps since the last flush, of the coordinate with most.
     most: u64,
 }
 
-/// Who reads: the coordinate, and the rank where known.
+/// Returns the reader of a member: the coordinate, and the rank if known.
 pub(super) fn reader(member: &Member) -> (u32, Option<u32>) {
     (member.dp_rank, member.rank)
 }
 
 impl Book {
-    /// Whether the rank was here before, so that what it was told is known.
+    /// Whether the rank is known here, and so the steps that are recorded of it.
     pub(super) fn knows(&self, member: &Member) -> bool {
         self.coordinates.contains_key(&reader(member))
     }
 
-    /// A rank reads from `at` on. `stored`: what ledgers in the store tell of it, for a rank that is new
-    /// here.
+    /// Begins recording a rank from `at` on. `stored`: the step below which stored ledgers record it, for a rank
+    /// that is new here. Returns the steps that no ledger records.
     pub(super) fn begin(&mut self, member: &Arc<Member>, at: Step, stored: Step) -> Option<Hole> {
         let key = reader(member);
-        let told = self.coordinates.get(&key).map_or(stored, |c| c.told);
+        let recorded = self.coordinates.get(&key).map_or(stored, |c| c.recorded);
         self.close(key);
-        let start = member.skips.pass(member.start);
-        let told = told.max(start);
+        let start = member.quarantine.next_read(member.start);
+        let recorded = recorded.max(start);
         let coordinate = Coordinate {
             member: Arc::clone(member),
-            told: told.max(at),
+            recorded: recorded.max(at),
             at,
             open: None,
-            back_until: told,
-            returned: at > start || told > start,
+            back_until: recorded,
+            returned: at > start || recorded > start,
         };
         self.coordinates.insert(key, coordinate);
-        hole(member, told..at)
+        hole(member, recorded..at)
     }
 
-    /// Whether the ledgers told of `step` when the rank came.
-    pub(super) fn is_told(&self, member: &Member, step: Step) -> bool {
+    /// Whether ledgers recorded `step` when the rank began.
+    pub(super) fn is_recorded(&self, member: &Member, step: Step) -> bool {
         let coordinate = self.coordinates.get(&reader(member));
         coordinate.is_some_and(|c| step < c.back_until)
     }
 
-    /// A rank received its slices of `step`.
+    /// Records that a rank received its slices of `step`. Returns the steps before it whose reports were lost.
     pub(super) fn step(&mut self, member: &Arc<Member>, step: Step, crcs: &[u32]) -> Option<Hole> {
         let key = reader(member);
         let mut lost = None;
         let expected = self
             .coordinates
             .get(&key)
-            .map(|c| c.member.skips.pass(c.at));
+            .map(|c| c.member.quarantine.next_read(c.at));
         if expected != Some(step) {
-            // Reports were lost between: the store's index tells what they would have.
-            let told = self.coordinates.get(&key).map_or(member.start, |c| c.told);
-            lost = self.begin(member, step, told);
+            // Reports were lost between: the store's indexes have the same checksums.
+            let recorded = self
+                .coordinates
+                .get(&key)
+                .map_or(member.start, |c| c.recorded);
+            lost = self.begin(member, step, recorded);
         }
         let (first_slice, slices) = (member.slices.start, member.slices.len() as u32);
         let coordinate = self.coordinates.get(&key)?;
         let again = |entry: &LedgerEntry| entry.from < coordinate.back_until;
         if step >= coordinate.back_until && coordinate.open.as_ref().is_some_and(again) {
-            // What it is told again ends here.
+            // The steps that are recorded again end here.
             self.close(key);
         }
         let coordinate = self.coordinates.get_mut(&key)?;
@@ -124,7 +127,7 @@ impl Book {
         entry.crcs.extend_from_slice(crcs);
         self.crcs += crcs.len();
         self.most = self.most.max(entry.received());
-        (coordinate.at, coordinate.told) = (step + 1, coordinate.told.max(step + 1));
+        (coordinate.at, coordinate.recorded) = (step + 1, coordinate.recorded.max(step + 1));
         lost
     }
 
@@ -138,29 +141,29 @@ impl Book {
         }
     }
 
-    /// Adds an entry that was told from the store's index.
+    /// Adds an entry that was read from the store's indexes.
     pub(super) fn recalled(&mut self, entry: LedgerEntry) {
         self.crcs += entry.crcs.len();
         self.closed.push(entry);
     }
 
-    /// A rank is gone, and none has followed; what it received is to be stored.
+    /// Ends a rank without a newer session.
     pub(super) fn end(&mut self, member: &Member) {
         self.close(reader(member));
         self.coordinates.remove(&reader(member));
     }
 
-    /// Nobody reads any more, and all is stored.
+    /// Whether no rank reads, and all entries are stored.
     pub(super) fn is_over(&self) -> bool {
         self.coordinates.is_empty() && self.closed.is_empty()
     }
 
-    /// Enough for an object.
+    /// Whether the entries are enough for an object.
     pub(super) fn is_due(&self) -> bool {
         self.most >= LEDGER_STEPS || self.crcs >= LEDGER_CRCS
     }
 
-    /// What is to be stored now; what comes later goes into other entries.
+    /// Closes and removes all entries, to be stored.
     pub(super) fn take(&mut self) -> Vec<LedgerEntry> {
         let keys: Vec<_> = self.coordinates.keys().copied().collect();
         for key in keys {
@@ -173,9 +176,9 @@ impl Book {
     }
 }
 
-/// What is left of `steps` without the quarantined ones at its ends.
+/// Returns the hole of `steps`, without quarantined steps at its start; `None` if nothing is left.
 fn hole(member: &Arc<Member>, steps: Range<Step>) -> Option<Hole> {
-    let first = member.skips.pass(steps.start);
+    let first = member.quarantine.next_read(steps.start);
     (first < steps.end).then(|| Hole {
         member: Arc::clone(member),
         steps: first..steps.end,
@@ -187,9 +190,9 @@ pub(super) mod tests {
     use batchweave_core::ids::AttemptId;
 
     use super::*;
-    use crate::quarantine::Skips;
+    use crate::quarantine::QuarantineRanges;
 
-    pub(crate) fn member(dp_rank: u32, skips: &[(Step, Step)]) -> Arc<Member> {
+    pub(crate) fn member(dp_rank: u32, quarantine: &[(Step, Step)]) -> Arc<Member> {
         Arc::new(Member {
             job: "llm".parse().unwrap(),
             opened: 3,
@@ -201,13 +204,13 @@ pub(super) mod tests {
             rank: None,
             shared: false,
             slices: dp_rank * 2..dp_rank * 2 + 2,
-            skips: Arc::new(Skips::of(skips)),
+            quarantine: Arc::new(QuarantineRanges::from_ranges(quarantine)),
         })
     }
 
-    /// Tells of these steps; no report may be missing.
-    fn tell(book: &mut Book, member: &Arc<Member>, steps: Range<Step>) {
-        for step in steps.filter(|step| !member.skips.skips(*step)) {
+    /// Records these steps; none may leave a hole.
+    fn record(book: &mut Book, member: &Arc<Member>, steps: Range<Step>) {
+        for step in steps.filter(|step| !member.quarantine.contains(*step)) {
             let crcs = [step as u32, !(step as u32)];
             assert_eq!(book.step(member, step, &crcs), None, "step {step}");
         }
@@ -230,15 +233,15 @@ pub(super) mod tests {
         let ranks = [member(0, &[(103, 105)]), member(1, &[(103, 105)])];
         for rank in &ranks {
             assert_eq!(book.begin(rank, 100, 100), None);
-            tell(&mut book, rank, 100..110);
+            record(&mut book, rank, 100..110);
         }
         let entries = book.take();
         assert_eq!(entries.len(), 2);
         assert_eq!((entries[1].first_slice, entries[1].slices), (2, 2));
         assert_eq!(entries[0].skipped, [(103, 106)]);
-        tell(&mut book, &ranks[0], 110..110 + LEDGER_STEPS - 1);
+        record(&mut book, &ranks[0], 110..110 + LEDGER_STEPS - 1);
         assert!(!book.is_due());
-        tell(&mut book, &ranks[0], 365..366);
+        record(&mut book, &ranks[0], 365..366);
         assert!(book.is_due());
         assert_eq!(taken(&mut book), [(0, 110, 366, false)]);
         assert!(!book.is_due() && !book.is_over());
@@ -249,14 +252,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_dead_daemon_delivered_is_a_hole() {
+    fn deliveries_of_a_dead_daemon_are_a_hole() {
         let mut book = Book::default();
         let rank = member(0, &[(290, 299)]);
         let hole = book.begin(&rank, 300, 256).unwrap();
         assert_eq!(hole.steps, 256..300);
-        tell(&mut book, &rank, 300..310);
+        record(&mut book, &rank, 300..310);
         assert_eq!(taken(&mut book), [(0, 300, 310, true)]);
-        tell(&mut book, &rank, 310..320);
+        record(&mut book, &rank, 310..320);
         assert_eq!(taken(&mut book), [(0, 310, 320, false)]);
         assert_eq!(
             Book::default().begin(&rank, 300, 290),
@@ -271,28 +274,28 @@ pub(super) mod tests {
         let mut book = Book::default();
         let rank = member(2, &[]);
         assert_eq!(book.begin(&rank, 100, 0), None);
-        tell(&mut book, &rank, 100..130);
+        record(&mut book, &rank, 100..130);
         assert_eq!(book.begin(&rank, 110, 0), None);
-        tell(&mut book, &rank, 110..140);
+        record(&mut book, &rank, 110..140);
         let expected = [
             (2, 100, 130, false),
             (2, 110, 130, true),
             (2, 130, 140, false),
         ];
         assert_eq!(taken(&mut book), expected);
-        // By another daemon: what is told is known from the store.
+        // Recorded by another daemon, which the stored ledgers show.
         let mut book = Book::default();
         assert_eq!(book.begin(&rank, 120, 140), None);
-        tell(&mut book, &rank, 120..125);
+        record(&mut book, &rank, 120..125);
         assert_eq!(taken(&mut book), [(2, 120, 125, true)]);
-        tell(&mut book, &rank, 125..145);
+        record(&mut book, &rank, 125..145);
         assert_eq!(
             taken(&mut book),
             [(2, 125, 140, true), (2, 140, 145, false)]
         );
         // From the beginning, in the same attempt.
         assert_eq!(book.begin(&rank, 100, 0), None);
-        tell(&mut book, &rank, 100..101);
+        record(&mut book, &rank, 100..101);
         assert_eq!(taken(&mut book), [(2, 100, 101, true)]);
     }
 
@@ -301,10 +304,10 @@ pub(super) mod tests {
         let mut book = Book::default();
         let rank = member(1, &[]);
         book.begin(&rank, 100, 0);
-        tell(&mut book, &rank, 100..105);
+        record(&mut book, &rank, 100..105);
         let hole = book.step(&rank, 109, &[109, 1]).unwrap();
         assert_eq!(hole.steps, 105..109);
-        tell(&mut book, &rank, 110..112);
+        record(&mut book, &rank, 110..112);
         assert_eq!(
             taken(&mut book),
             [(1, 100, 105, false), (1, 109, 112, true)]

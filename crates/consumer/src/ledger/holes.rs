@@ -1,4 +1,4 @@
-//! Steps of ranks that no ledger has yet and that are to be told from the store's indexes. Pure.
+//! Steps that no ledger records and that are to be read from the store's indexes. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -10,29 +10,32 @@ use batchweave_core::proof::LEDGER_STEPS;
 use super::book::{Hole, reader};
 use crate::job::membership::Member;
 
-/// The coordinate, and the rank where known.
+/// The coordinate, and the rank if known.
 pub(super) type Reader = (u32, Option<u32>);
 
-/// Of one reader, in order and apart.
+/// The holes of one reader, in order, without overlap.
 #[derive(Debug)]
-struct Own {
+struct ReaderHoles {
     member: Arc<Member>,
     steps: VecDeque<Range<Step>>,
 }
 
 /// The holes of one attempt that are not filled yet.
 #[derive(Debug, Default)]
-pub(super) struct Holes(BTreeMap<Reader, Own>);
+pub(super) struct Holes(BTreeMap<Reader, ReaderHoles>);
 
 impl Holes {
     pub(super) fn add(&mut self, hole: Hole) {
         let Hole { member, mut steps } = hole;
-        let own = self.0.entry(reader(&member)).or_insert_with(|| Own {
-            member: Arc::clone(&member),
-            steps: VecDeque::new(),
-        });
+        let own = self
+            .0
+            .entry(reader(&member))
+            .or_insert_with(|| ReaderHoles {
+                member: Arc::clone(&member),
+                steps: VecDeque::new(),
+            });
         own.member = member;
-        // Above all that is known: the keeper counts pending steps as known.
+        // Without the steps that are pending already.
         if let Some(last) = own.steps.back() {
             steps.start = steps.start.max(last.end);
         }
@@ -41,7 +44,7 @@ impl Holes {
         }
     }
 
-    /// The first step of a reader that waits to be told.
+    /// The first step of a reader's holes.
     pub(super) fn first(&self, reader: Reader) -> Option<Step> {
         Some(self.0.get(&reader)?.steps.front()?.start)
     }
@@ -50,14 +53,14 @@ impl Holes {
         self.0.is_empty()
     }
 
-    /// The lowest steps that some ranks lack, a ledger's worth, of all ranks together.
+    /// Returns the lowest steps of all holes, as many as fit into a ledger.
     pub(super) fn window(&self) -> Vec<Hole> {
         let firsts = self.0.values().filter_map(|own| own.steps.front());
         let Some(from) = firsts.map(|steps| steps.start).min() else {
             return Vec::new();
         };
         let end = from + LEDGER_STEPS;
-        let of = |own: &Own| {
+        let of = |own: &ReaderHoles| {
             let steps = own.steps.front().filter(|steps| steps.start < end)?;
             Some(Hole {
                 member: Arc::clone(&own.member),
@@ -67,7 +70,7 @@ impl Holes {
         self.0.values().filter_map(of).collect()
     }
 
-    /// These steps, as `window` gave them, are told or given up.
+    /// Removes the steps of a window, which are recorded or given up.
     pub(super) fn done(&mut self, window: &[Hole]) {
         for Hole { member, steps } in window {
             let Some(own) = self.0.get_mut(&reader(member)) else {

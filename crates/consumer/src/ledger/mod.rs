@@ -1,10 +1,13 @@
-//! The ledger of what this node's ranks received, stored object by object: every `LEDGER_STEPS` steps,
-//! before each mark, when a rank is gone, and at the end.
+//! The ledger of what this node's ranks received, stored as objects: every `LEDGER_STEPS` steps, before each
+//! mark, when a rank disconnects, and at the end.
 //!
-//! Before a mark: the mark is answered only when all that the rank received is in the store, so that a
-//! proof has no hole below a restart point. After a daemon's death its successor reads from the
-//! store's indexes what lies between the last ledger and where each rank stands, beside all else, and
-//! says so. Only marks of ranks with such a hole wait for it.
+//! A mark is answered only when all that the rank received before it is stored, so that a proof has no hole
+//! below a restart point. After the death of a daemon its successor reads the steps between the last ledger and
+//! the position of each rank from the store's indexes, in the background. Only marks of ranks with such a hole
+//! wait for it.
+//!
+//! - `attempt` is the ledger of one attempt: `book` has its entries, `holes` the steps to be recalled;
+//! - `stored` reads what earlier daemons recorded, `recall` fills holes from indexes.
 
 mod attempt;
 mod book;
@@ -26,25 +29,24 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Ticks;
-use crate::job::deliveries::{Delivery, Kept};
-use crate::job::marks::put;
+use crate::job::deliveries::{Delivery, ReceiptSender};
 use crate::job::membership::Member;
-use crate::node::{Hub, hex};
+use crate::resources::Resources;
 use attempt::Attempt;
 use book::{Hole, reader};
 use holes::Reader;
 use recall::{Filled, Recall, Window};
 use stored::Stored;
 
-/// Reports taken at a time: those of one step of all ranks make one object.
+/// Reports taken at a time: the reports of one step of all ranks are stored in one object.
 const BATCH: usize = 4096;
 /// Longest time until a report is stored.
 const PERIOD: Duration = Duration::from_mins(5);
 /// Limit of the objects kept while the store refuses them; at the limit the keeper takes no more reports.
 const UNSAVED_MAX: usize = 64;
-/// A longer hole is not read from indexes: something else is wrong.
+/// A hole of more steps is not read from indexes: something else is wrong.
 const HOLE_MAX: u64 = 1 << 16;
-/// Longest pause before stored ledgers are read again, or full ones put, after a failure.
+/// Longest pause before reading or writing ledgers is retried.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Job, incarnation, attempt.
@@ -54,24 +56,24 @@ type BookKey = (JobName, Version, AttemptNo);
 struct Waiting {
     key: BookKey,
     reader: Reader,
-    kept: Kept,
+    receipt: ReceiptSender,
 }
 
 /// Keeps the ledgers of all attempts on this node.
 struct Keeper {
-    hub: Arc<Hub>,
+    resources: Arc<Resources>,
     attempts: BTreeMap<BookKey, Attempt>,
     recall: Recall,
     /// Marks of ranks with a hole.
     waiting: Vec<Waiting>,
-    /// Of the next object.
+    /// The number of the next object.
     number: u64,
     unsaved: VecDeque<(String, Bytes)>,
 }
 
-/// What a batch of reports asks for.
+/// The flushes and answers that a batch of reports requires.
 #[derive(Default)]
-struct Asked {
+struct Required {
     flush: Vec<BookKey>,
     marks: Vec<Waiting>,
 }
@@ -80,24 +82,24 @@ fn key(member: &Member) -> BookKey {
     (member.job.clone(), member.opened, member.attempt)
 }
 
-/// Keeps ledgers until `finish`, reading by `log` what earlier daemons did not store; then stores what
-/// is left and fills the holes that are known.
+/// Keeps ledgers until `finish`, and reads by `log` what earlier daemons did not record. At the end stores what
+/// is left and fills the known holes.
 pub(crate) async fn keep(
-    hub: Arc<Hub>,
+    resources: Arc<Resources>,
     log: Log,
     mut deliveries: mpsc::Receiver<Delivery>,
     finish: CancellationToken,
 ) {
     let mut keeper = Keeper {
-        recall: Recall::start(log, hub.context.clone(), hub.stop.clone()),
-        hub,
+        recall: Recall::start(log, resources.context.clone(), resources.stop.clone()),
+        resources,
         attempts: BTreeMap::new(),
         waiting: Vec::new(),
         number: 0,
         unsaved: VecDeque::new(),
     };
-    let mut ticks = Ticks::new(&keeper.hub.context, PERIOD);
-    let context = keeper.hub.context.clone();
+    let mut ticks = Ticks::new(&keeper.resources.context, PERIOD);
+    let context = keeper.resources.context.clone();
     loop {
         let mut batch = Vec::new();
         let received = tokio::select! {
@@ -128,8 +130,8 @@ pub(crate) async fn keep(
 impl Keeper {
     async fn take(&mut self, batch: Vec<Delivery>) {
         self.make_room().await;
-        let mut asked = Asked::default();
-        self.doubt_stored();
+        let mut asked = Required::default();
+        self.forget_stored();
         for delivery in batch {
             self.note(delivery, &mut asked).await;
         }
@@ -140,14 +142,14 @@ impl Keeper {
         for key in &asked.flush {
             self.flush(key).await;
         }
-        self.ask();
+        self.recall_next();
         self.waiting.append(&mut asked.marks);
         self.answer();
     }
 
-    /// Another daemon may have told of a rank after the stored objects were read for a rank that came
-    /// earlier: they are read once per batch of reports, when a rank in it is new here.
-    fn doubt_stored(&mut self) {
+    /// Forgets the stored objects, so that they are read again for each batch of reports with a new rank:
+    /// another daemon may have recorded it after they were read.
+    fn forget_stored(&mut self) {
         if guards::trusts_cached_ledgers() {
             return;
         }
@@ -156,7 +158,7 @@ impl Keeper {
         }
     }
 
-    async fn note(&mut self, delivery: Delivery, asked: &mut Asked) {
+    async fn note(&mut self, delivery: Delivery, asked: &mut Required) {
         match delivery {
             Delivery::Began {
                 member, next_step, ..
@@ -166,21 +168,27 @@ impl Keeper {
                 step,
                 concluded: true,
                 ..
-            } if self.attempt(&member).book.is_told(&member, step) => {}
+            } if self.attempt(&member).book.is_recorded(&member, step) => {}
             Delivery::Step {
                 member, step, crcs, ..
             } => {
                 if !self.attempt(&member).book.knows(&member) {
-                    // The report of its beginning was lost.
+                    // The report that it began was lost.
                     self.begin(&member, step, asked).await;
                 }
                 let hole = self.attempt(&member).book.step(&member, step, &crcs);
-                self.lacks(hole);
+                self.add_hole(hole);
             }
-            Delivery::Marked { member, kept, .. } => {
+            Delivery::Marked {
+                member, receipt, ..
+            } => {
                 let (key, reader) = (key(&member), reader(&member));
                 asked.flush.push(key.clone());
-                asked.marks.push(Waiting { key, reader, kept });
+                asked.marks.push(Waiting {
+                    key,
+                    reader,
+                    receipt,
+                });
             }
             Delivery::Ended { member, .. } => {
                 self.attempt(&member).end(&member);
@@ -189,22 +197,22 @@ impl Keeper {
         }
     }
 
-    async fn begin(&mut self, member: &Arc<Member>, next_step: Step, asked: &Asked) {
+    async fn begin(&mut self, member: &Arc<Member>, next_step: Step, asked: &Required) {
         let gone = asked.flush.contains(&key(member));
         if gone && !guards::skips_flush_on_return() {
-            // It may be back from just now.
+            // It may have ended in this batch.
             self.flush(&key(member)).await;
         }
-        let told = self.told(member).await.unwrap_or(next_step);
+        let recorded = self.recorded_to(member).await.unwrap_or(next_step);
         let book = &mut self.attempt(member).book;
-        let hole = book.begin(member, next_step, told);
-        self.lacks(hole);
+        let hole = book.begin(member, next_step, recorded);
+        self.add_hole(hole);
     }
 
     fn attempt(&mut self, member: &Arc<Member>) -> &mut Attempt {
         let key = key(member);
         if !self.attempts.contains_key(&key) {
-            // Nobody comes back to an attempt that another one has followed.
+            // No rank reconnects to a superseded attempt.
             let followed = |old: &BookKey| (&old.0, old.1) == (&key.0, key.1) && old.2 < key.2;
             self.attempts
                 .retain(|old, attempt| !followed(old) || !attempt.is_over());
@@ -213,23 +221,26 @@ impl Keeper {
         self.attempts.entry(key).or_insert_with(new)
     }
 
-    /// How far ledgers tell of a rank that is new here; waits while the store fails. `None` when they
-    /// can't be read: then nothing is told a second time, and a proof will find the hole.
-    async fn told(&mut self, member: &Arc<Member>) -> Option<Step> {
+    /// Returns the step below which ledgers record a rank that is new here; waits while the store fails. `None`
+    /// when they can't be read: then nothing is recorded a second time, and a proof will find the hole.
+    async fn recorded_to(&mut self, member: &Arc<Member>) -> Option<Step> {
         if self.attempt(member).book.knows(member) {
             return Some(member.start);
         }
-        let (store, stream) = (self.hub.store.clone(), self.hub.stream.stream_id);
+        let (store, stream) = (
+            self.resources.store.clone(),
+            self.resources.stream.stream_id,
+        );
         let mut pause = Duration::from_millis(200);
         loop {
-            if let Some(told) = self.attempt(member).told(member) {
-                return Some(told);
+            if let Some(recorded) = self.attempt(member).recorded_to(member) {
+                return Some(recorded);
             }
             match Stored::list(store.as_ref(), stream, member).await {
                 Ok(stored) => self.attempt(member).stored = Some(stored),
                 Err(why) if why.kind.is_transient() => {
                     tracing::warn!(%why, "cannot read the stored ledgers of a rank; retrying");
-                    let context = &self.hub.context;
+                    let context = &self.resources.context;
                     context.sleep(context.jittered(pause)).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -245,26 +256,26 @@ impl Keeper {
         }
     }
 
-    /// Notes steps that are to be read from the store's indexes.
-    fn lacks(&mut self, hole: Option<Hole>) {
+    /// Notes a hole, which will be read from the store's indexes.
+    fn add_hole(&mut self, hole: Option<Hole>) {
         let Some(hole) = hole else { return };
         if hole.steps.end - hole.steps.start > HOLE_MAX {
             let why = format!("more than {HOLE_MAX} steps");
-            return self.leave(&hole, &why);
+            return self.report_hole(&hole, &why);
         }
         let member = Arc::clone(&hole.member);
-        self.attempt(&member).lacks(hole);
+        self.attempt(&member).add_hole(hole);
     }
 
-    /// Has the next steps of some attempt read, unless a read is under way.
-    fn ask(&mut self) {
+    /// Starts recalling the next steps of some attempt, unless a recall is in progress.
+    fn recall_next(&mut self) {
         if self.recall.busy {
             return;
         }
         let lacking = self.attempts.iter().find(|(_, a)| !a.holes.is_empty());
         if let Some((key, attempt)) = lacking {
             let (key, holes) = (key.clone(), attempt.holes.window());
-            self.recall.ask(Window { key, holes });
+            self.recall.start_window(Window { key, holes });
         }
     }
 
@@ -277,19 +288,22 @@ impl Keeper {
         if let Some(attempt) = self.attempts.get_mut(&key) {
             attempt.holes.done(&holes);
             for entry in entries {
-                self.hub.metrics.ledger_recalled.inc_by(entry.received());
+                self.resources
+                    .metrics
+                    .ledger_recalled
+                    .inc_by(entry.received());
                 attempt.book.recalled(entry);
             }
         }
         for (hole, why) in left {
-            self.leave(&hole, &why);
+            self.report_hole(&hole, &why);
         }
-        self.ask();
+        self.recall_next();
         self.flush(&key).await;
         self.answer();
     }
 
-    /// Answers marks of ranks without a hole.
+    /// Answers the waiting marks of ranks without a hole.
     fn answer(&mut self) {
         let stored = self.unsaved.is_empty() || guards::confirms_mark_without_ledger();
         let attempts = &self.attempts;
@@ -297,15 +311,15 @@ impl Keeper {
             let attempt = attempts.get(&mark.key);
             let waits = attempt.is_some_and(|a| a.holes.first(mark.reader).is_some());
             if !waits {
-                mark.kept.tell(stored);
+                mark.receipt.send(stored);
             }
             waits
         });
     }
 
-    /// A hole stays: logged, counted, and found by whoever proves the run.
-    fn leave(&self, hole: &Hole, why: &str) {
-        self.hub.metrics.ledger_holes.inc();
+    /// Reports a hole that can't be filled. A proof of the run will find it.
+    fn report_hole(&self, hole: &Hole, why: &str) {
+        self.resources.metrics.ledger_holes.inc();
         let Hole { member, steps } = hole;
         tracing::warn!(
             job = %member.job, attempt = member.attempt, dp_rank = member.dp_rank,
@@ -322,7 +336,7 @@ impl Keeper {
         self.save().await;
     }
 
-    /// Stores what was told of an attempt.
+    /// Stores the unsaved entries of an attempt.
     async fn flush(&mut self, key: &BookKey) {
         let Some(attempt) = self.attempts.get_mut(key) else {
             return;
@@ -330,18 +344,18 @@ impl Keeper {
         let member = Arc::clone(&attempt.member);
         let entries = attempt.book.take();
         for some in entries.chunks(LEDGER_ENTRIES_MAX) {
-            let told = self.attempt(&member).tell(some);
+            let told = self.attempt(&member).record(some);
             self.add(&member, some.to_vec(), told);
         }
         self.save().await;
     }
 
     fn add(&mut self, member: &Member, entries: Vec<LedgerEntry>, told: Vec<ReaderCoverage>) {
-        let node = hex(&self.hub.instance);
+        let node = self.resources.node_name();
         let (job, opened, attempt) = (&member.job, member.opened, member.attempt);
         let ledger = Ledger {
             format: 1,
-            stream: self.hub.stream.stream_id,
+            stream: self.resources.stream.stream_id,
             job: job.clone(),
             opened,
             attempt,
@@ -355,24 +369,23 @@ impl Keeper {
         self.unsaved.push_back((key, ledger.to_json().into()));
     }
 
-    /// Waits until the store takes what waits for it. Reports are lost once their queue is full, and
-    /// what is lost is a hole, read from the indexes later. An object that is given up is not: later
-    /// ones say that all before them is told.
+    /// Waits until fewer objects are unsaved. Meanwhile reports may be lost, which makes holes that are read from
+    /// indexes later. Objects are never given up: later ones claim that all before them is recorded.
     async fn make_room(&mut self) {
         while self.unsaved.len() >= UNSAVED_MAX {
             self.save().await;
             if !self.unsaved.is_empty() {
-                let context = &self.hub.context;
+                let context = &self.resources.context;
                 context.sleep(context.jittered(PAUSE_MAX)).await;
             }
         }
     }
 
-    /// Stores what is not stored yet, the oldest first; stops at the first that the store refuses.
+    /// Stores the unsaved objects, the oldest first; stops at the first failure.
     async fn save(&mut self) {
         while let Some((key, body)) = self.unsaved.front() {
-            if let Err(why) = put(&self.hub, key, body.clone()).await {
-                tracing::warn!(key, %why, "a ledger could not be stored; trying again with the next");
+            if let Err(why) = self.resources.create(key, body.clone()).await {
+                tracing::warn!(key, %why, "a ledger could not be stored; retrying with the next");
                 return self.count("late");
             }
             self.unsaved.pop_front();
@@ -381,7 +394,7 @@ impl Keeper {
     }
 
     fn count(&self, outcome: &str) {
-        let ledgers = &self.hub.metrics.ledgers;
+        let ledgers = &self.resources.metrics.ledgers;
         ledgers.with_label_values(&[outcome]).inc();
     }
 }

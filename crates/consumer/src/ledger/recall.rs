@@ -1,5 +1,5 @@
-//! Fills holes of ledgers from the store's indexes, beside the keeper: a window of steps of all ranks at
-//! a time. While the store fails it tries again without end; only the marks of these ranks wait.
+//! Filling holes of ledgers from the store's indexes, in a task of its own: one window of steps at a time. While
+//! the store fails it retries without limit; only the marks of ranks with holes wait.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use super::BookKey;
 use super::book::Hole;
 use crate::context::Context;
 
-/// Pauses after the store has failed for as long as the log retries its reads: doubling, within these.
+/// The first and the longest pause between retries, after the log has given up its own.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
-/// A log that was not used for longer is opened anew: a snapshot spares most of what came since.
+/// A log that was not used for longer is reopened: a snapshot saves reading most of the records since.
 const FRESH: Duration = Duration::from_mins(5);
 
 /// Holes of ranks of one attempt, in one window of steps.
@@ -30,16 +30,16 @@ pub(super) struct Window {
     pub(super) holes: Vec<Hole>,
 }
 
-/// What became of a window.
+/// The outcome of a window.
 #[derive(Debug)]
 pub(super) struct Filled {
     pub(super) window: Window,
     pub(super) entries: Vec<LedgerEntry>,
-    /// Steps that can't be told, and why.
+    /// Steps that can't be recalled, with the reasons.
     pub(super) left: Vec<(Hole, String)>,
 }
 
-/// The keeper's end: one window at a time.
+/// The keeper's handle of the task: one window at a time.
 pub(super) struct Recall {
     windows: mpsc::Sender<Window>,
     filled: mpsc::Receiver<Filled>,
@@ -58,9 +58,9 @@ impl Recall {
                 if context.since(used) > FRESH {
                     sums = None;
                 }
-                let told = tell(&store, &context, &mut sums, window).await;
+                let filled = recall(&store, &context, &mut sums, window).await;
                 used = context.now();
-                if answers.send(told).await.is_err() {
+                if answers.send(filled).await.is_err() {
                     return;
                 }
             }
@@ -79,12 +79,13 @@ impl Recall {
         }
     }
 
-    pub(super) fn ask(&mut self, window: Window) {
-        // There is room: one window at a time.
+    /// Starts recalling a window.
+    pub(super) fn start_window(&mut self, window: Window) {
+        // The channel has room, since only one window is in progress.
         self.busy = self.windows.try_send(window).is_ok();
     }
 
-    /// The answer to the last window; never, when none is under way or the task has ended.
+    /// Waits for the outcome of the window; for ever if none is in progress or the task has ended.
     pub(super) async fn filled(&mut self) -> Filled {
         if self.busy
             && let Some(filled) = self.filled.recv().await
@@ -96,7 +97,7 @@ impl Recall {
     }
 }
 
-async fn tell(
+async fn recall(
     store: &Arc<dyn Store>,
     context: &Context,
     sums: &mut Option<Checksums>,
@@ -105,7 +106,10 @@ async fn tell(
     let mut steps: Vec<Step> = Vec::new();
     let mut slices: Vec<Range<u32>> = Vec::new();
     for Hole { member, steps: own } in &window.holes {
-        steps.extend(own.clone().filter(|step| !member.skips.skips(*step)));
+        steps.extend(
+            own.clone()
+                .filter(|step| !member.quarantine.contains(*step)),
+        );
         slices.push(member.slices.clone());
     }
     steps.sort_unstable();
@@ -113,12 +117,12 @@ async fn tell(
     let mut pause = PAUSES.0;
     loop {
         match read(store, context, sums, (&steps, &slices)).await {
-            Ok(read) => return told(window, &read),
+            Ok(read) => return fill(window, &read),
             Err(why) => {
                 tracing::warn!(%why, "cannot read what an earlier daemon delivered; retrying");
             }
         }
-        // Opened anew: what is wrong with the log may be mended meanwhile.
+        // The log is reopened, since it may be repaired meanwhile.
         *sums = None;
         context.sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
@@ -141,7 +145,7 @@ async fn read(
     open.for_steps(steps, slices).await
 }
 
-fn told(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {
+fn fill(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {
     let (mut entries, mut left) = (Vec::new(), Vec::new());
     for Hole { member, steps } in &window.holes {
         let of = ReaderSlices {
@@ -150,8 +154,12 @@ fn told(window: Window, read: &BTreeMap<Step, StepCrcs>) -> Filled {
             slices: member.slices.clone(),
         };
         let crcs = |step: Step| slice_crcs(member.slices.clone(), read.get(&step));
-        let (told, lost) =
-            rebuild_entries(&of, steps.clone(), |step| member.skips.pass(step), crcs);
+        let (told, lost) = rebuild_entries(
+            &of,
+            steps.clone(),
+            |step| member.quarantine.next_read(step),
+            crcs,
+        );
         entries.extend(told);
         left.extend(lost.into_iter().map(|(steps, why)| {
             let member = Arc::clone(member);

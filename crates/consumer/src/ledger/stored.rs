@@ -1,26 +1,25 @@
-//! How far the stored ledgers of an attempt tell of a rank: for ranks that come to a daemon that does
-//! not know them.
+//! The steps that stored ledgers of an attempt record, needed for ranks that are new to this daemon.
 //!
-//! The newest object of each node says it of all ranks that the node knew. Less than what is stored
-//! must not come of it: the steps between would be told again, from data that may be gone.
+//! The newest object of each node states it for all ranks that the node knew. The result must not be less than
+//! what is stored: the steps between would be recorded again, from data that may be deleted.
 
 use std::collections::BTreeMap;
 
 use batchweave_core::ids::{Step, StreamId};
 use batchweave_core::keys;
 use batchweave_core::proof::{Ledger, LedgerPlace};
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{Store, StoreError, list_all};
 use futures::{StreamExt, TryStreamExt};
 
 use super::book::reader;
 use crate::job::membership::Member;
 
-/// Nodes whose ledgers are read at a time.
+/// Nodes whose ledgers are read concurrently.
 const READS: usize = 16;
-/// Ledgers read of one node, when its newest can't be used or are of old.
+/// Most ledgers read of one node, if its newest are unusable or of an old format.
 const READS_MAX: usize = 4096;
 
-/// The ends of what is told, by reader.
+/// The ends of the recorded steps, by reader.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     ends: BTreeMap<(u32, Option<u32>), Step>,
@@ -35,20 +34,13 @@ impl Stored {
     ) -> Result<Self, StoreError> {
         let prefix = keys::ledgers(&member.job, member.opened, member.attempt);
         let mut by_node: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
-        let mut page = None;
-        loop {
-            let listed = store.list(&prefix, page).await?;
-            for object in listed.objects {
-                if let Some(named) = keys::parse_ledger(&object.key) {
-                    let all = by_node.entry(named.node).or_default();
-                    all.push((named.number, object.key));
-                }
+        list_all(store, &prefix, |object| {
+            if let Some(named) = keys::parse_ledger(&object.key) {
+                let all = by_node.entry(named.node).or_default();
+                all.push((named.number, object.key));
             }
-            page = listed.next;
-            if page.is_none() {
-                break;
-            }
-        }
+        })
+        .await?;
         let nodes = by_node.into_values().map(|mut all| {
             all.sort_unstable_by(|a, b| b.cmp(a));
             newest(store, stream, member, all)
@@ -63,13 +55,14 @@ impl Stored {
         Ok(stored)
     }
 
-    /// The end of what is told of this rank; the attempt's start when nothing is.
+    /// The step below which a rank is recorded; the attempt's start if it is not.
     pub(super) fn end(&self, member: &Member) -> Step {
         let end = self.ends.get(&reader(member)).copied();
         end.unwrap_or(member.start)
     }
 
-    /// An object behind a hole has entries beyond what it tells without one.
+    /// Notes an object. Its entries count only in the old format: behind a hole they lie above the step that it
+    /// states.
     fn note(&mut self, ledger: &Ledger) {
         let told = ledger.told.iter().map(|told| (told.reader(), told.to));
         let old = ledger.told.is_empty();
@@ -82,7 +75,7 @@ impl Stored {
     }
 }
 
-/// Of one node's ledgers, the newest first: as many as it takes to know what all tell.
+/// Reads ledgers of one node, the newest first, until one states the end of all recorded steps.
 async fn newest(
     store: &dyn Store,
     stream: StreamId,
@@ -109,7 +102,7 @@ async fn newest(
                     break;
                 }
             }
-            // `verify --job` says so to whoever asks.
+            // `verify --job` reports it, too.
             Err(why) => tracing::warn!(%why, "a ledger can't be used"),
         }
     }

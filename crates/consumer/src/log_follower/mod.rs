@@ -1,5 +1,7 @@
-//! Following the log: looks up the steps that ranks need and polls the head, quickly when a rank is
-//! near it and lazily when there is enough to do.
+//! The follower of the log: looks up the steps that ranks need and polls the head, often when a rank is near it
+//! and rarely otherwise.
+//!
+//! `lookups` finds the locations of slices, `replaced` handles a log that was replaced by another.
 
 mod lookups;
 mod replaced;
@@ -15,158 +17,159 @@ use batchweave_wire::{ErrorName, Fault};
 use tokio::sync::{mpsc, watch};
 
 use self::lookups::Lookups;
-use self::replaced::Followed;
+use self::replaced::FollowedLog;
 use crate::config::FollowTable;
 use crate::fetch::Lookup;
-use crate::job::attempts::{Order, below_watermark, oldest_restart, open_attempt};
-use crate::node::{Head, Hub, Needs, Reads, writer};
+use crate::job::attempts::{LogRequest, oldest_restart, open_attempt};
+use crate::node::{Needs, Node};
+use crate::resources::writer;
+use crate::store_health::ReadKind;
+use crate::stream_head::{Head, below_watermark};
 
-/// The pause after an error that trying again may not mend.
+/// The pause after an error that a retry may not cure.
 const BROKEN_PAUSE: Duration = Duration::from_secs(5);
 
-/// What ranks need to know of the folded state.
-pub(crate) fn head_of(manifest: &Manifest) -> Head {
-    let awaited = manifest.awaited();
-    Head {
-        jobs: manifest.jobs().clone(),
-        quarantine: manifest.quarantines().to_vec(),
-        awaited: awaited.map(|awaited| (awaited.lane.clone(), awaited.since)),
-        watermark: manifest.watermark(),
-        next_step: manifest.next_step(),
-        end: manifest.end(),
-    }
-}
-
-/// Follows until the daemon stops.
+/// Follows the log until the daemon stops.
 pub(crate) async fn follow(
     mut log: Log,
-    hub: Arc<Hub>,
-    mut orders: mpsc::Receiver<Order>,
+    node: Arc<Node>,
+    mut requests: mpsc::Receiver<LogRequest>,
     table: FollowTable,
     steps_ahead: u64,
 ) {
-    let mut needs = hub.needs.subscribe();
-    let mut lookups = Lookups::new(hub.clone());
-    let mut looked = hub.context.now();
-    let mut followed = Followed::new(&log);
+    let mut needs = node.needs.subscribe();
+    let mut lookups = Lookups::new(node.clone());
+    let mut polled = node.resources.context.now();
+    let mut followed = FollowedLog::new(&log);
     loop {
-        if let Err(why) = followed.settle(&mut log, &hub, &mut lookups).await {
-            broken(&hub, &why).await;
+        if let Err(why) = followed
+            .handle_replacement(&mut log, &node, &mut lookups)
+            .await
+        {
+            report_failure(&node, &why).await;
             continue;
         }
         let now = needs.borrow_and_update().clone();
-        if let Err(why) = look_up(&mut log, &hub, &mut lookups, &now.steps).await {
-            broken(&hub, &why).await;
+        if let Err(why) = look_up(&mut log, &node, &mut lookups, &now.steps).await {
+            report_failure(&node, &why).await;
             continue;
         }
-        let pause = pause(&hub, &now, &table, (steps_ahead, log.manifest()));
+        let pause = pause(&node, &now, &table, (steps_ahead, log.manifest()));
         tokio::select! {
             biased;
-            () = hub.stop.cancelled() => return,
-            () = hub.look.notified() => {}
-            Some(order) = orders.recv() => {
-                carry_out(&mut log, &hub, order, (&mut followed, &mut lookups)).await;
+            () = node.resources.stop.cancelled() => return,
+            () = node.polls.requested.notified() => {}
+            Some(request) = requests.recv() => {
+                carry_out(&mut log, &node, request, (&mut followed, &mut lookups)).await;
                 continue;
             }
             () = changed(&mut needs, &now) => continue,
-            () = lookups.one_is_over() => continue,
-            () = hub.context.sleep_until(looked + pause) => {}
+            () = lookups.one_ended() => continue,
+            () = node.resources.context.sleep_until(polled + pause) => {}
         }
         let outcome = match log.catch_up().await {
-            Ok(()) => followed.settle(&mut log, &hub, &mut lookups).await,
+            Ok(()) => {
+                followed
+                    .handle_replacement(&mut log, &node, &mut lookups)
+                    .await
+            }
             Err(why) => Err(why),
         };
-        looked = hub.context.now();
+        polled = node.resources.context.now();
         match outcome {
             Ok(()) => {
-                note_head(&hub, &log);
-                hub.has_looked();
+                note_head(&node, &log);
+                node.polls.note();
             }
-            Err(why) => broken(&hub, &why).await,
+            Err(why) => report_failure(&node, &why).await,
         }
     }
 }
 
-/// Puts into the log what a rank needs there.
+/// Carries out a request of a rank.
 async fn carry_out(
     log: &mut Log,
-    hub: &Arc<Hub>,
-    order: Order,
-    (followed, lookups): (&mut Followed, &mut Lookups),
+    node: &Arc<Node>,
+    request: LogRequest,
+    (followed, lookups): (&mut FollowedLog, &mut Lookups),
 ) {
-    match order {
-        Order::Open(wish, answer) => {
-            let outcome = open_attempt(log, &wish, &writer(&hub.instance)).await;
-            // What can't be compared now is before the next look at the log.
-            if followed.settle(log, hub, lookups).await.is_ok() {
-                note_head(hub, log);
+    match request {
+        LogRequest::Open(attempt, answer) => {
+            let writer = writer(&node.resources.instance);
+            let outcome = open_attempt(log, &attempt, &writer).await;
+            // If the log can't be compared now, that is done before the next poll.
+            if followed
+                .handle_replacement(log, node, lookups)
+                .await
+                .is_ok()
+            {
+                note_head(node, log);
             }
-            // A rank that is gone needs no answer: the attempt is there when it comes again.
+            // A rank that is gone needs no answer: it finds the attempt when it reconnects.
             let _ = answer.send(outcome);
         }
-        Order::Restart(job, answer) => {
+        LogRequest::Restart(job, answer) => {
             let _ = answer.send(oldest_restart(log, &job).await);
         }
     }
 }
 
-/// Waits for needs that ask for other steps, or for haste; a change of the lead alone does not ask for
-/// a look-up.
+/// Waits until other steps are needed or fast polling is requested; a change of the lead alone needs no lookup.
 async fn changed(needs: &mut watch::Receiver<Needs>, then: &Needs) {
-    // A closed channel can't be: the hub holds the sender and this task the hub.
-    let other = needs
+    // The channel is never closed: the node holds the sender, and this task the node.
+    let changed = needs
         .wait_for(|now| now.steps != then.steps || (now.hurry && !then.hurry))
         .await
         .is_ok();
-    if !other {
+    if !changed {
         std::future::pending::<()>().await;
     }
 }
 
-fn note_head(hub: &Arc<Hub>, log: &Log) {
-    let head = head_of(log.manifest());
-    let known = { hub.lock().head == head };
+fn note_head(node: &Arc<Node>, log: &Log) {
+    let head = Head::from_manifest(log.manifest());
+    let known = { node.lock().head == head };
     if !known {
-        hub.apply(|state| state.set_head(head));
-        hub.heads.notify_waiters();
+        node.apply(|state| state.set_head(head));
+        node.head_changed.notify_waiters();
     }
-    // What was broken is whole again: someone repaired it, or the store answers.
-    let mended = { hub.lock().log_fault.is_some() };
-    if mended {
-        hub.log_broken(None);
+    // The log can be followed again: it was repaired, or the store answers.
+    let recovered = { node.lock().log_fault.is_some() };
+    if recovered {
+        node.set_log_fault(None);
     }
-    hub.store_health(Reads::Log, None);
+    node.resources.store_health.note(ReadKind::Log, None);
 }
 
-/// Finds those of `steps` that are committed, and has the places of the slices looked up that ranks need.
+/// Finds the committed ones of `steps`, and starts lookups of the slices that ranks need.
 async fn look_up(
     log: &mut Log,
-    hub: &Arc<Hub>,
+    node: &Arc<Node>,
     lookups: &mut Lookups,
     steps: &[Step],
 ) -> Result<(), LogError> {
     let mut found = Vec::new();
-    let outcome = find(log, hub, lookups, steps, &mut found).await;
-    // Also when the log failed at a later step.
+    let outcome = find(log, node, lookups, steps, &mut found).await;
+    // Steps found before an error are looked up, too.
     lookups.start(found);
     outcome
 }
 
 async fn find(
     log: &mut Log,
-    hub: &Arc<Hub>,
+    node: &Arc<Node>,
     lookups: &Lookups,
     steps: &[Step],
     found: &mut Vec<Lookup>,
 ) -> Result<(), LogError> {
     for &step in steps {
-        if lookups.has(step) {
+        if lookups.contains(step) {
             continue;
         }
         match log.locate(step).await? {
             Located::At(entry) => {
                 let slices = {
-                    let mut state = hub.lock();
+                    let mut state = node.lock();
                     state.note_step(step, entry.tgb.digest);
                     state.engine.lacking(step)
                 };
@@ -177,7 +180,7 @@ async fn find(
             Located::NotYet | Located::Ended { .. } => break,
             Located::Reclaimed { watermark } => {
                 let fault = below_watermark(step, watermark);
-                hub.apply(|state| state.fail_step(step, &fault));
+                node.apply(|state| state.fail_step(step, &fault));
             }
         }
     }
@@ -185,12 +188,12 @@ async fn find(
 }
 
 fn pause(
-    hub: &Hub,
+    node: &Node,
     needs: &Needs,
     table: &FollowTable,
     (steps_ahead, manifest): (u64, &Manifest),
 ) -> Duration {
-    let looks = PollSchedule {
+    let schedule = PollSchedule {
         starved: table.starved.0,
         idle: table.idle.0,
         steps_ahead,
@@ -200,25 +203,26 @@ fn pause(
         hurry: needs.hurry,
         followers: followers(manifest, needs.coordinates),
     };
-    looks.pause(now, hub.context.random(0.0..1.0))
+    schedule.pause(now, node.resources.context.random(0.0..1.0))
 }
 
-/// Tells why the log can't be followed, then waits before the next try.
-async fn broken(hub: &Arc<Hub>, why: &LogError) {
+/// Reports why the log can't be followed, then waits before the next attempt.
+async fn report_failure(node: &Arc<Node>, why: &LogError) {
     let pause = if let LogError::Store(store) = why {
-        hub.store_health(Reads::Log, Some(store));
-        Duration::from_secs_f64(hub.context.random(0.2..1.0))
+        let resources = &node.resources;
+        resources.store_health.note(ReadKind::Log, Some(store));
+        Duration::from_secs_f64(resources.context.random(0.2..1.0))
     } else {
-        let known = { hub.lock().log_fault.is_some() };
+        let known = { node.lock().log_fault.is_some() };
         if !known {
             tracing::error!(%why, "the log can't be followed");
         }
-        hub.log_broken(Some(Fault::new(ErrorName::LogUnreadable, why.to_string())));
+        node.set_log_fault(Some(Fault::new(ErrorName::LogUnreadable, why.to_string())));
         BROKEN_PAUSE
     };
     tokio::select! {
         biased;
-        () = hub.stop.cancelled() => {}
-        () = hub.context.sleep(pause) => {}
+        () = node.resources.stop.cancelled() => {}
+        () = node.resources.context.sleep(pause) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Notices that the log that is followed was opened anew and is another one, and finds out what differs.
+//! Notices that the followed log was reopened as another log, and finds the differences.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use batchweave_core::ids::{Hash, Step, Version};
 use batchweave_core::keys;
 use batchweave_log::{Located, Log, LogError};
-use batchweave_store::StoreError;
+use batchweave_store::{StoreError, list_all};
 
-use crate::log_follower::head_of;
-use crate::log_follower::lookups::Lookups;
-use crate::node::{AttemptKey, Hub, Replaced};
+use super::lookups::Lookups;
+use crate::node::{AttemptKey, LogReplacement, Node};
+use crate::stream_head::Head;
 
-/// Where the log stood that was followed.
-pub(crate) struct Followed {
+/// The position of the followed log.
+pub(crate) struct FollowedLog {
     next: Version,
     prev: Hash,
     reopened: u64,
 }
 
-impl Followed {
+impl FollowedLog {
     pub(crate) fn new(log: &Log) -> Self {
         let m = log.manifest();
         Self {
@@ -29,50 +29,50 @@ impl Followed {
         }
     }
 
-    fn is_of(&self, log: &Log) -> bool {
+    fn is_continued_by(&self, log: &Log) -> bool {
         let m = log.manifest();
         let next = m.next_version();
         let on = self.next < next || (self.next == next && self.prev == m.prev());
         on && self.reopened == log.reopened()
     }
 
-    /// Where the log is another one, has all that was known and not delivered forgotten and stops the ranks
-    /// that were given what it does not hold. To be called before anything is looked up in it.
-    pub(crate) async fn settle(
+    /// If the log is another one, forgets all that was read from the old one and not delivered, and stops ranks
+    /// that received steps which it does not contain. Must be called before anything is looked up in it.
+    pub(crate) async fn handle_replacement(
         &mut self,
         log: &mut Log,
-        hub: &Arc<Hub>,
+        node: &Arc<Node>,
         lookups: &mut Lookups,
     ) -> Result<(), LogError> {
-        if !self.is_of(log) {
+        if !self.is_continued_by(log) {
             tracing::warn!(
                 version = self.next,
                 now = log.manifest().next_version(),
-                "the log is another one than before: comparing what was delivered"
+                "the log was replaced by another one: comparing it with what was delivered"
             );
             lookups.stop().await;
-            let replaced = Replaced {
-                changed: changed(log, hub).await?,
-                stored: stored(hub).await?,
+            let replaced = LogReplacement {
+                changed: changed(log, node).await?,
+                stored: stored(node).await?,
             };
-            let head = head_of(log.manifest());
-            hub.apply(|state| state.replace_log(head, &replaced));
-            hub.heads.notify_waiters();
+            let head = Head::from_manifest(log.manifest());
+            node.apply(|state| state.replace_log(head, &replaced));
+            node.head_changed.notify_waiters();
         }
         *self = Self::new(log);
         Ok(())
     }
 }
 
-/// The known steps that are not there any more, or are other batches.
-async fn changed(log: &mut Log, hub: &Hub) -> Result<BTreeSet<Step>, LogError> {
-    let known = { hub.lock().known_steps() };
+/// Returns the known steps that are missing now, or are other batches.
+async fn changed(log: &mut Log, node: &Node) -> Result<BTreeSet<Step>, LogError> {
+    let known = { node.lock().known_steps() };
     let mut changed = BTreeSet::new();
     for (step, digest) in known {
         let same = match log.locate(step).await? {
             Located::At(entry) => entry.tgb.digest == digest,
             Located::NotYet | Located::Ended { .. } => false,
-            // Nobody can say; its data is gone.
+            // Unknown, since its data is deleted.
             Located::Reclaimed { .. } => true,
         };
         if !same {
@@ -82,29 +82,23 @@ async fn changed(log: &mut Log, hub: &Hub) -> Result<BTreeSet<Step>, LogError> {
     Ok(changed)
 }
 
-/// How far marks and progress in the store say that the attempts of this node's ranks have come.
-async fn stored(hub: &Hub) -> Result<Vec<(AttemptKey, Step)>, StoreError> {
-    let live = { hub.lock().live_attempts() };
+/// Returns the furthest step of marks and progress in the store, for each attempt of this node's ranks.
+async fn stored(node: &Node) -> Result<Vec<(AttemptKey, Step)>, StoreError> {
+    let live = { node.lock().live_attempts() };
     let mut stored = Vec::new();
     for attempt in live {
         let (job, opened, number) = &attempt;
-        let (mut furthest, mut page) = (0, None);
+        let mut furthest = 0;
         for prefix in [
             keys::marks(job, *opened, *number),
             keys::progress_of(job, *opened, *number),
         ] {
-            loop {
-                let found = hub.store.list(&prefix, page).await?;
-                let steps = found.objects.iter().filter_map(|object| {
-                    let mark = keys::parse_mark(&object.key).map(|mark| mark.step);
-                    mark.or_else(|| keys::parse_progress(&object.key).map(|at| at.step))
-                });
-                furthest = steps.fold(furthest, Step::max);
-                page = found.next;
-                if page.is_none() {
-                    break;
-                }
-            }
+            list_all(node.resources.store.as_ref(), &prefix, |object| {
+                let mark = keys::parse_mark(&object.key).map(|mark| mark.step);
+                let step = mark.or_else(|| keys::parse_progress(&object.key).map(|at| at.step));
+                furthest = furthest.max(step.unwrap_or(0));
+            })
+            .await?;
         }
         stored.push((attempt, furthest));
     }

@@ -1,6 +1,7 @@
-//! What goes to one rank, and what it said last.
+//! Messages that wait to be sent to one rank, and the last report of the rank.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,22 +14,32 @@ use batchweave_wire::{
 };
 use tokio::sync::Notify;
 
-use crate::engine::allocator::Place;
-use crate::engine::layouts::{Numbers, Shape};
+use crate::engine::allocator::FrameRegion;
+use crate::engine::layouts::{LayoutNumbers, Shape};
 use crate::engine::location::FrameId;
 use crate::job::membership::Member;
 use crate::mistakes::{self, Mistake};
 
-/// Something to send.
+/// A message to send.
 pub(crate) enum Outgoing {
-    /// A message.
     Message(DaemonMessage),
     /// A message with the segment's descriptor.
     Segment(SegmentMessage, Arc<Segment>),
 }
 
 impl Outgoing {
-    /// Whether it says what became of a mark.
+    /// Encodes the message; returns also the segment whose descriptor is sent with it.
+    pub(crate) fn encode(&self) -> io::Result<(Vec<u8>, Option<&Arc<Segment>>)> {
+        let (bytes, segment) = match self {
+            Self::Message(message) => (message.encode(), None),
+            Self::Segment(message, segment) => {
+                (DaemonMessage::Segment(*message).encode(), Some(segment))
+            }
+        };
+        Ok((bytes.map_err(io::Error::other)?, segment))
+    }
+
+    /// Whether it answers a mark.
     pub(crate) fn answers_mark(&self) -> bool {
         let Self::Message(message) = self else {
             return false;
@@ -40,10 +51,10 @@ impl Outgoing {
     }
 }
 
-/// What a rank said of itself last.
+/// The last report of a rank.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Said {
-    /// First step that it was not handed.
+pub(crate) struct LastReport {
+    /// The rank has received every step below.
     pub(crate) next_step: Step,
     pub(crate) waited_us: u64,
     pub(crate) waiting: bool,
@@ -56,7 +67,7 @@ pub(super) struct Owner {
     attempt: Option<(JobName, AttemptId)>,
     dp_rank: u32,
     dp_size: u32,
-    /// Ranks that share a coordinate are told apart by it.
+    /// Distinguishes ranks that share a coordinate.
     global_rank: Option<u32>,
 }
 
@@ -72,36 +83,36 @@ impl Owner {
     }
 }
 
-/// One rank's line. The outbox is bounded by the rank's credits.
-pub(super) struct Line {
+/// The messages and reports of one session. Queued frames are bounded by the rank's credits.
+pub(super) struct Outbox {
     pub(super) owner: Owner,
-    pub(super) outbox: VecDeque<Outgoing>,
-    /// Since when a frame is in the outbox.
+    pub(super) queue: VecDeque<Outgoing>,
+    /// The time since which a frame is in the queue.
     pub(super) ready: Option<Instant>,
     pub(super) wake: Arc<Notify>,
-    /// Frames by the numbers under which the rank was sent them.
+    /// Frames that the rank was sent and has not released, by the numbers under which it knows them.
     pub(super) deliveries: BTreeMap<u64, FrameId>,
-    pub(super) said: Said,
-    /// Why its next step was late when that was looked at last.
+    pub(super) reported: LastReport,
+    /// The cause of its late step that was observed last.
     pub(super) cause: Option<&'static str>,
-    /// An earlier session came before and nothing was told of its progress yet: what is told first
-    /// is how long there was no session.
+    /// It replaced an earlier session and has not reported yet: its first report includes the time without a
+    /// session.
     pub(super) follows_another: bool,
     pub(super) member: Option<Arc<Member>>,
     pub(super) dp_rank: String,
-    /// It has segments of an earlier daemon mapped.
+    /// The rank has segments of an earlier daemon mapped.
     pub(super) old_arena_mapped: bool,
-    /// It was told that it is over, or said so.
+    /// The daemon or the rank has ended the session.
     pub(super) over: bool,
-    /// The last step of which it was sent a frame, or that it said it has.
+    /// The last step of which the rank was sent a frame, or that it claimed to have received.
     pub(super) reached: Option<Step>,
-    /// As it was sent last.
+    /// The welcome that was sent last.
     welcome: Welcome,
     segments_sent: u32,
-    numbers: Numbers,
+    numbers: LayoutNumbers,
 }
 
-impl Line {
+impl Outbox {
     pub(super) fn new(
         (hello, owner): (&Hello, Owner),
         welcome: Welcome,
@@ -109,13 +120,13 @@ impl Line {
     ) -> Self {
         Self {
             owner,
-            outbox: VecDeque::new(),
+            queue: VecDeque::new(),
             ready: None,
             wake: Arc::new(Notify::new()),
             deliveries: BTreeMap::new(),
-            said: Said {
+            reported: LastReport {
                 next_step: welcome.next_step,
-                ..Said::default()
+                ..LastReport::default()
             },
             cause: None,
             follows_another: hello.replaces.is_some(),
@@ -126,32 +137,32 @@ impl Line {
             reached: None,
             welcome,
             segments_sent: 0,
-            numbers: Numbers::default(),
+            numbers: LayoutNumbers::default(),
         }
     }
 
     pub(super) fn send(&mut self, message: DaemonMessage) {
-        self.outbox.push_back(Outgoing::Message(message));
+        self.queue.push_back(Outgoing::Message(message));
         self.wake.notify_one();
     }
 
-    /// Tells the rank that quarantined steps are passed over.
+    /// Sends the welcome once more, so that the rank passes over quarantined steps.
     pub(super) fn pass_to(&mut self, next_step: Step, end_step: Option<Step>) {
         (self.welcome.next_step, self.welcome.end_step) = (next_step, end_step);
         self.send(DaemonMessage::Welcome(self.welcome.clone()));
     }
 
-    /// Sends a frame under the number `delivery`, after the segment and layout that it needs.
-    /// Neighbouring slices of a step that were not sent yet share a message.
+    /// Queues a frame under the number `delivery`, after the segment and layout that it needs. Neighbouring
+    /// slices of a step share a message if they wait in the queue together.
     pub(super) fn push(
         &mut self,
         id: FrameId,
-        place: Place,
+        region: FrameRegion,
         shape: &Arc<Shape>,
         delivery: u64,
         segments: &[Arc<Segment>],
     ) {
-        while self.segments_sent <= place.segment {
+        while self.segments_sent <= region.segment {
             let Some(segment) = segments.get(self.segments_sent as usize) else {
                 break;
             };
@@ -159,29 +170,29 @@ impl Line {
                 id: self.segments_sent,
                 bytes: segment.bytes(),
             };
-            self.outbox
+            self.queue
                 .push_back(Outgoing::Segment(message, segment.clone()));
             self.segments_sent += 1;
         }
-        let (layout, new) = self.numbers.of(shape);
+        let (layout, new) = self.numbers.number_for(shape);
         if new {
             let message = LayoutMessage {
                 id: layout,
                 layout: shape.wire.clone(),
             };
-            self.outbox
+            self.queue
                 .push_back(Outgoing::Message(DaemonMessage::Layout(message)));
         }
-        // What it waited for is on its way: the wait keeps its cause, whatever is looked at next.
-        self.said.waiting = false;
+        // The awaited frame is on its way, so the wait keeps the cause observed so far.
+        self.reported.waiting = false;
         self.deliveries.insert(delivery, id);
         self.reached = self.reached.max(Some(id.step));
         let slice = SliceRef {
             slice: id.slice,
-            segment: place.segment,
+            segment: region.segment,
             layout,
             frame: delivery,
-            offset: place.offset + HEADER_BYTES + shape.header_bytes(),
+            offset: region.offset + HEADER_BYTES + shape.header_bytes(),
             length: shape.wire.length,
         };
         self.append(id.step, id.slice - self.welcome.first_slice, slice);
@@ -190,7 +201,7 @@ impl Line {
     }
 
     fn append(&mut self, step: Step, position: u32, slice: SliceRef) {
-        if let Some(Outgoing::Message(DaemonMessage::Batch(last))) = self.outbox.back_mut()
+        if let Some(Outgoing::Message(DaemonMessage::Batch(last))) = self.queue.back_mut()
             && last.step == step
             && last.first + last.slices.len() as u32 == position
             && (last.slices.len() < FRAMES_MAX || mistakes::is(Mistake::OneMessage))
@@ -205,7 +216,7 @@ impl Line {
             of,
             slices,
         };
-        self.outbox
+        self.queue
             .push_back(Outgoing::Message(DaemonMessage::Batch(batch)));
     }
 }

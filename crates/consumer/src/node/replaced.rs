@@ -1,4 +1,4 @@
-//! What ranks were given, compared with a log that took the place of the one from which it came.
+//! Ranks stop when the log is replaced by another one that contradicts what they received.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,12 @@ use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::tgb::Digest;
 use batchweave_wire::{Fault, Hello};
 
-use super::{Head, State};
+use super::State;
+use super::rewind::{Witness, claimed, contradicted};
 use crate::engine::SessionId;
 use crate::job::membership::Member;
-use crate::node::rewind::{Witness, claimed, contradicted};
-use crate::quarantine::Skips;
+use crate::quarantine::QuarantineRanges;
+use crate::stream_head::Head;
 
 /// An attempt: job, incarnation, number.
 pub(crate) type AttemptKey = (JobName, Version, AttemptNo);
@@ -19,55 +20,55 @@ fn key(member: &Member) -> AttemptKey {
     (member.job.clone(), member.opened, member.attempt)
 }
 
-/// What differs between the log that was followed and the one that is now.
+/// The differences between the log that was followed and the one that replaced it.
 #[derive(Debug, Default)]
-pub(crate) struct Replaced {
-    /// Steps that were found before and are not there now, or are other batches.
+pub(crate) struct LogReplacement {
+    /// Steps that were located before, and now are missing or other batches.
     pub(crate) changed: BTreeSet<Step>,
-    /// By attempt, the furthest step that marks and progress in the store speak of.
+    /// By attempt, the furthest step of marks and progress in the store.
     pub(crate) stored: Vec<(AttemptKey, Step)>,
 }
 
 impl State {
-    /// The log says that `step` is this batch.
+    /// Remembers the batch that the log has at `step`.
     pub(crate) fn note_step(&mut self, step: Step, digest: Digest) {
         self.history.note(step, digest);
     }
 
-    /// The steps that the log was asked for, and what they were.
+    /// The remembered steps and their batches.
     pub(crate) fn known_steps(&self) -> Vec<(Step, Digest)> {
         self.history.all()
     }
 
-    /// The attempts that ranks of this node read in.
+    /// The attempts that connected ranks read in.
     pub(crate) fn live_attempts(&self) -> BTreeSet<AttemptKey> {
-        let lines = self.lines.values().filter(|line| !line.over);
-        lines
-            .filter_map(|line| line.member.as_deref().map(key))
+        let running = self.outboxes.values().filter(|outbox| !outbox.over);
+        running
+            .filter_map(|outbox| outbox.member.as_deref().map(key))
             .collect()
     }
 
-    /// Whether a rank that says hello has what the log does not hold.
+    /// Returns a fault if a new rank has received steps that the log does not contain.
     pub(super) fn contradicts(&self, hello: &Hello, member: Option<&Member>) -> Option<Fault> {
-        let passes = Skips::ever(&self.head.quarantine);
+        let passed = QuarantineRanges::including_lifted(&self.head.quarantine);
         let received = member.and_then(|member| self.ranks.received(member));
-        let received = received.and_then(|next| passes.before(next));
-        let told = received.map(|step| (step, Witness::Ledger));
-        contradicted(claimed(hello, &self.head).max(told)?, &self.head, None)
+        let received = received.and_then(|next| passed.last_read_before(next));
+        let received = received.map(|step| (step, Witness::Ledger));
+        contradicted(claimed(hello, &self.head).max(received)?, &self.head, None)
     }
 
-    /// Another log took the place of the one that was followed: what is known and not delivered is
-    /// forgotten, and ranks stop that were given what the log does not hold.
-    pub(crate) fn replace_log(&mut self, head: Head, replaced: &Replaced) {
+    /// Continues with the log that replaced the followed one: forgets what is not delivered yet, and ends the
+    /// sessions of ranks that received steps which the log does not contain.
+    pub(crate) fn replace_log(&mut self, head: Head, replaced: &LogReplacement) {
         self.engine.forget_steps(&replaced.changed);
         self.history.forget(&replaced.changed);
         let wrong: Vec<(SessionId, Fault)> = self
-            .lines
+            .outboxes
             .iter()
-            .filter(|(_, line)| !line.over)
-            .filter_map(|(id, line)| {
-                let member = line.member.as_deref();
-                let last = self.furthest(line.reached, member, &head, replaced)?;
+            .filter(|(_, outbox)| !outbox.over)
+            .filter_map(|(id, outbox)| {
+                let member = outbox.member.as_deref();
+                let last = self.furthest(outbox.reached, member, &head, replaced)?;
                 let changed = replaced.changed.first().copied();
                 Some((*id, contradicted(last, &head, changed)?))
             })
@@ -79,21 +80,21 @@ impl State {
         self.set_head(head);
     }
 
-    /// The furthest step that a rank, its ledger or its attempt has.
+    /// The furthest step of a rank according to itself, its ledger and its attempt's objects.
     fn furthest(
         &self,
         reached: Option<Step>,
         member: Option<&Member>,
         head: &Head,
-        replaced: &Replaced,
+        replaced: &LogReplacement,
     ) -> Option<(Step, Witness)> {
-        let passes = Skips::ever(&head.quarantine);
+        let passed = QuarantineRanges::including_lifted(&head.quarantine);
         let received = member.and_then(|member| self.ranks.received(member));
-        let received = received.and_then(|next| passes.before(next));
+        let received = received.and_then(|next| passed.last_read_before(next));
         let stored = member.and_then(|member| {
             let of = |(attempt, _): &&(AttemptKey, Step)| *attempt == key(member);
             let (_, next) = replaced.stored.iter().find(of)?;
-            passes.before(*next)
+            passed.last_read_before(*next)
         });
         [
             reached.map(|step| (step, Witness::Position)),

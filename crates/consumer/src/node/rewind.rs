@@ -1,5 +1,5 @@
-//! A log that is replaced by another while ranks read: how it is noticed that they have been given, or say
-//! that they have, what the log in force does not hold. Pure.
+//! Detection of ranks that have received steps which the log does not contain, since the log was replaced
+//! while they read. Pure.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,18 +7,18 @@ use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::tgb::Digest;
 use batchweave_wire::{ErrorName, Fault, Hello, Mode};
 
-use crate::node::Head;
-use crate::quarantine::Skips;
+use crate::quarantine::QuarantineRanges;
+use crate::stream_head::Head;
 
-/// Digests kept: of the steps that were found last.
+/// Most digests in the history.
 const HISTORY_MAX: usize = 4096;
 
-/// The batches that steps were, as far back as is kept.
+/// The digests of the batches that were located last.
 #[derive(Debug, Default)]
 pub(crate) struct History(VecDeque<(Step, Digest)>);
 
 impl History {
-    /// The log says that `step` is this batch.
+    /// Remembers the batch that the log has at `step`.
     pub(crate) fn note(&mut self, step: Step, digest: Digest) {
         if self.0.back() == Some(&(step, digest)) {
             return;
@@ -29,27 +29,27 @@ impl History {
         self.0.push_back((step, digest));
     }
 
-    /// All that is kept.
+    /// Returns all remembered steps and digests.
     pub(crate) fn all(&self) -> Vec<(Step, Digest)> {
         self.0.iter().copied().collect()
     }
 
-    /// Forgets steps that are other batches now.
+    /// Forgets steps.
     pub(crate) fn forget(&mut self, steps: &BTreeSet<Step>) {
         self.0.retain(|(step, _)| !steps.contains(step));
     }
 }
 
-/// Where it is seen how far a rank has come; of those that say the same the last one is named.
+/// The evidence for a rank's position. Of equal positions the one with the last variant is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Witness {
-    /// A mark or a progress report of its attempt, in the store.
+    /// A mark or progress object of its attempt.
     Stored,
     /// The checkpoint from which it starts.
     Checkpoint,
-    /// What this daemon has told of it in ledgers.
+    /// The deliveries that this daemon reported to the ledger.
     Ledger,
-    /// What it was sent, or says that it has received.
+    /// The steps that it was sent, or claims to have received.
     Position,
 }
 
@@ -64,18 +64,18 @@ impl Witness {
     }
 }
 
-/// The last step that a rank of an attempt says it has, before it is sent any. A position where an attempt
-/// starts says nothing: that step may come later.
+/// Returns the last step that the hello of a rank claims to have received. A position where an attempt starts
+/// claims nothing: that step may be committed later.
 pub(crate) fn claimed(hello: &Hello, head: &Head) -> Option<(Step, Witness)> {
-    // Positions may lie behind steps that were never read.
-    let passes = Skips::ever(&head.quarantine);
+    // A position may lie behind steps that were never read.
+    let passed = QuarantineRanges::including_lifted(&head.quarantine);
     let job = head
         .jobs
         .get(&hello.job.as_ref()?.parse::<JobName>().ok()?)?;
     let last = |attempt: &str, next: Step| {
         let id: AttemptId = attempt.parse().ok()?;
         let start = job.attempts.iter().find(|at| at.id == id)?.start;
-        passes.before(next).filter(|last| *last >= start)
+        passed.last_read_before(next).filter(|last| *last >= start)
     };
     let attempt = hello
         .attempt
@@ -88,7 +88,8 @@ pub(crate) fn claimed(hello: &Hello, head: &Head) -> Option<(Step, Witness)> {
     resumed.max(parent.map(|step| (step, Witness::Checkpoint)))
 }
 
-/// Why a rank must stop that has `last`: the log has no such step, or it is one of `changed`.
+/// Returns the fault of a rank that has received `last`, if the log has no such step, or has another batch at
+/// the step `changed` before it.
 pub(crate) fn contradicted(
     (last, witness): (Step, Witness),
     head: &Head,

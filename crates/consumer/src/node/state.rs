@@ -1,29 +1,25 @@
-//! The state behind the hub's lock.
+//! The state behind the node's lock, and the execution of the engine's actions.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use batchweave_arena::Segment;
-use batchweave_core::ids::Step;
 use batchweave_core::tgb::HEADER_BYTES;
-use batchweave_wire::{
-    DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
-};
-use tokio::sync::Notify;
+use batchweave_wire::{DaemonMessage, ErrorName, Fault};
 
-use super::outbox::{Line, Outgoing, Owner};
-use super::ranks::Ranks;
-use super::{Head, Late, Needs, Reads};
+use super::Needs;
+use super::outbox::Outbox;
+use super::rewind::History;
+use crate::engine::allocator::FrameRegion;
 use crate::engine::location::FrameId;
-use crate::engine::{Action, Cause, Engine, Limits, Room, Session, SessionId, TooLarge};
+use crate::engine::{Action, Cause, Engine, Limits, Room, SessionId, TooLarge};
 use crate::fetch::{Loaded, Target};
 use crate::job::admission::Admission;
 use crate::job::deliveries::Deliveries;
-use crate::job::membership::Member;
+use crate::job::ranks::Ranks;
 use crate::metrics::Metrics;
-use crate::node::rewind::{History, claimed};
-use crate::quarantine::Skips;
+use crate::store_health::StoreHealth;
+use crate::stream_head::Head;
 
 impl From<TooLarge> for Arc<Fault> {
     fn from(large: TooLarge) -> Self {
@@ -49,31 +45,30 @@ impl From<TooLarge> for Arc<Fault> {
     }
 }
 
-/// What the hub starts after the lock is given back.
+/// Work that the engine asked for, to be started after the lock is released.
 #[derive(Default)]
-pub(super) struct Started {
+pub(super) struct Work {
     pub(super) fetches: Vec<Target>,
+    /// Whether to add a segment.
     pub(super) grow: bool,
 }
 
-/// Engine, lines and what is known of the stream.
+/// Everything behind the lock.
 pub(crate) struct State {
     pub(crate) engine: Engine<Arc<Loaded>, Arc<Fault>>,
-    pub(crate) admission: Admission,
+    pub(super) admission: Admission,
     pub(crate) head: Head,
-    /// The store's last words while it fails.
-    pub(crate) store_failures: BTreeMap<Reads, String>,
     /// Set while the log can't be followed.
     pub(crate) log_fault: Option<Fault>,
+    pub(super) store_health: Arc<StoreHealth>,
     segments: Vec<Arc<Segment>>,
-    pub(super) lines: BTreeMap<SessionId, Line>,
-    next_session: SessionId,
+    pub(super) outboxes: BTreeMap<SessionId, Outbox>,
+    pub(super) next_session: SessionId,
     next_delivery: u64,
     pub(super) metrics: Arc<Metrics>,
-    /// Ranks of attempts, and what they have received.
     pub(super) ranks: Ranks,
-    /// Ranks that wait for their job or attempt.
-    pub(crate) in_a_hurry: usize,
+    /// The number of ranks that wait for their job or attempt.
+    pub(crate) waiting_for_attempt: usize,
     pub(super) history: History,
 }
 
@@ -81,22 +76,22 @@ impl State {
     pub(super) fn new(
         limits: Limits,
         first: Arc<Segment>,
-        metrics: Arc<Metrics>,
+        (metrics, store_health): (Arc<Metrics>, Arc<StoreHealth>),
         deliveries: Deliveries,
     ) -> Self {
         let mut state = Self {
             engine: Engine::new(limits),
             admission: Admission::default(),
             head: Head::default(),
-            store_failures: BTreeMap::new(),
             log_fault: None,
+            store_health,
             segments: Vec::new(),
-            lines: BTreeMap::new(),
+            outboxes: BTreeMap::new(),
             next_session: 0,
             next_delivery: 0,
             metrics,
             ranks: Ranks::new(deliveries),
-            in_a_hurry: 0,
+            waiting_for_attempt: 0,
             history: History::default(),
         };
         state.add_segment(first);
@@ -108,15 +103,12 @@ impl State {
         self.segments.push(segment);
     }
 
-    /// Whether a rank said that it has segments of an earlier daemon mapped, or, of so many `ranks`, has
-    /// said nothing yet.
+    /// Whether a connected rank has segments of an earlier daemon mapped, or some of the expected `ranks`
+    /// are not connected yet.
     pub(super) fn old_arena_may_be_mapped(&self, ranks: u32) -> bool {
-        let here = self.lines.values().filter(|line| !line.over).count();
-        here < ranks as usize || self.lines.values().any(|line| line.old_arena_mapped)
-    }
-
-    pub(super) fn postpone_growth(&mut self) {
-        self.engine.growth_postponed();
+        let mut outboxes = self.outboxes.values();
+        let connected = outboxes.clone().filter(|outbox| !outbox.over).count();
+        connected < ranks as usize || outboxes.any(|outbox| outbox.old_arena_mapped)
     }
 
     pub(crate) fn set_head(&mut self, head: Head) {
@@ -128,181 +120,21 @@ impl State {
         self.end_outdated();
     }
 
-    pub(super) fn new_session(&mut self) -> SessionId {
-        self.next_session += 1;
-        self.next_session
+    pub(super) fn ids(&self) -> impl Iterator<Item = SessionId> {
+        self.outboxes.keys().copied()
     }
 
-    pub(super) fn open_line(
-        &mut self,
-        (hello, owner): (&Hello, Owner),
-        welcome: Welcome,
-        member: Option<Arc<Member>>,
-        skips: Arc<Skips>,
-    ) -> Arc<Notify> {
-        if let Some(member) = &member {
-            self.ranks.begin(welcome.session, member, hello);
-        }
-        let (id, next_step) = (welcome.session, welcome.next_step);
-        let slices = welcome.first_slice..welcome.first_slice + welcome.slice_count;
-        let mut line = Line::new((hello, owner), welcome, member);
-        line.reached = claimed(hello, &self.head).map(|(step, _)| step);
-        let wake = line.wake.clone();
-        self.lines.insert(id, line);
-        let session = Session::new(slices, next_step, hello.credits as usize, skips);
-        self.engine.open(id, session);
-        self.metrics.sessions.inc();
-        self.metrics.sessions_total.inc();
-        wake
-    }
-
-    /// The user and rank that the session belongs to.
-    pub(super) fn owner(&self, id: SessionId) -> Option<&Owner> {
-        self.lines.get(&id).map(|line| &line.owner)
-    }
-
-    /// The rank's socket is closed: all its frames are free.
-    pub(crate) fn close_line(&mut self, id: SessionId) {
-        self.admission.leave(id);
-        self.engine.close(id);
-        if let Some(line) = self.lines.remove(&id) {
-            if let Some(member) = &line.member {
-                self.ranks.end(id, member);
-            }
-            self.forget_outdated();
-            self.metrics.sessions.dec();
-            // Its successor may be here already: the gauges are then the successor's.
-            if self
-                .lines
-                .values()
-                .all(|other| other.dp_rank != line.dp_rank)
-            {
-                self.metrics.forget_rank(&line.dp_rank);
-            }
-        }
-    }
-
-    /// Nothing more is sent, the coordinate is free; what the rank holds stays until released.
-    pub(crate) fn stop_session(&mut self, id: SessionId) {
-        self.admission.leave(id);
-        if let Some(line) = self.lines.get_mut(&id) {
-            line.over = true;
-        }
-        self.engine.stop(id);
-    }
-
-    /// Tells a rank why its session is over, unless it was told or said so before; whether it was not.
-    pub(crate) fn fail_session(&mut self, id: SessionId, fault: Fault) -> bool {
-        let news = self.lines.get(&id).is_some_and(|line| !line.over);
-        self.stop_session(id);
-        if news {
-            self.send(id, DaemonMessage::Error(fault));
-        }
-        news
-    }
-
-    pub(crate) fn send(&mut self, id: SessionId, message: DaemonMessage) {
-        if let Some(line) = self.lines.get_mut(&id) {
-            line.send(message);
-        }
-    }
-
-    /// What is to be sent, and since when a frame is among it.
-    pub(crate) fn take_outbox(&mut self, id: SessionId) -> (VecDeque<Outgoing>, Option<Instant>) {
-        let taken = |line: &mut Line| (std::mem::take(&mut line.outbox), line.ready.take());
-        self.lines.get_mut(&id).map(taken).unwrap_or_default()
-    }
-
-    /// Frees what the rank released.
-    pub(crate) fn release(&mut self, id: SessionId, release: &Release) -> Result<(), Fault> {
-        let Some(line) = self.lines.get_mut(&id) else {
-            return Ok(());
-        };
-        for delivery in &release.frames {
-            let Some(frame) = line.deliveries.remove(delivery) else {
-                let message =
-                    format!("release of frame {delivery}, which session {id} does not hold");
-                return Err(Fault::new(ErrorName::BadMessage, message));
-            };
-            self.engine.release(id, frame);
-        }
-        self.received(id, release.next_step);
-        Ok(())
-    }
-
-    /// Notes how the rank fares. What it waited since its last report counts for the cause that was
-    /// seen last, or is seen now; `short` when the wait was over before anybody looked.
-    pub(crate) fn progress(&mut self, id: SessionId, progress: &Progress) {
-        let Some(line) = self.lines.get_mut(&id) else {
-            return;
-        };
-        let more = progress.waited_us.saturating_sub(line.said.waited_us);
-        let restart =
-            std::mem::take(&mut line.follows_another).then_some(WaitCause::DaemonRestarting.name());
-        let before = restart.or(line.cause.take());
-        (line.said.waited_us, line.said.waiting) = (progress.waited_us, progress.waiting);
-        self.received(id, progress.next_step);
-        let now = self.late(id).map(|late| late.cause.name());
-        let Some(line) = self.lines.get_mut(&id) else {
-            return;
-        };
-        line.cause = now;
-        let cause = before.or(now.filter(|_| progress.waiting));
-        let labels = [line.dp_rank.as_str(), cause.unwrap_or("short")];
-        let waits = self.metrics.wait_seconds.with_label_values(&labels);
-        waits.inc_by(more as f64 / 1e6);
-    }
-
-    pub(crate) fn send_waiting(&mut self, id: SessionId, late: &Late) {
-        if let Some(line) = self.lines.get_mut(&id) {
-            line.cause = Some(late.cause.name());
-        }
-        if late.cause == WaitCause::Producing {
-            // Producers may be waiting for nothing but this.
-            self.progress_at_once(id);
-        }
-        let Late {
-            step,
-            cause,
-            detail,
-        } = late.clone();
-        self.send(
-            id,
-            DaemonMessage::Waiting(Waiting {
-                step,
-                cause,
-                detail,
-            }),
-        );
-    }
-
-    /// A step can't be had: those who stand there are told.
-    pub(crate) fn fail_step(&mut self, step: Step, fault: &Fault) {
-        let at = |s: &Session| s.next.step == step;
-        let ids: Vec<SessionId> = self
-            .ids()
-            .filter(|id| self.engine.active_at(*id, at))
-            .collect();
-        for id in ids {
-            self.fail_session(id, fault.clone());
-        }
-    }
-
-    fn ids(&self) -> impl Iterator<Item = SessionId> {
-        self.lines.keys().copied()
-    }
-
-    /// Lets the engine go on; messages go to the lines, the rest to the caller.
-    pub(super) fn advance(&mut self) -> Started {
+    /// Lets the engine advance and puts its messages into outboxes. Returns the rest of its actions.
+    pub(super) fn advance(&mut self) -> Work {
         self.fail_if_log_broken();
-        let mut started = Started::default();
+        let mut work = Work::default();
         for action in self.engine.advance() {
             match action {
                 Action::Fetch(list) => {
                     for fetch in list {
                         let segment = self.segments[fetch.to.segment as usize].clone();
                         let offset = fetch.to.offset;
-                        started.fetches.push(Target {
+                        work.fetches.push(Target {
                             id: fetch.id,
                             from: fetch.from,
                             segment,
@@ -310,7 +142,7 @@ impl State {
                         });
                     }
                 }
-                Action::Grow => started.grow = true,
+                Action::Grow => work.grow = true,
                 Action::End(session, step) => {
                     self.send(session, DaemonMessage::EndOfStream(step));
                 }
@@ -320,7 +152,7 @@ impl State {
                 Action::Push {
                     session,
                     id,
-                    place,
+                    region,
                     ready,
                     first,
                 } => {
@@ -329,40 +161,34 @@ impl State {
                         self.metrics.bytes_needed.inc_by(payload);
                     }
                     self.metrics.frames_delivered.inc();
-                    self.deliver(session, id, place, &ready);
+                    self.deliver(session, id, region, &ready);
                 }
             }
         }
-        started
+        work
     }
 
-    fn deliver(
-        &mut self,
-        session: SessionId,
-        id: FrameId,
-        place: crate::engine::allocator::Place,
-        ready: &Loaded,
-    ) {
+    fn deliver(&mut self, session: SessionId, id: FrameId, region: FrameRegion, ready: &Loaded) {
         let shape = &ready.shape;
-        debug_assert!(place.bytes >= HEADER_BYTES + shape.header_bytes() + shape.wire.length);
-        let Some(line) = self.lines.get_mut(&session) else {
+        debug_assert!(region.bytes >= HEADER_BYTES + shape.header_bytes() + shape.wire.length);
+        let Some(outbox) = self.outboxes.get_mut(&session) else {
             return;
         };
         self.next_delivery += 1;
-        line.push(id, place, shape, self.next_delivery, &self.segments);
-        if let Some(member) = &line.member {
+        outbox.push(id, region, shape, self.next_delivery, &self.segments);
+        if let Some(member) = &outbox.member {
             self.ranks.sent(session, member, id.step, ready.crc);
         }
-        // Not the session's own next step: the engine has taken all that was ready, this is the first.
-        let next = self.engine.session(session);
-        let next = next.map(|s| (s.slices.end, s.skips().pass(id.step + 1)));
+        // The cursor is ahead already: the engine has taken all ready frames, and this is the first of them.
+        let cursor = self.engine.session(session);
+        let next = cursor.map(|s| (s.slices.end, s.quarantine().next_read(id.step + 1)));
         if let Some((_, next)) = next.filter(|(end, _)| *end == id.slice + 1) {
-            let labels = [line.dp_rank.as_str()];
+            let labels = [outbox.dp_rank.as_str()];
             let delivered = self.metrics.steps_delivered.with_label_values(&labels);
             delivered.inc();
-            // Whole, and what comes next is beyond a quarantined range.
+            // The step is complete, and a quarantined range follows it.
             if next != id.step + 1 {
-                line.pass_to(next, self.head.end);
+                outbox.pass_to(next, self.head.end);
             }
         }
     }
@@ -390,7 +216,7 @@ impl State {
             steps: self.engine.unknown_steps(),
             lead,
             coordinates: coordinates.len() as u32,
-            hurry: self.in_a_hurry > 0,
+            hurry: self.waiting_for_attempt > 0,
         }
     }
 }

@@ -1,61 +1,64 @@
-//! What the state tells others: who waits and why, positions, gauges, the line of /readyz.
+//! Explanations of late steps, gauges, and the status line of /readyz.
 
 use std::collections::BTreeSet;
 
 use batchweave_core::ids::Step;
 use batchweave_wire::WaitCause;
 
-use super::{Head, Reads, State};
-use crate::engine::{Cause, Session, SessionId};
+use super::State;
+use crate::engine::{Cause, ReadCursor, SessionId};
 use crate::job::membership::Member;
+use crate::store_health::ReadKind;
+use crate::stream_head::Head;
 
 /// A rank whose next step is late.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Late {
+pub(crate) struct LateStep {
     pub(crate) step: Step,
     pub(crate) cause: WaitCause,
     pub(crate) detail: String,
 }
 
 impl State {
-    /// Whether a rank has had all that was sent and its next step is not there, and why.
-    pub(crate) fn late(&self, id: SessionId) -> Option<Late> {
-        let line = self.lines.get(&id)?;
-        let session = self.engine.session(id)?;
-        let step = session.next.step;
-        let idle = line.said.waiting || session.held().next().is_none();
+    /// Explains why a rank's next step is not there, once the rank has used all that it was sent; `None` if it
+    /// has not, or if nothing is missing.
+    pub(crate) fn late(&self, id: SessionId) -> Option<LateStep> {
+        let outbox = self.outboxes.get(&id)?;
+        let cursor = self.engine.session(id)?;
+        let step = cursor.next.step;
+        let idle = outbox.reported.waiting || cursor.held().next().is_none();
         let cause = self
             .engine
             .cause(id)
-            .filter(|_| idle && line.outbox.is_empty())?;
-        let (cause, detail) = match self.explain(cause, session) {
-            // In the log: its place in the store is being looked up.
+            .filter(|_| idle && outbox.queue.is_empty())?;
+        let (cause, detail) = match self.explain(cause, cursor) {
+            // Committed: its location in the store is being looked up.
             (WaitCause::Producing, _) if step < self.head.next_step => {
                 (WaitCause::Fetching, String::new())
             }
             explained => explained,
         };
-        Some(Late {
+        Some(LateStep {
             step,
             cause,
             detail,
         })
     }
 
-    /// The cause in the protocol's words, with more for people.
-    fn explain(&self, cause: Cause, session: &Session) -> (WaitCause, String) {
+    /// Returns the cause as the protocol names it, with details for people.
+    fn explain(&self, cause: Cause, cursor: &ReadCursor) -> (WaitCause, String) {
         let failure = match cause {
             Cause::Unknown => {
-                let committed = session.next.step < self.head.next_step;
-                let data = || self.store_failures.get(&Reads::Data);
-                let log = self.store_failures.get(&Reads::Log);
+                let committed = cursor.next.step < self.head.next_step;
+                let data = || self.store_health.failure(ReadKind::Data);
+                let log = self.store_health.failure(ReadKind::Log);
                 log.or_else(|| committed.then(data).flatten())
             }
-            Cause::Fetching | Cause::Backpressure => self.store_failures.get(&Reads::Data),
+            Cause::Fetching | Cause::Backpressure => self.store_health.failure(ReadKind::Data),
             Cause::ArenaFull | Cause::Held | Cause::Share => None,
         };
         if let Some(why) = failure {
-            return (WaitCause::StoreUnavailable, why.clone());
+            return (WaitCause::StoreUnavailable, why);
         }
         match cause {
             Cause::Unknown => (WaitCause::Producing, self.awaiting()),
@@ -63,13 +66,13 @@ impl State {
             Cause::Backpressure => (WaitCause::Backpressure, self.held_of_arena()),
             Cause::ArenaFull => (WaitCause::ArenaFull, self.held_of_arena()),
             Cause::Share => {
-                let (steps, held) = (session.held_steps(), self.held_of_arena());
+                let (steps, held) = (cursor.held_steps(), self.held_of_arena());
                 let detail =
                     format!("the rank holds {steps} steps, its share of the arena; {held}");
                 (WaitCause::ArenaFull, detail)
             }
             Cause::Held => {
-                let detail = format!("the rank holds {} frames", session.held().count());
+                let detail = format!("the rank holds {} frames", cursor.held().count());
                 (WaitCause::HeldFrames, detail)
             }
         }
@@ -80,7 +83,7 @@ impl State {
         format!("ranks hold {held} of the arena's {total} bytes")
     }
 
-    /// Where the stream stands, and whose turn it is.
+    /// Describes the head of the stream, and under `lanes` the producer that comes next.
     fn awaiting(&self) -> String {
         let head = format!("the stream's head is at step {}", self.head.next_step);
         match &self.head.awaited {
@@ -91,7 +94,7 @@ impl State {
         }
     }
 
-    /// Brings the gauges up to date; called when they are read and now and then.
+    /// Updates the gauges.
     pub(crate) fn gauges(&self) {
         let (held, used, total) = self.engine.bytes();
         for (part, bytes) in [("held", held), ("used", used), ("total", total)] {
@@ -102,19 +105,19 @@ impl State {
         }
         let ahead = used.saturating_sub(held);
         self.metrics.ahead_bytes.set(ahead.cast_signed());
-        for (id, line) in &self.lines {
-            let Some(session) = self.engine.session(*id) else {
+        for (id, outbox) in &self.outboxes {
+            let Some(cursor) = self.engine.session(*id) else {
                 continue;
             };
-            let rank = [line.dp_rank.as_str()];
+            let rank = [outbox.dp_rank.as_str()];
             self.metrics
                 .frames_held
                 .with_label_values(&rank)
-                .set(session.held().count().cast_signed() as i64);
+                .set(cursor.held().count().cast_signed() as i64);
             self.metrics
                 .rank_step
                 .with_label_values(&rank)
-                .set(session.next.step.cast_signed());
+                .set(cursor.next.step.cast_signed());
             self.metrics
                 .ahead_steps
                 .with_label_values(&rank)
@@ -122,7 +125,7 @@ impl State {
         }
     }
 
-    /// One line for /readyz.
+    /// Returns the status line of /readyz.
     pub(crate) fn status(&self) -> String {
         let (held, used, total) = self.engine.bytes();
         let Head {
@@ -135,17 +138,17 @@ impl State {
         let jobs = self.attempts();
         format!(
             "{} rank{}{jobs}; head at step {next_step}, watermark {watermark}, {end}; arena {held} held, {used} used of {total} bytes",
-            self.lines.len(),
-            if self.lines.len() == 1 { "" } else { "s" },
+            self.outboxes.len(),
+            if self.outboxes.len() == 1 { "" } else { "s" },
         )
     }
 
-    /// The attempts that ranks of this node read in.
+    /// Lists the attempts that connected ranks read in.
     fn attempts(&self) -> String {
         let of = |member: &Member| format!("{} attempt {}", member.job, member.attempt);
-        let members = self.lines.values().filter(|line| !line.over);
-        let all: BTreeSet<String> = members
-            .filter_map(|line| line.member.as_deref().map(of))
+        let running = self.outboxes.values().filter(|outbox| !outbox.over);
+        let all: BTreeSet<String> = running
+            .filter_map(|outbox| outbox.member.as_deref().map(of))
             .collect();
         if all.is_empty() {
             return String::new();

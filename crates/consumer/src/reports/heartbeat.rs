@@ -1,5 +1,5 @@
-//! Heartbeats: while ranks of a job with a lease are connected, an object says so, whether they make
-//! progress or not. A trainer that evaluates for hours, or waits for producers, keeps its lease.
+//! Heartbeats: objects that renew the lease of a job while its ranks are connected, whether they make progress or
+//! not. So a trainer that evaluates for hours, or waits for producers, keeps its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use batchweave_core::ids::AttemptId;
 use batchweave_core::keys;
 use tokio_util::sync::CancellationToken;
 
-use crate::job::marks::put;
 use crate::job::membership::Member;
-use crate::node::{Hub, hex};
+use crate::node::Node;
+use crate::resources::Resources;
 
-/// Bounds of the time between two looks at who is connected.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// Bounds of the time between two checks of the connected ranks.
+const CHECK_PERIOD: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 /// Heartbeats per lease.
 const BEATS: u32 = 4;
 
@@ -25,33 +25,35 @@ struct Beat {
 }
 
 /// Stores heartbeats until `stop`.
-pub(crate) async fn report(hub: Arc<Hub>, stop: CancellationToken) {
+pub(crate) async fn report(node: Arc<Node>, stop: CancellationToken) {
     let (mut beats, mut number): (Vec<Beat>, u64) = (Vec::new(), 0);
     loop {
-        let leased = { hub.lock().leased() };
+        let leased = { node.lock().leased() };
         let shortest = leased.iter().map(|(_, lease)| *lease / BEATS).min();
-        let pause = shortest.unwrap_or(LOOKS.1).clamp(LOOKS.0, LOOKS.1);
+        let pause = shortest
+            .unwrap_or(CHECK_PERIOD.1)
+            .clamp(CHECK_PERIOD.0, CHECK_PERIOD.1);
         let round = async {
             for (member, lease) in &leased {
                 let own = |beat: &Beat| beat.attempt == member.id;
                 let last = beats.iter().position(own);
-                let due = |beat: &Beat| hub.context.since(beat.at) >= *lease / BEATS;
+                let due = |beat: &Beat| node.resources.context.since(beat.at) >= *lease / BEATS;
                 if last.is_some_and(|at| !due(&beats[at])) {
                     continue;
                 }
                 number += 1;
-                let Some(beat) = store(&hub, member, number).await else {
+                let Some(beat) = store(&node.resources, member, number).await else {
                     continue;
                 };
                 if let Some(old) = last.map(|at| beats.swap_remove(at))
-                    && let Err(why) = hub.store.delete(&old.key).await
+                    && let Err(why) = node.resources.store.delete(&old.key).await
                 {
-                    // The reclaimer takes it.
+                    // The reclaimer deletes it.
                     tracing::debug!(key = old.key, %why, "an older heartbeat could not be deleted");
                 }
                 beats.push(beat);
             }
-            hub.context.sleep(pause).await;
+            node.resources.context.sleep(pause).await;
         };
         tokio::select! {
             biased;
@@ -61,22 +63,22 @@ pub(crate) async fn report(hub: Arc<Hub>, stop: CancellationToken) {
     }
 }
 
-async fn store(hub: &Hub, member: &Member, number: u64) -> Option<Beat> {
-    let node = hex(&hub.instance);
+async fn store(resources: &Resources, member: &Member, number: u64) -> Option<Beat> {
+    let node = resources.node_name();
     let key = keys::alive(&member.job, member.opened, member.attempt, number, &node);
     let body = format!(
         "{{\"format\":1,\"stream\":\"{}\",\"at\":\"{}\"}}\n",
-        hub.stream.stream_id,
-        hub.context.calendar()
+        resources.stream.stream_id,
+        resources.context.calendar()
     );
-    match put(hub, &key, body.into()).await {
+    match resources.create(&key, body.into()).await {
         Ok(()) => Some(Beat {
             attempt: member.id,
             key,
-            at: hub.context.now(),
+            at: resources.context.now(),
         }),
         Err(why) => {
-            tracing::warn!(key, %why, "cannot store a heartbeat; trying again later");
+            tracing::warn!(key, %why, "cannot store a heartbeat; retrying later");
             None
         }
     }

@@ -1,5 +1,5 @@
-//! How far this node's ranks have come, stored for reclaimers and for producers that are held back:
-//! every so many steps, at once when a rank waits for the producers, and now and then.
+//! The positions of this node's ranks, stored for reclaimers and for producers that are held back: every
+//! `job.progress_steps` steps, immediately when a rank waits for producers, and every `PERIOD`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,89 +9,95 @@ use batchweave_core::ids::AttemptId;
 use batchweave_core::retention::Progress;
 use tokio_util::sync::CancellationToken;
 
-use crate::job::marks::put;
-use crate::node::{Hub, Run, hex};
+use crate::job::ranks::RankRange;
+use crate::node::Node;
+use crate::resources::Resources;
 
-/// Stored at least so often, if it changed.
+/// Longest time until changed progress is stored.
 const PERIOD: Duration = Duration::from_secs(10);
-/// And at most so often.
+/// Shortest time between two rounds.
 const GAP: Duration = Duration::from_millis(100);
 
-/// Own objects that newer ones replace.
+/// An object of this node, to be deleted once a newer one replaces it.
 struct Stored {
     key: String,
     attempt: AttemptId,
-    run: Run,
+    range: RankRange,
 }
 
 /// Stores progress until `stop`, and once more then.
-pub(crate) async fn report(hub: Arc<Hub>, stop: CancellationToken) {
+pub(crate) async fn report(node: Arc<Node>, stop: CancellationToken) {
     let mut stored = Vec::new();
     loop {
         let last = tokio::select! {
             biased;
             () = stop.cancelled() => true,
-            () = hub.progress_due.notified() => false,
-            () = hub.context.sleep(PERIOD) => false,
+            () = node.progress_due.notified() => false,
+            () = node.resources.context.sleep(PERIOD) => false,
         };
-        round(&hub, &mut stored).await;
+        round(&node, &mut stored).await;
         if last {
             return;
         }
-        hub.context.sleep(GAP).await;
+        node.resources.context.sleep(GAP).await;
     }
 }
 
-/// Stores what is new, then deletes what it replaces. A LIST that misses both sees less progress than
-/// there is, which harms nobody.
-async fn round(hub: &Hub, stored: &mut Vec<Stored>) {
-    let runs = { hub.lock().runs() };
-    for run in runs {
-        let attempt = run.member.id;
-        let known = |s: &Stored| s.attempt == attempt && s.run == run;
-        if run.step <= run.member.start || stored.iter().any(known) {
+/// Stores new progress, then deletes the objects that it replaces. A LIST that misses both shows less progress
+/// than there is, which is safe.
+async fn round(node: &Node, stored: &mut Vec<Stored>) {
+    let resources = &node.resources;
+    let ranges = { node.lock().rank_ranges() };
+    for range in ranges {
+        let attempt = range.member.id;
+        let known = |s: &Stored| s.attempt == attempt && s.range == range;
+        if range.step <= range.member.start || stored.iter().any(known) {
             continue;
         }
-        let progress = progress_of(hub, &run);
+        let progress = progress_of(resources, &range);
         let key = progress.key();
-        if let Err(why) = put(hub, &key, progress.to_json().into()).await {
-            tracing::warn!(key, %why, "progress could not be stored; trying again later");
+        if let Err(why) = resources.create(&key, progress.to_json().into()).await {
+            tracing::warn!(key, %why, "progress could not be stored; retrying later");
             continue;
         }
-        hub.lock().progress_stored(&run);
+        node.lock().progress_stored(&range);
         let replaced = |old: &mut Stored| {
-            let inside = run.first <= old.run.first && old.run.last <= run.last;
+            let inside = range.first <= old.range.first && old.range.last <= range.last;
             let inside = inside || guards::replaces_other_progress();
-            old.attempt == attempt && inside && old.run.step <= run.step
+            old.attempt == attempt && inside && old.range.step <= range.step
         };
         for old in stored.extract_if(.., replaced) {
-            if let Err(why) = hub.store.delete(&old.key).await {
-                // The reclaimer takes it with the attempt.
+            if let Err(why) = resources.store.delete(&old.key).await {
+                // The reclaimer deletes it with the attempt.
                 tracing::debug!(key = old.key, %why, "older progress could not be deleted");
             }
         }
-        stored.push(Stored { key, attempt, run });
+        stored.push(Stored {
+            key,
+            attempt,
+            range,
+        });
     }
-    let live: Vec<AttemptId> = { hub.lock().runs() }
+    let live: Vec<AttemptId> = { node.lock().rank_ranges() }
         .iter()
-        .map(|run| run.member.id)
+        .map(|range| range.member.id)
         .collect();
     stored.retain(|old| live.contains(&old.attempt));
 }
 
-fn progress_of(hub: &Hub, run: &Run) -> Progress {
-    let member = &run.member;
+fn progress_of(resources: &Resources, range: &RankRange) -> Progress {
+    let member = &range.member;
     Progress {
         format: 1,
-        stream: hub.stream.stream_id,
+        stream: resources.stream.stream_id,
         job: member.job.clone(),
         opened: member.opened,
         attempt: member.attempt,
         id: member.id,
-        node: hex(&hub.instance),
-        first: run.first,
-        last: run.last,
-        step: run.step,
-        at: hub.context.calendar(),
+        node: resources.node_name(),
+        first: range.first,
+        last: range.last,
+        step: range.step,
+        at: resources.context.calendar(),
     }
 }

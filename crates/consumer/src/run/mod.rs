@@ -1,4 +1,6 @@
-//! Starting and stopping: the order of both is written here, once.
+//! Starting and stopping the daemon, in order.
+//!
+//! `open_log` opens the log, `tasks` are the tasks beside the socket, `simulation` runs them in the simulator.
 
 mod open_log;
 #[cfg(feature = "simulation")]
@@ -9,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
-use batchweave_core::tgb::ranges::with_headers;
 use batchweave_daemon::admin;
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
@@ -21,19 +22,22 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::open_log::open_log;
-use self::tasks::{Channels, ORDERS_MAX, Serving, limits};
+use self::tasks::{Channels, LOG_REQUESTS_MAX, Tasks, parts};
 use crate::config::ConsumerConfig;
 use crate::context::Context;
 use crate::error::RunError;
 use crate::job::attempts::open_job;
 use crate::job::deliveries::Deliveries;
 use crate::metrics::{Metrics, register};
-use crate::node::{Growth, Hub, Parts, Reads, writer};
+use crate::node::{Node, Parts};
 use crate::reclaimer;
-use crate::segments::{self, Memory};
-use crate::server::accept::{Gate, accept};
-use crate::server::early::{Guest, Lobby};
+use crate::resources::{Resources, writer};
+use crate::segments::{self, SegmentMaker};
+use crate::server::accept::{Acceptor, accept};
+use crate::server::connection::PendingConnection;
+use crate::server::pending::PendingConnections;
 use crate::status_page::STATUS_PAGE;
+use crate::store_health::ReadKind;
 
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
 
@@ -44,7 +48,7 @@ pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), 
     let options = OpenOptions {
         endpoint: given(&config.store.endpoint),
         region: given(&config.store.region),
-        // Checked with the rest of the configuration.
+        // An invalid value is refused when the configuration is checked.
         encryption: config.store.encryption().unwrap_or_default(),
         low_water: Some(batchweave_arena::receive_low_water),
         ..OpenOptions::default()
@@ -61,7 +65,7 @@ pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), 
     }
 }
 
-/// Runs the daemon on `store`: the entry for tests.
+/// Runs the daemon on `store` until `stop`, for tests.
 pub async fn run_on(
     store: Arc<dyn Store>,
     config: ConsumerConfig,
@@ -76,26 +80,26 @@ pub async fn run_on(
     let reclaims = reclaims.then(|| reclaimer::Metrics::new(&registry));
     let reclaims = reclaims.transpose()?;
     let end = CancellationToken::new();
-    // However this function is left, nothing that it started stays.
+    // All tasks end with this function, however it returns.
     let _end = end.clone().drop_guard();
 
-    // First of all the socket: a second daemon is told that it is one, not that a port is taken.
-    let gate = Gate::open(&config.socket)?;
+    // The socket is bound first: then the error of a second daemon names it, and not the port.
+    let acceptor = Acceptor::open(&config.socket)?;
     admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE)
         .await
         .map_err(RunError::Admin)?;
     segments::check_node(&config.arena).map_err(RunError::NoNumaNode)?;
-    let memory = Memory::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
-    let first_segment = memory.segment()?;
+    let segments = SegmentMaker::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
+    let first_segment = segments.create()?;
     let store: Arc<dyn Store> = Arc::new(counted);
     let instance = rand::random();
-    let mut lobby = Lobby::default();
+    let mut pending = PendingConnections::default();
     let open = open_all(store.clone(), &config, &instance, &health);
     let open = unless_stopped(&stop, || health.get().1, open);
     let opened = tokio::select! {
         biased;
         opened = open => opened,
-        never = lobby.receive(&gate, &health) => match never {},
+        never = pending.receive(&acceptor, &health) => match never {},
     };
     let Some(log) = opened.transpose()? else {
         return Ok(());
@@ -106,34 +110,25 @@ pub async fn run_on(
     }
     metrics.shape(log.manifest().stream());
     let (deliveries, delivered) = Deliveries::channel(metrics.clone());
-    let (orders, ordered) = mpsc::channel(ORDERS_MAX);
-    let parts = Parts {
+    let (requests, requested) = mpsc::channel(LOG_REQUESTS_MAX);
+    let resources = Arc::new(Resources {
         stream: log.manifest().stream().clone(),
         instance,
-        job: config.job.clone(),
-        orders,
-        deliveries,
         store,
+        store_health: Arc::default(),
         context: Arc::new(Context::system()),
         metrics,
         stop: end.clone(),
-        concurrency: config.prefetch.concurrency,
-        read_bytes: with_headers(config.prefetch.read_bytes.bytes()),
-        limits: limits(&config, memory.bytes()),
-        memory,
-        first_segment,
-        growth: Growth {
-            after: config.arena.grow_after.0,
-            ranks: config.arena.ranks,
-        },
-    };
-    let doors = (gate, lobby.into_guests());
-    let channels = (ordered, delivered);
-    serve((log, channels), parts, doors, &config, &health, stop).await;
+    });
+    let shared = (resources, requests, deliveries);
+    let parts = parts(shared, (segments, first_segment), &config);
+    let socket = (acceptor, pending.into_inner());
+    let channels = (requested, delivered);
+    serve((log, channels), parts, socket, &config, &health, stop).await;
     Ok(())
 }
 
-/// The log, with the daemon's own job open.
+/// Opens the log and the daemon's own job.
 async fn open_all(
     store: Arc<dyn Store>,
     config: &ConsumerConfig,
@@ -148,62 +143,62 @@ async fn open_all(
     Ok(log)
 }
 
-/// Serves ranks until `stop`, then drains.
+/// Serves ranks until `stop`, then stores what is left.
 async fn serve(
     (log, channels): (Log, Channels),
     parts: Parts,
-    (gate, guests): (Gate, Vec<Guest>),
+    (acceptor, pending): (Acceptor, Vec<PendingConnection>),
     config: &ConsumerConfig,
     health: &Health,
     stop: CancellationToken,
 ) {
     tracing::info!(
-        stream = %parts.stream.stream_id,
+        stream = %parts.resources.stream.stream_id,
         head = log.manifest().next_step(),
         watermark = log.manifest().watermark(),
         socket = %config.socket.path.display(),
         "serving"
     );
-    let serving = Serving::start(log, channels, parts, config, &stop);
-    tokio::spawn(report(serving.hub.clone(), health.clone()));
+    let tasks = Tasks::start(log, channels, parts, config, &stop);
+    tokio::spawn(report(tasks.node.clone(), health.clone()));
     accept(
-        gate,
-        guests,
-        serving.hub.clone(),
-        serving.tasks.clone(),
+        acceptor,
+        pending,
+        tasks.node.clone(),
+        tasks.tasks.clone(),
         stop,
     )
     .await;
 
     health.not_ready("stopping");
-    serving.end(config.shutdown.deadline.0).await;
+    tasks.end(config.shutdown.deadline.0).await;
     tracing::info!("stopped");
 }
 
-/// Keeps gauges and /readyz up to date.
-async fn report(hub: Arc<Hub>, health: Health) {
+/// Updates gauges and /readyz every `STATUS_PERIOD`.
+async fn report(node: Arc<Node>, health: Health) {
     let mut tick = tokio::time::interval(STATUS_PERIOD);
     loop {
         tokio::select! {
             biased;
-            () = hub.stop.cancelled() => return,
+            () = node.resources.stop.cancelled() => return,
             _ = tick.tick() => {}
         }
         let silent = health.store_failure();
         if let Some(why) = &silent {
-            // The log's reader is patient, and says so much later.
-            hub.store_fails(Reads::Log, why.clone());
+            // Reads of the log are retried for a long time before they report a failure.
+            let health = &node.resources.store_health;
+            health.note_failure(ReadKind::Log, why.clone());
         }
-        let state = hub.lock();
-        // The lock was to be had, so nothing is stuck behind it.
+        let state = node.lock();
+        // The lock was free, so no task is stuck with it.
         health.beat("serving");
         state.gauges();
         let status = state.status();
         if let Some(fault) = &state.log_fault {
             health.not_ready(format!("the log can't be followed: {fault}; {status}"));
-        } else if let Some(why) = state.store_failures.values().next() {
-            // While nothing at all is answered, the health itself says so.
-            // While nothing at all is answered, the health itself says so.
+        } else if let Some(why) = node.resources.store_health.any_failure() {
+            // While the store answers nothing at all, `health` reports that itself.
             health.not_ready(match silent {
                 Some(_) => status,
                 None => format!("the store fails: {why}; {status}"),

@@ -1,4 +1,4 @@
-//! Opening the log, and waiting for a stream that nobody has made yet.
+//! Opening the log, and waiting for a stream that does not exist yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::config::FollowTable;
 use crate::context::Context;
 use crate::error::RunError;
 
-/// The stream that is waited for is named again after this.
-const TOLD_AGAIN: Duration = Duration::from_mins(1);
+/// The missing stream is logged again after this.
+const LOG_AGAIN: Duration = Duration::from_mins(1);
 
-/// Opens the log; waits for a stream that nobody has made yet.
+/// Opens the log; waits while the stream does not exist.
 pub(crate) async fn open_log(
     store: Arc<dyn Store>,
     table: &FollowTable,
@@ -23,7 +23,7 @@ pub(crate) async fn open_log(
 ) -> Result<Log, RunError> {
     health.not_ready("opening the log");
     let options = Context::system().log_options();
-    let mut told: Option<Instant> = None;
+    let mut logged: Option<Instant> = None;
     loop {
         let why = match Log::open(store.clone(), &options).await {
             Ok(log) => return Ok(log),
@@ -31,9 +31,9 @@ pub(crate) async fn open_log(
             Err(why) => return Err(why.into()),
         };
         health.not_ready(format!("waiting for the stream: {why}"));
-        if told.is_none_or(|told| told.elapsed() >= TOLD_AGAIN) {
+        if logged.is_none_or(|logged| logged.elapsed() >= LOG_AGAIN) {
             tracing::warn!(%why, "waiting for the stream");
-            told = Some(Instant::now());
+            logged = Some(Instant::now());
         }
         tokio::time::sleep(table.idle.0).await;
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_for_a_stream_is_told_in_readyz_and_ends_with_the_daemon() {
+    async fn waiting_for_a_stream_is_shown_in_readyz_and_ends_with_the_daemon() {
         let (health, stop) = (Health::default(), CancellationToken::new());
         let waiting = tokio::spawn({
             let (health, stop) = (health.clone(), stop.clone());

@@ -1,12 +1,10 @@
-//! The door for the simulator: the daemon over a given store, clock and generator, and the rank's end of a
-//! simulated socket. All but configuration, admin endpoint and the socket itself is the daemon's own.
+//! The daemon for the simulator: over a given store, clock and generator, with simulated sockets. Except for the
+//! admin endpoint and the socket, all code is that of the real daemon.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::{MemoryLimits, Segment};
-use batchweave_core::tgb::ranges::with_headers;
+use batchweave_arena::MemoryLimits;
 use batchweave_daemon::connection_slots::ConnectionSlots;
 use batchweave_log::{Clock, Log};
 use batchweave_store::Store;
@@ -19,111 +17,107 @@ use crate::context::Context;
 use crate::error::RunError;
 use crate::job::deliveries::Deliveries;
 use crate::metrics::Metrics;
-use crate::node::{Growth, Outgoing, Parts};
-use crate::run::tasks::{ORDERS_MAX, Serving, limits};
-use crate::segments::Memory;
-use crate::server::connection::{self, Inbox, Peer};
+use crate::resources::Resources;
+use crate::run::tasks::{LOG_REQUESTS_MAX, Tasks, parts};
+use crate::segments::SegmentMaker;
+use crate::server::connection::{Connection, Inbox, PendingConnection};
 use crate::server::session;
+pub use crate::server::simulated::Packet;
+use crate::server::simulated::{SimulatedInbox, SimulatedSocket};
 
-/// Messages that a simulated socket takes before its reader has read one.
+/// Messages that a simulated socket accepts before its reader has read one.
 const SOCKET_MESSAGES: usize = 8;
 
-/// What a daemon is made of.
+/// The parts of a daemon.
 pub struct Setup {
-    /// Its configuration; of the store, the socket and the admin endpoint nothing is used.
+    /// Its configuration, of which the tables of store, socket and admin endpoint are not used.
     pub config: ConsumerConfig,
-    /// The store.
+    /// The store that it reads and writes.
     pub store: Arc<dyn Store>,
-    /// The log in it, open.
+    /// The open log in the store.
     pub log: Log,
-    /// What everything that waits asks for the time.
+    /// The clock of all waits.
     pub clock: Arc<dyn Clock>,
-    /// Feeds jitter and the ids of records.
+    /// The seed of jitter and of record ids.
     pub seed: [u8; 32],
-    /// The time of day in objects.
+    /// Returns the time of day that is written into objects.
     pub calendar: fn() -> String,
-    /// The id of this run of the daemon.
+    /// The random id of this run of the daemon.
     pub instance: [u8; 16],
 }
 
 /// A running daemon.
 pub struct Daemon {
-    serving: Serving,
+    tasks: Tasks,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
 }
 
 impl Daemon {
-    /// Starts it.
+    /// Starts a daemon; fails if the arena can't be created.
     pub fn start(setup: Setup) -> Result<Self, RunError> {
         let Setup { config, log, .. } = setup;
         let metrics = Arc::new(Metrics::new(&Registry::new())?);
-        // The machine's memory must not decide what happens.
+        // The machine's memory must not influence the simulation.
         let unlimited = MemoryLimits::at("/nonexistent", "/nonexistent");
-        let memory = Memory::within(unlimited, &config.arena).map_err(RunError::ArenaTooLarge)?;
-        let first_segment = memory.segment()?;
+        let segments =
+            SegmentMaker::within(unlimited, &config.arena).map_err(RunError::ArenaTooLarge)?;
+        let first_segment = segments.create()?;
         let (deliveries, delivered) = Deliveries::channel(metrics.clone());
-        let (orders, ordered) = mpsc::channel(ORDERS_MAX);
+        let (requests, requested) = mpsc::channel(LOG_REQUESTS_MAX);
         let context = Context::new(Arc::clone(&setup.clock), setup.seed, setup.calendar);
-        let parts = Parts {
+        let resources = Arc::new(Resources {
             stream: log.manifest().stream().clone(),
             instance: setup.instance,
-            job: config.job.clone(),
-            orders,
-            deliveries,
             store: setup.store,
+            store_health: Arc::default(),
             context: Arc::new(context),
             metrics,
             stop: CancellationToken::new(),
-            concurrency: config.prefetch.concurrency,
-            read_bytes: with_headers(config.prefetch.read_bytes.bytes()),
-            limits: limits(&config, memory.bytes()),
-            memory,
-            first_segment,
-            growth: Growth {
-                after: config.arena.grow_after.0,
-                ranks: config.arena.ranks,
-            },
-        };
+        });
+        let parts = parts(
+            (resources, requests, deliveries),
+            (segments, first_segment),
+            &config,
+        );
         let stop = CancellationToken::new();
-        let serving = Serving::start(log, (ordered, delivered), parts, &config, &stop);
+        let tasks = Tasks::start(log, (requested, delivered), parts, &config, &stop);
         Ok(Self {
-            serving,
+            tasks,
             clock: setup.clock,
             stop,
         })
     }
 
-    /// A rank connects.
+    /// Connects a rank and returns its end of the socket.
     pub fn connect(&self) -> Socket {
-        let (to, heard) = mpsc::unbounded_channel();
-        let (said, from) = mpsc::channel(SOCKET_MESSAGES);
-        let wire = Wire(said);
-        let inbox = Inbox::Simulated(Heard::new(heard, Arc::clone(&self.clock)));
-        let Serving { hub, tasks, .. } = &self.serving;
+        let (to, inbox) = mpsc::unbounded_channel();
+        let (outgoing, from) = mpsc::channel(SOCKET_MESSAGES);
+        let connection = Connection::Simulated(SimulatedSocket(outgoing));
+        let inbox = Inbox::Simulated(SimulatedInbox::new(inbox, Arc::clone(&self.clock)));
+        let Tasks { node, tasks, .. } = &self.tasks;
         let session = session::serve(
-            Arc::clone(hub),
-            Peer::Simulated(wire),
-            inbox,
+            Arc::clone(node),
+            PendingConnection::new(connection, inbox, None),
             tasks.clone(),
-            (None, ConnectionSlots::new(1).enter()),
+            ConnectionSlots::new(1).enter(),
         );
         tokio::spawn(session);
         Socket { to, from }
     }
 
-    /// Stops as after SIGTERM: marks, progress and ledgers are stored, each within `deadline`, by the
-    /// runtime's clock; then the sockets close.
+    /// Stops as after SIGTERM: marks, progress and ledgers are stored, each within `deadline` of the runtime's
+    /// clock; then the sockets close.
     pub async fn stop(self, deadline: Duration) {
-        // Also when the process dies meanwhile.
-        let _sockets = self.serving.hub.stop.clone().drop_guard();
+        // The sockets close even if the process dies meanwhile.
+        let _sockets = self.tasks.node.resources.stop.clone().drop_guard();
         self.stop.cancel();
-        self.serving.end(deadline).await;
+        self.tasks.end(deadline).await;
     }
 
-    /// Ends as after SIGKILL.
+    /// Ends the daemon as after SIGKILL.
     pub fn kill(&self) {
-        self.serving.kill();
+        self.tasks.kill();
     }
 }
 
@@ -134,71 +128,13 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Sends a message; false when the daemon is gone.
+    /// Sends a message; returns false if the daemon is gone.
     pub fn send(&self, message: Vec<u8>) -> bool {
         self.to.send(message).is_ok()
     }
 
-    /// The next message; none when the daemon is gone.
+    /// Receives the next message; `None` if the daemon is gone.
     pub async fn receive(&mut self) -> Option<Packet> {
         self.from.recv().await
-    }
-}
-
-/// A message, with the segment where it brings one.
-pub struct Packet {
-    /// The message.
-    pub bytes: Vec<u8>,
-    /// In place of its descriptor.
-    pub segment: Option<Arc<Segment>>,
-}
-
-/// The daemon's sending end.
-#[derive(Clone)]
-pub(crate) struct Wire(mpsc::Sender<Packet>);
-
-impl Wire {
-    pub(crate) fn try_send(&self, outgoing: &Outgoing) -> io::Result<bool> {
-        let (bytes, segment) = connection::parts(outgoing)?;
-        let segment = segment.cloned();
-        match self.0.try_send(Packet { bytes, segment }) {
-            Ok(()) => Ok(true),
-            Err(mpsc::error::TrySendError::Full(_)) => Ok(false),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(io::ErrorKind::BrokenPipe.into()),
-        }
-    }
-
-    pub(crate) async fn writable(&self) {
-        // An error says that the rank is gone, which the next message finds out.
-        let _ = self.0.reserve().await;
-    }
-
-    pub(crate) async fn ended(&self) {
-        self.0.closed().await;
-    }
-}
-
-/// The daemon's receiving end.
-pub(crate) struct Heard {
-    from: mpsc::UnboundedReceiver<Vec<u8>>,
-    clock: Arc<dyn Clock>,
-    /// Came while the daemon was frozen.
-    came: Option<Vec<u8>>,
-}
-
-impl Heard {
-    pub(crate) fn new(from: mpsc::UnboundedReceiver<Vec<u8>>, clock: Arc<dyn Clock>) -> Self {
-        let came = None;
-        Self { from, clock, came }
-    }
-
-    /// Dropped before it is done, it loses nothing.
-    pub(crate) async fn receive(&mut self) -> Option<Vec<u8>> {
-        if self.came.is_none() {
-            self.came = self.from.recv().await;
-        }
-        // A frozen process hears what came once it goes on.
-        self.clock.sleep(Duration::ZERO).await;
-        self.came.take()
     }
 }

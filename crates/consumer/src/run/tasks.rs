@@ -1,8 +1,10 @@
-//! The daemon's tasks beside its socket: started together, and ended in order.
+//! The daemon's tasks beside its socket: started together, ended in order.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_arena::Segment;
+use batchweave_core::tgb::ranges::with_headers;
 use batchweave_daemon::shutdown;
 use batchweave_log::Log;
 use tokio::sync::mpsc;
@@ -12,79 +14,114 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::ConsumerConfig;
 use crate::engine::Limits;
-use crate::job::attempts::Order;
-use crate::job::deliveries::Delivery;
+use crate::fetch::Fetcher;
+use crate::job::attempts::LogRequest;
+use crate::job::deliveries::{Deliveries, Delivery};
 use crate::ledger;
-use crate::log_follower::{follow, head_of};
-use crate::node::{Hub, Parts};
+use crate::log_follower::follow;
+use crate::node::{Node, Parts};
 use crate::reports::{heartbeat, progress};
+use crate::resources::Resources;
+use crate::segments::{Growth, SegmentMaker};
+use crate::stream_head::Head;
 
-/// Attempts that wait to be opened; a node has one or two.
-pub(crate) const ORDERS_MAX: usize = 64;
+/// Most requests that wait for the follower; a node has one or two.
+pub(crate) const LOG_REQUESTS_MAX: usize = 64;
 
-/// What the follower of the log and the ledger are asked for.
-pub(crate) type Channels = (mpsc::Receiver<Order>, mpsc::Receiver<Delivery>);
+/// The receiving ends of requests to the follower and of reports to the ledger.
+pub(crate) type Channels = (mpsc::Receiver<LogRequest>, mpsc::Receiver<Delivery>);
 
 /// The running tasks.
-pub(crate) struct Serving {
-    pub(crate) hub: Arc<Hub>,
+pub(crate) struct Tasks {
+    pub(crate) node: Arc<Node>,
     /// Marks, progress and heartbeats.
     pub(crate) tasks: TaskTracker,
     finish: CancellationToken,
     ledger: JoinHandle<()>,
-    /// Those that end with the process alone, or finish what is theirs at `stop`.
+    /// Tasks that end with the process, or by themselves at `stop`.
     #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
     others: [JoinHandle<()>; 3],
 }
 
-impl Serving {
-    /// Starts everything; `stop` asks for the last progress, `end` follows after that.
+impl Tasks {
+    /// Starts all tasks. `stop` requests the last progress reports; `end` must follow.
     pub(crate) fn start(
         log: Log,
-        (orders, delivered): Channels,
+        (requests, delivered): Channels,
         parts: Parts,
         config: &ConsumerConfig,
         stop: &CancellationToken,
     ) -> Self {
-        let hub = Hub::new(parts, head_of(log.manifest()));
+        let node = Node::new(parts, Head::from_manifest(log.manifest()));
         let tasks = TaskTracker::new();
         let (ahead, table) = (config.prefetch.steps, config.follow.clone());
-        let beside = log.fork(&hub.context.log_options());
-        let follower = tokio::spawn(follow(log, hub.clone(), orders, table, ahead));
-        let progress = tasks.spawn(progress::report(hub.clone(), stop.clone()));
-        let alive = tasks.spawn(heartbeat::report(hub.clone(), stop.clone()));
+        let beside = log.fork(&node.resources.context.log_options());
+        let follower = tokio::spawn(follow(log, node.clone(), requests, table, ahead));
+        let progress = tasks.spawn(progress::report(node.clone(), stop.clone()));
+        let heartbeat = tasks.spawn(heartbeat::report(node.clone(), stop.clone()));
         let finish = CancellationToken::new();
-        let ledger = tokio::spawn(ledger::keep(hub.clone(), beside, delivered, finish.clone()));
+        let ledger = tokio::spawn(ledger::keep(
+            node.resources.clone(),
+            beside,
+            delivered,
+            finish.clone(),
+        ));
         Self {
-            hub,
+            node,
             tasks,
             finish,
             ledger,
-            others: [follower, progress, alive],
+            others: [follower, progress, heartbeat],
         }
     }
 
-    /// Waits until marks, progress and ledgers are stored, each for at most `deadline`.
+    /// Waits until marks, progress and ledgers are stored, for at most `deadline` each.
     pub(crate) async fn end(self, deadline: Duration) {
         self.tasks.close();
-        // A late drain is logged; ranks mark again after their reconnect.
+        // A drain that times out is logged; ranks mark again after they reconnect.
         let _ = shutdown::drain("marks and progress", deadline, self.tasks.wait()).await;
-        // After the marks, which wait for it.
+        // The ledger ends after the marks, which wait for it.
         self.finish.cancel();
         let _ = shutdown::drain("ledger", deadline, self.ledger).await;
     }
 
-    /// Ends everything as the end of the process does: nothing is finished.
+    /// Aborts all tasks, as the end of the process does.
     #[cfg(feature = "simulation")]
     pub(crate) fn kill(&self) {
         self.ledger.abort();
         self.others.iter().for_each(JoinHandle::abort);
-        self.hub.stop.cancel();
+        self.node.resources.stop.cancel();
     }
 }
 
-/// The bounds of the engine.
-pub(crate) fn limits(config: &ConsumerConfig, arena_bytes: u64) -> Limits {
+/// Returns the parts of a node with the configured limits.
+pub(super) fn parts(
+    (resources, requests, deliveries): (Arc<Resources>, mpsc::Sender<LogRequest>, Deliveries),
+    (segments, first_segment): (SegmentMaker, Arc<Segment>),
+    config: &ConsumerConfig,
+) -> Parts {
+    let read_bytes = with_headers(config.prefetch.read_bytes.bytes());
+    Parts {
+        job: config.job.clone(),
+        requests,
+        deliveries,
+        fetcher: Fetcher::new(
+            Arc::clone(&resources),
+            config.prefetch.concurrency,
+            read_bytes,
+        ),
+        resources,
+        limits: limits(config, segments.bytes()),
+        segments,
+        first_segment,
+        growth: Growth {
+            after: config.arena.grow_after.0,
+            ranks: config.arena.ranks,
+        },
+    }
+}
+
+fn limits(config: &ConsumerConfig, arena_bytes: u64) -> Limits {
     let mut ahead_bytes = config.prefetch.bytes.bytes();
     if config.arena.bytes.bytes() == 0 {
         ahead_bytes = ahead_bytes.min(arena_bytes / 2);

@@ -14,8 +14,8 @@ fn table(bytes: u64) -> ArenaTable {
     }
 }
 
-/// A machine with so many MiB, in a cgroup with so many.
-fn within(machine: u64, cgroup: Option<u64>, table: &ArenaTable) -> Result<Memory, String> {
+/// A machine and a cgroup with memory in MiB.
+fn within(machine: u64, cgroup: Option<u64>, table: &ArenaTable) -> Result<SegmentMaker, String> {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
     std::fs::create_dir(dir.path().join("self")).unwrap();
@@ -24,17 +24,17 @@ fn within(machine: u64, cgroup: Option<u64>, table: &ArenaTable) -> Result<Memor
     write("memory.current", "0\n".to_owned());
     let max = cgroup.map_or("max".to_owned(), |mib| (mib * MIB).to_string());
     write("memory.max", max);
-    Memory::within(MemoryLimits::at(dir.path(), dir.path()), table)
+    SegmentMaker::within(MemoryLimits::at(dir.path(), dir.path()), table)
 }
 
 #[test]
 fn an_arena_beyond_the_machine_is_refused_with_the_sizes() {
-    let why = Memory::new(&table(1 << 50)).expect_err("a pebibyte");
+    let why = SegmentMaker::new(&table(1 << 50)).expect_err("a pebibyte");
     assert!(
         why.contains("1125899906842624 bytes are more than"),
         "{why}"
     );
-    assert!(Memory::new(&table(MIB)).is_ok());
+    assert!(SegmentMaker::new(&table(MIB)).is_ok());
 }
 
 #[test]
@@ -65,17 +65,17 @@ fn an_automatic_size_fits_twice() {
 
 #[test]
 fn a_memory_node_that_is_not_there_is_refused_and_one_that_is_taken() {
-    let mut wished = table(MIB);
-    wished.numa_node = 1000;
-    let why = check_node(&wished).expect_err("no such node");
+    let mut table_on_node = table(MIB);
+    table_on_node.numa_node = 1000;
+    let why = check_node(&table_on_node).expect_err("no such node");
     assert!(
         why.contains("1000: this machine has memory on node"),
         "{why}"
     );
-    wished.numa_node = i64::from(memory_nodes()[0]);
-    check_node(&wished).unwrap();
-    let memory = Memory::new(&wished).unwrap();
-    match memory.segment() {
+    table_on_node.numa_node = i64::from(memory_nodes()[0]);
+    check_node(&table_on_node).unwrap();
+    let maker = SegmentMaker::new(&table_on_node).unwrap();
+    match maker.create() {
         Ok(segment) => assert_eq!(segment.bytes(), MIB),
         // Containers forbid the call where they lack SYS_NICE.
         Err(why) => assert!(why.to_string().contains("mbind"), "{why}"),

@@ -1,10 +1,12 @@
-//! The daemon's socket and the accept loop: who may connect, and how many.
+//! The listening socket: which users may connect, and how many connections are served.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::{CLOSING_MAX, Connection, Listener, Peer as Who, closing, own_uid};
+use batchweave_arena::{
+    CLOSING_MAX, Connection as ArenaConnection, Listener, Peer, closing, own_uid,
+};
 use batchweave_daemon::connection_slots::ConnectionSlots;
 use batchweave_wire::{ErrorName, Fault};
 use tokio::io::Interest;
@@ -13,31 +15,31 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::connection::{Connection, Inbox, PendingConnection, watch};
+use super::handshake::turn_away;
+use super::session;
 use crate::config::SocketTable;
 use crate::error::RunError;
-use crate::node::Hub;
-use crate::server::connection::{Inbox, Peer, watch};
-use crate::server::early::Guest;
-use crate::server::handshake::turn_away;
-use crate::server::session;
+use crate::node::Node;
 
-/// Connections above the limit that are told so; what comes beyond is closed at once.
+/// Connections above the limit that receive the reason; further ones are closed at once.
 const REFUSED_MAX: usize = 128;
 
-/// Connections that have said nothing yet.
+/// Connections that have not sent a message yet.
 const SILENT_MAX: usize = 64;
-/// Peers that may not connect and are told so at a time; the rest of them is closed without a word.
-const STRANGERS_MAX: usize = 16;
+/// Connections of users that may not connect which receive the reason at a time; the rest are closed at once.
+const NOT_ALLOWED_MAX: usize = 16;
 
-/// A bound socket.
-pub(crate) struct Gate {
+/// The bound socket, and its limits.
+pub(crate) struct Acceptor {
     listener: AsyncFd<Listener>,
     allow_uids: Vec<u32>,
     max_sessions: usize,
-    strangers: Arc<Semaphore>,
+    not_allowed: Arc<Semaphore>,
 }
 
-impl Gate {
+impl Acceptor {
+    /// Binds the socket; fails if another daemon serves it.
     pub(crate) fn open(table: &SocketTable) -> Result<Self, RunError> {
         let mode = table.mode_bits().unwrap_or(0o600);
         let listener = Listener::bind(&table.path, mode)?;
@@ -46,34 +48,36 @@ impl Gate {
             listener,
             allow_uids: table.allow_uids.clone(),
             max_sessions: table.max_sessions,
-            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+            not_allowed: Arc::new(Semaphore::new(NOT_ALLOWED_MAX)),
         })
     }
 
-    async fn next(&self) -> io::Result<(Connection, Who)> {
+    async fn accept(&self) -> io::Result<(ArenaConnection, Peer)> {
         self.listener
             .async_io(Interest::READABLE, Listener::accept)
             .await
     }
 
-    /// The next rank, with why it is refused if it is; none when it could not be accepted, when it may not
-    /// connect, or when too many are refused already. `open`: sessions, and all connections.
-    pub(crate) async fn guest(&self, (sessions, all): (usize, usize)) -> Option<Guest> {
+    /// Accepts the next rank, with the reason to refuse it. Returns `None` if accepting failed, if the user may
+    /// not connect, or if too many are refused already. The arguments count sessions and all connections.
+    pub(super) async fn next(&self, (sessions, all): (usize, usize)) -> Option<PendingConnection> {
         while closing() >= CLOSING_MAX {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        let accepted = self.next().await;
-        match accepted.and_then(|(connection, who)| Ok((Peer::new(connection, who.uid)?, who))) {
-            Ok(((peer, inbox), who)) if !who.allowed(own_uid(), &self.allow_uids) => {
-                self.turn_away(peer, inbox, who);
+        let accepted = self.accept().await.and_then(|(connection, peer)| {
+            let (connection, inbox) = Connection::new(connection, peer.uid)?;
+            Ok((connection, inbox, peer))
+        });
+        match accepted {
+            Ok((connection, inbox, peer)) if !peer.allowed(own_uid(), &self.allow_uids) => {
+                self.turn_away(connection, inbox, peer);
                 None
             }
-            Ok(((peer, inbox), _)) => (all < self.max_sessions + REFUSED_MAX).then(|| Guest {
-                peer,
-                inbox,
-                refusal: self.refusal(sessions),
-                told: None,
-            }),
+            Ok((connection, inbox, _)) => {
+                let refusal = self.refusal(sessions);
+                (all < self.max_sessions + REFUSED_MAX)
+                    .then(|| PendingConnection::new(connection, inbox, refusal))
+            }
             Err(why) => {
                 tracing::warn!(%why, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -82,16 +86,16 @@ impl Gate {
         }
     }
 
-    /// Tells a peer that may not connect so. Such peers have places of their own and take none from ranks.
-    fn turn_away(&self, peer: Peer, inbox: Inbox, who: Who) {
-        let Ok(place) = Arc::clone(&self.strangers).try_acquire_owned() else {
+    /// Sends the reason to a user that may not connect, within a limit that is separate from that of ranks.
+    fn turn_away(&self, connection: Connection, inbox: Inbox, peer: Peer) {
+        let Ok(slot) = Arc::clone(&self.not_allowed).try_acquire_owned() else {
             return;
         };
-        let message = format!("user id {} may not connect", who.uid);
+        let message = format!("user id {} may not connect", peer.uid);
         let fault = Fault::new(ErrorName::NotAllowed, message);
         tokio::spawn(async move {
-            turn_away(peer, inbox, fault).await;
-            drop(place);
+            turn_away(connection, inbox, fault).await;
+            drop(slot);
         });
     }
 
@@ -105,45 +109,34 @@ impl Gate {
     }
 }
 
-/// Accepts ranks until `stop`; the socket's file is gone when this returns. `guests` came before.
+/// Accepts ranks until `stop`; the socket's file is removed when this returns. `pending` connected before.
 pub(crate) async fn accept(
-    gate: Gate,
-    guests: Vec<Guest>,
-    hub: Arc<Hub>,
+    acceptor: Acceptor,
+    pending: Vec<PendingConnection>,
+    node: Arc<Node>,
     marks: TaskTracker,
     stop: CancellationToken,
 ) {
     let (sessions, silent) = (TaskTracker::new(), ConnectionSlots::new(SILENT_MAX));
-    let serve = |guest: Guest| {
-        let Guest {
-            peer,
-            inbox,
-            refusal,
-            ..
-        } = guest;
-        sessions.spawn(session::serve(
-            hub.clone(),
-            peer,
-            inbox,
-            marks.clone(),
-            (refusal, silent.enter()),
-        ));
+    let serve = |pending: PendingConnection| {
+        let session = session::serve(node.clone(), pending, marks.clone(), silent.enter());
+        sessions.spawn(session);
     };
-    guests.into_iter().for_each(serve);
+    pending.into_iter().for_each(serve);
     loop {
-        let guest = tokio::select! {
+        let next = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            guest = gate.guest(open(&sessions, &silent)) => guest,
+            next = acceptor.next(count(&sessions, &silent)) => next,
         };
-        if let Some(guest) = guest {
-            serve(guest);
+        if let Some(next) = next {
+            serve(next);
         }
     }
 }
 
-/// How many sessions there are, and how many connections.
-fn open(connections: &TaskTracker, silent: &ConnectionSlots) -> (usize, usize) {
+/// Returns the numbers of sessions and of all connections.
+fn count(connections: &TaskTracker, silent: &ConnectionSlots) -> (usize, usize) {
     let all = connections.len();
     (all.saturating_sub(silent.taken()), all)
 }

@@ -1,58 +1,83 @@
-//! A rank's socket for the runtime: whole messages in and out, and the end of the peer's process.
+//! The socket of one rank: sending and receiving whole messages, and noticing the end of the rank's process.
 
 use std::future::pending;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-use batchweave_arena::{Connection, Segment};
-use batchweave_wire::{DaemonMessage, MESSAGE_BYTES_MAX};
+use batchweave_arena::Connection as ArenaConnection;
+use batchweave_wire::{Fault, MESSAGE_BYTES_MAX};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::node::Outgoing;
 #[cfg(feature = "simulation")]
-use crate::run::simulation::{Heard, Wire};
+use super::simulated::{SimulatedInbox, SimulatedSocket};
+use crate::node::Outgoing;
 
-/// The sending side. Clones share the socket.
-#[derive(Clone)]
-pub(crate) enum Peer {
-    /// A process on this machine.
-    Process(Process),
-    /// A rank of the simulator.
-    #[cfg(feature = "simulation")]
-    Simulated(Wire),
+/// A rank that is waiting is notified of the same reason again after this.
+pub(super) const NOTIFY_AGAIN: Duration = Duration::from_secs(5);
+
+/// A rank that has connected; its hello is not read yet.
+pub(crate) struct PendingConnection {
+    pub(super) connection: Connection,
+    pub(super) inbox: Inbox,
+    /// The reason to refuse it, if there is one.
+    pub(super) refusal: Option<Fault>,
+    /// The reason of waiting that it was notified of last; `None` while its socket accepted no message.
+    pub(super) last_reported: Option<String>,
 }
 
-/// The receiving side.
+impl PendingConnection {
+    /// A rank that was not notified of anything yet.
+    pub(crate) fn new(connection: Connection, inbox: Inbox, refusal: Option<Fault>) -> Self {
+        Self {
+            connection,
+            inbox,
+            refusal,
+            last_reported: None,
+        }
+    }
+}
+
+/// The sending side of a socket. Clones share it.
+#[derive(Clone)]
+pub(crate) enum Connection {
+    Process(Process),
+    #[cfg(feature = "simulation")]
+    Simulated(SimulatedSocket),
+}
+
+/// The receiving side of a socket.
 pub(crate) enum Inbox {
     Process(Process, Box<[u8]>),
     #[cfg(feature = "simulation")]
-    Simulated(Heard),
+    Simulated(SimulatedInbox),
 }
 
 /// A socket, and the process at its other end.
 #[derive(Clone)]
 pub(crate) struct Process {
-    /// The user that it runs as.
+    /// The user id of the process.
     uid: u32,
-    socket: Arc<AsyncFd<Connection>>,
-    /// Readable once that process has ended.
+    socket: Arc<AsyncFd<ArenaConnection>>,
+    /// Readable once the process has ended.
     pidfd: Option<Arc<AsyncFd<OwnedFd>>>,
 }
 
-/// Has the runtime watch a descriptor.
+/// Registers a descriptor with the runtime.
 #[expect(
     deprecated,
     reason = "its replacement is unsafe: the caller vouches that the descriptor stays open, which \
               holds for all types here, since they own theirs"
 )]
-pub(crate) fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+pub(super) fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owner, interest)
 }
 
-impl Peer {
-    pub(crate) fn new(connection: Connection, uid: u32) -> io::Result<(Self, Inbox)> {
+impl Connection {
+    /// Wraps an accepted connection; returns its two sides.
+    pub(crate) fn new(connection: ArenaConnection, uid: u32) -> io::Result<(Self, Inbox)> {
         let pidfd = connection
             .peer_pidfd()
             .map(|fd| watch(fd, Interest::READABLE))
@@ -67,7 +92,7 @@ impl Peer {
         Ok((Self::Process(process), inbox))
     }
 
-    /// The user at the other end.
+    /// The user id at the other end.
     pub(crate) fn uid(&self) -> u32 {
         match self {
             Self::Process(process) => process.uid,
@@ -76,7 +101,7 @@ impl Peer {
         }
     }
 
-    /// False when the peer reads too slowly; an error when it is gone.
+    /// Sends a message without waiting. Returns false if the socket is full; fails if the rank is gone.
     pub(crate) fn try_send(&self, outgoing: &Outgoing) -> io::Result<bool> {
         match self {
             Self::Process(process) => process.try_send(outgoing),
@@ -85,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// Until there may be room to send.
+    /// Waits until there may be room to send.
     pub(crate) async fn writable(&self) {
         match self {
             Self::Process(process) => {
@@ -98,7 +123,7 @@ impl Peer {
         }
     }
 
-    /// Until the process that connected has ended, even if a forked child keeps the socket open.
+    /// Waits until the process that connected has ended, even if a forked child keeps the socket open.
     pub(crate) async fn ended(&self) {
         match self {
             Self::Process(peer) => match &peer.pidfd {
@@ -113,10 +138,10 @@ impl Peer {
 
 impl Process {
     fn try_send(&self, outgoing: &Outgoing) -> io::Result<bool> {
-        let (bytes, segment) = parts(outgoing)?;
+        let (bytes, segment) = outgoing.encode()?;
         let fd: Option<BorrowedFd<'_>> = segment.map(|segment| segment.as_fd());
         // Through `try_io`, so that a full socket clears the readiness that `writable` waits for.
-        let send = |connection: &Connection| connection.send(&bytes, fd);
+        let send = |connection: &ArenaConnection| connection.send(&bytes, fd);
         match self.socket.try_io(Interest::WRITABLE, send) {
             Ok(()) => Ok(true),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -125,25 +150,14 @@ impl Process {
     }
 }
 
-/// A message's bytes, and the segment whose descriptor goes with it.
-pub(crate) fn parts(outgoing: &Outgoing) -> io::Result<(Vec<u8>, Option<&Arc<Segment>>)> {
-    let (bytes, segment) = match outgoing {
-        Outgoing::Message(message) => (message.encode(), None),
-        Outgoing::Segment(message, segment) => {
-            (DaemonMessage::Segment(*message).encode(), Some(segment))
-        }
-    };
-    Ok((bytes.map_err(io::Error::other)?, segment))
-}
-
 impl Inbox {
-    /// The next message; None when the peer is gone. What is no message at all comes as no bytes,
-    /// which decodes to an error.
+    /// Receives the next message; `None` when the rank is gone. A packet that is not a message is returned as no
+    /// bytes, which fail to decode.
     pub(crate) async fn receive(&mut self) -> Option<Vec<u8>> {
         let (process, buffer) = match self {
             Self::Process(process, buffer) => (process, buffer),
             #[cfg(feature = "simulation")]
-            Self::Simulated(heard) => return heard.receive().await,
+            Self::Simulated(inbox) => return inbox.receive().await,
         };
         loop {
             let mut ready = process.socket.readable().await.ok()?;

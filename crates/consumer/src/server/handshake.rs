@@ -1,5 +1,5 @@
-//! Letting a rank in: its hello is heard and answered, at once or after what it waits for: another
-//! session's end, its job, its attempt.
+//! The handshake: reads a rank's hello and answers it, at once or after a wait for another session's end, for its
+//! job, or for its attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,92 +11,93 @@ use batchweave_wire::{
 };
 use tokio::sync::{Notify, oneshot};
 
+use super::connection::{Connection, Inbox, NOTIFY_AGAIN};
 use crate::engine::SessionId;
+use crate::fetch::FetchEvents;
 use crate::job::admission::{Refusal, occupied};
-use crate::job::attempts::{Order, being_opened, refusal, too_many, with_restart};
-use crate::job::membership::{Hold, Wish};
-use crate::node::{Hub, Outgoing, Reads};
-use crate::server::connection::{Inbox, Peer};
-use crate::server::session::LATE_AGAIN;
+use crate::job::attempts::{LogRequest, being_opened, refusal, too_many, with_restart};
+use crate::job::membership::{AttemptRequest, WaitReason};
+use crate::node::{Node, Outgoing};
+use crate::store_health::ReadKind;
 
-/// A peer that connects and says nothing is dropped after this.
+/// A connection without a hello is dropped after this.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
-/// One that may not connect at all, after this.
-const STRANGER_DEADLINE: Duration = Duration::from_secs(1);
-/// How long a rank waits for another session of its coordinate to end: a killed rank's socket may
-/// close a little later than its successor comes.
+/// A connection of a user that may not connect is dropped after this.
+const NOT_ALLOWED_DEADLINE: Duration = Duration::from_secs(1);
+/// How long a rank waits for another session of its coordinate to end: a killed rank's socket may close a
+/// little after its successor connects.
 const OCCUPIED_DEADLINE: Duration = Duration::from_secs(2);
-/// A rank that waits is looked after so often, also when the head does not move.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A rank whose attempt is being opened is told so when that takes longer.
-const TELL_OPENING: Duration = Duration::from_millis(200);
+/// How often to try again to admit a waiting rank, even if the head does not change.
+const RETRY_PERIOD: Duration = Duration::from_secs(1);
+/// A rank is notified that its attempt is being opened when that takes longer than this.
+const NOTIFY_OPENING: Duration = Duration::from_millis(200);
 
-/// A rank that was let in.
-pub(crate) struct Greeted {
+/// An admitted rank.
+pub(crate) struct Accepted {
     pub(crate) id: SessionId,
     pub(crate) hello: Hello,
     pub(crate) welcome: Welcome,
     pub(crate) wake: Arc<Notify>,
 }
 
-/// Reads the hello and answers it; None when the peer is refused or gone.
-pub(crate) async fn greet(
-    hub: &Arc<Hub>,
-    peer: &Peer,
+/// Reads the hello and answers it; `None` when the rank is refused or gone.
+pub(crate) async fn handshake(
+    node: &Arc<Node>,
+    connection: &Connection,
     inbox: &mut Inbox,
     (refusal, silence): (Option<Fault>, Slot),
-) -> Option<Greeted> {
-    // Also before a refusal: closing with the hello unread would reset the connection, and the reset
-    // may overtake the refusal.
+) -> Option<Accepted> {
+    // The hello is read even before a refusal: closing a socket with unread data resets the connection, and the
+    // reset may overtake the refusal.
     let bytes = tokio::select! {
         biased;
-        heard = hub.context.timeout(HELLO_DEADLINE, inbox.receive()) => heard??,
+        received = node.resources.context.timeout(HELLO_DEADLINE, inbox.receive()) => received??,
         () = silence.evicted() => return None,
     };
     drop(silence);
     if let Some(fault) = refusal {
-        return refuse(peer, fault);
+        return refuse(connection, fault);
     }
     let hello = match ClientMessage::decode(&bytes) {
         Ok(ClientMessage::Hello(hello)) => hello,
         Ok(_) => {
             let fault = Fault::new(ErrorName::BadMessage, "the first message must be hello");
-            return refuse(peer, fault);
+            return refuse(connection, fault);
         }
-        Err(why) => return refuse(peer, fault_of(&why)),
+        Err(why) => return refuse(connection, fault_of(&why)),
     };
-    let entry = Entry {
-        hub,
-        peer,
+    let handshake = Handshake {
+        node,
+        connection,
         hello,
-        begun: hub.context.now(),
-        told: None,
-        hurry: None,
-        looked: false,
+        begun: node.resources.context.now(),
+        last_reported: None,
+        fast_polling: None,
+        refreshed: false,
     };
     tokio::select! {
         biased;
-        // Nothing is said before the welcome; whoever says something is answered by the end.
+        // A rank must not send anything before its welcome; one that does is disconnected.
         _ = inbox.receive() => None,
-        greeted = entry.wait() => greeted,
+        accepted = handshake.wait() => accepted,
     }
 }
 
-/// Tells a peer that it may not connect, once it has spoken, or at once where it has not by then.
-pub(crate) async fn turn_away(peer: Peer, mut inbox: Inbox, fault: Fault) {
-    let _ = tokio::time::timeout(STRANGER_DEADLINE, inbox.receive()).await;
-    refuse::<()>(&peer, fault);
+/// Sends `fault` once a hello has arrived, or at the deadline.
+pub(crate) async fn turn_away(connection: Connection, mut inbox: Inbox, fault: Fault) {
+    let _ = tokio::time::timeout(NOT_ALLOWED_DEADLINE, inbox.receive()).await;
+    refuse::<()>(&connection, fault);
 }
 
-fn refuse<T>(peer: &Peer, fault: Fault) -> Option<T> {
+fn refuse<T>(connection: &Connection, fault: Fault) -> Option<T> {
     tracing::warn!(%fault, "a rank was refused");
-    if let Err(why) = peer.try_send(&Outgoing::Message(DaemonMessage::Error(fault))) {
+    if let Err(why) = connection.try_send(&Outgoing::Message(DaemonMessage::Error(fault))) {
         tracing::debug!(%why, "it was gone already");
     }
     None
 }
 
-/// What a message that can't be read means.
+/// Returns the fault of a message that can't be decoded.
 pub(crate) fn fault_of(why: &WireError) -> Fault {
     match why {
         WireError::Version { .. } => Fault::new(ErrorName::ProtocolVersion, why.to_string()),
@@ -104,45 +105,45 @@ pub(crate) fn fault_of(why: &WireError) -> Fault {
     }
 }
 
-/// A rank at the door.
-struct Entry<'a> {
-    hub: &'a Arc<Hub>,
-    peer: &'a Peer,
+/// A rank that is being admitted.
+struct Handshake<'a> {
+    node: &'a Arc<Node>,
+    connection: &'a Connection,
     hello: Hello,
     begun: Duration,
-    /// The last cause told, and when.
-    told: Option<(Waiting, Duration)>,
-    hurry: Option<Hurry>,
-    /// The log was read to its head since it came.
-    looked: bool,
+    /// The last notification, and its time.
+    last_reported: Option<(Waiting, Duration)>,
+    fast_polling: Option<FastPolling>,
+    /// The log was read to its head since the rank connected.
+    refreshed: bool,
 }
 
-/// While it lives, the follower looks at the log often.
-struct Hurry(Arc<Hub>);
+/// While it exists, the follower polls the log often.
+struct FastPolling(Arc<Node>);
 
-impl Hurry {
-    fn new(hub: &Arc<Hub>) -> Self {
-        hub.apply(|state| state.in_a_hurry += 1);
-        Self(Arc::clone(hub))
+impl FastPolling {
+    fn new(node: &Arc<Node>) -> Self {
+        node.apply(|state| state.waiting_for_attempt += 1);
+        Self(Arc::clone(node))
     }
 }
 
-impl Drop for Hurry {
+impl Drop for FastPolling {
     fn drop(&mut self) {
-        self.0.apply(|state| state.in_a_hurry -= 1);
+        self.0.apply(|state| state.waiting_for_attempt -= 1);
     }
 }
 
-impl Entry<'_> {
-    async fn wait(mut self) -> Option<Greeted> {
+impl Handshake<'_> {
+    async fn wait(mut self) -> Option<Accepted> {
         loop {
-            let hub = self.hub;
-            let changed = hub.heads.notified();
-            let waited = self.hub.context.since(self.begun);
-            match self.hub.join(&self.hello, self.peer.uid()) {
+            let node = self.node;
+            let changed = node.head_changed.notified();
+            let waited = self.node.resources.context.since(self.begun);
+            match self.node.join(&self.hello, self.connection.uid()) {
                 Ok((id, welcome, wake)) => {
                     let hello = self.hello;
-                    return Some(Greeted {
+                    return Some(Accepted {
                         id,
                         hello,
                         welcome,
@@ -150,123 +151,134 @@ impl Entry<'_> {
                     });
                 }
                 Err(Refusal::Occupied(other)) if waited >= OCCUPIED_DEADLINE => {
-                    return refuse(self.peer, occupied(&self.hello, other));
+                    return refuse(self.connection, occupied(&self.hello, other));
                 }
                 Err(Refusal::Occupied(_)) => {
-                    self.hub.context.sleep(Duration::from_millis(20)).await;
+                    self.node
+                        .resources
+                        .context
+                        .sleep(Duration::from_millis(20))
+                        .await;
                 }
-                Err(Refusal::Open(wish)) => match self.open(*wish).await? {
+                Err(Refusal::Open(request)) => match self.open(*request).await? {
                     Ok(None) => {}
-                    Ok(Some(hold)) => {
-                        self.hold(hold)?;
-                        self.hub.context.sleep(LOOK_AGAIN).await;
+                    Ok(Some(reason)) => {
+                        self.hold_back(reason)?;
+                        self.node.resources.context.sleep(RETRY_PERIOD).await;
                     }
                     Err(fault) => return self.refuse(fault).await,
                 },
-                // Another node may have read further than this one.
-                Err(Refusal::Beyond(fault)) if !self.looked => match self.hub.look_again().await {
-                    Some(_) => self.looked = true,
-                    None => self.hold(unread(*fault))?,
-                },
+                // Another node may have read the log further than this one.
+                Err(Refusal::Beyond(fault)) if !self.refreshed => {
+                    match self.node.refresh_head().await {
+                        Some(_) => self.refreshed = true,
+                        None => self.hold_back(unread(*fault))?,
+                    }
+                }
                 Err(Refusal::Beyond(fault) | Refusal::Final(fault)) => {
                     return self.refuse(*fault).await;
                 }
-                Err(Refusal::Wait(hold)) => {
-                    self.hold(*hold)?;
-                    let _ = hub.context.timeout(LOOK_AGAIN, changed).await;
+                Err(Refusal::Wait(reason)) => {
+                    self.hold_back(*reason)?;
+                    let _ = node.resources.context.timeout(RETRY_PERIOD, changed).await;
                 }
             }
         }
     }
 
-    /// Refuses the rank; where its data is gone, with the oldest checkpoint that works.
-    async fn refuse(&self, fault: Fault) -> Option<Greeted> {
+    /// Refuses the rank; if its data is reclaimed, with the oldest checkpoint that works.
+    async fn refuse(&self, fault: Fault) -> Option<Accepted> {
         let job = self.hello.job.as_ref().and_then(|job| job.parse().ok());
         let fault = match job {
             Some(job) if fault.known_name() == Some(ErrorName::StepReclaimed) => {
                 let (answer, answered) = oneshot::channel();
-                let order = Order::Restart(JobName::clone(&job), answer);
+                let request = LogRequest::Restart(JobName::clone(&job), answer);
                 // An error means that the daemon stops.
-                let _ = self.hub.orders.send(order).await;
+                let _ = self.node.requests.send(request).await;
                 with_restart(fault, &job, answered.await.unwrap_or_default())
             }
             _ => fault,
         };
-        refuse(self.peer, fault)
+        refuse(self.connection, fault)
     }
 
-    /// Has the attempt's record written; what may pass is something to wait for. None when the rank was
-    /// refused meanwhile.
-    async fn open(&mut self, wish: Wish) -> Option<Result<Option<Hold>, Fault>> {
+    /// Has the attempt's record written. Returns the reason to wait if that failed and may pass; `None` when the
+    /// rank was refused meanwhile.
+    async fn open(&mut self, attempt: AttemptRequest) -> Option<Result<Option<WaitReason>, Fault>> {
         if let Err(wait) = self
-            .hub
+            .node
             .attempt_rate
-            .take(&wish.job, self.hub.context.now())
+            .take(&attempt.job, self.node.resources.context.now())
         {
-            return Some(Ok(Some(too_many(&wish, wait))));
+            return Some(Ok(Some(too_many(&attempt, wait))));
         }
         let (answer, mut answered) = oneshot::channel();
-        let order = Order::Open(Box::new(wish.clone()), answer);
-        if self.hub.orders.send(order).await.is_err() {
+        let request = LogRequest::Open(Box::new(attempt.clone()), answer);
+        if self.node.requests.send(request).await.is_err() {
             return Some(Err(stopping()));
         }
         let outcome = loop {
-            let answer = self.hub.context.timeout(TELL_OPENING, &mut answered);
+            let answer = self
+                .node
+                .resources
+                .context
+                .timeout(NOTIFY_OPENING, &mut answered);
             match answer.await {
                 Some(outcome) => break outcome,
-                // The log is patient with its store; the rank wants to know meanwhile.
-                None => self.hold(being_opened(&wish))?,
+                // The log retries its store for a long time; the rank is notified meanwhile.
+                None => self.hold_back(being_opened(&attempt))?,
             }
         };
         if !matches!(outcome, Ok(Ok(()))) {
-            self.hub.attempt_rate.give_back(&wish.job);
+            self.node.attempt_rate.give_back(&attempt.job);
         }
         Some(match outcome {
             Ok(Ok(())) => Ok(None),
-            Ok(Err(why)) => refusal(&wish, &why).map(Some),
+            Ok(Err(why)) => refusal(&attempt, &why).map(Some),
             Err(_) => Err(stopping()),
         })
     }
 
-    /// Tells the rank why it waits; refuses it when it has waited long enough.
-    fn hold(&mut self, hold: Hold) -> Option<()> {
-        let limit = self.hub.job.open_within.0;
-        if self.hub.context.since(self.begun) >= limit {
-            let mut fault = hold.fault;
+    /// Notifies the rank why it waits; refuses it at the deadline of `job.open_within`.
+    fn hold_back(&mut self, reason: WaitReason) -> Option<()> {
+        let limit = self.node.job.open_within.0;
+        if self.node.resources.context.since(self.begun) >= limit {
+            let mut fault = reason.fault;
             fault.message = format!("{}, and did not within {limit:?}", fault.message);
-            return refuse(self.peer, fault);
+            return refuse(self.connection, fault);
         }
-        self.hurry.get_or_insert_with(|| Hurry::new(self.hub));
-        // What the log said last is not to be trusted while it can't be read.
-        let unread = { self.hub.lock().store_failures.get(&Reads::Log).cloned() };
+        self.fast_polling
+            .get_or_insert_with(|| FastPolling::new(self.node));
+        // While the log can't be read, the reason may be outdated.
+        let unread = self.node.resources.store_health.failure(ReadKind::Log);
         let (cause, detail) = match unread {
             Some(why) => (WaitCause::StoreUnavailable, why),
-            None => (hold.cause, hold.detail),
+            None => (reason.cause, reason.detail),
         };
         let waiting = Waiting {
             step: self.hello.next_step,
             cause,
             detail,
         };
-        let known = self
-            .told
-            .as_ref()
-            .is_some_and(|(told, at)| *told == waiting && self.hub.context.since(*at) < LATE_AGAIN);
+        let known = self.last_reported.as_ref().is_some_and(|(last, at)| {
+            *last == waiting && self.node.resources.context.since(*at) < NOTIFY_AGAIN
+        });
         if !known {
             tracing::info!(dp_rank = self.hello.dp_rank, cause = %waiting.cause, detail = waiting.detail, "a rank waits");
             let message = Outgoing::Message(DaemonMessage::Waiting(waiting.clone()));
-            // A rank that is gone is noticed by its inbox; one whose socket is full is told later.
-            if self.peer.try_send(&message).unwrap_or(false) {
-                self.told = Some((waiting, self.hub.context.now()));
+            // The inbox notices a rank that is gone; one whose socket is full is notified later.
+            if self.connection.try_send(&message).unwrap_or(false) {
+                self.last_reported = Some((waiting, self.node.resources.context.now()));
             }
         }
         Some(())
     }
 }
 
-/// A rank that may have what the log does not hold, while the log can't be read.
-fn unread(fault: Fault) -> Hold {
-    Hold {
+/// Returns the reason of waiting of a rank that may have received steps which are not in the log, while the log
+/// can't be read.
+fn unread(fault: Fault) -> WaitReason {
+    WaitReason {
         cause: WaitCause::StoreUnavailable,
         detail: "the log can't be read".to_owned(),
         fault,

@@ -1,4 +1,4 @@
-//! One connected rank: its hello, then what it says and what it is sent, until its socket closes.
+//! One connected rank: its handshake, then its messages in both directions until its socket closes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,42 +9,45 @@ use batchweave_wire::{ClientMessage, DaemonMessage, ErrorName, Fault};
 use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
+use super::connection::{Connection, Inbox, NOTIFY_AGAIN, PendingConnection};
+use super::handshake::{Accepted, fault_of, handshake};
+use super::marks::Marks;
 use crate::context::Ticks;
 use crate::engine::SessionId;
-use crate::job::marks::Marks;
-use crate::node::{Hub, Late, Outgoing};
-use crate::server::connection::{Inbox, Peer};
-use crate::server::handshake::{Greeted, fault_of, greet};
+use crate::node::{LateStep, Node, Outgoing};
 
-/// With so many messages unsent a rank is not heard until it reads: far more than its credits can be.
+/// A rank with this many unsent messages is not read from until it reads: far more than its credits can be.
 const UNSENT_MAX: usize = 16 << 10;
-/// A rank with so many unsent answers to its marks is not heard either: each may quote what it sent.
+/// A rank with this many unsent answers to its marks is not read from either: each may quote its mark.
 const ANSWERS_MAX: usize = 1024;
-/// A rank is told that its next step is late after this.
+/// A rank is notified that its next step is late after this.
 const LATE_AFTER: Duration = Duration::from_millis(100);
-/// And again after this.
-pub(crate) const LATE_AGAIN: Duration = Duration::from_secs(5);
 
-/// Serves a peer until it is gone or the daemon stops.
+/// Serves a rank until it is gone or the daemon stops.
 pub(crate) async fn serve(
-    hub: Arc<Hub>,
-    peer: Peer,
-    mut inbox: Inbox,
+    node: Arc<Node>,
+    pending: PendingConnection,
     marks: TaskTracker,
-    (refusal, silence): (Option<Fault>, Slot),
+    silence: Slot,
 ) {
-    let stop = hub.stop.clone();
-    let greeted = tokio::select! {
+    let PendingConnection {
+        connection,
+        mut inbox,
+        refusal,
+        ..
+    } = pending;
+    let stop = node.resources.stop.clone();
+    let accepted = tokio::select! {
         biased;
         () = stop.cancelled() => return,
-        greeted = greet(&hub, &peer, &mut inbox, (refusal, silence)) => greeted,
+        accepted = handshake(&node, &connection, &mut inbox, (refusal, silence)) => accepted,
     };
-    let Some(Greeted {
+    let Some(Accepted {
         id,
         hello,
         welcome,
         wake,
-    }) = greeted
+    }) = accepted
     else {
         return;
     };
@@ -59,10 +62,10 @@ pub(crate) async fn serve(
         "a rank connected"
     );
     let mut session = Session {
-        hub: hub.clone(),
-        peer,
+        node: node.clone(),
+        connection,
         inbox,
-        marks: Marks::new(hub.clone(), marks, id),
+        marks: Marks::new(node.clone(), marks, id),
         id,
         wake,
         sending: VecDeque::from([Outgoing::Message(DaemonMessage::Welcome(welcome))]),
@@ -75,36 +78,36 @@ pub(crate) async fn serve(
         () = stop.cancelled() => {}
         () = session.run() => {}
     }
-    hub.apply(|state| state.close_line(id));
+    node.apply(|state| state.close_session(id));
     tracing::info!(session = id, "a rank is gone");
 }
 
 struct Session {
-    hub: Arc<Hub>,
-    peer: Peer,
+    node: Arc<Node>,
+    connection: Connection,
     inbox: Inbox,
     marks: Marks,
     id: SessionId,
     wake: Arc<Notify>,
-    /// Taken from the outbox and not sent yet.
+    /// Messages taken from the outbox and not sent yet.
     sending: VecDeque<Outgoing>,
-    /// How many of those answer marks.
+    /// The number of those that answer marks.
     answers: usize,
-    /// Since when a frame is among what was not sent yet.
+    /// The time since which a frame is among them.
     ready: Option<std::time::Instant>,
-    late: Option<Told>,
+    late: Option<LateReport>,
 }
 
-/// Since when the next step is late, and what the rank was told of it.
-struct Told {
+/// The time since which the next step is late, and the last notification of it.
+struct LateReport {
     since: Duration,
-    last: Option<(Late, Duration)>,
+    last: Option<(LateStep, Duration)>,
 }
 
 impl Session {
-    /// Until the peer is gone.
+    /// Runs until the rank is gone.
     async fn run(&mut self) {
-        let context = self.hub.context.clone();
+        let context = self.node.resources.context.clone();
         let mut ticks = Ticks::new(&context, LATE_AFTER);
         loop {
             if !self.flush() {
@@ -113,31 +116,31 @@ impl Session {
             let blocked = !self.sending.is_empty();
             tokio::select! {
                 biased;
-                received = self.inbox.receive(), if self.hears() => match received {
-                    Some(bytes) => self.hear(&bytes),
+                received = self.inbox.receive(), if self.may_receive() => match received {
+                    Some(bytes) => self.handle_message(&bytes),
                     None => return,
                 },
                 () = self.wake.notified() => {}
-                () = self.peer.writable(), if blocked => {}
-                () = self.peer.ended() => return,
+                () = self.connection.writable(), if blocked => {}
+                () = self.connection.ended() => return,
                 () = ticks.tick(&context) => self.tick(),
             }
         }
     }
 
-    /// Whether the rank reads what it asks for.
-    fn hears(&self) -> bool {
+    /// Whether the rank reads its messages, so that more can be accepted from it.
+    fn may_receive(&self) -> bool {
         self.sending.len() < UNSENT_MAX && self.answers < ANSWERS_MAX
     }
 
-    /// Sends what fits; false when the peer is gone.
+    /// Sends messages while the socket accepts them. Returns false if the rank is gone.
     fn flush(&mut self) -> bool {
-        let (taken, ready) = { self.hub.lock().take_outbox(self.id) };
+        let (taken, ready) = { self.node.lock().take_messages(self.id) };
         self.answers += taken.iter().filter(|one| one.answers_mark()).count();
         self.sending.extend(taken);
         self.ready = self.ready.or(ready);
         while let Some(next) = self.sending.front() {
-            match self.peer.try_send(next) {
+            match self.connection.try_send(next) {
                 Ok(true) => {
                     self.answers -= usize::from(next.answers_mark());
                     self.sending.pop_front();
@@ -151,17 +154,17 @@ impl Session {
         }
         if let Some(ready) = self.ready.take() {
             let took = ready.elapsed().as_secs_f64();
-            self.hub.metrics.stages.handover.observe(took);
+            self.node.resources.metrics.stages.handover.observe(took);
         }
         true
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
-        let (hub, id) = (&self.hub, self.id);
+    fn handle_message(&mut self, bytes: &[u8]) {
+        let (node, id) = (&self.node, self.id);
         let outcome = match ClientMessage::decode(bytes) {
-            Ok(ClientMessage::Release(release)) => hub.apply(|state| state.release(id, &release)),
+            Ok(ClientMessage::Release(release)) => node.apply(|state| state.release(id, &release)),
             Ok(ClientMessage::Progress(progress)) => {
-                hub.lock().progress(id, &progress);
+                node.lock().progress(id, &progress);
                 Ok(())
             }
             Ok(ClientMessage::Checkpoint(made)) => {
@@ -169,43 +172,43 @@ impl Session {
                 Ok(())
             }
             Ok(ClientMessage::Bye) => {
-                hub.apply(|state| state.stop_session(id));
+                node.apply(|state| state.stop_session(id));
                 Ok(())
             }
             Ok(ClientMessage::Hello(_)) => Err(Fault::new(ErrorName::BadMessage, "a second hello")),
             Err(why) => Err(fault_of(&why)),
         };
-        // The socket stays: frames that the rank holds are its own until it releases them.
+        // The socket stays open, since the rank still uses the frames that it holds.
         if let Err(fault) = outcome {
-            // Once: whoever goes on so must fill neither the log nor the daemon's memory.
-            if hub.apply(|state| state.fail_session(id, fault.clone())) {
+            // Only the first time, so that a misbehaving rank fills neither the log nor the daemon's memory.
+            if node.apply(|state| state.fail_session(id, fault.clone())) {
                 tracing::warn!(session = id, %fault, "a rank broke the protocol");
             }
         }
     }
 
-    /// Tells the rank when its next step is late, when the cause changes, and now and then again.
+    /// Notifies the rank when its next step is late, when the cause changes, and every `NOTIFY_AGAIN`.
     fn tick(&mut self) {
-        let mut state = self.hub.lock();
+        let mut state = self.node.lock();
         let Some(late) = state.late(self.id) else {
             self.late = None;
             return;
         };
-        let now = self.hub.context.now();
-        let told = self.late.get_or_insert(Told {
+        let now = self.node.resources.context.now();
+        let report = self.late.get_or_insert(LateReport {
             since: now,
             last: None,
         });
-        let due = match &told.last {
-            None => now.saturating_sub(told.since) >= LATE_AFTER,
-            Some((last, at)) => last.cause != late.cause || now.saturating_sub(*at) >= LATE_AGAIN,
+        let due = match &report.last {
+            None => now.saturating_sub(report.since) >= LATE_AFTER,
+            Some((last, at)) => last.cause != late.cause || now.saturating_sub(*at) >= NOTIFY_AGAIN,
         };
         if due {
             state.send_waiting(self.id, &late);
-            told.last = Some((late, now));
+            report.last = Some((late, now));
         }
         drop(state);
-        // Growth that was put off is asked for again.
-        self.hub.apply(|_| ());
+        // Requests postponed growth again.
+        self.node.apply(|_| ());
     }
 }

@@ -98,7 +98,7 @@ fn what_was_fetched_of_another_log_is_sent_to_nobody() {
     assert!(world.fetching.iter().all(|fetch| &*fetch.from.key == "new"));
     world.settle(&[0]);
     assert_eq!(world.ended, BTreeMap::from([(0, 8)]));
-    assert_eq!(world.engine.space.used(), 0);
+    assert_eq!(world.engine.arena.used(), 0);
 }
 
 /// A rank whose session is over may still read its frames: nobody else's come there until it releases
@@ -120,7 +120,7 @@ fn a_stopped_session_keeps_its_frames() {
         assert_eq!(world.ended[&id], 60);
     }
     while world.release_oldest(0) {}
-    assert_eq!(world.engine.space.used(), 0);
+    assert_eq!(world.engine.arena.used(), 0);
 }
 
 #[test]

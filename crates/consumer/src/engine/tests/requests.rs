@@ -57,8 +57,8 @@ impl Node {
             engine.add_step(step, 0, (0..self.slices).map(frame).collect());
         }
         engine.set_head(self.steps, Some(self.steps));
-        let skips = Arc::new(Skips::of(&[]));
-        engine.open(1, Session::new(0..self.slices, 0, 4, skips));
+        let quarantine = Arc::new(QuarantineRanges::from_ranges(&[]));
+        engine.open(1, ReadCursor::new(0..self.slices, 0, 4, quarantine));
         engine
     }
 

@@ -22,7 +22,13 @@ const S3: Made = Made {
 };
 
 /// Reads at that pace for so long; bytes a second in the last half.
-fn run(pace: &mut Pace, from: &mut Duration, store: Made, seconds: u64, seed: u64) -> f64 {
+fn run(
+    pace: &mut ConcurrencyLimit,
+    from: &mut Duration,
+    store: Made,
+    seconds: u64,
+    seed: u64,
+) -> f64 {
     let mut random = StdRng::seed_from_u64(seed);
     let length = Duration::from_secs(seconds);
     let (end, half) = (*from + length, *from + length / 2);
@@ -45,11 +51,11 @@ fn run(pace: &mut Pace, from: &mut Duration, store: Made, seconds: u64, seed: u6
 
 #[test]
 fn a_store_that_gives_each_read_as_much_gets_all_that_are_allowed() {
-    let (mut pace, mut now) = (Pace::new(64), Duration::ZERO);
+    let (mut pace, mut now) = (ConcurrencyLimit::new(64), Duration::ZERO);
     assert_eq!(pace.allowed(), 8);
     run(&mut pace, &mut now, S3, 60, 1);
     assert_eq!(pace.allowed(), 64);
-    let mut pace = Pace::new(3);
+    let mut pace = ConcurrencyLimit::new(3);
     run(&mut pace, &mut now, S3, 60, 1);
     assert_eq!(pace.allowed(), 3, "never more than is allowed");
 }
@@ -62,7 +68,7 @@ fn a_narrow_path_gets_no_more_reads_than_fill_it() {
             together: 1e9,
             ..S3
         };
-        let (mut pace, mut now) = (Pace::new(128), Duration::ZERO);
+        let (mut pace, mut now) = (ConcurrencyLimit::new(128), Duration::ZERO);
         let rate = run(&mut pace, &mut now, narrow, 120, seed);
         assert!((8..=24).contains(&pace.allowed()), "{}", pace.allowed());
         assert!(rate > 0.85 * 7.2e8, "{rate}");
@@ -71,7 +77,7 @@ fn a_narrow_path_gets_no_more_reads_than_fill_it() {
 
 #[test]
 fn a_path_that_gets_wider_is_noticed() {
-    let (mut pace, mut now) = (Pace::new(64), Duration::ZERO);
+    let (mut pace, mut now) = (ConcurrencyLimit::new(64), Duration::ZERO);
     let narrow = Made {
         together: 4e8,
         ..S3
@@ -84,7 +90,7 @@ fn a_path_that_gets_wider_is_noticed() {
 
 #[test]
 fn throttling_is_heard_at_once_and_together_counts_once() {
-    let (mut pace, mut now) = (Pace::new(64), Duration::ZERO);
+    let (mut pace, mut now) = (ConcurrencyLimit::new(64), Duration::ZERO);
     run(&mut pace, &mut now, S3, 60, 1);
     (0..20).for_each(|_| pace.throttled(now));
     assert_eq!(pace.allowed(), 42);
@@ -103,7 +109,7 @@ fn throttling_is_heard_at_once_and_together_counts_once() {
 
 #[test]
 fn answers_that_queue_make_it_fewer_while_nothing_is_lost() {
-    let (mut pace, mut now) = (Pace::new(16), Duration::ZERO);
+    let (mut pace, mut now) = (ConcurrencyLimit::new(16), Duration::ZERO);
     run(&mut pace, &mut now, S3, 60, 1);
     assert_eq!(pace.allowed(), 16);
     let queueing = Made {
@@ -117,7 +123,7 @@ fn answers_that_queue_make_it_fewer_while_nothing_is_lost() {
 
 #[test]
 fn who_does_not_want_more_is_not_given_more() {
-    let mut pace = Pace::new(64);
+    let mut pace = ConcurrencyLimit::new(64);
     for read in 0..2000_u32 {
         let now = Duration::from_millis(50) * read;
         pace.done(now, PART, S3.latency, read % 3 == 0);

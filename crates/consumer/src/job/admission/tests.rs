@@ -98,7 +98,7 @@ fn member(dp_rank: u32, id: u8, rank: Option<u32>) -> Member {
         rank,
         shared: rank.is_some(),
         slices: 0..1,
-        skips: std::sync::Arc::default(),
+        quarantine: std::sync::Arc::default(),
     }
 }
 

@@ -37,29 +37,35 @@ fn hello(rank: u32, attempt: u8, next_step: Step) -> Hello {
 }
 
 fn refused(hello: &Hello, jobs: &BTreeMap<JobName, JobState>) -> (Option<ErrorName>, String) {
-    let fault = standing(hello, jobs).expect_err("must be refused");
+    let fault = membership_of(hello, jobs).expect_err("must be refused");
     (fault.known_name(), fault.to_string())
 }
 
 #[test]
 fn rank_0_opens_and_the_others_wait() {
     let none = jobs(Vec::new());
-    let Ok(Standing::Opens(wish)) = standing(&hello(0, 1, 5), &none) else {
+    let Ok(Membership::MustOpen(request)) = membership_of(&hello(0, 1, 5), &none) else {
         panic!("rank 0 opens")
     };
-    assert_eq!((wish.opened, wish.start, wish.dp_size), (7, 5, 4));
-    let Ok(Standing::Waits(hold)) = standing(&hello(1, 1, 5), &none) else {
+    assert_eq!((request.opened, request.start, request.dp_size), (7, 5, 4));
+    let Ok(Membership::MustWait(hold)) = membership_of(&hello(1, 1, 5), &none) else {
         panic!("others wait")
     };
     assert_eq!(hold.cause, WaitCause::AttemptNotOpen);
     assert!(hold.detail.contains("rank 0 has not opened attempt 0101"));
     let mut resumes = hello(0, 1, 9);
     resumes.mode = Mode::Resume;
-    assert!(matches!(standing(&resumes, &none), Ok(Standing::Waits(_))));
+    assert!(matches!(
+        membership_of(&resumes, &none),
+        Ok(Membership::MustWait(_))
+    ));
     let mut only = hello(0, 1, 5);
     (only.dp_size, only.global_rank) = (1, None);
-    assert!(matches!(standing(&only, &none), Ok(Standing::Opens(_))));
-    let Ok(Standing::Waits(hold)) = standing(&hello(0, 1, 5), &BTreeMap::new()) else {
+    assert!(matches!(
+        membership_of(&only, &none),
+        Ok(Membership::MustOpen(_))
+    ));
+    let Ok(Membership::MustWait(hold)) = membership_of(&hello(0, 1, 5), &BTreeMap::new()) else {
         panic!("nobody opened the job")
     };
     assert_eq!(hold.cause, WaitCause::JobNotOpen);
@@ -71,12 +77,15 @@ fn an_open_attempt_is_compared() {
     let jobs = jobs(vec![attempt(0, 0, 4), attempt(1, 100, 4)]);
     let job = &jobs[&"llm".parse().unwrap()];
     assert_eq!(
-        standing(&hello(2, 1, 100), &jobs),
-        Ok(Standing::In(job, &job.attempts[1]))
+        membership_of(&hello(2, 1, 100), &jobs),
+        Ok(Membership::Open(job, &job.attempts[1]))
     );
     let mut resumes = hello(2, 1, 150);
     resumes.mode = Mode::Resume;
-    assert!(matches!(standing(&resumes, &jobs), Ok(Standing::In(..))));
+    assert!(matches!(
+        membership_of(&resumes, &jobs),
+        Ok(Membership::Open(..))
+    ));
     resumes.next_step = 99;
     let (name, text) = refused(&resumes, &jobs);
     assert_eq!(name, Some(ErrorName::AttemptDisagrees), "{text}");
@@ -95,7 +104,7 @@ fn an_open_attempt_is_compared() {
     without.attempt = None;
     assert_eq!(refused(&without, &jobs).0, Some(ErrorName::NoAttempt));
     without.job = None;
-    assert_eq!(standing(&without, &jobs), Ok(Standing::Alone));
+    assert_eq!(membership_of(&without, &jobs), Ok(Membership::NoJob));
 }
 
 #[test]
@@ -112,10 +121,10 @@ fn a_parent_is_of_this_incarnation() {
     };
     let mut of = |number, id| {
         hello.parent = parent(number, id);
-        let Ok(Standing::Opens(wish)) = standing(&hello, &jobs) else {
+        let Ok(Membership::MustOpen(request)) = membership_of(&hello, &jobs) else {
             panic!("rank 0 opens")
         };
-        wish.parent_in(job)
+        request.parent_in(job)
     };
     let (attempt, step) = (0, 100);
     assert_eq!(of(0, 0), Some(Parent { attempt, step }));
@@ -137,7 +146,7 @@ fn a_closed_job_is_told_from_a_new_one() {
         rank: None,
         shared: false,
         slices: 0..1,
-        skips: Arc::default(),
+        quarantine: Arc::default(),
     };
     assert_eq!(closed(&member, &jobs), None);
     member.opened = 3;

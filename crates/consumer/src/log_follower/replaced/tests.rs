@@ -1,4 +1,4 @@
-//! A daemon whose log is another one at the next look.
+//! A daemon whose log is another one at the next poll.
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, Hash as Sha, StreamId};
@@ -18,12 +18,14 @@ use super::*;
 use crate::config::{ArenaTable, JobTable};
 use crate::context::Context;
 use crate::engine::{Limits, SessionId};
+use crate::fetch::Fetcher;
 use crate::job::attempts::{open_attempt, open_job};
 use crate::job::deliveries::Deliveries;
-use crate::job::membership::Wish;
+use crate::job::membership::AttemptRequest;
 use crate::metrics::Metrics;
-use crate::node::{Growth, Outgoing, Parts};
-use crate::segments::Memory;
+use crate::node::{Outgoing, Parts};
+use crate::resources::Resources;
+use crate::segments::{Growth, SegmentMaker};
 
 const ID: AttemptId = AttemptId([1; 16]);
 
@@ -57,7 +59,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
     let _ = create(&store, &config()).await.unwrap();
     let mut log = open_log(&store, 1).await;
     open_job(&mut log, &job(), "test").await.unwrap();
-    let wish = Wish {
+    let request = AttemptRequest {
         job: "llm".parse().unwrap(),
         opened: 0,
         id: ID,
@@ -65,7 +67,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
         start: 0,
         dp_size: 2,
     };
-    open_attempt(&mut log, &wish, "test").await.unwrap();
+    open_attempt(&mut log, &request, "test").await.unwrap();
     let mut producer = TestProducer::open(open_log(&store, 2).await, "p", "test").await;
     for digest in digests {
         let seq = producer.next_seq();
@@ -92,27 +94,31 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
     (store, log)
 }
 
-fn hub(store: Arc<dyn Store>, log: &Log) -> Arc<Hub> {
+fn node(store: Arc<dyn Store>, log: &Log) -> Arc<Node> {
     let metrics = Arc::new(Metrics::new(&Registry::new()).unwrap());
     let arena = ArenaTable {
         bytes: ByteSize(64 << 10),
         segment_bytes: ByteSize(64 << 10),
         ..ArenaTable::default()
     };
-    let memory = Memory::new(&arena).unwrap();
-    let first_segment = memory.segment().unwrap();
-    let parts = Parts {
+    let segments = SegmentMaker::new(&arena).unwrap();
+    let first_segment = segments.create().unwrap();
+    let deliveries = Deliveries::channel(metrics.clone()).0;
+    let resources = Arc::new(Resources {
         stream: config(),
         instance: [3; 16],
-        job: job(),
-        orders: mpsc::channel(1).0,
-        deliveries: Deliveries::channel(metrics.clone()).0,
         store,
+        store_health: Arc::default(),
         context: Arc::new(Context::system()),
         metrics,
         stop: CancellationToken::new(),
-        concurrency: 1,
-        read_bytes: 1 << 20,
+    });
+    let parts = Parts {
+        job: job(),
+        requests: mpsc::channel(1).0,
+        deliveries,
+        fetcher: Fetcher::new(Arc::clone(&resources), 1, 1 << 20),
+        resources,
         limits: Limits {
             ahead_bytes: 1 << 15,
             refill_bytes: 1 << 13,
@@ -120,25 +126,25 @@ fn hub(store: Arc<dyn Store>, log: &Log) -> Arc<Hub> {
             segment_bytes: 64 << 10,
             arena_bytes: 64 << 10,
         },
-        memory,
+        segments,
         first_segment,
         growth: Growth {
             after: std::time::Duration::ZERO,
             ranks: 0,
         },
     };
-    Hub::new(parts, head_of(log.manifest()))
+    Node::new(parts, Head::from_manifest(log.manifest()))
 }
 
-fn join(hub: &Arc<Hub>, dp_rank: u32, mode: Mode, next_step: Step) -> SessionId {
+fn join(node: &Arc<Node>, dp_rank: u32, mode: Mode, next_step: Step) -> SessionId {
     let mut hello = Hello::new("test", next_step);
     (hello.dp_rank, hello.dp_size, hello.mode) = (dp_rank, 2, mode);
     (hello.job, hello.attempt) = (Some("llm".into()), Some(ID.to_string()));
-    hub.join(&hello, 0).unwrap().0
+    node.join(&hello, 0).unwrap().0
 }
 
-fn error(hub: &Hub, id: SessionId) -> Option<String> {
-    let (outbox, _) = hub.lock().take_outbox(id);
+fn error(node: &Node, id: SessionId) -> Option<String> {
+    let (outbox, _) = node.lock().take_messages(id);
     outbox.into_iter().find_map(|message| match message {
         Outgoing::Message(DaemonMessage::Error(fault)) => {
             assert_eq!(fault.known_name(), Some(ErrorName::StreamRewound));
@@ -153,28 +159,31 @@ async fn another_log_stops_the_ranks_that_have_what_it_does_not_hold() {
     let (store, mut log) = stream(&[1, 2, 3, 4, 5, 6]).await;
     let (_, mut other) = stream(&[1, 2, 3, 40, 50]).await;
     for (marked, witness) in [(false, "given step 3"), (true, "marks or progress")] {
-        let hub = hub(store.clone(), &log);
+        let node = node(store.clone(), &log);
         for step in 0..6 {
-            hub.lock().note_step(step, Digest([step as u8 + 1; 32]));
+            node.lock().note_step(step, Digest([step as u8 + 1; 32]));
         }
-        let has = join(&hub, 0, Mode::Resume, 4);
-        let new = join(&hub, 1, Mode::Join, 0);
+        let has = join(&node, 0, Mode::Resume, 4);
+        let new = join(&node, 1, Mode::Join, 0);
         if marked {
             let key = keys::mark(&"llm".parse().unwrap(), 0, 0, 6, Some(0));
             let _ = store.create(&key, "a mark".into()).await.unwrap();
         }
-        let mut lookups = Lookups::new(hub.clone());
-        let mut followed = Followed::new(&log);
-        followed.settle(&mut log, &hub, &mut lookups).await.unwrap();
-        assert_eq!(error(&hub, has), None, "the same log");
+        let mut lookups = Lookups::new(node.clone());
+        let mut followed = FollowedLog::new(&log);
         followed
-            .settle(&mut other, &hub, &mut lookups)
+            .handle_replacement(&mut log, &node, &mut lookups)
             .await
             .unwrap();
-        let text = error(&hub, has).unwrap();
+        assert_eq!(error(&node, has), None, "the same log");
+        followed
+            .handle_replacement(&mut other, &node, &mut lookups)
+            .await
+            .unwrap();
+        let text = error(&node, has).unwrap();
         assert!(text.contains(witness), "{text}");
-        assert_eq!(error(&hub, new).is_some(), marked, "it has nothing itself");
-        let state = hub.lock();
+        assert_eq!(error(&node, new).is_some(), marked, "it has nothing itself");
+        let state = node.lock();
         assert_eq!(state.head.next_step, 5);
         let known: Vec<Step> = state.known_steps().iter().map(|(step, _)| *step).collect();
         assert_eq!(known, [0, 1, 2], "of both logs");

@@ -4,10 +4,10 @@ use batchweave_arena::{MemoryLimits, Segment};
 use batchweave_core::tgb::{Dtype, Layout};
 
 use super::*;
-use crate::engine::layouts::Shapes;
+use crate::engine::layouts::ShapeCache;
 
-/// A rank that reads the slices from 7 on, of a step of this many more.
-fn line(slice_count: u32) -> Line {
+/// The outbox of a rank that reads this many slices from slice 7 on.
+fn outbox(slice_count: u32) -> Outbox {
     let welcome = Welcome {
         session: 1,
         instance: [0; 16],
@@ -25,36 +25,36 @@ fn line(slice_count: u32) -> Line {
     };
     let hello = Hello::new("test", 3);
     let owner = Owner::new(0, &hello, None);
-    Line::new((&hello, owner), welcome, None)
+    Outbox::new((&hello, owner), welcome, None)
 }
 
 #[test]
 fn a_step_of_many_slices_goes_in_several_messages() {
     let layout = Layout::tokens(Dtype::U16, 1, 2).unwrap();
-    let shape = Shapes::default().of(&layout.encode_tokens(&[1, 2]).unwrap());
+    let shape = ShapeCache::default().get_or_parse(&layout.encode_tokens(&[1, 2]).unwrap());
     let (shape, segment) = (
         shape.unwrap(),
         Segment::create("test", 4096, &MemoryLimits::default()).unwrap(),
     );
     let count = FRAMES_MAX as u32 * 2 + 452;
-    let mut line = line(count);
+    let mut outbox = outbox(count);
     for slice in 7..7 + count {
         let id = FrameId { step: 3, slice };
-        let place = Place {
+        let region = FrameRegion {
             segment: 0,
             offset: 0,
             bytes: 256,
         };
-        line.push(
+        outbox.push(
             id,
-            place,
+            region,
             &shape,
             u64::from(slice),
             std::slice::from_ref(&segment),
         );
     }
     let (mut next, mut messages) = (0, 0);
-    for message in line.outbox {
+    for message in outbox.queue {
         let Outgoing::Message(message) = message else {
             continue;
         };

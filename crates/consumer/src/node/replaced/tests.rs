@@ -55,7 +55,7 @@ fn state(next_step: Step) -> State {
         arena_bytes: 4096,
     };
     let segment = Segment::create("test", 4096, &MemoryLimits::default()).unwrap();
-    let mut state = State::new(limits, segment, metrics, deliveries);
+    let mut state = State::new(limits, segment, (metrics, Arc::default()), deliveries);
     state.set_head(head(next_step));
     state
 }
@@ -70,8 +70,8 @@ fn hello(dp_rank: u32, mode: Mode, next_step: Step) -> Hello {
 fn member(state: &State, hello: &Hello) -> Member {
     let job = &state.head.jobs[&"llm".parse().unwrap()];
     let slices = hello.dp_rank..hello.dp_rank + 1;
-    let skips = Arc::new(Skips::of(&[]));
-    Member::new(hello, job, &job.attempts[0], slices, skips).unwrap()
+    let quarantine = Arc::new(QuarantineRanges::from_ranges(&[]));
+    Member::new(hello, job, &job.attempts[0], slices, quarantine).unwrap()
 }
 
 fn join(state: &mut State, hello: &Hello) -> SessionId {
@@ -91,15 +91,15 @@ fn join(state: &mut State, hello: &Hello) -> SessionId {
         slice_count: 1,
         credits: 2,
     };
-    let skips = Arc::clone(&member.skips);
+    let quarantine = Arc::clone(&member.quarantine);
     let owner = Owner::new(0, hello, Some(&member));
-    state.open_line((hello, owner), welcome, Some(member), skips);
+    state.open_session((hello, owner), welcome, Some(member), quarantine);
     session
 }
 
 /// The error that a session was sent.
 fn error(state: &mut State, id: SessionId) -> Option<String> {
-    let (outbox, _) = state.take_outbox(id);
+    let (outbox, _) = state.take_messages(id);
     outbox.into_iter().find_map(|message| match message {
         Outgoing::Message(DaemonMessage::Error(fault)) => {
             assert_eq!(fault.known_name(), Some(ErrorName::StreamRewound));
@@ -109,8 +109,8 @@ fn error(state: &mut State, id: SessionId) -> Option<String> {
     })
 }
 
-fn changed(steps: &[Step]) -> Replaced {
-    Replaced {
+fn changed(steps: &[Step]) -> LogReplacement {
+    LogReplacement {
         changed: steps.iter().copied().collect(),
         stored: Vec::new(),
     }
@@ -158,7 +158,7 @@ fn marks_of_the_attempt_stop_its_ranks() {
     let rank = join(&mut state, &hello(0, Mode::Resume, 5));
     assert_eq!(state.live_attempts().into_iter().next().unwrap().1, 3);
     let attempt = state.live_attempts().into_iter().next().unwrap();
-    let replaced = Replaced {
+    let replaced = LogReplacement {
         changed: BTreeSet::new(),
         stored: vec![(attempt, 16)],
     };
@@ -214,7 +214,7 @@ fn the_ledger_of_an_earlier_session_counts() {
     let mut state = state(20);
     let first = hello(0, Mode::Resume, 15);
     let id = join(&mut state, &first);
-    state.close_line(id);
+    state.close_session(id);
     let again = hello(0, Mode::Join, 2);
     let rank = member(&state, &again);
     assert_eq!(state.contradicts(&again, Some(&rank)), None);
@@ -232,7 +232,7 @@ fn a_rank_is_believed_up_to_what_it_was_sent() {
     state.received(id, 1 << 40);
     let rank = member(&state, &hello);
     assert_eq!(state.ranks.received(&rank), Some(2));
-    assert!(state.runs().iter().all(|run| run.step == 2));
+    assert!(state.rank_ranges().iter().all(|run| run.step == 2));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Each way in which a mark is wrong, by its name.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use batchweave_core::ids::AttemptId;
 use batchweave_core::manifest::state::{AttemptState, JobState};
 
 use super::*;
-use crate::quarantine::Skips;
+use crate::quarantine::QuarantineRanges;
 
 const STREAM: StreamId = StreamId([7; 16]);
 
@@ -22,7 +23,7 @@ fn member() -> Member {
         rank: None,
         shared: false,
         slices: 2..3,
-        skips: Arc::default(),
+        quarantine: Arc::default(),
     }
 }
 
@@ -63,7 +64,7 @@ fn made(step: Step, attempt: u8) -> Checkpoint {
 }
 
 fn refused(member: &Member, made: &Checkpoint) -> (Option<ErrorName>, String) {
-    let fault = judge(member, 150, &head(), made, STREAM).expect_err("must be refused");
+    let fault = validate(member, 150, &head(), made, STREAM).expect_err("must be refused");
     assert_eq!(fault.step, Some(made.step));
     (fault.known_name(), fault.to_string())
 }
@@ -71,8 +72,8 @@ fn refused(member: &Member, made: &Checkpoint) -> (Option<ErrorName>, String) {
 #[test]
 fn each_wrong_mark_has_its_name() {
     for good in [120, 149, 150] {
-        let judged = judge(&member(), 150, &head(), &made(good, 1), STREAM);
-        assert_eq!(judged, Ok(()), "{good}");
+        let validated = validate(&member(), 150, &head(), &made(good, 1), STREAM);
+        assert_eq!(validated, Ok(()), "{good}");
     }
     let name = |made: &Checkpoint| refused(&member(), made).0;
     assert_eq!(name(&made(151, 1)), Some(ErrorName::MarkNotDelivered));
@@ -114,13 +115,13 @@ fn each_wrong_mark_has_its_name() {
 #[test]
 fn a_mark_behind_a_range_that_lies_ahead_is_not_in_the_future() {
     let over = |ranges: &[(Step, Step)]| Member {
-        skips: Arc::new(Skips::of(ranges)),
+        quarantine: Arc::new(QuarantineRanges::from_ranges(ranges)),
         ..member()
     };
-    let judged = |member: &Member, step| judge(member, step, &head(), &made(step, 1), STREAM);
-    assert_eq!(judged(&over(&[(190, 249)]), 250), Ok(()));
+    let validated = |member: &Member, step| validate(member, step, &head(), &made(step, 1), STREAM);
+    assert_eq!(validated(&over(&[(190, 249)]), 250), Ok(()));
     for (ranges, step) in [(&[(190, 249)][..], 251), (&[(201, 249)], 250), (&[], 201)] {
-        let fault = judged(&over(ranges), step).unwrap_err();
+        let fault = validated(&over(ranges), step).unwrap_err();
         assert_eq!(fault.known_name(), Some(ErrorName::MarkInFuture));
     }
 }
@@ -132,7 +133,7 @@ fn under_rank0_one_speaks_for_all() {
             dp_rank,
             ..member()
         };
-        of(&member, &made(140, 1), policy, STREAM).map(|mark| mark.key())
+        mark_for(&member, &made(140, 1), policy, STREAM).map(|mark| mark.key())
     };
     let key = |name: &str| Some(format!("jobs/llm@3/1/marks/000000000140-{name}.json"));
     assert_eq!(stored(2, Checkpoints::All), key("2"));

@@ -1,8 +1,8 @@
-# `make demo` shows the whole system at work; `make test` checks everything. Both set up what they
-# need: Rust and Python 3.10 must be there, the rest is installed or named in one line.
+# `make demo` runs the whole system; `make test` runs all checks. Both need Rust and Python 3.10, and
+# install the rest or name it in one line.
 #
-# One target folder, one profile, always the whole workspace: other combinations would build the
-# large dependencies again.
+# One target folder, one profile, always the whole workspace: other combinations build the large
+# dependencies again.
 
 CARGO_FLAGS := --locked --release --workspace
 VENV := .venv
@@ -15,50 +15,50 @@ step = @printf '\n== %s\n' "$(1)"
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo       real processes, real text, crashes on the way, and a proof at the end'
-	@echo 'make test       all checks, cheap ones first (what .ci/run runs)'
-	@echo 'make test-long  also the tests that take long: many runs with random crashes'
-	@echo 'make test-frameworks  the tests with real PyTorch, which it installs (5.4 GB)'
+	@echo 'make demo       the whole system on real text, with crashes and a proof'
+	@echo 'make test       all checks, cheap ones first (as .ci/run does)'
+	@echo 'make test-long  also the long tests: many runs with random crashes'
+	@echo 'make test-frameworks  the tests with real PyTorch, which is installed first (5.4 GB)'
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
 	@echo 'make docs       the documentation as a book, with checked links, in target/book'
 	@echo 'make generated-docs  option tables and synopses of the documentation, from config/ and --help'
 	@echo 'make image      the container image, with docker, podman or buildah'
-	@echo 'make whole-jobs RUNS=20  whole jobs in which everything is killed, each proved at the end'
-	@echo 'make damage     each object of a real stream damaged, each read of one a lie: half an hour'
+	@echo 'make whole-jobs RUNS=20  whole jobs with kills of every process, each proved at the end'
+	@echo 'make damage     damage each object of a real stream and each read of one: half an hour'
 	@echo 'make fuzz       every decoder under a coverage-guided fuzzer, FUZZ_RUNS=100000 or FUZZ_SECONDS=30 each: minutes'
-	@echo 'make model      explore the protocol in all orders of events: minutes'
-	@echo 'DEMO_ARGS=... are passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
+	@echo 'make model      explore all orders of events of the protocol: minutes'
+	@echo 'DEMO_ARGS=... is passed to batchweave demo, for example DEMO_ARGS="--steps 1000"'
 
 demo: system-python build $(VENV)/ready
 	target/release/batchweave demo --ranks-in python --python $(CURDIR)/$(PYTHON) $(DEMO_ARGS)
 
-# Each step runs, whatever became of those before it; the summary comes last.
+# Each step runs, even after a failure; a summary follows.
 test: system-all
 	@MAKE="$(MAKE)" tools/run-steps fmt ruff mypy clippy build rust-tests mutations rust-docs py-tests units image-check
 
 lint: system-build system-python fmt ruff mypy clippy
 
 test-long: system-all build $(VENV)/ready
-	$(call step,tests that take long)
+	$(call step,long tests)
 	BATCHWEAVE_LONG=1 cargo test $(CARGO_FLAGS) --no-fail-fast -- --include-ignored
 	BATCHWEAVE_LONG=1 $(MAKE) py-tests
 	$(MAKE) fuzz
 
-# BATCHWEAVE_SEED=N repeats a run, RUNS=20 makes so many with seeds that count on from it.
+# BATCHWEAVE_SEED=N repeats a run; RUNS=20 makes 20, with consecutive seeds.
 RUNS := 1
 whole-jobs: build
 	$(call step,whole jobs: kills of everything the store down and late)
 	BATCHWEAVE_RUNS=$(RUNS) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture whole_jobs
 
-# TRIALS=N takes so many, BATCHWEAVE_SEED=N repeats a run.
+# TRIALS=N limits the trials; BATCHWEAVE_SEED=N repeats a run.
 damage: build
 	$(call step,each object of a real stream damaged and each read of one a lie)
 	$(if $(TRIALS),BATCHWEAVE_TRIALS=$(TRIALS)) cargo test $(CARGO_FLAGS) --test storm -- --ignored --nocapture damage::
 
-# With a folder of its own: everything in it counts which of its code runs. FUZZ_TARGETS='record fold' runs these
-# alone, FUZZ_SECONDS=0 however long it takes; `tools/fuzz --keep` adds what was found to tests/fuzz.
+# In a separate folder, since all code there is instrumented. FUZZ_TARGETS='record fold' runs these
+# only, FUZZ_SECONDS=0 removes the time limit; `tools/fuzz --keep` adds found inputs to tests/fuzz.
 FUZZ_RUNS := 100000
 FUZZ_SECONDS := 30
 fuzz:
@@ -77,7 +77,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BINARIES ?= target/release
 
-# What is built, and nothing else: `make build` first. Existing configurations are left alone.
+# Run `make build` first. Existing configurations are kept.
 install:
 	tools/install "$(BINARIES)" "$(DESTDIR)" "$(PREFIX)"
 
@@ -102,7 +102,7 @@ rust-tests:
 	$(call step,Rust tests)
 	cargo test $(CARGO_FLAGS) --quiet --no-fail-fast
 
-# Without the S3 client and with a folder of its own, so that nothing else is built again for it.
+# Without the S3 client and in a separate folder, so that other builds are kept.
 mutations:
 	$(call step,deliberate mistakes that the simulator must find)
 	cargo test --locked --release --quiet -p batchweave-sim --features mutations \
@@ -112,7 +112,7 @@ rust-docs:
 	$(call step,Rust documentation)
 	RUSTDOCFLAGS='-D warnings' cargo doc $(CARGO_FLAGS) --no-deps --quiet
 
-# The package is installed as a user would; it is installed again when its files change.
+# The package is installed as a user installs it, and again when its files change.
 $(VENV)/ready: python/requirements-dev.txt python/pyproject.toml $(shell find python/src -name '*.py' 2>/dev/null)
 	$(call step,Python environment)
 	test -x $(PYTHON) || python3 -m venv $(VENV)
@@ -138,8 +138,8 @@ py-tests: $(VENV)/ready
 	PYTHONPATH=tests/py $(PYTHON) -m pytest -p no_skips -q --rootdir tests/py tests/py || failed=1; \
 	exit $$failed
 
-# PyTorch is large, so it has an environment and a command of its own. FRAMEWORKS_PYTHON names a
-# Python that has torch, pytest and numpy already; then nothing is installed.
+# PyTorch is large, so it has a separate environment and command. FRAMEWORKS_PYTHON names a
+# Python that already has torch, pytest and numpy; then nothing is installed.
 FRAMEWORKS_VENV := .venv-frameworks
 FRAMEWORKS_PYTHON := $(FRAMEWORKS_VENV)/bin/python
 TORCH_ARGS := torch
@@ -167,7 +167,7 @@ IMAGE ?= batchweave:0.1.0
 image:
 	tools/image build $(IMAGE)
 
-# The image alone, from the programs that are built.
+# The image alone, from the built programs.
 image-check:
 	$(call step,container image)
 	tools/image check

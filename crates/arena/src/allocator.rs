@@ -1,15 +1,15 @@
-//! Advice to the C library's allocator, for programs that hand large blocks from thread to thread.
+//! Settings of the C library's allocator, for programs that pass large blocks between threads.
 
-/// Larger blocks are mapped one by one and given back when they are freed.
+/// Size from which blocks are mapped separately and returned to the system when freed.
 const MAPPED_FROM_BYTES: i32 = 1 << 20;
-/// Smaller ones are kept for the next, up to this at the end of each heap.
+/// Free memory kept at the end of each heap for smaller blocks.
 const KEPT_BYTES: i32 = 4 << 20;
-/// Heaps of a program whose threads allocate little.
+/// Number of heaps for a program whose threads allocate little.
 const HEAPS: i32 = 2;
 
-/// Large blocks are given back to the system when they are freed. By itself glibc learns from the first
-/// ones to keep them, in a heap for each thread: a program whose buffers go through several threads then
-/// has several times what it uses. Elsewhere than on glibc it does nothing.
+/// Returns large blocks to the system when they are freed. By default glibc raises its threshold after the
+/// first ones and keeps them in a heap per thread: a program that passes buffers between threads then
+/// occupies several times the memory that it uses. No effect on other C libraries.
 pub fn give_large_blocks_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two numbers, locks what it changes, and may be called at any time.
@@ -19,9 +19,9 @@ pub fn give_large_blocks_back() {
     }
 }
 
-/// All threads share two heaps. By itself glibc makes eight for each core, of which each keeps what is
-/// freed in it: a daemon with a hundred threads that mostly wait held four times what it used.
-/// Elsewhere than on glibc it does nothing. To be called before many threads have allocated.
+/// Makes all threads share two heaps. By default glibc makes eight per core, and each keeps its freed
+/// memory: a daemon with a hundred mostly idle threads occupied four times the memory that it used.
+/// Call it before many threads have allocated. No effect on other C libraries.
 pub fn share_heaps() {
     #[cfg(target_env = "gnu")]
     // SAFETY: as above.

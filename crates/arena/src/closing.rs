@@ -1,11 +1,11 @@
-//! Closing what a stranger may have filled. The last close of a descriptor can take as long as its maker
-//! likes (a socket with SO_LINGER, a file of a FUSE server), and a message that is dropped unread closes
-//! the descriptors in it.
+//! Closing descriptors of untrusted peers. The last close of a descriptor can block for as long as its
+//! creator likes (a socket with SO_LINGER, a file of a FUSE server), and a message that is dropped unread
+//! closes the descriptors in it.
 //!
 //! Invariants:
-//! - where the kernel can refuse descriptors (`SO_PASSRIGHTS`, Linux 6.16), none gets in;
-//! - where it can't, whoever serves others never closes such a socket, nor what came over it: threads
-//!   that do nothing else do, a few at most, and nobody is let in while many are being closed.
+//! - where the kernel can refuse descriptors (`SO_PASSRIGHTS`, Linux 6.16), none is received;
+//! - elsewhere, a serving thread never closes such a socket or a descriptor received from it: a bounded
+//!   number of separate threads do, and no connection is accepted while many wait to be closed.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -13,18 +13,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// `SO_PASSRIGHTS`, Linux 6.16 and later; what connects to a socket inherits it.
+/// `SO_PASSRIGHTS`, Linux 6.16 and later; accepted connections inherit it from their listener.
 const SO_PASSRIGHTS: i32 = 83;
-/// Threads that close.
 const THREADS_MAX: usize = 8;
-/// Descriptors that may wait to be closed; with more, a daemon should accept no connection.
+/// Most descriptors that may wait to be closed; above it, a daemon should not accept connections.
 pub const CLOSING_MAX: usize = 256;
 
-/// A socket's descriptor.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     fd: ManuallyDrop<OwnedFd>,
-    /// Strangers may have sent descriptors to it.
+    /// Whether untrusted peers may have sent descriptors to it, so that a separate thread closes it.
     pub(crate) apart: bool,
 }
 
@@ -67,8 +65,8 @@ static CLOSING: Mutex<Closing> = Mutex::new(Closing {
     threads: 0,
 });
 
-/// Has the kernel refuse descriptors in messages to this socket, and to those that are accepted from it.
-/// False where it can't.
+/// Makes the kernel refuse descriptors in messages to this socket and to connections accepted from it.
+/// Returns false where it cannot.
 pub(crate) fn refuse_descriptors(socket: BorrowedFd<'_>) -> bool {
     let no: i32 = 0;
     // SAFETY: the option reads one int from `no`, whose size is given.
@@ -84,7 +82,7 @@ pub(crate) fn refuse_descriptors(socket: BorrowedFd<'_>) -> bool {
     result == 0
 }
 
-/// Closes a descriptor in a thread that may hang.
+/// Closes a descriptor in a separate thread, because the close may block.
 pub(crate) fn apart(fd: OwnedFd) {
     let mut closing = CLOSING.lock().unwrap_or_else(PoisonError::into_inner);
     closing.waiting.push_back(fd);
@@ -92,7 +90,7 @@ pub(crate) fn apart(fd: OwnedFd) {
         return;
     }
     let thread = thread::Builder::new().name("closing".to_owned());
-    // Without a thread the next one that is closed tries again.
+    // If no thread can be started, the next close tries again.
     if thread.spawn(close_all).is_ok() {
         closing.threads += 1;
     }
@@ -113,7 +111,7 @@ fn close_all() {
     }
 }
 
-/// How many descriptors are being closed or wait for it.
+/// Returns the number of descriptors that are being closed or wait for it.
 pub fn closing() -> usize {
     let closing = CLOSING.lock().unwrap_or_else(PoisonError::into_inner);
     closing.waiting.len() + closing.threads

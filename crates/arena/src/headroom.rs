@@ -1,13 +1,13 @@
-//! How much memory may still be populated: every visible cgroup above us, and the machine.
+//! The memory that may still be populated, by every visible enclosing cgroup and the machine.
 //!
-//! Populating beyond a cgroup's limit is SIGKILL, not an error, so it is compared before.
+//! Populating beyond a cgroup's limit ends in SIGKILL, not in an error, so the limits are checked before.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::ArenaError;
 
-/// Where the kernel tells the limits; tests give folders of their own.
+/// The kernel's files with the limits; tests use folders of their own.
 #[derive(Debug, Clone)]
 pub struct MemoryLimits {
     proc: PathBuf,
@@ -23,16 +23,15 @@ impl Default for MemoryLimits {
 /// The tightest limit found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Headroom {
-    /// Bytes that may still be used there.
+    /// Bytes that may still be used.
     pub left: u64,
-    /// The cgroup's folder, or the meminfo file.
+    /// The folder of the cgroup, or the meminfo file.
     pub place: String,
-    /// The numbers read.
     pub detail: String,
 }
 
 impl MemoryLimits {
-    /// Limits below these roots instead of `/proc` and `/sys/fs/cgroup`.
+    /// Returns limits below these roots instead of `/proc` and `/sys/fs/cgroup`.
     pub fn at(proc: impl Into<PathBuf>, cgroup: impl Into<PathBuf>) -> Self {
         Self {
             proc: proc.into(),
@@ -40,7 +39,7 @@ impl MemoryLimits {
         }
     }
 
-    /// An error when `wanted` bytes are more than what is left.
+    /// Fails when fewer than `wanted` bytes are left.
     pub fn check(&self, wanted: u64) -> Result<(), ArenaError> {
         match self.headroom() {
             Some(h) if h.left < wanted => Err(ArenaError::NoMemory {
@@ -53,31 +52,31 @@ impl MemoryLimits {
         }
     }
 
-    /// The tightest of all limits that can be read; `None` where nothing can.
+    /// Returns the tightest of all readable limits; `None` where there is none.
     pub fn headroom(&self) -> Option<Headroom> {
         let groups = self.own_cgroups();
         let limits = groups.iter().filter_map(Group::headroom);
         limits.chain(self.machine()).min_by_key(|h| h.left)
     }
 
-    /// The smallest limit of the visible cgroups, for an automatic size of the arena.
+    /// Returns the smallest limit of the visible cgroups in bytes, for an automatic size of the arena.
     pub fn smallest_limit(&self) -> Option<u64> {
         self.own_cgroups().iter().filter_map(Group::limit).min()
     }
 
-    /// The machine's memory; `None` where the kernel does not say.
+    /// Returns the machine's memory in bytes, where it can be read.
     pub fn machine_bytes(&self) -> Option<u64> {
         self.meminfo("MemTotal:").map(|kib| kib * 1024)
     }
 
-    /// A line of the meminfo file, in KiB.
+    /// Reads a line of the meminfo file, in KiB.
     fn meminfo(&self, name: &str) -> Option<u64> {
         let text = fs::read_to_string(self.proc.join("meminfo")).ok()?;
         let line = text.lines().find(|line| line.starts_with(name))?;
         line.split_ascii_whitespace().nth(1)?.parse().ok()
     }
 
-    /// Our own cgroup of each version, and all above it.
+    /// Returns our cgroup of each version, and all enclosing ones.
     fn own_cgroups(&self) -> Vec<Group> {
         let Ok(text) = fs::read_to_string(self.proc.join("self/cgroup")) else {
             return Vec::new();
@@ -91,7 +90,7 @@ impl MemoryLimits {
                 }
                 _ => return None,
             };
-            // A path that leaves the visible hierarchy ("/../..") still has the root to look at.
+            // For a path that leaves the visible hierarchy ("/../.."), at least the root is checked.
             let leaves = path.split('/').any(|part| part == "..");
             let folder = root.join(if leaves { "" } else { path });
             let folders = folder.ancestors().take_while(|p| p.starts_with(&root));
@@ -115,7 +114,7 @@ impl MemoryLimits {
     }
 }
 
-/// Where a version of cgroups tells the limit, the use, and of that the page cache.
+/// The files with limit, use and page cache in one version of cgroups.
 #[derive(Debug)]
 struct Files {
     limit: &'static str,
@@ -133,7 +132,7 @@ const V1: Files = Files {
     used: "memory.usage_in_bytes",
     cache: "total_inactive_file ",
 };
-/// Version 1 has no word for "none", but a number beyond every machine.
+/// Version 1 expresses "no limit" by a number beyond every machine.
 const NO_LIMIT: u64 = 1 << 62;
 
 struct Group {
@@ -146,7 +145,7 @@ impl Group {
         number(&self.folder.join(self.files.limit)).filter(|limit| *limit < NO_LIMIT)
     }
 
-    /// What is left; clean page cache counts as free, since the kernel drops it first.
+    /// Returns the memory left; clean page cache counts as free, because the kernel drops it first.
     fn headroom(&self) -> Option<Headroom> {
         let (limit, files) = (self.limit()?, self.files);
         let used = number(&self.folder.join(files.used))?;
@@ -168,7 +167,7 @@ impl Group {
     }
 }
 
-/// A file with one number; `max` is none.
+/// Reads a file with one number; `None` for `max`.
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The daemon's listening socket: one daemon a path, stale files of a killed one removed.
+//! The daemon's listening socket: one daemon per path; the stale file of a killed one is removed.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -14,9 +14,9 @@ use crate::closing::refuse_descriptors;
 use crate::socket::{Connection, address, new_socket, system};
 use crate::{Peer, SocketError};
 
-/// Connections that wait to be accepted.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// How often, and how long apart, a daemon tries while another one is binding in the same folder.
+/// Tries, and the pause between them, while another daemon is binding in the same folder.
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -25,14 +25,14 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
-    /// Device and inode of our socket file, so that we never remove another daemon's.
+    /// Device and inode of our socket file, so that another daemon's is never removed.
     file: (u64, u64),
-    /// The kernel can't refuse descriptors.
+    /// Whether the kernel cannot refuse descriptors.
     apart: bool,
 }
 
 impl Listener {
-    /// Binds `path` with permissions `mode` (0o600: this user only).
+    /// Binds `path` with permissions `mode` (0o600 for this user only).
     pub fn bind(path: &Path, mode: u32) -> Result<Self, SocketError> {
         let address = address(path)?;
         let _lock = lock_folder(path)?;
@@ -56,7 +56,7 @@ impl Listener {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         let meta = fs::symlink_metadata(path).map_err(failed)?;
         let apart = !refuse_descriptors(fd.as_fd());
-        // Nobody can connect before this: so nobody sees the socket with other permissions.
+        // Before this nobody can connect, so the socket is never usable with other permissions.
         listen(&fd, BACKLOG).map_err(|e| system(path, "listen", e))?;
         Ok(Self {
             fd,
@@ -66,7 +66,7 @@ impl Listener {
         })
     }
 
-    /// Takes one waiting connection and says who it is; `WouldBlock` when there is none.
+    /// Accepts one waiting connection and returns its peer; `WouldBlock` when there is none.
     pub fn accept(&self) -> io::Result<(Connection, Peer)> {
         loop {
             match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -81,7 +81,7 @@ impl Listener {
         }
     }
 
-    /// The path.
+    /// Returns the socket's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -108,8 +108,8 @@ impl AsRawFd for Listener {
     }
 }
 
-/// Locks the socket's folder while binding: otherwise two daemons that find the same stale file could
-/// each remove the other's new one. A folder that can't be locked (some network file systems) is used as it is.
+/// Locks the socket's folder while binding, because two daemons that find the same stale file could each
+/// remove the other's new one. A folder that cannot be locked (some network file systems) is used unlocked.
 fn lock_folder(path: &Path) -> Result<Option<File>, SocketError> {
     let folder = path
         .parent()
@@ -132,7 +132,7 @@ fn lock_folder(path: &Path) -> Result<Option<File>, SocketError> {
     })
 }
 
-/// Removes a socket file that nobody serves any more.
+/// Removes a socket file without a listener.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(_) => return Ok(()),
@@ -150,7 +150,7 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
             source,
         }),
         Err(Errno::NOENT) => Ok(()),
-        // Connected, or a full queue, or a socket of another type or user: somebody is there.
+        // Connected, or a full queue, or a socket of another type or user: the path is in use.
         _ => Err(SocketError::InUse {
             path: path.to_owned(),
         }),

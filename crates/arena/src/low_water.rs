@@ -1,15 +1,15 @@
-//! `SO_RCVLOWAT`: whoever waits for a large body is woken when a good part of it has come, not for every
-//! packet. A wake-up costs more than the packet's copy, most of all on a virtual machine.
+//! `SO_RCVLOWAT`: a reader of a large body is woken when a large part has arrived, not for every packet.
+//! A wake-up costs more than the packet's copy, most of all on a virtual machine.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Has `socket` count as readable from so many bytes on, or at its end. The kernel cuts what its buffers
-/// could never hold.
+/// Makes `socket` readable only when `bytes` bytes are there, or its end. The kernel caps the number by
+/// the size of its buffers.
 pub fn receive_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one int, of the length
-    // that is given, from a local variable.
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one int, of the given
+    // length, from a local variable.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

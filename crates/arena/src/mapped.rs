@@ -1,4 +1,4 @@
-//! The rank's side of a segment: mapped read-only, after a look at its seals.
+//! The rank's side of a segment: mapped read-only after its seals are checked.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use crate::mapping::Mapping;
 use crate::segment::SEALS;
 use batchweave_wire::Dtype;
 
-/// A segment of the daemon, mapped read-only. It stays mapped while frames of it live.
+/// A segment of the daemon, mapped read-only until its last frame is dropped.
 pub struct MappedSegment {
     map: Mapping,
 }
 
 impl MappedSegment {
-    /// Maps a segment that came with a `segment` message; the descriptor is closed.
+    /// Maps a segment received with a `segment` message, and closes the descriptor.
     pub fn map(fd: OwnedFd, bytes: u64) -> Result<Arc<Self>, ArenaError> {
         let refused = |reason: String| ArenaError::Untrusted { reason };
-        let seals = fcntl_get_seals(&fd).map_err(|e| refused(format!("it is no memfd ({e})")))?;
+        let seals =
+            fcntl_get_seals(&fd).map_err(|e| refused(format!("it is not a memfd ({e})")))?;
         if !seals.contains(SEALS) {
             return Err(refused(format!(
-                "its seals are {seals:?}, some are missing"
+                "its seals are {seals:?}, expected {SEALS:?}"
             )));
         }
         let size = fstat(&fd)
@@ -43,17 +44,17 @@ impl MappedSegment {
         let map = Mapping::new(fd.as_fd(), bytes as usize, false).map_err(failed)?;
         map.advise(0, map.len(), Advice::LinuxDontFork)
             .map_err(failed)?;
-        // Without it (before Linux 5.14) pages are mapped one by one at first use.
+        // Where it fails (before Linux 5.14), pages are mapped one by one at first use.
         let _ = map.advise(0, map.len(), Advice::LinuxPopulateRead);
         Ok(Arc::new(Self { map }))
     }
 
-    /// Size in bytes.
+    /// Returns the segment's size in bytes.
     pub fn bytes(&self) -> u64 {
         self.map.len() as u64
     }
 
-    /// The frame at `offset`, which the daemon has given to this rank.
+    /// Returns the frame at `offset`, which the daemon has delivered to this rank.
     pub fn frame(self: &Arc<Self>, offset: u64, length: u64) -> Result<FrameView, ArenaError> {
         let bytes = self.bytes();
         if offset.checked_add(length).is_none_or(|end| end > bytes) {
@@ -71,8 +72,8 @@ impl MappedSegment {
     }
 }
 
-/// The bytes of one frame. Keeps the mapping alive, but not the frame's contents: those belong to this
-/// rank until it sends the release.
+/// The bytes of one frame. It keeps the mapping alive, but not the frame's contents: those are stable
+/// until this rank sends the release.
 pub struct FrameView {
     segment: Arc<MappedSegment>,
     offset: usize,
@@ -80,14 +81,14 @@ pub struct FrameView {
 }
 
 impl FrameView {
-    /// All bytes of the frame's data.
+    /// Returns all bytes of the frame's data.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: nobody in this process can write to a read-only mapping, and the daemon leaves the
+        // SAFETY: nothing in this process can write to a read-only mapping, and the daemon leaves the
         // frame alone until its release (rule 4).
         unsafe { self.segment.map.bytes(self.offset, self.length) }
     }
 
-    /// `count` elements that begin at byte `at` of the frame; `None` where they leave it or are not aligned.
+    /// Returns `count` elements from byte `at` of the frame; `None` if they leave it or are not aligned.
     pub fn elements<T: Element>(&self, at: u64, count: u64) -> Option<&[T]> {
         let size = size_of::<T>() as u64;
         let end = count.checked_mul(size)?.checked_add(at)?;
@@ -104,7 +105,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A number that lies in shared memory as it is; little-endian machines only.
+/// A number that is read in place from shared memory; little-endian machines only.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// The element types of layouts that may be read as `Self`.
     const DTYPES: &'static [Dtype];

@@ -1,13 +1,13 @@
-//! A mapped memfd, and the rules for memory that another process sees.
+//! A mapped memfd, and the rules for memory that is shared with another process.
 //!
 //! 1. A segment has one writer: the daemon's own mapping, made before `F_SEAL_FUTURE_WRITE`. Every other
 //!    mapping, in any process, is read-only, and the kernel refuses a new writable one.
 //! 2. It never changes its size (`F_SEAL_SHRINK`, `F_SEAL_GROW`), and it is populated before use: a mapped
-//!    byte is always there, so an access can't end in SIGBUS. A reader maps nothing without these seals.
-//! 3. The daemon makes `&mut [u8]` only through a `FrameBuf`, and no two of them overlap (checked when it is
+//!    byte is always there, so an access cannot end in SIGBUS. A reader refuses segments without these seals.
+//! 3. The daemon creates `&mut [u8]` only through a `FrameBuf`, and no two of them overlap (checked when it is
 //!    leased). So within the daemon the usual rules of references hold.
-//! 4. A reader makes `&[T]` only of a frame that was given to it; the daemon leaves a frame alone until
-//!    its release or the end of the session. A daemon that broke this would hand out torn *numbers*: element
+//! 4. A reader creates `&[T]` only from a frame delivered to it; the daemon leaves a frame alone until
+//!    its release or the end of the session. If a daemon broke this, the reader would see torn *numbers*: element
 //!    types are plain integers and floats, for which every bit pattern is a value. No length, offset or
 //!    pointer is ever read from shared memory.
 //! 5. A mapping is unmapped only when its last reference is gone (`Arc`), and a forked child has none
@@ -20,17 +20,17 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// Size of a huge page where there is one of this architecture's usual size.
+/// Usual size of a huge page in bytes.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Not known to rustix yet; Linux 6.1.
 const MADV_COLLAPSE: i32 = 25;
 
-/// An address that is free now and that huge pages can begin at; null where there is none.
+/// Returns a free address aligned to huge pages; null where there is none.
 fn aligned(len: usize) -> *mut c_void {
     let Some(room) = len.checked_add(HUGE_PAGE) else {
         return null_mut();
     };
-    // SAFETY: the kernel chooses the address, nobody uses the memory, and it is given back at once.
+    // SAFETY: the kernel chooses the address, the memory is unused, and it is unmapped immediately.
     let found = unsafe {
         mmap_anonymous(null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE)
             .inspect(|base| _ = munmap(*base, room))
@@ -59,14 +59,14 @@ impl Mapping {
         } else {
             ProtFlags::empty()
         };
-        let wish = if len >= HUGE_PAGE {
+        let hint = if len >= HUGE_PAGE {
             aligned(len)
         } else {
             null_mut()
         };
-        // SAFETY: the kernel chooses the address (a wish for one that is taken is not granted), so no
+        // SAFETY: the kernel chooses the address (it ignores a hint that is taken), so no
         // existing mapping is replaced.
-        let base = unsafe { mmap(wish, len, ProtFlags::READ | write, MapFlags::SHARED, fd, 0) }?;
+        let base = unsafe { mmap(hint, len, ProtFlags::READ | write, MapFlags::SHARED, fd, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, len })
     }
@@ -75,7 +75,7 @@ impl Mapping {
         self.len
     }
 
-    /// Tells the kernel about the pages at `at`; only for advice that leaves the contents as they are.
+    /// Advises the kernel about the pages at `at`; only for advice that keeps the contents.
     pub(crate) fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
         assert!(
             at <= self.len && len <= self.len - at,
@@ -87,13 +87,13 @@ impl Mapping {
         Ok(())
     }
 
-    /// Has pages that are not there yet made on one memory node.
+    /// Makes the kernel allocate missing pages on one memory node.
     pub(crate) fn bind(&self, node: u32) -> io::Result<()> {
         // SAFETY: the range is this mapping.
         unsafe { crate::numa::bind(self.base.as_ptr().cast(), self.len, node) }
     }
 
-    /// Has the pages that are there moved to huge ones.
+    /// Makes the kernel move existing pages to huge ones.
     pub(crate) fn collapse(&self) -> io::Result<()> {
         // SAFETY: the range is this mapping; the contents stay as they are.
         let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, MADV_COLLAPSE) };
@@ -103,10 +103,10 @@ impl Mapping {
         Ok(())
     }
 
-    /// The bytes at `at`.
+    /// Returns the bytes at `at`.
     ///
     /// # Safety
-    /// While the reference lives, nobody in this process writes to the range, and the daemon
+    /// While the reference lives, nothing in this process writes to the range, and the daemon
     /// leaves it alone (rules 3 and 4).
     pub(crate) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         assert!(
@@ -114,11 +114,11 @@ impl Mapping {
             "range outside the mapping"
         );
         // SAFETY: the range lies in this mapping, which lives as long as `self`; u8 has no invalid
-        // values; the caller guarantees that nobody writes.
+        // values; the caller guarantees that nothing writes.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
     }
 
-    /// The bytes at `at`, for writing.
+    /// Returns the bytes at `at` for writing.
     ///
     /// # Safety
     /// The mapping is writable, and no other reference to the range lives (rule 3).

@@ -3,19 +3,19 @@
 use std::ffi::c_void;
 use std::{fs, io};
 
-/// Nodes whose memory can be used; Linux knows at most so many.
+/// Most memory nodes that Linux supports.
 const NODES_MAX: u32 = 1024;
 const WORDS: usize = NODES_MAX as usize / u64::BITS as usize;
 const HAVE_MEMORY: &str = "/sys/devices/system/node/has_memory";
 
-/// The nodes that have memory, ascending; node 0 alone where the kernel says nothing.
+/// Returns the nodes with memory in ascending order; only node 0 where the kernel lists none.
 pub fn memory_nodes() -> Vec<u32> {
     let text = fs::read_to_string(HAVE_MEMORY).unwrap_or_default();
     let nodes = parse(text.trim());
     if nodes.is_empty() { vec![0] } else { nodes }
 }
 
-/// A kernel's list: `0-3,8`.
+/// Parses a kernel's list, for example `0-3,8`.
 fn parse(list: &str) -> Vec<u32> {
     let mut nodes = Vec::new();
     for part in list.split(',') {
@@ -27,8 +27,8 @@ fn parse(list: &str) -> Vec<u32> {
     nodes
 }
 
-/// Has the pages of a shared mapping made on `node` and nowhere else, in whichever process they are
-/// touched first.
+/// Makes the kernel allocate the pages of a shared mapping only on `node`, whichever process touches them
+/// first.
 ///
 /// # Safety
 /// `base` and `len` are of one mapping, which lives during the call.
@@ -38,8 +38,8 @@ pub(crate) unsafe fn bind(base: *mut c_void, len: usize, node: u32) -> io::Resul
     }
     let mut mask = [0_u64; WORDS];
     mask[(node / u64::BITS) as usize] = 1 << (node % u64::BITS);
-    // SAFETY: the caller's range is mapped; the kernel reads the mask, which has the bits that are
-    // promised (it counts one more than there are), and writes nothing.
+    // SAFETY: the caller's range is mapped; the kernel reads the mask, which has the promised number
+    // of bits (it counts one more than there are), and writes nothing.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mbind,

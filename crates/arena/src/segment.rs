@@ -1,4 +1,4 @@
-//! The daemon's side of a segment: made, populated, sealed, and written through leases.
+//! The daemon's side of a segment: created, populated, sealed, and written through leases.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,44 +14,44 @@ use rustix::mm::Advice;
 use crate::mapping::Mapping;
 use crate::{ArenaError, MemoryLimits};
 
-/// Seals that every segment has before its descriptor leaves the daemon.
+/// Seals of every segment before its descriptor is sent.
 pub(crate) const SEALS: SealFlags = SealFlags::FUTURE_WRITE
     .union(SealFlags::SHRINK)
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
-/// Bytes populated between two looks at the limits.
+/// Bytes populated between two checks of the limits.
 const POPULATE_BYTES: u64 = 64 << 20;
 
-/// The pages that a segment shall have.
+/// The kind of pages of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// Those of the machine.
+    /// The machine's usual pages.
     Small,
-    /// Huge ones where the kernel makes some; small ones otherwise.
+    /// Huge pages where the kernel provides them, otherwise small ones.
     HugeIfAny,
-    /// Huge ones that an administrator has reserved, or an error.
+    /// Huge pages that an administrator has reserved; otherwise creation fails.
     HugeReserved,
 }
 
-/// A segment of the arena with the only writable mapping of it.
+/// A segment of the arena with its only writable mapping.
 pub struct Segment {
     map: Mapping,
     not_huge: Option<io::Error>,
     fd: OwnedFd,
-    /// Offset and length of each living lease; they never overlap.
+    /// Offset and length of each lease; they never overlap.
     leases: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Segment {
-    /// Makes and populates a segment. It fails with numbers where the memory is not there; the name is
-    /// only for `/proc/*/maps`.
+    /// Creates and populates a segment of small pages. The name is shown in `/proc/*/maps`. Fails when
+    /// memory limits leave too little.
     pub fn create(name: &str, bytes: u64, limits: &MemoryLimits) -> Result<Arc<Self>, ArenaError> {
-        Self::create_of(name, bytes, limits, Pages::Small, None)
+        Self::create_with(name, bytes, limits, Pages::Small, None)
     }
 
-    /// The same of other pages, or on one memory node alone.
-    pub fn create_of(
+    /// Creates a segment with a kind of pages, optionally bound to one memory node.
+    pub fn create_with(
         name: &str,
         bytes: u64,
         limits: &MemoryLimits,
@@ -69,7 +69,7 @@ impl Segment {
         if bytes == 0 {
             return Err(failed("size")(io::ErrorKind::InvalidInput.into()));
         }
-        // Reserved pages are taken from their own account.
+        // Reserved pages do not count against the limits.
         let reserved = pages == Pages::HugeReserved;
         if !reserved {
             limits.check(bytes)?;
@@ -105,17 +105,17 @@ impl Segment {
         }))
     }
 
-    /// Size in bytes.
+    /// Returns the segment's size in bytes.
     pub fn bytes(&self) -> u64 {
         self.map.len() as u64
     }
 
-    /// Why there are no huge pages, where they were wished for.
+    /// Returns why huge pages were requested but not provided.
     pub fn not_huge(&self) -> Option<&io::Error> {
         self.not_huge.as_ref()
     }
 
-    /// Takes a range for writing. Two leases never overlap: a fault in the allocator is an error here, not
+    /// Leases a range for writing. Leases never overlap: a bug in the allocator is an error here instead of
     /// wrong tokens in a trainer.
     pub fn lease(self: &Arc<Self>, offset: u64, length: u64) -> Result<FrameBuf, ArenaError> {
         let bytes = self.bytes();
@@ -153,14 +153,14 @@ impl Segment {
     }
 }
 
-/// The read-only, sealed descriptor: the one to send.
+/// The read-only, sealed descriptor to send to ranks.
 impl AsFd for Segment {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// Kernels from 6.3 want to hear that a memfd is not for executing; older ones don't know the flag.
+/// Creates a memfd. Kernels from 6.3 expect the flag that it is not executable; older ones refuse the flag.
 fn anonymous_file(name: &str, reserved: bool) -> io::Result<OwnedFd> {
     let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     flags.set(MemfdFlags::HUGETLB, reserved);
@@ -180,8 +180,8 @@ fn populate(map: &Mapping, fd: &OwnedFd, at: u64, len: u64) -> io::Result<()> {
     }
 }
 
-/// Reopens read-only, takes the permissions away and seals. Either measure alone is not enough: a memfd has
-/// mode 0777, and another user can reopen it for writing through `/proc`.
+/// Reopens read-only, removes the permissions and seals. Neither measure alone is enough: a memfd has mode
+/// 0777, and another user can reopen it for writing through `/proc`.
 fn seal(writable: &OwnedFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", writable.as_raw_fd());
     let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -198,12 +198,12 @@ pub struct FrameBuf {
 }
 
 impl FrameBuf {
-    /// First byte in the segment.
+    /// Returns the offset of the first byte in the segment.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -223,9 +223,9 @@ impl FrameBuf {
         Ok(())
     }
 
-    /// The bytes.
+    /// Returns the bytes for reading.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the lease is this object's alone; writing needs `&mut self`.
+        // SAFETY: only this object holds the lease; writing needs `&mut self`.
         unsafe {
             self.segment
                 .map
@@ -233,7 +233,7 @@ impl FrameBuf {
         }
     }
 
-    /// The bytes, for reading into them.
+    /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is writable, leases don't overlap, and `&mut self` is the only access to
         // this one.

@@ -1,7 +1,7 @@
-//! One SEQPACKET connection: whole messages, descriptors, no waiting except where asked for.
+//! One SEQPACKET connection: whole messages, descriptors, and blocking only in [`Connection::wait`].
 //!
-//! The descriptor is non-blocking, so that an asynchronous runtime can watch it (`AsFd`); `wait` serves
-//! those who have none.
+//! The descriptor is non-blocking, so that an asynchronous runtime can watch it (`AsFd`); `wait` is for
+//! programs without one.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,53 +22,52 @@ use crate::SocketError;
 use crate::closing::{Guarded, apart};
 use batchweave_wire::MESSAGE_BYTES_MAX;
 
-/// Bytes of a socket's path, by the kernel (`sun_path` less its final zero).
+/// Most bytes of a socket's path: the kernel's `sun_path` without its final zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// The user id of everybody who has none in this user namespace.
+/// The user id that stands for all users without an id in this user namespace.
 pub const OVERFLOW_UID: u32 = 65_534;
 /// `SO_PEERPIDFD`, Linux 6.5 and later.
 const SO_PEERPIDFD: i32 = 77;
 /// Pause between tries while the daemon's queue of connections is full.
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Who is at the other end, as the kernel says. The pid is left out: it is 0 from another namespace.
+/// The identity of the peer, from the kernel. Without the pid, which is 0 across namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// The effective user id when it connected.
+    /// The effective user id at the time of the connection.
     pub uid: u32,
 }
 
 impl Peer {
-    /// Whether a daemon run by `own` lets this peer in.
+    /// Returns whether a daemon of user `own` accepts this peer.
     pub fn allowed(self, own: u32, others: &[u32]) -> bool {
         self.uid != OVERFLOW_UID && (self.uid == own || others.contains(&self.uid))
     }
 }
 
-/// The user that this process runs as.
+/// Returns the effective user id of this process.
 pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// A received message: its length in the caller's buffer, and the descriptor that came along.
+/// A received message: its length in the caller's buffer, and the descriptor sent with it.
 #[derive(Debug)]
 pub struct Packet {
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub bytes: usize,
-    /// The descriptor.
     pub fd: Option<OwnedFd>,
 }
 
-/// What `wait` waits for.
+/// The condition that `wait` waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to receive, or the end.
+    /// A message to receive, or the end.
     Readable,
-    /// Room to send, or the end.
+    /// Space to send, or the end.
     Writable,
 }
 
-/// A connected socket.
+/// A connected, non-blocking socket.
 #[derive(Debug)]
 pub struct Connection {
     fd: Guarded,
@@ -101,7 +100,7 @@ pub(crate) fn system(path: &Path, call: &'static str, source: Errno) -> SocketEr
 }
 
 impl Connection {
-    /// One that was accepted. `apart`: strangers can send descriptors to it, which it closes elsewhere.
+    /// Wraps an accepted socket. `apart`: untrusted peers can send it descriptors, so a separate thread closes it.
     pub(crate) fn accepted(fd: OwnedFd, apart: bool) -> Self {
         let fd = Guarded::new(fd, apart);
         Self { fd }
@@ -111,8 +110,8 @@ impl Connection {
         Self::accepted(fd, false)
     }
 
-    /// Connects. A full queue is tried again until the deadline; a missing daemon is an error at once, and
-    /// the caller decides whether to try again.
+    /// Connects. Retries while the daemon's queue is full, until the deadline; fails immediately when there
+    /// is no daemon.
     pub fn connect(path: &Path, deadline: Instant) -> Result<Self, SocketError> {
         let address = address(path)?;
         let fd = new_socket(path)?;
@@ -141,7 +140,7 @@ impl Connection {
         }
     }
 
-    /// Two ends in one process, for tests.
+    /// Returns two connected ends in one process, for tests.
     pub fn pair() -> io::Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (a, b) =
@@ -149,8 +148,8 @@ impl Connection {
         Ok((Self::new(a), Self::new(b)))
     }
 
-    /// Sends one message, with a descriptor or without. `WouldBlock` when the peer reads too slowly; any
-    /// other error means that the peer is gone.
+    /// Sends one message, optionally with a descriptor. Fails with `WouldBlock` when the peer reads too
+    /// slowly; any other error means that the peer is gone.
     pub fn send(&self, message: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -175,9 +174,9 @@ impl Connection {
         }
     }
 
-    /// Receives one message into `buffer` (64 KiB). `None`: the peer is gone, whatever it had sent.
-    /// `WouldBlock`: nothing there. `InvalidData`: a message larger than the protocol's, or several descriptors.
-    /// An accepted connection takes no descriptor: there it is none.
+    /// Receives one message into `buffer` (at least 64 KiB). Returns `None` when the peer is gone. Fails
+    /// with `WouldBlock` when there is no message, and with `InvalidData` for a message above the protocol's
+    /// limit or with several descriptors. An accepted connection never receives a descriptor.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Packet>> {
         assert!(
             buffer.len() >= MESSAGE_BYTES_MAX,
@@ -221,7 +220,7 @@ impl Connection {
         }))
     }
 
-    /// Waits until the socket is ready or the time is over; says whether it is ready.
+    /// Waits until the socket is ready or the time is over; returns whether it is ready.
     pub fn wait(&self, interest: Interest, timeout: Duration) -> io::Result<bool> {
         let flags = match interest {
             Interest::Readable => PollFlags::IN,
@@ -239,7 +238,7 @@ impl Connection {
         }
     }
 
-    /// Bytes sent that the peer has not read yet; none once it is gone.
+    /// Returns the bytes sent that the peer has not read yet; zero once it is gone.
     pub fn unread(&self) -> io::Result<u64> {
         let mut bytes: i32 = 0;
         // SAFETY: the request writes one int to `bytes`.
@@ -250,7 +249,7 @@ impl Connection {
         Ok(u64::from(bytes.unsigned_abs()))
     }
 
-    /// Who connected.
+    /// Returns the identity of the peer.
     pub fn peer(&self) -> io::Result<Peer> {
         let credentials = sockopt::socket_peercred(&self.fd)?;
         Ok(Peer {
@@ -258,7 +257,7 @@ impl Connection {
         })
     }
 
-    /// A descriptor that becomes readable when the process that connected has ended, even while a forked
+    /// Returns a descriptor that becomes readable when the connecting process ends, even while a forked
     /// child keeps the socket open. `None` before Linux 6.5.
     pub fn peer_pidfd(&self) -> Option<OwnedFd> {
         let mut fd: i32 = -1;
@@ -277,7 +276,7 @@ impl Connection {
         if result != 0 || fd < 0 {
             return None;
         }
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         Some(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }

@@ -1,4 +1,4 @@
-//! What another process can do with a segment's descriptor: read it, and nothing else, whoever it runs as.
+//! Another process can only read a segment by its descriptor, whatever user it runs as.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ const BYTES: u64 = 1 << 20;
 /// Any user that is not ours.
 const OTHER_UID: u32 = 61_234;
 
-/// Tries all on descriptor 0, and through /proc of the daemon; prints what worked.
+/// Tries every attack on descriptor 0 and through the daemon's /proc; prints those that worked.
 const ATTACKS: &str = r#"
 import ctypes, fcntl, mmap, os, sys
 
@@ -74,7 +74,7 @@ with mmap.mmap(0, 0, mmap.MAP_SHARED, mmap.PROT_READ) as shared:
 print(os.geteuid(), *worked, sep="|")
 "#;
 
-/// Runs the attacks as `uid`; what it printed. `None` where this process may not become that user.
+/// Runs the attacks as `uid` and returns the output; `None` where this process may not become that user.
 fn attack(segment: &Segment, uid: Option<u32>) -> Option<String> {
     use std::os::fd::AsRawFd;
     let fd = segment.as_fd().try_clone_to_owned().unwrap();
@@ -132,7 +132,7 @@ fn another_user_can_only_read() {
     is_whole(&segment);
 }
 
-/// Bytes of the mapping at `name` that huge pages back.
+/// Returns the bytes of the mapping at `name` that huge pages back.
 fn huge_bytes(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut inside = false;
@@ -154,7 +154,8 @@ fn huge_bytes(name: &str) -> u64 {
 #[test]
 fn segments_are_made_of_huge_pages_where_there_are_any() {
     let (bytes, limits) = (8 << 20, MemoryLimits::default());
-    let segment = Segment::create_of("hugepages", bytes, &limits, Pages::HugeIfAny, None).unwrap();
+    let segment =
+        Segment::create_with("hugepages", bytes, &limits, Pages::HugeIfAny, None).unwrap();
     match segment.not_huge() {
         None => assert_eq!(huge_bytes("memfd:hugepages"), bytes),
         Some(why) => eprintln!("no huge pages here: {why}"),
@@ -168,7 +169,7 @@ fn segments_are_made_of_huge_pages_where_there_are_any() {
 #[test]
 fn reserved_huge_pages_that_are_not_there_are_an_error_with_the_size() {
     let (bytes, limits) = (1 << 40, MemoryLimits::default());
-    let made = Segment::create_of("reserved", bytes, &limits, Pages::HugeReserved, None);
+    let made = Segment::create_with("reserved", bytes, &limits, Pages::HugeReserved, None);
     let error = made.err().unwrap().to_string();
     assert!(error.contains("1099511627776 bytes"), "{error}");
 }

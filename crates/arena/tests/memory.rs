@@ -1,4 +1,4 @@
-//! Segments: nobody but the daemon can change them, and no limit is overrun.
+//! Segments: only the daemon can change them, and no memory limit is exceeded.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use std::fs::{self, File, OpenOptions};
@@ -79,7 +79,7 @@ fn ranges_and_leases_are_checked() {
 }
 
 /// A memfd has mode 0777: another user once reopened one for writing and truncated it under the daemon.
-/// We are often root here, whom permissions do not stop: the seals must.
+/// Tests often run as root, which ignores permissions: the seals must hold.
 #[test]
 fn no_descriptor_can_write_truncate_or_grow() {
     let segment = Segment::create("sealed", BYTES, &MemoryLimits::default()).unwrap();
@@ -126,7 +126,7 @@ fn no_descriptor_can_write_truncate_or_grow() {
     segment.lease(0, 4).unwrap().write_at(0, b"fine").unwrap();
 }
 
-/// A writable mapping of the same memory is refused too, whoever asks.
+/// A writable mapping of the same memory is refused too, for every process.
 #[test]
 fn no_second_writable_mapping() {
     let segment = Segment::create("mapping", BYTES, &MemoryLimits::default()).unwrap();
@@ -159,7 +159,7 @@ fn a_descriptor_without_the_seals_is_refused() {
         "somebody may still write"
     );
     let file = File::open("/proc/self/exe").unwrap();
-    assert!(say(file.into(), BYTES).contains("no memfd"));
+    assert!(say(file.into(), BYTES).contains("not a memfd"));
     let segment = Segment::create("short", BYTES, &MemoryLimits::default()).unwrap();
     assert!(
         say(copy_of_fd(&segment), BYTES * 2).contains("the message says"),
@@ -211,6 +211,6 @@ fn mappings_and_descriptors_stay_flat() {
     let before = descriptors();
     (0..50).for_each(|_| round());
     assert_eq!(map_count(), 0);
-    // Other tests of this binary run beside this one and hold a few descriptors of their own.
+    // Other tests of this binary run concurrently and hold a few descriptors of their own.
     assert!(descriptors() < before + 40, "{before} -> {}", descriptors());
 }

@@ -1,4 +1,4 @@
-//! Sockets: one daemon a path, whole messages, descriptors, and peers that die.
+//! Sockets: one daemon per path, whole messages, descriptors, and peers that die.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ fn bind_error(path: &Path) -> String {
     Listener::bind(path, 0o600).unwrap_err().to_string()
 }
 
-/// A bound socket that nobody serves, as a killed daemon leaves it.
+/// Leaves a bound socket without a listener, as a killed daemon does.
 fn leave_stale(path: &Path) {
     let address = rustix::net::SocketAddrUnix::new(path).unwrap();
     let family = rustix::net::AddressFamily::UNIX;
@@ -89,7 +89,7 @@ fn a_message_and_its_descriptor_arrive_whole() {
     assert!(!path.exists(), "removed at a clean stop");
 }
 
-/// What a stranger sends must not stay with the daemon: its close may take long.
+/// The daemon must not keep a descriptor of an untrusted peer: its close may block.
 #[test]
 fn a_daemon_takes_no_descriptor() {
     let (_dir, path) = folder();
@@ -124,8 +124,8 @@ fn a_message_beyond_the_protocol_is_no_message() {
     assert_eq!(b.recv(&mut buffer).unwrap().unwrap().bytes, 4);
 }
 
-/// A peer that ends with unread data resets the connection; what it had sent may be lost, and both
-/// read as the end.
+/// A peer that ends with unread data resets the connection; its last messages may be lost, and both
+/// cases read as the end.
 #[test]
 fn a_reset_is_an_end() {
     let (a, b) = Connection::pair().unwrap();
@@ -219,7 +219,7 @@ fn a_stale_file_is_taken_over_and_never_by_two() {
     }
 }
 
-/// The daemon that stops late must not remove the file of the one that runs now.
+/// A daemon that stops late must not remove the socket of its successor.
 #[test]
 fn an_old_listener_leaves_a_new_file_alone() {
     let (_dir, path) = folder();
@@ -236,14 +236,14 @@ fn users_are_let_in_by_uid() {
     assert!(peer(1000).allowed(1000, &[]));
     assert!(!peer(1001).allowed(1000, &[]));
     assert!(peer(1001).allowed(1000, &[7, 1001]));
-    assert!(!peer(0).allowed(1000, &[]), "root is no exception");
+    assert!(!peer(0).allowed(1000, &[]), "root is not an exception");
     assert!(
         !peer(OVERFLOW_UID).allowed(OVERFLOW_UID, &[OVERFLOW_UID]),
         "it may be anybody"
     );
 }
 
-/// A process that is killed: its end comes at once, and its pidfd says so too where the kernel has one.
+/// The end of a killed process is seen immediately, also through its pidfd where the kernel has one.
 #[test]
 fn a_killed_peer_is_an_end() {
     let (_dir, path) = folder();

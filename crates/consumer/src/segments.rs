@@ -73,7 +73,7 @@ impl SegmentMaker {
     pub(crate) fn create(&self) -> Result<Arc<Segment>, ArenaError> {
         let (bytes, limits) = (self.segment_bytes, &self.limits);
         let (pages, node) = (self.pages, self.node);
-        let segment = Segment::create_of("batchweave-arena", bytes, limits, pages, node)?;
+        let segment = Segment::create_with("batchweave-arena", bytes, limits, pages, node)?;
         if let Some(why) = segment.not_huge()
             && !self.reported_small_pages.swap(true, Ordering::Relaxed)
         {

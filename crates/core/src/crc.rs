@@ -1,8 +1,8 @@
-//! CRC32C (Castagnoli, as in iSCSI and in S3's own checksums), at once or piece by piece.
+//! CRC32C (Castagnoli, as in iSCSI and in S3's own checksums), of whole slices of bytes or piece by piece.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// CRC32C of `bytes`.
+/// Returns the CRC32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
@@ -12,35 +12,36 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 pub struct Crc32c(Digest);
 
 impl Crc32c {
-    /// The checksum of no bytes yet.
+    /// Returns the checksum of no bytes.
     pub fn new() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
 
-    /// Goes on with the next piece.
+    /// Continues with the next piece.
     pub fn update(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    /// Goes on with bytes whose checksum was made apart: pieces of one frame come by several requests.
+    /// Continues with bytes whose checksum was computed apart: the pieces of one frame arrive by several
+    /// requests.
     pub fn append(&mut self, next: &Self) {
         if next.bytes() > 0 {
             self.0.combine(&next.0);
         }
     }
 
-    /// How many bytes it covers.
+    /// Returns the number of bytes that it covers.
     pub fn bytes(&self) -> u64 {
         self.0.get_amount()
     }
 
-    /// The checksum of all pieces so far.
+    /// Returns the checksum of all pieces.
     pub fn value(&self) -> u32 {
         self.0.finalize() as u32
     }
 }
 
-/// The CRC32C of bytes whose checksum is `crc`, followed by `count` zeros.
+/// Returns the CRC32C of bytes whose checksum is `crc`, followed by `count` zeros.
 pub(crate) fn followed_by_zeros(crc: u32, count: usize) -> u32 {
     if count == 0 {
         return crc;

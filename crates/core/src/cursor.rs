@@ -1,4 +1,4 @@
-//! Where a producer stands in its input: JSON that only its producer understands.
+//! The position of a producer in its input: JSON that only this producer understands.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,13 +6,13 @@ use serde_json::Value;
 use crate::ids::Hash;
 use crate::limits::CURSOR_BYTES_MAX;
 
-/// A cursor. `Null` is the start.
+/// A cursor; `Null` is the start.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub Value);
 
 impl Cursor {
-    /// The canonical bytes: compact JSON, the keys of every object sorted by their bytes.
+    /// Returns the canonical bytes: compact JSON, the keys of every object sorted by their bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = String::new();
         write(&self.0, &mut out);
@@ -30,7 +30,7 @@ impl Cursor {
     }
 }
 
-/// Levels of lists and objects in a value; none in a number or a text.
+/// Returns the levels of nested lists and objects in a value; 0 for a number or a text.
 pub(crate) fn levels(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or_default(),
@@ -39,8 +39,8 @@ pub(crate) fn levels(value: &Value) -> usize {
     }
 }
 
-// Written out here because serde_json's own order of keys depends on a feature that any crate of
-// a build may switch on. The depth is bounded: serde_json refuses to parse beyond 128 levels.
+// Written out here because serde_json's own order of keys depends on a feature that any crate of a build
+// may enable. The depth is bounded: serde_json refuses to parse beyond 128 levels.
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::Array(items) => {

@@ -1,4 +1,4 @@
-//! What is wrong with stored bytes: always with the object's key, never a guess.
+//! Errors of stored objects: each names the object's key and the broken rule.
 
 /// A stored JSON object that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -6,52 +6,35 @@ pub enum FormatError {
     /// Larger than the format allows.
     #[error("{key}: {bytes} bytes, more than the {limit} that the format allows")]
     TooLarge {
-        /// The object.
         key: String,
-        /// Its size.
         bytes: usize,
-        /// The bound.
         limit: usize,
     },
-    /// A format number that this build does not know.
+    /// A format number that this build does not support.
     #[error(
         "{key}: format {found} is not known to this build (it reads format 1): upgrade BatchWeave"
     )]
-    UnknownFormat {
-        /// The object.
-        key: String,
-        /// Its format number.
-        found: u64,
-    },
+    UnknownFormat { key: String, found: u64 },
     /// Not the JSON that the format describes.
     #[error("{key}: not readable: {detail}")]
     Malformed {
-        /// The object.
         key: String,
-        /// What the parser said, with line and column.
+        /// The parser's message, with line and column.
         detail: String,
     },
-    /// Its digest is not that of its bytes.
+    /// The digest does not match the bytes.
     #[error(
         "{key}: damaged: it does not end in the digest of its own bytes (a byte is wrong, missing or \
          added)"
     )]
-    Damaged {
-        /// The object.
-        key: String,
-    },
+    Damaged { key: String },
     /// Well-formed, but a rule of the format is broken.
     #[error("{key}: {reason}")]
-    Rule {
-        /// The object.
-        key: String,
-        /// The rule.
-        reason: String,
-    },
+    Rule { key: String, reason: String },
 }
 
 impl FormatError {
-    /// A broken rule at `key`.
+    /// Returns the error of a broken rule at `key`.
     pub fn rule(key: &str, reason: impl Into<String>) -> Self {
         Self::Rule {
             key: key.to_owned(),

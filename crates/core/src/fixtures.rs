@@ -1,17 +1,17 @@
-//! A small stream and its TGBs: what tests, measurements and simulators put into a log when only the
-//! form of it matters. No bytes belong to these records.
+//! A small stream and its TGBs, for tests, measurements and simulators that need only the form of records.
+//! No stored bytes belong to these records.
 
 use crate::ids::{AttemptId, AttemptNo, Hash, JobName, ProducerName, Step, StreamId, Version};
 use crate::retention::{Mark, Progress};
 use crate::stream::{StreamConfig, StreamOrder, TokenizerId};
 use crate::tgb::{Digest, ObjectPart, TgbRecord};
 
-/// Slices of a batch.
+/// Slices per TGB of the fixture stream.
 pub const SLICES: u32 = 4;
-/// Tokens of a slice: one row.
+/// Tokens per slice of the fixture stream: one row.
 pub const SEQ_LEN: u32 = 8;
 
-/// A stream of such batches; its id is made of `id`.
+/// Returns a stream of such TGBs; its id is derived from `id`.
 pub fn stream(id: [u8; 16], order: StreamOrder, producers: Vec<ProducerName>) -> StreamConfig {
     StreamConfig {
         format: 1,
@@ -29,7 +29,8 @@ pub fn stream(id: [u8; 16], order: StreamOrder, producers: Vec<ProducerName>) ->
     }
 }
 
-/// The TGB that lies at place `index` in the object `key`: one part of `bytes`, all slices of one size.
+/// Returns a TGB that lies at position `index` in the object `key`: one part of `bytes`, all slices of one
+/// size.
 pub fn tgb(key: &str, index: u64, bytes: u64, digest: Digest) -> TgbRecord {
     TgbRecord {
         rows: u64::from(SLICES),
@@ -53,13 +54,11 @@ pub fn tgb(key: &str, index: u64, bytes: u64, digest: Digest) -> TgbRecord {
 pub struct Attempt {
     /// The stream that the job reads.
     pub stream: StreamId,
-    /// The job's name.
     pub job: JobName,
     /// The record that opened the job.
     pub opened: Version,
     /// The attempt's number, from 0.
     pub number: AttemptNo,
-    /// The data-parallel size.
     pub dp_size: u32,
 }
 

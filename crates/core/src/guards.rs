@@ -1,75 +1,76 @@
-//! Deliberate mistakes, for the tests that prove that the simulator, or a test of this crate, would find
-//! them. Without the feature `mutations` none can be made, and the guards that ask cost nothing.
+//! Deliberate mistakes, which prove that the simulator, or a test of this crate, would find them. Each
+//! function asks for one mistake at the place where a rule prevents it. Without the feature `mutations` no
+//! mistake can be activated, and the functions cost nothing.
 
-/// A mistake that a guard of the protocol prevents.
+/// A mistake that a rule of the protocol prevents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutation {
-    /// Entries of any epoch are taken, and nobody stops because a newer one exists.
+    /// Entries of any epoch apply, and no producer stops because a newer one exists.
     AnyEpoch,
-    /// The fold takes entries with any sequence and cursor.
+    /// Entries with any sequence number and cursor apply.
     AnySequence,
-    /// A 412 is taken for a lost race without a look at who has won.
+    /// A 412 counts as a lost race without reading the winner.
     Trust412,
-    /// After an unknown outcome the next version is tried.
+    /// After an unknown outcome the writer tries the next version.
     NextAfterUnknown,
-    /// Whoever loses a version tries the next with what was judged before.
+    /// The loser of a version tries the next one with entries validated before.
     Unfolded,
-    /// An entry takes some TGBs of an object and leaves the others.
+    /// An entry commits some TGBs of an object and leaves the others.
     HalfObject,
     /// Marks of abandoned histories count as restart points.
     PoolMarks,
-    /// Of earlier attempts nothing counts, and what the newest has is enough.
+    /// Only the newest attempt counts, and any number of its restart points is enough.
     NewestMarks,
     /// A mark counts when one coordinate has made it.
     IncompleteMarks,
-    /// A job with fewer restart points than it keeps gives up what is below the oldest.
+    /// A job with fewer restart points than it keeps releases the steps below the oldest.
     FewerThanKept,
     /// The floor may be above what a rank has received.
     BeyondProgress,
-    /// A watermark that names other jobs and attempts than there are is taken, and a loser of a race
-    /// publishes what it has computed before.
+    /// A watermark applies although it names other jobs and attempts, and the loser of a race publishes a
+    /// watermark computed before.
     StaleWatermark,
-    /// An object goes with the first of its TGBs that nobody needs.
+    /// An object is deleted with the first of its TGBs that is no longer needed.
     SharedObject,
-    /// What no entry names goes, although its epoch may still commit it.
+    /// An unnamed object is deleted although its epoch may still commit it.
     UncommittedObject,
-    /// What is to go is chosen by the state before the watermark, what is named by the state after
-    /// later records.
+    /// Objects to delete are chosen by the state before the watermark, the keys in use by a later state.
     MixedFolds,
-    /// A snapshot does not say that the stream is sealed.
+    /// A snapshot omits that the stream is sealed.
     SealForgotten,
-    /// An opening begins with no mixtures.
+    /// An opening resets the mixtures.
     MixturesForgotten,
-    /// A fold that is far behind goes on from the newest snapshot, also when that is older.
+    /// A fold that is far behind jumps to the newest snapshot even when that is older.
     JumpBack,
-    /// An opening that was announced in an epoch which somebody else has is not announced again.
+    /// An opening announced in an epoch that another instance took is not announced again.
     OpeningNotAnnounced,
-    /// An instance that comes late to its opening fences one that began after it.
+    /// An instance that opens late fences one that began after it.
     OlderFences,
-    /// The watermark follows the job that holds least.
+    /// The watermark follows the job with the highest floor.
     HighestFloor,
     /// Marks of earlier attempts are not listed.
     EarlierMarks,
-    /// A watermark makes all attempts but the newest forgotten, whatever somebody can restart from.
+    /// A watermark removes all attempts but the newest, even those with restart points.
     ForgottenAttempts,
-    /// An entry names objects whose own range of sequence numbers is another.
+    /// An entry names objects with another range of sequence numbers in their keys.
     ObjectRange,
-    /// A mark does not wait for the ledger of what its rank received.
+    /// A mark is stored before the ledger of the steps that its rank received.
     MarkBeforeLedger,
-    /// A mark is confirmed though the store has refused its ledger.
+    /// A mark is confirmed although the store refused its ledger.
     UnsavedLedger,
-    /// What ledgers tell of a rank that comes back is not read again, whoever told of it meanwhile.
+    /// Stored ledgers are not read again when a rank returns, although another daemon may have added to
+    /// them.
     StaleLedger,
-    /// What a rank received before it went is not stored before the ledgers are read for its return.
+    /// Deliveries to a rank are not stored before the ledgers are read for its return.
     UnflushedReturn,
-    /// Newer progress replaces that of other coordinates too.
+    /// Newer progress also replaces that of other coordinates.
     WideProgress,
-    /// What a rank says of its position moves nothing.
+    /// The position that a rank reports is ignored.
     PositionUnheard,
 }
 
 impl Mutation {
-    /// Those of the lifecycle: restart points, watermark, reclamation.
+    /// Mistakes in the lifecycle: restart points, watermark, reclamation.
     pub const LIFECYCLE: [Self; 12] = [
         Self::PoolMarks,
         Self::NewestMarks,
@@ -85,7 +86,7 @@ impl Mutation {
         Self::ForgottenAttempts,
     ];
 
-    /// Those of the consumer daemon: ledgers, marks, progress.
+    /// Mistakes in the consumer daemon: ledgers, marks, progress.
     pub const CONSUMER: [Self; 6] = [
         Self::MarkBeforeLedger,
         Self::UnsavedLedger,
@@ -95,7 +96,7 @@ impl Mutation {
         Self::PositionUnheard,
     ];
 
-    /// Those of the commit path.
+    /// Mistakes in the commit path.
     pub const ALL: [Self; 11] = [
         Self::AnyEpoch,
         Self::AnySequence,

@@ -1,5 +1,5 @@
-//! Names and numbers that identify things. Randomness comes from the caller; names are checked
-//! where they enter, so that a key built from them is always valid.
+//! Names and numbers that identify things. Randomness comes from the caller. Names are checked where they
+//! are parsed, so that a key built from them is always valid.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,37 +11,32 @@ use crate::limits::NAME_BYTES_MAX;
 
 /// Index of a global batch in the stream: 0, 1, 2, ... without gaps.
 pub type Step = u64;
-/// Number of a TGB within its producer; runs on across epochs.
+/// Number of a TGB within its producer; continues across epochs.
 pub type Seq = u64;
-/// How often a producer name has been opened; the first is 1.
+/// Number of openings of a producer name; the first is 1.
 pub type Epoch = u64;
 /// Number of a commit in the log; the first is 0.
 pub type Version = u64;
 /// Number of an attempt within its job's incarnation; the first is 0.
 pub type AttemptNo = u64;
 
-/// Why a text is not an id or a name.
+/// The error of a text that is not an id or a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// Not the hexadecimal text that this kind of id has.
     #[error("{text:?} is not a {kind}: expected {expected}")]
     Malformed {
-        /// What was expected to be there.
         kind: &'static str,
-        /// The shape of a good one.
+        /// The expected form.
         expected: &'static str,
-        /// What was found.
         text: String,
     },
-    /// A name with characters or a length that keys don't allow.
+    /// A name with characters or a length that keys do not allow.
     #[error(
         "{text:?} is not a valid name: 1 to {NAME_BYTES_MAX} of a-z, 0-9, '.', '_' and '-', \
          beginning with a letter or digit"
     )]
-    Name {
-        /// What was found.
-        text: String,
-    },
+    Name { text: String },
 }
 
 fn hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -79,7 +74,7 @@ macro_rules! hex_id {
         pub struct $name(pub [u8; $bytes]);
 
         impl $name {
-            /// An id from bytes that the caller drew at random or computed.
+            /// Returns an id from bytes that the caller drew at random or computed.
             pub fn from_bytes(bytes: [u8; $bytes]) -> Self {
                 Self(bytes)
             }
@@ -135,7 +130,7 @@ hex_id!(/// SHA-256 of an object's bytes.
     Hash, 32, "SHA-256 hash", "64 hexadecimal digits");
 
 impl Hash {
-    /// SHA-256 of `bytes`: the same as `sha256sum` prints, so that a person can check a chain.
+    /// Returns the SHA-256 of `bytes`: the same as `sha256sum` prints, so that a person can check a chain.
     pub fn sha256(bytes: &[u8]) -> Self {
         use sha2::Digest;
         Self(sha2::Sha256::digest(bytes).into())
@@ -148,7 +143,7 @@ impl Hash {
 pub struct StreamId(pub [u8; 16]);
 
 impl StreamId {
-    /// An id from 16 random bytes (version and variant bits are set here).
+    /// Returns an id from 16 random bytes (version and variant bits are set here).
     pub fn from_random(mut bytes: [u8; 16]) -> Self {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -205,7 +200,7 @@ impl TryFrom<String> for StreamId {
     }
 }
 
-// Shared text: every step, entry and map key holds a name, and copies of it cost a count only.
+// Shared text: every step, entry and map key holds a name, and a copy costs one reference count.
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -214,7 +209,7 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -259,7 +254,7 @@ name!(/// Name of a producer (and of its lane under `lanes`).
 name!(/// Name of a training job.
     JobName);
 
-/// A lane is a producer name.
+/// The name of a lane, which is a producer name.
 pub type LaneName = ProducerName;
 
 fn check_name(text: &str) -> Result<(), IdError> {

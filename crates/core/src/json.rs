@@ -1,7 +1,7 @@
 //! JSON objects as they are stored: bounded, with a `format` number in front and a digest at the end.
 //!
-//! Invariant: every stored JSON object ends in the SHA-256 of all bytes before its digest, so one
-//! wrong, missing or added byte is found before anything in the object is believed.
+//! Invariant: every stored JSON object ends in the SHA-256 of all bytes before its digest, so one wrong,
+//! missing or added byte is found before any of the content is used.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ struct Head {
     format: u64,
 }
 
-/// What stands between an object's last field and its digest, and after the digest.
+/// The text between an object's last field and its digest, and after the digest.
 struct Ends {
     before: &'static [u8],
     after: &'static [u8],
@@ -32,7 +32,7 @@ const PRETTY: Ends = Ends {
 };
 
 impl Ends {
-    /// The bytes that the digest covers, if the object ends in this way, and whether they match.
+    /// Returns the bytes that the digest covers, if the object ends in this way, and whether they match.
     fn split<'b>(&self, bytes: &'b [u8]) -> Option<(&'b [u8], bool)> {
         let tail = self.before.len() + DIGITS + self.after.len();
         let (body, tail) = bytes.split_at_checked(bytes.len().checked_sub(tail)?)?;
@@ -45,19 +45,19 @@ fn split(bytes: &[u8]) -> Option<(&[u8], bool)> {
     COMPACT.split(bytes).or_else(|| PRETTY.split(bytes))
 }
 
-/// Whether an object ends in the digest of its own bytes. Bytes for which this is false were damaged
-/// in the store or on the way here; a second read tells which.
+/// Returns whether an object ends in the digest of its own bytes. If not, the bytes were damaged in the
+/// store or in transit; a second read shows which.
 pub fn is_intact(bytes: &[u8]) -> bool {
     split(bytes).is_some_and(|(_, matches)| matches)
 }
 
-/// Parses an object of format 1. The format number is judged before anything else, so that a newer
-/// object gets "upgrade", not "unknown field".
+/// Parses an object of format 1. The format number is checked before anything else, so that a newer object
+/// causes "upgrade", not "unknown field".
 pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Result<T, FormatError> {
     bounded(bytes, key, limit)?;
     let (body, matches) = split(bytes).unwrap_or((&[], false));
     if !matches {
-        // A newer format may be digested otherwise.
+        // A newer format may compute its digest in another way.
         let head: Head = serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))?;
         refuse_unknown(&head, key)?;
         return Err(FormatError::Damaged {
@@ -67,15 +67,14 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8], key: &str, limit: usize) -> Resu
     parse_named(&[body, b"}"].concat(), key, limit)
 }
 
-/// The same for an object without a digest: its name holds the hash of its bytes, which the caller has
-/// compared.
+/// Parses an object without a digest: its name holds the hash of its bytes, which the caller has compared.
 pub fn parse_named<T: DeserializeOwned>(
     bytes: &[u8],
     key: &str,
     limit: usize,
 ) -> Result<T, FormatError> {
     bounded(bytes, key, limit)?;
-    // What we write ourselves begins so; a second `format` behind it is refused below.
+    // Objects of this build begin like this; a second `format` after it is refused below.
     if !bytes.starts_with(b"{\"format\":1,") {
         let head: Head = serde_json::from_slice(bytes).map_err(|e| malformed(&e, key))?;
         refuse_unknown(&head, key)?;
@@ -111,14 +110,14 @@ fn refuse_unknown(head: &Head, key: &str) -> Result<(), FormatError> {
     })
 }
 
-/// Indented JSON for small objects that people read.
+/// Returns indented JSON, for small objects that people read.
 pub fn pretty<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
     bytes.truncate(bytes.len().saturating_sub(b"\n}".len()));
     close(bytes, &PRETTY)
 }
 
-/// Compact JSON of an object.
+/// Returns the compact JSON of an object.
 pub fn compact<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec(value).unwrap_or_default();
     bytes.pop();
@@ -133,8 +132,8 @@ fn close(mut bytes: Vec<u8>, ends: &Ends) -> Vec<u8> {
     bytes
 }
 
-/// The same object with the digest that its bytes ask for; for tests that break one rule of a format
-/// at a time.
+/// Returns the object with the right digest of its bytes, for tests that break one rule of a format at a
+/// time.
 pub fn sign_again(bytes: &[u8]) -> Option<Vec<u8>> {
     let (ends, body) = [COMPACT, PRETTY]
         .into_iter()

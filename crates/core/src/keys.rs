@@ -1,5 +1,5 @@
-//! Every key of the store, in one place. Prefixes end in `/`; numbers are padded so that people's
-//! listings sort, but nothing relies on the order of a LIST.
+//! Every key of the store. Prefixes end in `/`. Numbers are padded so that listings for people sort;
+//! nothing relies on the order of a LIST.
 
 mod jobs;
 
@@ -20,24 +20,24 @@ use jobs::plain as number;
 
 /// The stream's identity and parameters.
 pub const STREAM: &str = "stream.json";
-/// All snapshots.
+/// Prefix of all snapshots.
 pub const SNAPSHOTS: &str = "snapshots/";
-/// All repairs.
+/// Prefix of all repairs.
 pub const REPAIRS: &str = "repairs/";
-/// All data objects.
+/// Prefix of all data objects.
 pub const DATA: &str = "data/";
-/// All intents.
+/// Prefix of all intents.
 pub const INTENTS: &str = "intents/";
-/// All index segments.
+/// Prefix of all index segments.
 pub const INDEX: &str = "index/";
-/// All input lists.
+/// Prefix of all input lists.
 pub const INPUTS: &str = "inputs/";
-/// All jobs' objects.
+/// Prefix of the objects of all jobs.
 pub const JOBS: &str = "jobs/";
-/// The log. Never listed, never deleted from.
+/// Prefix of the log, which is never listed and never deleted from.
 pub const LOG: &str = "log/";
 
-/// What requests are counted by: the first name of every key, without its ending.
+/// Classes by which requests are counted: the first name of every key, without its ending.
 pub const CLASSES: [&str; 10] = [
     "log",
     "data",
@@ -51,8 +51,8 @@ pub const CLASSES: [&str; 10] = [
     "probe",
 ];
 
-/// The most bytes to read of the object under `key` as a whole, by its class. Data objects are read
-/// by ranges, provenance beside them as a whole.
+/// Returns the most bytes to read of the whole object under `key`, by its class. Data objects are read by
+/// ranges, provenance objects beside them as a whole.
 pub fn bytes_max(key: &str) -> u64 {
     let mut segments = key.split('/');
     let most = match segments.next().unwrap_or_default() {
@@ -74,27 +74,27 @@ pub fn bytes_max(key: &str) -> u64 {
     most as u64
 }
 
-/// The record of version `v`.
+/// Returns the key of the record of version `v`.
 pub fn log(v: Version) -> String {
     format!("log/{v:020}.json")
 }
 
-/// The repair that makes the unreadable record of version `v` void.
+/// Returns the key of the repair that makes the unreadable record of version `v` void.
 pub fn repair(v: Version) -> String {
     format!("repairs/{v:020}.json")
 }
 
-/// The manifest after version `v`.
+/// Returns the key of the snapshot after version `v`.
 pub fn snapshot(v: Version) -> String {
     format!("snapshots/{v:020}.json")
 }
 
-/// The version in a snapshot's key.
+/// Returns the version in a snapshot's key.
 pub fn snapshot_version(key: &str) -> Option<Version> {
     version(key.strip_prefix(SNAPSHOTS)?)
 }
 
-/// The version in a repair's key.
+/// Returns the version in a repair's key.
 pub fn repair_version(key: &str) -> Option<Version> {
     version(key.strip_prefix(REPAIRS)?)
 }
@@ -105,12 +105,12 @@ fn version(name: &str) -> Option<Version> {
         .then(|| digits.parse().ok())?
 }
 
-/// The index segment `segment` = step / 1024.
+/// Returns the key of the index segment `segment`, which is step / 1024.
 pub fn segment(segment: u64) -> String {
     format!("index/{segment:012}.json")
 }
 
-/// The number in a segment's key.
+/// Returns the number in a segment's key.
 pub fn segment_number(key: &str) -> Option<u64> {
     let digits = key.strip_prefix(INDEX)?.strip_suffix(".json")?;
     let number: u64 = digits.parse().ok()?;
@@ -120,7 +120,7 @@ pub fn segment_number(key: &str) -> Option<u64> {
 /// The entry that an intent announces, as its key says it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Announced {
-    /// The producer wants to be opened.
+    /// A producer's opening.
     Opened,
     /// TGBs from the first to the last sequence number.
     Batch(Seq, Seq),
@@ -128,22 +128,22 @@ pub enum Announced {
     Finished(Seq),
 }
 
-/// An announced entry.
+/// Returns the key of the intent of a batch entry.
 pub fn intent(producer: &ProducerName, epoch: Epoch, first: Seq, last: Seq) -> String {
     format!("intents/{producer}/{epoch}/{first}-{last}.json")
 }
 
-/// An announced opening; two instances may want the same epoch.
+/// Returns the key of the intent of an opening; two instances may request the same epoch.
 pub fn intent_opened(producer: &ProducerName, epoch: Epoch, nonce: Nonce) -> String {
     format!("intents/{producer}/{epoch}/opened-{nonce}.json")
 }
 
-/// An announced finish.
+/// Returns the key of the intent of a finish.
 pub fn intent_finished(producer: &ProducerName, epoch: Epoch, final_seq: Seq) -> String {
     format!("intents/{producer}/{epoch}/finished-{final_seq}.json")
 }
 
-/// What an intent's key says, beside the copy of the intent that it may carry.
+/// Parses an intent's key, with or without a copy of the intent in it.
 pub fn parse_intent(key: &str) -> Option<(ProducerName, Epoch, Announced)> {
     let mut segments = key.strip_prefix(INTENTS)?.split('/');
     let (producer, epoch, name) = (segments.next()?, segments.next()?, segments.next()?);
@@ -161,24 +161,24 @@ pub fn parse_intent(key: &str) -> Option<(ProducerName, Epoch, Announced)> {
     Some((producer.parse().ok()?, number(epoch)?, what))
 }
 
-/// One link of a producer's input list.
+/// Returns the key of one link of a producer's input list.
 pub fn inputs(producer: &ProducerName, link: &LinkId) -> String {
     format!("inputs/{producer}/{link}.json")
 }
 
-/// The producer and the link in such a key.
+/// Parses the key of a link: its producer and its id.
 pub fn parse_inputs(key: &str) -> Option<(ProducerName, LinkId)> {
     let name = key.strip_prefix(INPUTS)?.strip_suffix(".json")?;
     let (producer, link) = name.split_once('/')?;
     Some((producer.parse().ok()?, link.parse().ok()?))
 }
 
-/// The folder that all objects of one opening of a producer lie in.
+/// Returns the folder of all objects of one opening of a producer.
 pub fn data_folder(producer: &ProducerName, epoch: Epoch, nonce: Nonce) -> String {
     format!("data/{producer}/{epoch}-{nonce}/")
 }
 
-/// One data object. `random` is drawn anew each time the same numbers are packed again.
+/// Returns the key of one data object. `random` is drawn anew each time the same numbers are packed again.
 pub fn data(
     producer: &ProducerName,
     epoch: Epoch,
@@ -192,7 +192,7 @@ pub fn data(
     format!("{folder}{first:012}-{last:012}.{random:016x}.{part}.tgb")
 }
 
-/// What the TGBs `seqs` were made from.
+/// Returns the key of the provenance object of the TGBs `seqs`.
 pub fn provenance(
     producer: &ProducerName,
     epoch: Epoch,
@@ -204,12 +204,12 @@ pub fn provenance(
     format!("{folder}{first:012}-{last:012}.{random:016x}.0.sources")
 }
 
-/// First and last sequence number in the last segment of a data object's key.
+/// Parses the first and last sequence number in the last segment of a data object's key.
 pub fn data_seqs(name: &str) -> Option<(Seq, Seq)> {
     seqs(name.strip_suffix(".tgb")?)
 }
 
-/// The same of what says where TGBs are from.
+/// Parses the first and last sequence number in the last segment of a provenance object's key.
 pub fn provenance_seqs(name: &str) -> Option<(Seq, Seq)> {
     seqs(name.strip_suffix(".sources")?)
 }

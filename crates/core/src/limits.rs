@@ -2,46 +2,50 @@
 
 /// A name (producer, job) in bytes: fits a DNS label and leaves room in a key.
 pub const NAME_BYTES_MAX: usize = 63;
-/// One log record.
+/// Size of a log record in bytes.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;
-/// One entry in a record, and one intent.
+/// Size of an entry in a record, in bytes.
 pub const ENTRY_BYTES_MAX: usize = 64 << 10;
-/// Bytes read of a record: more than it may have, so that a repair can name the hash of one that is too large.
+/// Bytes read of a record: more than a valid one has, so that a repair can name the hash of one that is too
+/// large.
 pub const RECORD_READ_MAX: usize = 4 * RECORD_BYTES_MAX;
-/// A repair: a reason and two hashes.
+/// Size of a repair in bytes: a reason and two hashes.
 pub const REPAIR_BYTES_MAX: usize = ENTRY_BYTES_MAX;
-/// An intent: an entry and what names its stream.
+/// Size of an intent in bytes: an entry and the fields that name its stream.
 pub const INTENT_BYTES_MAX: usize = ENTRY_BYTES_MAX + (1 << 10);
-/// Intents read for one record.
+/// Intents read per record.
 pub const INTENTS_PER_ROUND: usize = 4096;
-/// A cursor as canonical JSON.
+/// Size of a cursor as canonical JSON, in bytes.
 pub const CURSOR_BYTES_MAX: usize = 16 << 10;
 /// Levels of lists and objects in a cursor or in a mixture's weights: JSON readers stop at 127, and a
 /// record has three around them.
 pub const VALUE_LEVELS_MAX: usize = 124;
-/// stream.json.
+/// Size of `stream.json` in bytes.
 pub const STREAM_BYTES_MAX: usize = 1 << 20;
-/// Files of one link of an input list, as bytes of JSON; a larger file name has a link of its own.
+/// Size of the files of one link of an input list, as bytes of JSON; a larger file name has a link of its
+/// own.
 pub const INPUTS_FILES_BYTES: u64 = 4 << 20;
-/// One link of an input list.
+/// Size of one link of an input list, in bytes.
 pub const INPUTS_LINK_BYTES_MAX: usize = 5 << 20;
-/// Links of one size that become one of the next.
+/// Links of one size class that are merged into one of the next.
 pub const INPUTS_FAN: u64 = 8;
-/// Steps in one index segment.
+/// Steps per index segment.
 pub const SEGMENT_STEPS: u64 = 1024;
-/// An index segment: each step's TGB came in an entry, and takes at most four times its bytes here.
+/// Size of an index segment in bytes: each step's TGB was in an entry, and takes at most four times its
+/// bytes here.
 pub const SEGMENT_BYTES_MAX: usize = 256 << 20;
-/// A snapshot: the steps of a segment, producers, jobs, and TGBs that wait for their turn.
+/// Size of a snapshot in bytes: the steps of a segment, producers, jobs, and TGBs that wait for their turn.
 pub const SNAPSHOT_BYTES_MAX: usize = 1 << 30;
-/// A progress object: eleven short fields.
+/// Size of a progress object in bytes: eleven short fields.
 pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
-/// A checkpoint mark: a state dict travels in one message of a rank, so a mark is not much larger.
+/// Size of a checkpoint mark in bytes: a state dict travels in one message of a rank, so a mark is not much
+/// larger.
 pub const MARK_BYTES_MAX: usize = 256 << 10;
-/// A ledger object: a step of the most slices fits, as does a full set of small entries.
+/// Size of a ledger object in bytes: a step of the most slices fits, as does a full set of small entries.
 pub const LEDGER_BYTES_MAX: usize = 64 << 20;
-/// A provenance object: a few bytes per document of at most 64 TGBs.
+/// Size of a provenance object in bytes: a few bytes per document of at most 64 TGBs.
 pub const PROVENANCE_OBJECT_BYTES_MAX: usize = 1 << 30;
-/// An object of no known class: what `doctor` and the probes write.
+/// Size of an object of any other class in bytes: those of `doctor` and of the probes.
 pub const OTHER_BYTES_MAX: usize = 1 << 20;
 /// Versions after the last snapshot at which the next one is due.
 pub const SNAPSHOT_VERSIONS_MAX: u64 = 256;
@@ -50,13 +54,13 @@ pub const SNAPSHOT_VERSIONS_MAX: u64 = 256;
 pub const SNAPSHOT_RECORD_BYTES: u64 = 1 << 20;
 /// A snapshot is due when the records since the last reach this many times its size.
 pub const SNAPSHOT_GROWTH: u64 = 4;
-/// Snapshots kept.
+/// Snapshots that reclamation keeps.
 pub const SNAPSHOTS_KEPT: usize = 3;
-/// Records fetched at a time when far behind.
+/// Records per window when a fold is far behind.
 pub const CATCH_UP_WINDOW: u64 = 256;
-/// Bytes of records held at a time when far behind; one record in any case.
+/// Bytes of records in memory when a fold is far behind; one record in any case.
 pub const CATCH_UP_BYTES: u64 = 16 << 20;
-/// Slices per TGB.
+/// Slices that a TGB may have.
 pub const SLICES_MAX: u32 = 1 << 20;
 /// Producers a stream.json may name.
 pub const NAMED_PRODUCERS_MAX: usize = 4096;
@@ -70,13 +74,14 @@ pub const TGB_ROWS_MAX: u64 = 1 << 40;
 pub const TGB_TOKENS_MAX: u64 = 1 << 48;
 /// Bytes of one object.
 pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
-/// Numbers in records stay below this, so that sums don't wrap and JSON readers keep them exact.
+/// Numbers in records stay below this, so that sums don't overflow and JSON readers keep them exact.
 pub const NUMBER_MAX: u64 = 1 << 53;
-/// From this version on nobody opens or commits: what is left is for finishing and sealing.
+/// From this version on, openings and batches are void: the remaining versions are for finishing and
+/// sealing.
 pub const VERSION_LAST: u64 = NUMBER_MAX - (1 << 20);
-/// Positions of a mesh's axes.
+/// Ranks of a mesh: the product of its axes.
 pub const MESH_RANKS_MAX: u64 = 1 << 20;
-/// Reason texts in administrative entries.
+/// Size of a reason text in administrative entries, in bytes.
 pub const REASON_BYTES_MAX: usize = 4096;
 /// Request ids kept for the "a repeat is a no-op" rule.
 pub const REQUESTS_KEPT: usize = 1024;

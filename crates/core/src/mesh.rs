@@ -1,13 +1,13 @@
-//! Which slices of a TGB a data-parallel rank reads. Only the data coordinate counts: ranks that
-//! differ in tensor, pipeline or context coordinates read the same slices.
+//! The slices of a TGB that a data-parallel rank reads. Only the data coordinate counts: ranks that differ
+//! in tensor, pipeline or context coordinates read the same slices.
 //!
-//! Invariants: the ranks of one step share all slices out, each slice to exactly one data
-//! coordinate; a rank's slices follow one another; all ranks get as many.
+//! Invariants: the data coordinates of one step partition the slices; the slices of a rank are consecutive;
+//! all ranks read the same number.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A data-parallel size or rank that the stream's slices can't serve.
+/// A data-parallel size or rank that does not fit the stream's slices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MeshError {
     /// The ranks can't all get the same number of slices.
@@ -15,24 +15,14 @@ pub enum MeshError {
         "dp_size {dp_size} does not divide the stream's {slices} slices a step: choose one of {}",
         list(&divisors(*.slices))
     )]
-    Size {
-        /// Slices per TGB.
-        slices: u32,
-        /// What was asked for.
-        dp_size: u32,
-    },
+    Size { slices: u32, dp_size: u32 },
     /// A rank outside the mesh.
     #[error("dp_rank {dp_rank} is outside a mesh of {dp_size}: ranks are 0 to {}", .dp_size.saturating_sub(1))]
-    Rank {
-        /// What was asked for.
-        dp_rank: u32,
-        /// The mesh.
-        dp_size: u32,
-    },
+    Rank { dp_rank: u32, dp_size: u32 },
 }
 
-/// The slices that the data coordinate `dp_rank` of `dp_size` reads at each step: `slices / dp_size`
-/// of them, its micro-batches in order.
+/// Returns the slices that the data coordinate `dp_rank` of `dp_size` reads at each step: `slices /
+/// dp_size` of them, its micro-batches in order.
 pub fn slices_of(slices: u32, dp_size: u32, dp_rank: u32) -> Result<Range<u32>, MeshError> {
     if dp_size == 0 || slices == 0 || !slices.is_multiple_of(dp_size) {
         return Err(MeshError::Size { slices, dp_size });
@@ -44,8 +34,8 @@ pub fn slices_of(slices: u32, dp_size: u32, dp_rank: u32) -> Result<Range<u32>, 
     Ok(dp_rank * each..(dp_rank + 1) * each)
 }
 
-/// What a node reads for its local ranks: their slices in order, neighbours joined, each slice once
-/// however many ranks share it.
+/// Returns the slices that a node reads for its local ranks, in order and with neighbours joined. Ranks
+/// that share a slice cause one read of it.
 pub fn union(
     slices: u32,
     dp_size: u32,
@@ -63,7 +53,7 @@ pub fn union(
     Ok(joined)
 }
 
-/// All data-parallel sizes that `slices` can serve, ascending.
+/// Returns all data-parallel sizes that divide `slices`, ascending.
 pub fn divisors(slices: u32) -> Vec<u32> {
     let small = (1..).take_while(|d| u64::from(*d).pow(2) <= u64::from(slices));
     let both = small

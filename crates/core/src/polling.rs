@@ -1,44 +1,43 @@
-//! How often one who follows the log looks at its head: soon when a rank waits for the next step,
-//! lazily when enough is read ahead, and never so often that all followers together wear out the
-//! key of the next record. Pure: whoever waits brings the jitter.
+//! Intervals at which a follower polls the head of the log: short while a rank waits for the next step,
+//! long while enough is read ahead, and bounded so that all followers together do not exhaust the request
+//! rate of one key. Pure: the caller passes the jitter.
 
 use std::time::Duration;
 
 use crate::manifest::Manifest;
 
-/// PollSchedule a second of all followers. A prefix takes 5,500 reads a second; each new record costs a
-/// follower a second look, and writers read there too.
+/// Polls per second of all followers together. A prefix allows 5,500 reads per second; each new record
+/// costs a follower a second read, and writers read there too.
 pub const POLLS_PER_SECOND: u32 = 2000;
 
-/// The pause while a rank waits for its job or attempt.
+/// The interval while a rank waits for its job or attempt.
 const HURRIED: Duration = Duration::from_millis(100);
-/// Bounds of the jitter.
+/// The least factor of the jitter, and its range.
 const JITTER: (f64, f64) = (0.75, 0.5);
 
 /// The bounds of one follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PollSchedule {
-    /// From one look to the next while a rank waits for a step.
+    /// The interval while a rank waits for a step.
     pub starved: Duration,
-    /// When enough is read ahead.
+    /// The interval while at least `steps_ahead` steps are read ahead.
     pub idle: Duration,
-    /// What is enough.
     pub steps_ahead: u64,
 }
 
-/// Where a follower stands.
+/// The state of a follower.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PollState {
-    /// How far the head is ahead of the rank that is nearest to it; `None` without ranks.
+    /// Steps from the rank nearest to the head up to the head; `None` without ranks.
     pub lead: Option<u64>,
-    /// Some rank waits for its job or attempt to be opened.
+    /// Whether a rank waits for its job or attempt to be opened.
     pub hurry: bool,
-    /// How many follow the same log, as far as the log tells.
+    /// The number of followers of the same log, as far as the log shows.
     pub followers: u32,
 }
 
 impl PollSchedule {
-    /// The time from one look to the next; `draw` is any number from 0 to 1.
+    /// Returns the interval to the next poll; `draw` is any number from 0 to 1.
     pub fn pause(&self, now: PollState, draw: f64) -> Duration {
         let crowd = Duration::from_secs(1) * now.followers / POLLS_PER_SECOND;
         let least = self.starved.max(crowd);
@@ -55,8 +54,8 @@ impl PollSchedule {
     }
 }
 
-/// How many follow, seen by one who has ranks at `own` of the data coordinates: every node of an
-/// attempt is taken to have as many.
+/// Estimates the number of followers, for one with ranks at `own` of the data coordinates: every node of an
+/// attempt is assumed to have the same number.
 pub fn followers(manifest: &Manifest, own: u32) -> u32 {
     let newest = manifest
         .jobs()

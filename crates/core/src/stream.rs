@@ -1,5 +1,5 @@
-//! `stream.json`: what a stream is, written once. Opening with other parameters is one error that
-//! lists every difference.
+//! `stream.json`: the parameters of a stream, written once. Opening it with other parameters is one error
+//! that lists every difference.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::ids::{Hash, ProducerName, StreamId};
 use crate::json;
 use crate::limits::{NAMED_PRODUCERS_MAX, SLICES_MAX, STREAM_BYTES_MAX};
 
-/// How committed TGBs get their steps.
+/// The order in which committed TGBs get their steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamOrder {
@@ -18,13 +18,13 @@ pub enum StreamOrder {
     Lanes,
 }
 
-/// Which tokenizer made the tokens.
+/// The tokenizer that made the tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenizerId {
     /// A name for people.
     pub name: String,
-    /// SHA-256 over what decides the tokens (vocabulary, merges, special tokens).
+    /// SHA-256 over everything that determines the tokens (vocabulary, merges, special tokens).
     pub fingerprint: Hash,
 }
 
@@ -34,27 +34,25 @@ pub struct TokenizerId {
 pub struct StreamConfig {
     /// Format of this object; 1.
     pub format: u32,
-    /// Random id: a root removed and made anew is another stream.
+    /// Random id: a root that is removed and created again is another stream.
     pub stream_id: StreamId,
-    /// Slices per TGB.
     pub slices: u32,
-    /// How steps are given.
+    /// The order of steps.
     pub order: StreamOrder,
-    /// The producers whose last finish ends the stream (under `lanes`: the lanes, in turn); empty:
-    /// any name may produce and only a seal ends the stream.
+    /// The producers whose last finish ends the stream (under `lanes`: the lanes, in turn). Empty: any name
+    /// may produce, and only a seal ends the stream.
     pub producers: Vec<ProducerName>,
-    /// The tokenizer.
     pub tokenizer: TokenizerId,
     /// Tokens that a row advances by; a row stores one more.
     pub seq_len: u32,
     /// Rows in a slice.
     pub rows_per_slice: u32,
-    /// When it was made, RFC 3339, for people.
+    /// The creation time, RFC 3339, for people.
     pub created: String,
 }
 
 impl StreamConfig {
-    /// The bytes of `stream.json`.
+    /// Returns the bytes of `stream.json`.
     pub fn to_json(&self) -> Vec<u8> {
         json::pretty(self)
     }
@@ -68,7 +66,7 @@ impl StreamConfig {
         Ok(config)
     }
 
-    /// The rules of the format page, each with its own sentence.
+    /// Checks the rules of the format page; the error is a sentence about the broken one.
     pub fn check(&self) -> Result<(), String> {
         if self.slices == 0 || self.slices > SLICES_MAX {
             return Err(format!(
@@ -98,8 +96,8 @@ impl StreamConfig {
         Ok(())
     }
 
-    /// Every difference in what the stream is (ids and creation time apart), one line each:
-    /// `slices: the stream has 8, this configuration 16`.
+    /// Returns every difference in the parameters (ids and creation time apart), one line each: `slices:
+    /// the stream has 8, this configuration 16`.
     pub fn differences(&self, wanted: &Self) -> Vec<String> {
         let names = |c: &Self| {
             c.producers

@@ -25,7 +25,6 @@ pub(crate) fn stream() -> &'static StreamConfig {
     &STREAM_READ
 }
 
-/// Its id.
 pub(crate) fn stream_id() -> StreamId {
     stream().stream_id
 }

@@ -22,7 +22,6 @@ pub use targets::TARGETS;
 pub struct Target {
     /// Its name, and that of its folder in `tests/fuzz`.
     pub name: &'static str,
-    /// Runs one input.
     pub run: fn(&[u8]),
     /// How much memory an input may take.
     pub memory: Memory,

@@ -13,7 +13,6 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// Names the target.
 const VARIABLE: &str = "BATCHWEAVE_FUZZ";
 
 static TARGET: OnceLock<&'static Target> = OnceLock::new();

@@ -1,5 +1,5 @@
-//! The producer's configuration: plain structs with their defaults; config/producer.toml explains
-//! each key, `check` finds contradictions.
+//! The producer's configuration as plain structs; config/producer.toml explains each key. `defaults` holds the
+//! defaults, `check` finds contradictions, `store` reads `[store]`.
 
 use std::path::PathBuf;
 
@@ -11,69 +11,52 @@ use serde::{Deserialize, Serialize};
 use crate::packing::{ArraySpec, Extra};
 use crate::sources::Format;
 
-/// The whole file.
+/// The content of the configuration file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProducerConfig {
-    /// Where the stream is stored.
     pub store: StoreConfig,
-    /// What the stream is.
     pub stream: StreamParameters,
-    /// Who this producer is.
     pub producer: Identity,
-    /// What it reads.
     pub source: SourceConfig,
-    /// How text becomes tokens.
     pub tokenizer: TokenizerConfig,
-    /// How tokens become batches.
     pub packing: PackingConfig,
-    /// How conversations become tokens.
     pub chat: ChatConfig,
-    /// How batches reach the store.
     pub upload: UploadConfig,
-    /// When batches become visible.
     pub commit: CommitConfig,
-    /// How far it runs ahead.
     pub ahead: FlowControlConfig,
-    /// How it stops.
     pub shutdown: ShutdownConfig,
-    /// Metrics and health.
     pub admin: AdminConfig,
-    /// Logs.
     pub log: LogConfig,
 }
 
-/// `[stream]`
+/// The table `[stream]`: the parameters of the stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StreamParameters {
-    /// Whether to create the stream when it is absent.
+    /// Create the stream when it is absent.
     pub create: bool,
-    /// Slices per batch.
     pub slices: u32,
-    /// Rows per slice.
     pub rows_per_slice: u32,
-    /// Tokens that a row advances by.
+    /// Number of tokens from the start of one row to the start of the next.
     pub seq_len: u32,
-    /// How steps are given.
+    /// The order in which batches get steps.
     pub order: StreamOrder,
     /// The producers that end the stream when all have finished.
     pub producers: Vec<String>,
 }
 
-/// `[producer]`
+/// The table `[producer]`: the name of this producer and its share of the input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
-    /// Name in the stream.
     pub name: String,
-    /// Which share of the input.
+    /// Index of its share of the input, from 0, of `of` shares.
     pub index: u32,
-    /// Of how many.
     pub of: u32,
 }
 
-/// What to do with a bad document.
+/// The reaction to a bad document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnBadDocument {
@@ -84,7 +67,7 @@ pub enum OnBadDocument {
     Skip,
 }
 
-/// `[source]`
+/// The table `[source]`: the input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceConfig {
@@ -92,185 +75,175 @@ pub struct SourceConfig {
     pub paths: Vec<String>,
     /// S3 endpoint of s3:// paths; empty: that of the store.
     pub endpoint: String,
-    /// How files are cut into documents.
+    /// The way in which files are divided into documents.
     pub format: Format,
     /// JSON field with the text.
     pub field: String,
     /// Parquet column with the text.
     pub column: String,
-    /// Passes over the input; 0 is without end.
+    /// Number of passes over the input; 0 repeats it for ever.
     pub epochs: u64,
-    /// Whether to go on with files that appear later.
+    /// Continue with files that appear later.
     pub follow: bool,
-    /// How often to look for them.
+    /// Interval between polls for new files.
     pub follow_every: Period,
-    /// A file is taken once it was not written for so long.
+    /// A new file is read when it was last written at least this long ago,
     pub settled_age: Period,
-    /// Or once there is a file of its name with this behind it.
+    /// or, unless this is empty, when another file exists with its name and this suffix.
     pub settled_marker: String,
-    /// What to do with a bad document.
     pub on_bad_document: OnBadDocument,
-    /// Longest document.
+    /// Size of the longest document that is read.
     pub max_document_bytes: ByteSize,
 }
 
-/// Kinds of tokenizer.
+/// The kinds of tokenizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenizerKind {
     /// An encoding that is part of the program.
     #[default]
     Embedded,
-    /// A tokenizer.json file.
+    /// A tokenizer.json file of the Hugging Face format.
     File,
-    /// Raw bytes.
+    /// One token per byte of the text.
     Bytes,
 }
 
-/// `[tokenizer]`
+/// The table `[tokenizer]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenizerConfig {
-    /// Which kind.
     pub kind: TokenizerKind,
-    /// Which embedded encoding.
+    /// The encoding of kind `embedded`.
     pub name: crate::tokenizer::Encoding,
     /// The file of kind `file`.
     pub path: String,
     /// The end token of kind `file`.
     pub end_token: String,
-    /// Tokenizing threads; 0 is one a core.
+    /// Number of tokenizing threads; 0 is one per core.
     pub threads: usize,
 }
 
-/// What becomes of the last, partial batch.
+/// The treatment of the last, partial batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LastBatch {
-    /// Left out.
     #[default]
     Drop,
-    /// Filled up.
     Pad,
 }
 
-/// How documents become rows.
+/// The way in which documents are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PackingMode {
-    /// One endless sequence, cut into rows.
+    /// All documents as one endless sequence, divided into rows.
     #[default]
     Concat,
-    /// Whole documents in rows, as they fit best.
+    /// Whole documents in the rows that they fill best.
     BestFit,
-    /// Conversations by the model's template, packed as `best_fit` does.
+    /// Conversations by the model's template, packed as by `best_fit`.
     Chat,
-    /// No tokens: samples of named arrays.
+    /// Samples of named arrays instead of tokens.
     Opaque,
 }
 
-/// `[packing]`
+/// The table `[packing]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PackingConfig {
-    /// How documents become rows.
     pub mode: PackingMode,
-    /// Of `best_fit`: pieces of documents that a row is chosen from.
+    /// Number of pieces of documents that `best_fit` chooses from.
     pub look_ahead: usize,
-    /// More arrays beside the tokens.
+    /// Optional arrays that slices hold beside the tokens.
     pub fields: Vec<Extra>,
-    /// Of `opaque`: the arrays of a sample.
+    /// The arrays of a sample of `opaque`.
     pub arrays: Vec<ArraySpec>,
-    /// What becomes of the last, partial batch.
     pub last_batch: LastBatch,
-    /// Token to fill up with; none: the end token.
+    /// The padding token; by default the end token.
     pub pad_token: Option<u32>,
-    /// Whether to store which documents batches were made from.
+    /// Store which documents each batch was made from.
     pub provenance: bool,
-    /// Batches are put into one object until it has this size.
+    /// Batches are added to an object until it has this size.
     pub object_bytes: ByteSize,
 }
 
-/// `[chat]`
+/// The table `[chat]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChatConfig {
-    /// The file with the template.
     pub template: String,
     /// JSON field with the messages.
     pub messages: String,
     /// JSON field with the tools.
     pub tools: String,
-    /// The program that renders in processes of its own ([`crate::transform::chat::serve`]); not configured, but
-    /// set by the program itself. None renders in the caller's threads.
+    /// The program whose processes render conversations ([`crate::chat::serve`]); set by the daemon, not by the
+    /// configuration. Without it, the calling threads render.
     #[serde(skip)]
     pub renderer: Option<PathBuf>,
 }
 
-/// `[upload]`
+/// The table `[upload]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UploadConfig {
-    /// Objects in flight.
+    /// Most objects that are uploaded at the same time.
     pub concurrency: usize,
-    /// Their bytes and those of the batches that they are made from.
+    /// Most bytes of these objects and of the batches that they are made from.
     pub memory: ByteSize,
-    /// How long one object is tried.
+    /// Time after which the upload of an object is no longer retried.
     pub give_up_after: Period,
 }
 
-/// `[commit]`
+/// The table `[commit]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitConfig {
-    /// How long a batch waits for others to share an object with.
+    /// Time for which a batch waits for others to share an object with.
     pub linger: Period,
-    /// How long a batch may take from durable to visible; zero: as fast as the store allows.
+    /// Target of the time from durable to visible; zero is as fast as the store allows.
     pub latency_target: Period,
-    /// Most batches in one commit.
     pub max_batches: usize,
 }
 
-/// What to do while no open job paces.
+/// The behaviour while producers wait for no open job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenNoJob {
-    /// Go on.
     #[default]
     Run,
-    /// Wait for one.
+    /// Wait for a job.
     Wait,
 }
 
-/// `[ahead]`
+/// The table `[ahead]`: limits on how far producers run ahead of the jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowControlConfig {
-    /// Steps ahead of the slowest job that paces; 0 is without bound.
+    /// Most steps ahead of the slowest job; 0 is unlimited.
     pub max_steps: u64,
-    /// Bytes ahead of it; 0 is without bound.
+    /// Most bytes ahead of the slowest job; 0 is unlimited.
     pub max_bytes: ByteSize,
-    /// What to do while no open job paces.
     pub when_no_job: WhenNoJob,
-    /// Steps above the watermark that are made without such a job.
+    /// Most steps above the watermark while there is no job to wait for.
     pub no_job_steps: u64,
-    /// Batches of a lane that may wait for their turn.
+    /// Most batches of a lane that wait for their turn.
     pub lane_lead: u64,
 }
 
-/// `[shutdown]`
+/// The table `[shutdown]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShutdownConfig {
-    /// How long to finish what is in flight.
+    /// Time to finish uploads and commits after a request to stop.
     pub deadline: Period,
 }
 
-/// `[admin]`
+/// The table `[admin]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AdminConfig {
-    /// Where `/metrics`, `/healthz` and `/readyz` answer.
+    /// Address of `/metrics`, `/healthz` and `/readyz`.
     pub listen: Listen,
 }
 

@@ -1,6 +1,6 @@
-//! What a producer's cursor holds: a point in its token sequence, the input list it counts in, and
-//! the settings that decide the bytes. Restarting with another input or other settings would make
-//! other batches than were promised, so each difference is an error that names it.
+//! The content of a producer's cursor: a point in its token sequence, the input list that the point counts in,
+//! and the settings that decide the bytes. A restart with another input or other settings would make other
+//! batches, so each difference is an error that names it.
 
 use batchweave_core::cursor::Cursor;
 use batchweave_core::inputs::LinkId;
@@ -11,51 +11,45 @@ use crate::packing::{Placed, Point, Restart};
 
 const FORMAT: u32 = 1;
 
-/// The content of a cursor.
+/// The restart state that a cursor stores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     format: u32,
-    /// Where the next batch begins.
+    /// The point where the next batch begins.
     pub at: Point,
-    /// What earlier batches hold of the pieces from there on.
+    /// The pieces from that point on that earlier batches hold.
     #[serde(default, skip_serializing_if = "Placed::is_empty")]
     pub placed: Placed,
-    /// The input list, which is stored beside the log under `keys::inputs`. Reclamation reads this name
+    /// Name of the input list, which is stored beside the log under `keys::inputs`. Reclamation reads it too
     /// (`inputs::head_of`).
     pub inputs: LinkId,
-    /// Whatever decides the bytes, by the key of the configuration.
+    /// The settings that decide the bytes, by configuration key.
     pub settings: Map<String, Value>,
 }
 
-/// Why a cursor can't be gone on from.
+/// The reason why a producer cannot continue from a cursor.
 #[derive(Debug, thiserror::Error)]
 pub enum CursorError {
-    /// Not a cursor of ours.
+    /// The cursor was not written by this kind of producer.
     #[error(
         "the cursor of producer {producer} was not written by this kind of producer ({detail}); use another producer name"
     )]
-    Foreign {
-        /// The producer.
-        producer: String,
-        /// The parser's words.
-        detail: String,
-    },
+    Foreign { producer: String, detail: String },
     /// Settings that decide the bytes were changed.
     #[error(
         "producer {producer} was started with other settings:\n  {}\nset them back, or start a new producer name",
         .differences.join("\n  ")
     )]
     Settings {
-        /// The producer.
         producer: String,
-        /// One line a setting.
+        /// One line per setting.
         differences: Vec<String>,
     },
 }
 
 impl State {
-    /// The state at `restart`.
+    /// Returns the state for a producer that continues at `restart`.
     pub fn new(restart: Restart, inputs: LinkId, settings: Map<String, Value>) -> Self {
         Self {
             format: FORMAT,
@@ -66,13 +60,13 @@ impl State {
         }
     }
 
-    /// As it goes into the log.
+    /// Returns the cursor as the log stores it.
     pub fn to_cursor(&self) -> Cursor {
         // Maps with string keys and plain numbers always have a JSON form.
         Cursor(serde_json::to_value(self).unwrap_or_default())
     }
 
-    /// Reads a cursor; `None` at the very start.
+    /// Reads a cursor; `None` before the first commit.
     pub fn from_cursor(cursor: &Cursor, producer: &str) -> Result<Option<Self>, CursorError> {
         if cursor.0.is_null() {
             return Ok(None);
@@ -89,7 +83,7 @@ impl State {
         Ok(Some(state))
     }
 
-    /// Refuses settings that differ from the cursor's.
+    /// Returns an error that names all settings that differ from the cursor's.
     pub fn check_settings(
         &self,
         now: &Map<String, Value>,

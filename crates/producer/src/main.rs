@@ -10,16 +10,16 @@ const PROGRAM: Program = Program {
     name: "batchweave-producer",
     version: env!("CARGO_PKG_VERSION"),
     about: "Tokenizes documents, packs them into global batches and commits these to a stream in an object \
-store. A restart goes on at the last commit, exactly.",
+store. A restart continues at the last commit, exactly.",
     exit_codes: "Exit codes: 0 finished, or stopped on request, 1 failure, 64 configuration, 65 input, 69 store \
 unavailable, 70 a fault of the program, 73 store or stream refused, 75 fenced by a newer instance (do not restart), 76 stored objects break the protocol.",
 };
 
-/// This program, also after its file was replaced by a newer version.
+/// Path of this program, valid also after its file was replaced by a newer version.
 const ITSELF: &str = "/proc/self/exe";
 
 fn main() -> Exit {
-    // Not a wish that a person has, so the help does not show it.
+    // Internal, so the help does not show it.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|word| word == chat::RENDER)
@@ -42,7 +42,7 @@ async fn produce(mut config: ProducerConfig, stop: CancellationToken) -> Result<
         Outcome::Stopped {
             batches: Some(batches),
         } => {
-            tracing::info!(batches, "stopped; a restart goes on from here");
+            tracing::info!(batches, "stopped; a restart continues from here");
         }
         Outcome::Sealed => tracing::info!("the stream has ended or is sealed; nothing to do"),
     }

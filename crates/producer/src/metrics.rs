@@ -8,22 +8,22 @@ use prometheus::{CounterVec, Histogram, IntCounter, IntGauge, Registry};
 
 const PREFIX: &str = "batchweave_producer";
 
-/// All metrics; registered once per daemon.
+/// The metrics of a producer; registered once per daemon.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Documents tokenized.
+    /// Number of documents tokenized.
     pub documents: IntCounter,
-    /// Documents left out.
+    /// Number of bad documents left out.
     pub bad_documents: IntCounter,
-    /// Bytes of their texts.
+    /// Bytes of the texts of tokenized documents.
     pub text_bytes: IntCounter,
-    /// Tokens packed.
+    /// Number of tokens of documents, end tokens included.
     pub tokens: IntCounter,
-    /// Tokens that only fill rows up.
+    /// Number of tokens that only fill up rows.
     pub padding: IntCounter,
-    /// Objects uploaded.
+    /// Number of data objects uploaded.
     pub objects: IntCounter,
-    /// Their bytes.
+    /// Bytes of the uploaded data objects.
     pub object_bytes: IntCounter,
     commits: IntCounter,
     lost: IntCounter,
@@ -36,20 +36,19 @@ pub struct Metrics {
     head: IntGauge,
     version: IntGauge,
     latency: Histogram,
-    /// How far the stream is ahead, and who holds this producer back.
     pub flow_control: FlowControlMetrics,
 }
 
-/// See [`Metrics::flow_control`].
+/// The metrics of flow control: the lead over the jobs, and holds.
 #[derive(Debug)]
 pub struct FlowControlMetrics {
-    /// 1 while something is held back.
+    /// 1 while commits are held back.
     pub held: IntGauge,
-    /// Seconds for which something was held, by bound.
+    /// Seconds for which commits were held back, by bound.
     pub held_seconds: CounterVec,
-    /// Steps ahead of the slowest job.
+    /// Number of steps ahead of the slowest job.
     pub steps: IntGauge,
-    /// Their bytes, with a bound in bytes.
+    /// Bytes of these steps; counted only with a bound in bytes.
     pub bytes: IntGauge,
 }
 
@@ -58,27 +57,27 @@ impl FlowControlMetrics {
         Ok(Self {
             held: m.gauge(
                 "held",
-                "1 while a bound of [ahead] holds back what is ready; /readyz says which and by whom.",
+                "1 while a bound of [ahead] holds back commits; /readyz names the bound and the job.",
             )?,
             held_seconds: m.seconds(
                 "held_seconds_total",
-                "Seconds for which a bound held back what was ready, by bound.",
+                "Seconds for which a bound held back commits, by bound.",
                 &["bound"],
             )?,
             steps: m.gauge(
                 "ahead_steps",
-                "Steps that the slowest job that paces has not received, as last seen; counted only with a bound.",
+                "Steps that the slowest job has not received, as last seen; counted only with a bound.",
             )?,
             bytes: m.gauge(
                 "ahead_bytes",
-                "Their bytes; counted only with a bound in bytes.",
+                "Bytes of these steps; counted only with a bound in bytes.",
             )?,
         })
     }
 }
 
 impl Metrics {
-    /// Makes and registers them.
+    /// Creates and registers the metrics.
     pub fn new(registry: &Registry) -> prometheus::Result<Self> {
         Self::make(&Maker::new(registry, PREFIX))
     }
@@ -91,7 +90,7 @@ impl Metrics {
             )?,
             bad_documents: m.counter(
                 "bad_documents_total",
-                "Bad documents left out; each is in the log with its place.",
+                "Bad documents left out; the log names the place of the first 64 and of some later ones.",
             )?,
             text_bytes: m.counter(
                 "text_bytes_total",
@@ -100,7 +99,7 @@ impl Metrics {
             tokens: m.counter("tokens_total", "Tokens of documents, end tokens included.")?,
             padding: m.counter(
                 "padding_tokens_total",
-                "Tokens that fill rows up: what packing.mode = \"best_fit\" wastes.",
+                "Tokens that only fill up rows: the waste of packing.mode = \"best_fit\".",
             )?,
             objects: m.counter("objects_total", "Data objects uploaded.")?,
             object_bytes: m.counter("object_bytes_total", "Bytes of the uploaded data objects.")?,
@@ -111,7 +110,7 @@ impl Metrics {
             )?,
             announced: m.counter(
                 "announced_entries_total",
-                "Entries announced as intents, for whoever commits next.",
+                "Entries announced as intents, for the next leader to commit.",
             )?,
             combined: m.counter(
                 "combined_entries_total",
@@ -119,7 +118,7 @@ impl Metrics {
             )?,
             refused: m.counter(
                 "refused_intents_total",
-                "Objects under intents/ that are none: ignored.",
+                "Objects under intents/ that are not intents; ignored.",
             )?,
             leading: m.gauge(
                 "leading",
@@ -140,18 +139,18 @@ impl Metrics {
             )?,
             latency: m.histogram(
                 "commit_latency_seconds",
-                "From durable and allowed to visible, of the commits seen; of several at once the last.",
+                "Time from durable and allowed to visible; of several commits at once the last.",
             )?,
             flow_control: FlowControlMetrics::new(m)?,
         })
     }
 
-    /// The producer goes on at this batch.
+    /// Sets the number of batches that the producer starts from.
     pub fn begin(&self, next_seq: u64) {
         self.batches.set(next_seq.cast_signed());
     }
 
-    /// Takes over the commit task's numbers.
+    /// Takes over the numbers of the commit task.
     pub fn committed(&self, now: &CommitProgress) {
         if now.next_seq.cast_signed() > self.batches.get() && !now.latency.is_zero() {
             self.latency.observe(now.latency.as_secs_f64());
@@ -176,7 +175,7 @@ impl Metrics {
     }
 }
 
-/// Registers what every daemon tells of itself, and the counters of its store.
+/// Registers the metrics that all daemons have, and the request counters of the store.
 pub fn register(registry: &Registry, counted: Counted, health: &Health) -> prometheus::Result<()> {
     shared(&Maker::new(registry, PREFIX), counted, health)
 }

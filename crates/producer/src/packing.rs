@@ -1,9 +1,11 @@
 //! Packing: pure state machines from documents to batches, behind one trait.
 //!
-//! Whatever decides a batch is in the documents and in the settings; the state after any batch is a
-//! `Restart`, and packing from there gives the same batches. `concat` makes one endless sequence,
-//! `best_fit` puts whole documents into rows, `samples` takes arrays as they are; `encode` makes
-//! slices of what they give, `extras` what trainers want to know beside the tokens.
+//! Documents and settings alone decide the batches. The state after any batch is a `Restart` (`point`), and packing
+//! from there gives the same batches.
+//!
+//! - `concat` divides all documents as one endless sequence, `best_fit` puts whole documents into rows,
+//!   `samples` keeps arrays as they are;
+//! - `encode` makes slices of batches, `extras` the optional arrays beside the tokens.
 
 mod best_fit;
 mod concat;
@@ -26,67 +28,63 @@ pub use samples::{ArraySpec, Samples};
 /// The shape of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Slices in a batch.
     pub slices: u32,
-    /// Rows in a slice.
     pub rows_per_slice: u32,
-    /// Tokens that a row advances by; it stores one more.
+    /// Number of tokens from the start of one row to the start of the next; a row stores one more.
     pub seq_len: u32,
 }
 
 impl Shape {
-    /// Tokens that a batch advances by.
+    /// Returns the number of tokens from the start of one batch to the start of the next.
     pub fn tokens(self) -> usize {
         self.slices as usize * self.tokens_per_slice()
     }
 
-    /// Tokens that a slice advances by.
+    /// Returns the number of tokens from the start of one slice to the start of the next.
     pub fn tokens_per_slice(self) -> usize {
         self.rows_per_slice as usize * self.seq_len as usize
     }
 
-    /// Rows in a batch.
+    /// Returns the number of rows in a batch.
     pub fn rows(self) -> usize {
         self.slices as usize * self.rows_per_slice as usize
     }
 
-    /// Tokens that a row stores.
+    /// Returns the number of tokens that a row stores.
     pub fn width(self) -> usize {
         self.seq_len as usize + 1
     }
 }
 
-/// A document, ready for packing.
+/// A document, ready for packing into rows or slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// Which pass it was read in.
+    /// The pass in which it was read.
     pub pass: u64,
-    /// Where it begins.
     pub place: Place,
-    /// What it became.
     pub content: Content,
 }
 
 impl Document {
-    /// Where it begins.
+    /// Returns the point where the document begins.
     pub fn point(&self) -> Point {
         Point::at(self.pass, self.place)
     }
 }
 
-/// See [`Document::content`].
+/// The content of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Text as tokens, without the end token.
     Tokens(Vec<u32>),
-    /// A conversation as tokens, and for each whether it is to be learned.
+    /// A conversation as tokens, and for each token whether it is learned.
     Turns(Vec<u32>, Vec<bool>),
     /// The bytes of each named array.
     Sample(Vec<Vec<u8>>),
 }
 
 impl Content {
-    /// Tokens, or samples.
+    /// Returns the number of tokens, or 1 for a sample.
     pub fn items(&self) -> u64 {
         match self {
             Self::Tokens(tokens) => tokens.len() as u64 + 1,
@@ -96,20 +94,19 @@ impl Content {
     }
 }
 
-/// One batch; or one slice of a batch that is too large to be made at once.
+/// A batch, or one slice of a batch that is too large to be made at once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PackedBatch {
-    /// What it holds.
     pub content: BatchContent,
-    /// Tokens (or samples) of the input's own, without padding.
+    /// Number of tokens or samples of the input, without padding.
     pub own: u64,
-    /// Where the next batch begins.
+    /// The state that the next batch starts from.
     pub next: Restart,
-    /// Which documents it was made from.
+    /// The documents that the batch was made from.
     pub sources: Sources,
 }
 
-/// `items` tokens of the document from `at` on.
+/// Returns the provenance of `items` tokens of a document from `at` on.
 fn piece(at: Point, items: u64, new_row: bool) -> Piece {
     Piece {
         pass: at.pass,
@@ -122,7 +119,7 @@ fn piece(at: Point, items: u64, new_row: bool) -> Piece {
 }
 
 impl PackedBatch {
-    /// Bytes that it takes in memory, about.
+    /// Returns the approximate size in memory in bytes.
     pub fn memory(&self) -> u64 {
         let bytes = match &self.content {
             BatchContent::Rows(rows) => {
@@ -136,12 +133,11 @@ impl PackedBatch {
     }
 }
 
-/// See [`PackedBatch::content`].
+/// The content of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchContent {
-    /// Rows of tokens.
     Rows(Rows),
-    /// Samples in order; the last batch may have fewer than its shape says.
+    /// The arrays of each sample, in order; the last batch may have fewer samples than its shape.
     Samples(Vec<Vec<Vec<u8>>>),
 }
 
@@ -151,21 +147,20 @@ impl Default for BatchContent {
     }
 }
 
-/// Rows of one width.
+/// Rows of tokens of one width.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rows {
-    /// Row r begins at r * stride; rows may share tokens.
+    /// The tokens of all rows. Row r begins at r * stride; neighbouring rows may share tokens.
     pub tokens: Vec<u32>,
-    /// See `tokens`.
     pub stride: usize,
-    /// Which documents lie where, in order; empty when nobody wants to know.
+    /// The places of documents in the rows, in order; empty when no optional array needs them.
     pub segments: Vec<Segment>,
-    /// What is to be learned, beside `tokens`; empty: all that is not padding.
+    /// For each token whether it is learned; empty when all but padding is.
     pub learned: Vec<bool>,
 }
 
 impl Rows {
-    /// Rows of nothing but padding, which is not to be learned.
+    /// Returns rows of padding only, which is not learned.
     fn blank(tokens: usize, stride: usize, pad: u32) -> BatchContent {
         BatchContent::Rows(Self {
             tokens: vec![pad; tokens],
@@ -179,21 +174,19 @@ impl Rows {
 /// Neighbouring tokens of one document in one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// The row.
     pub row: usize,
-    /// Where in the row it begins.
+    /// Index of its first token in the row.
     pub start: usize,
-    /// Its tokens.
     pub tokens: usize,
-    /// The document's file and line or row.
+    /// File, and line or row, of the document.
     pub document: (u32, u64),
 }
 
-/// A restart found another document than the cursor names.
+/// A restart found another document than the one that the cursor names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the input or the tokenizer is not what it was when the cursor was saved: the cursor leaves out {skip} tokens of \
-     line or row {} of input file {}, which is not such a document any more; restore the input, or start a new producer name",
+     line or row {} of input file {}, which is no longer such a document; restore the input, or start a new producer name",
     .place.unit + 1, .place.file + 1
 )]
 pub struct Mismatch {
@@ -201,7 +194,7 @@ pub struct Mismatch {
     skip: u64,
 }
 
-/// The first document after a restart: it must be the one that the cursor names, and long enough.
+/// Check of the first document after a restart: it must be the one that the cursor names, and long enough.
 #[derive(Debug)]
 struct Start(Option<Point>);
 
@@ -210,7 +203,7 @@ impl Start {
         Self((at.skip > 0).then_some(at))
     }
 
-    /// How much of this document to leave out; it has `items`.
+    /// Returns the number of items of this document to leave out, of `items`.
     fn skip(&mut self, document: Point, items: usize) -> Result<usize, Mismatch> {
         let Some(start) = self.0.take() else {
             return Ok(0);
@@ -225,26 +218,25 @@ impl Start {
     }
 }
 
-/// Packs documents into batches. Slices of a batch are packed as batches of one slice: what comes of it
-/// is the same.
+/// Packs documents into batches. Slices of a large batch are packed as batches of one slice, with the same result.
 pub trait Packer: Send + std::fmt::Debug {
     /// Adds the next document.
     fn push(&mut self, document: Document) -> Result<(), Mismatch>;
 
-    /// The next batch, when enough is there.
+    /// Returns the next batch, once it is full.
     fn pop(&mut self) -> Option<PackedBatch>;
 
-    /// No document follows, the input ends at `end`; `pop` gives what full batches are left.
+    /// Declares the input over at `end`; `pop` then returns the full batches that are left.
     fn end(&mut self, end: Point);
 
-    /// After `end` and the last `pop`: the rest as a last batch, filled up, when there is any. `begun`:
-    /// what is popped are slices, and some of the last batch's are out already.
+    /// Returns the rest as a last batch, filled up, if there is any; call it after `end` and the last `pop`. `begun`
+    /// means that batches are single slices, and that some slices of the last whole batch were returned before.
     fn rest(&mut self, begun: bool) -> Option<PackedBatch>;
 
-    /// After `rest`: a batch of nothing but padding.
+    /// Returns a batch of padding only; call it after `rest`.
     fn blank(&self) -> PackedBatch;
 
-    /// Tokens, or samples, that wait for a batch.
+    /// Returns the number of tokens or samples that wait for a batch.
     fn waiting(&self) -> usize;
 }
 

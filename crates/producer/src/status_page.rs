@@ -1,4 +1,4 @@
-//! What the producer's status page shows.
+//! The plots and tables of the producer's status page.
 
 use batchweave_daemon::admin::{Plot, StatusPage, Table};
 
@@ -24,8 +24,8 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
     ],
     tables: &[
         Table {
-            title: "Where it is",
-            about: "Batches of this producer, the stream's head, and how far that is ahead.",
+            title: "Progress",
+            about: "Batches of this producer, and the head of the stream.",
             metrics: &[
                 "batchweave_producer_batches",
                 "batchweave_producer_head_step",
@@ -48,7 +48,7 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
         },
         Table {
             title: "Held back",
-            about: "By the bounds of [ahead]; the line above says by whom.",
+            about: "By the limits of [ahead]; the line above names the job.",
             metrics: &[
                 "batchweave_producer_held",
                 "batchweave_producer_held_seconds_total",

@@ -1,4 +1,4 @@
-//! `batch` and `release`: which frames a rank may read, and which it is done with.
+//! `batch` and `release`: the frames that a rank may read, and those it no longer needs.
 
 use crate::bytes::{Builder, Fields};
 use crate::{ALIGN, FRAMES_MAX, LAYOUTS_MAX, WireError};
@@ -6,38 +6,35 @@ use crate::{ALIGN, FRAMES_MAX, LAYOUTS_MAX, WireError};
 pub(crate) const BATCH_HEAD_BYTES: usize = 24;
 pub(crate) const SLICE_BYTES: usize = 40;
 
-/// Where one slice's arrays lie.
+/// The place of one slice's arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SliceRef {
     /// Index of the slice in the TGB.
     pub slice: u32,
-    /// The segment.
     pub segment: u32,
     /// The layout of the arrays.
     pub layout: u32,
-    /// Names this delivery in a release; never used twice by one daemon.
+    /// The id of this delivery for its release; unique within a run of the daemon.
     pub frame: u64,
     /// First byte of the array data in the segment, a multiple of 64.
     pub offset: u64,
-    /// Bytes of the array data, as the layout says.
+    /// Bytes of the array data, as in the layout.
     pub length: u64,
 }
 
 /// Some or all of a rank's slices of one step, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchMessage {
-    /// The step.
     pub step: u64,
     /// Position of the first slice below among the rank's slices of this step.
     pub first: u32,
-    /// How many slices the rank gets of this step in all.
+    /// Number of the rank's slices of this step in all messages.
     pub of: u32,
-    /// The slices.
     pub slices: Vec<SliceRef>,
 }
 
 impl BatchMessage {
-    /// The messages that deliver `slices`, all slices of one step.
+    /// Returns the messages that deliver `slices`, all slices of one step.
     pub fn split(step: u64, slices: &[SliceRef]) -> impl Iterator<Item = BatchMessage> {
         let of = slices.len() as u32;
         slices
@@ -128,12 +125,11 @@ fn slice(f: &mut Fields<'_>) -> Result<SliceRef, WireError> {
     })
 }
 
-/// Frames whose arrays are gone, and how far the rank has come.
+/// Frames whose arrays are dropped, and the rank's position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
-    /// First step that the rank has not received in full: what is below counts as delivered.
+    /// First step that the rank has not received in full; earlier ones count as delivered.
     pub next_step: u64,
-    /// The frames.
     pub frames: Vec<u64>,
 }
 

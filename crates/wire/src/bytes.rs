@@ -1,4 +1,4 @@
-//! Reading and writing of little-endian fields with bounds checked once, here.
+//! Bounds-checked reading and writing of little-endian fields.
 
 use crate::{HEADER_BYTES, MAGIC, MESSAGE_BYTES_MAX, PROTOCOL, WireError};
 
@@ -43,12 +43,12 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A number whose largest value stands for "not known".
+    /// Reads a number whose largest value stands for "unknown".
     pub(crate) fn known(&mut self) -> Result<Option<u64>, WireError> {
         self.u64().map(|n| (n != u64::MAX).then_some(n))
     }
 
-    /// A field that must be zero, so that a later protocol can give it a meaning.
+    /// Reads a field that must be zero, reserved for later protocols.
     pub(crate) fn reserved(&mut self) -> Result<(), WireError> {
         match self.u32()? {
             0 => Ok(()),
@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A count that fits `limit`.
+    /// Reads a count of at most `limit`.
     pub(crate) fn count(&mut self, what: &str, limit: usize) -> Result<usize, WireError> {
         let count = self.u32()? as usize;
         if count > limit {
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(bytes).map_err(|e| self.error(format!("text is not UTF-8: {e}")))
     }
 
-    /// All that is left; for a body that ends in JSON.
+    /// Returns the rest, for a body that ends in JSON.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Builds one message; the header's length is filled in at the end.
+/// Builds one message; `finish` sets the header's length.
 pub(crate) struct Builder {
     message: &'static str,
     bytes: Vec<u8>,
@@ -129,7 +129,7 @@ impl Builder {
     }
 }
 
-/// Checks the header; gives the type and the body.
+/// Checks the header and returns the type and the body.
 pub(crate) fn split(message: &[u8]) -> Result<(u16, &[u8]), WireError> {
     let mut head = Fields::new("header", message);
     let magic = head.array()?;

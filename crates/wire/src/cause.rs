@@ -1,10 +1,10 @@
-//! Why a rank waits. A wait is not an error: it ends by itself, or with the rank's deadline.
+//! The causes of a rank's wait. A wait is not an error: it ends by itself, or with the rank's deadline.
 
 use std::fmt;
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)+) => {
-        /// Why a step has not arrived. The numbers are the wire's.
+        /// The cause of a step's delay. The numbers are part of the protocol.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u32)]
         #[non_exhaustive]
@@ -13,10 +13,10 @@ macro_rules! causes {
         }
 
         impl WaitCause {
-            /// Every cause.
+            /// All causes, in order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The cause's name in messages, metrics and the Python client.
+            /// Returns the cause's name in messages, metrics and the Python client.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
@@ -33,27 +33,27 @@ causes! {
     StoreUnavailable = 3 "store_unavailable",
     /// The arena is full of frames that other ranks hold.
     ArenaFull = 4 "arena_full",
-    /// The rank itself holds all its credits.
+    /// The rank holds all its credits itself.
     HeldFrames = 5 "held_frames",
-    /// On its way, and late: the arena was full when it was to be fetched ahead.
+    /// The step is late, because the arena was full when it should have been prefetched.
     Backpressure = 6 "backpressure",
     /// Global rank 0 has not opened the attempt.
     AttemptNotOpen = 7 "attempt_not_open",
-    /// The daemon is up and still opening the log.
+    /// The daemon is still opening the log.
     DaemonStarting = 8 "daemon_starting",
-    /// No daemon at the socket; set by the client itself, never sent.
+    /// There is no daemon at the socket; set by the client, never sent.
     DaemonRestarting = 9 "daemon_restarting",
-    /// Nobody has opened the job.
+    /// The job is not open.
     JobNotOpen = 10 "job_not_open",
 }
 
 impl WaitCause {
-    /// The number in a message.
+    /// Returns the number in a message.
     pub fn number(self) -> u32 {
         self as u32
     }
 
-    /// The cause with this number.
+    /// Returns the cause with this number.
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.iter().copied().find(|c| c.number() == number)
     }

@@ -1,4 +1,4 @@
-//! Errors that the daemon tells a rank: defined once, for daemon, Rust client and Python client.
+//! Errors that the daemon reports to ranks: defined once, for daemon, Rust client and Python client.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::bytes::Builder;
 
 macro_rules! errors {
     ($($(#[$doc:meta])* $variant:ident = $code:literal $name:literal $remedy:literal,)+) => {
-        /// What is wrong. Code and name both stand in the message and never change their meaning.
+        /// The kind of an error. Messages carry both code and name, and neither changes its meaning.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         #[non_exhaustive]
@@ -18,15 +18,15 @@ macro_rules! errors {
         }
 
         impl ErrorName {
-            /// Every error.
+            /// All errors, in order of their codes.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The name in messages, metrics and class names of the clients.
+            /// Returns the name in messages, metrics and class names of the clients.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What a person can do about it, unless the place that raises it knows better.
+            /// Returns the general remedy, for errors without a more specific one.
             pub fn remedy(self) -> &'static str {
                 match self { $(Self::$variant => $remedy,)+ }
             }
@@ -37,13 +37,13 @@ macro_rules! errors {
 errors! {
     /// Client and daemon speak different protocols.
     ProtocolVersion = 1 "protocol_version" "install client and daemon of one release",
-    /// A message that breaks the protocol.
+    /// A message breaks the protocol.
     BadMessage = 2 "bad_message" "report it: client or daemon has a fault",
     /// The hello contradicts itself, or the stream (expected slices, seq_len, rows).
     BadHello = 3 "bad_hello" "correct the arguments of connect()",
     /// The peer's user may not connect.
     NotAllowed = 4 "not_allowed" "add the user's uid to allow_uids in the daemon's config",
-    /// The job is not one that this daemon serves.
+    /// This daemon does not serve the job.
     UnknownJob = 5 "unknown_job" "name a job of the daemon's config, or add this one",
     /// dp_size does not divide the stream's slices.
     BadMesh = 6 "bad_mesh" "choose a dp_size that divides the stream's slices",
@@ -63,11 +63,11 @@ errors! {
     StepQuarantined = 13 "step_quarantined" "lift the quarantine, or start after it",
     /// The start lies beyond the stream's end.
     StreamEnded = 14 "stream_ended" "the stream has no such step; undo the seal to append",
-    /// A slice fails its checksum or identity, also after fetching again.
+    /// A slice fails its checksum or identity, even when fetched again.
     CorruptData = 15 "corrupt_data" "see the daemon's log; quarantine the step to go on without it",
     /// A committed object is not in the store.
     MissingData = 16 "missing_data" "restore the object, or quarantine the step",
-    /// A record of the log can't be read.
+    /// A record of the log cannot be read.
     LogUnreadable = 17 "log_unreadable" "see Repair in docs/format.md",
     /// The store did not answer within the daemon's deadline.
     StoreUnavailable = 18 "store_unavailable" "check the endpoint, the network and the credentials",
@@ -75,37 +75,37 @@ errors! {
     ArenaTooSmall = 19 "arena_too_small" "raise arena.bytes in the daemon's config",
     /// More sessions than the daemon's limit.
     TooManySessions = 20 "too_many_sessions" "close readers that are not needed, or raise max_sessions",
-    /// The daemon has a fault.
+    /// The daemon has a bug.
     Internal = 21 "internal" "report it with the daemon's log",
-    /// A rank of a job did not say its attempt.
+    /// A rank of a job did not state its attempt.
     NoAttempt = 22 "no_attempt" "draw 32 random hexadecimal digits on global rank 0, broadcast them, and pass them as attempt= on all ranks",
     /// The job was not opened in time.
     JobNotOpen = 23 "job_not_open" "open it with `batchweave job open`, or set job.open in the daemon's config",
     /// The job was closed while the rank read.
     JobClosed = 24 "job_closed" "stop this rank, or open the job again and start a new attempt",
-    /// A mark's state is no state of this stream and step.
+    /// A mark's state does not belong to this stream and step.
     MarkBadState = 25 "mark_bad_state" "pass what state_dict() returned, unchanged",
-    /// A mark's state is of another attempt.
+    /// A mark's state belongs to another attempt.
     MarkOtherAttempt = 26 "mark_other_attempt" "mark states of this attempt only: a restored one is a restart point already",
     /// A mark by a coordinate that the attempt does not have.
     MarkNoSuchRank = 27 "mark_no_such_rank" "mark from the attempt's own ranks",
     /// A mark above the stream's head.
     MarkInFuture = 28 "mark_in_future" "mark the state of a batch that was trained",
-    /// A mark above what the rank was sent.
+    /// A mark above the steps delivered to the rank.
     MarkNotDelivered = 29 "mark_not_delivered" "mark the state of a batch that this rank was handed",
-    /// The store did not take the mark.
+    /// The mark could not be stored.
     MarkNotStored = 30 "mark_not_stored" "see the daemon's log; marking again may work",
-    /// The rank has received steps that the log does not hold any more.
+    /// The rank has received steps that are no longer in the log.
     StreamRewound = 31 "stream_rewound" "restore the log from a backup or bucket version, or start all ranks from a checkpoint that the log still reaches",
 }
 
 impl ErrorName {
-    /// The number in a message.
+    /// Returns the number in a message.
     pub fn code(self) -> u16 {
         self as u16
     }
 
-    /// The error with this code.
+    /// Returns the error with this code.
     pub fn from_code(code: u16) -> Option<Self> {
         Self::ALL.iter().copied().find(|e| e.code() == code)
     }
@@ -125,20 +125,19 @@ pub struct Fault {
     pub code: u16,
     /// The name; a client that does not know the code still shows it.
     pub name: String,
-    /// What is wrong, where and why, in one line.
+    /// The failure, its place and its cause, in one line.
     pub message: String,
     /// The step, where there is one.
     pub step: Option<u64>,
     /// The object's key, where there is one.
     pub key: Option<String>,
-    /// What to do.
     pub remedy: String,
 }
 
-/// Characters of a message; what it quotes may be long.
+/// Most characters of a message, which may quote long text.
 const MESSAGE_CHARS: usize = 1024;
 
-/// One line of bounded length: a message may quote what a stranger has sent.
+/// Returns `text` as one line of bounded length, because a message may quote untrusted input.
 fn shown(text: &str) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     let mut shown: String = text.chars().map(clean).take(MESSAGE_CHARS).collect();
@@ -149,7 +148,7 @@ fn shown(text: &str) -> String {
 }
 
 impl Fault {
-    /// An error with the name's own remedy.
+    /// Returns an error with its general remedy.
     pub fn new(name: ErrorName, message: impl Into<String>) -> Self {
         Self {
             code: name.code(),
@@ -161,7 +160,7 @@ impl Fault {
         }
     }
 
-    /// The same at a step.
+    /// Sets the step that the error concerns.
     #[must_use]
     pub fn at_step(self, step: u64) -> Self {
         Self {
@@ -170,7 +169,7 @@ impl Fault {
         }
     }
 
-    /// The same about an object.
+    /// Sets the object's key.
     #[must_use]
     pub fn at_key(self, key: impl Into<String>) -> Self {
         Self {
@@ -179,7 +178,7 @@ impl Fault {
         }
     }
 
-    /// The same with a remedy that fits the place better.
+    /// Sets a more specific remedy.
     #[must_use]
     pub fn remedy(self, remedy: impl Into<String>) -> Self {
         Self {
@@ -188,7 +187,7 @@ impl Fault {
         }
     }
 
-    /// The error's name, if this build knows it.
+    /// Returns the error's name, if this build knows it.
     pub fn known_name(&self) -> Option<ErrorName> {
         ErrorName::from_code(self.code)
     }

@@ -1,4 +1,4 @@
-//! `hello`: who connects and from where it wants to read.
+//! `hello`: the identity of a connecting rank and the position from which it reads.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ use crate::{CREDITS_MAX, CREDITS_MIN, PROTOCOL, WireError};
 pub enum Mode {
     /// At the attempt's beginning; `next_step` is the attempt's start step.
     Join,
-    /// Alone restarted or reconnected; `next_step` is the rank's own position.
+    /// A single rank restarted or reconnected; `next_step` is its own position.
     Resume,
 }
 
-/// Bytes of the client's name, which logs quote.
+/// Most bytes of the client's name, which logs quote.
 const CLIENT_BYTES_MAX: usize = 256;
 
 /// An earlier session of the same rank that this one follows.
@@ -24,11 +24,10 @@ const CLIENT_BYTES_MAX: usize = 256;
 pub struct Replaces {
     /// The daemon's instance id, as in its welcome, in hexadecimal.
     pub instance: String,
-    /// The session's number.
     pub session: u64,
 }
 
-/// The state that a rank starts from: whose it is, and its step.
+/// The state that a rank starts from: its attempt and step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parent {
@@ -36,7 +35,6 @@ pub struct Parent {
     pub attempt: u64,
     /// The attempt's id, 32 hexadecimal digits.
     pub id: String,
-    /// The state's step.
     pub step: u64,
 }
 
@@ -44,11 +42,11 @@ pub struct Parent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
-    /// The protocol; equal to the header's version.
+    /// The protocol version; equal to the header's.
     pub protocol: u16,
     /// Name and version of the client, for logs.
     pub client: String,
-    /// The job; without one the reader neither holds nor paces.
+    /// The job; without one the reader neither retains data nor holds producers back.
     pub job: Option<String>,
     /// The attempt's id, 32 hexadecimal digits.
     pub attempt: Option<String>,
@@ -61,11 +59,10 @@ pub struct Hello {
     pub dp_size: u32,
     /// The rank in the whole job, where known; only rank 0's daemon opens the attempt.
     pub global_rank: Option<u32>,
-    /// Other ranks of the attempt read the same coordinate, by the mesh: each with a `global_rank` of its
-    /// own. Not said: none does.
+    /// Whether other ranks of the attempt read the same coordinate by the mesh, each with its own
+    /// `global_rank`. Omitted when false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// Joins or resumes.
     pub mode: Mode,
     /// First step to deliver.
     pub next_step: u64,
@@ -79,14 +76,14 @@ pub struct Hello {
     pub seq_len: Option<u32>,
     /// Rows per slice that the trainer counts on.
     pub rows_per_slice: Option<u32>,
-    /// The session that this one takes over from; it sends nothing more and only releases.
+    /// The session that this one replaces; that one only releases frames from now on.
     pub replaces: Option<Replaces>,
     /// Bytes of segments of earlier daemons that the client still has mapped.
     pub mapped_bytes: u64,
 }
 
 impl Hello {
-    /// A hello of an only rank that joins at `next_step` without a job.
+    /// Returns the hello of a single rank that joins at `next_step` without a job.
     pub fn new(client: impl Into<String>, next_step: u64) -> Self {
         Self {
             protocol: PROTOCOL,
@@ -110,7 +107,7 @@ impl Hello {
         }
     }
 
-    /// Contradictions that need no knowledge of the stream; for a `bad_hello` error.
+    /// Checks for contradictions without knowledge of the stream; the error is the text of a `bad_hello`.
     pub fn check(&self) -> Result<(), String> {
         if self.dp_rank >= self.dp_size {
             return Err(format!(
@@ -144,7 +141,7 @@ impl Hello {
         }
     }
 
-    /// Whether this rank's daemon opens the attempt.
+    /// Returns whether this rank's daemon opens the attempt.
     pub fn leads(&self) -> bool {
         self.global_rank.map_or(self.dp_size == 1, |rank| rank == 0)
     }

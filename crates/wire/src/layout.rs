@@ -7,7 +7,6 @@ use crate::WireError;
 /// Element types, by their safetensors names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-#[expect(missing_docs, reason = "the names say it")]
 pub enum Dtype {
     Bool,
     U8,
@@ -25,7 +24,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Bytes of one element.
+    /// Returns the bytes of one element.
     pub fn size(self) -> u64 {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
@@ -36,22 +35,19 @@ impl Dtype {
     }
 }
 
-/// One named array.
+/// A named array within a frame's data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayLayout {
-    /// The name.
     pub name: String,
-    /// The element type.
     pub dtype: Dtype,
-    /// The shape, row-major.
     pub shape: Vec<u64>,
     /// First byte, counted from the frame's data.
     pub offset: u64,
 }
 
 impl ArrayLayout {
-    /// Bytes of the array; `None` when the shape overflows.
+    /// Returns the bytes of the array; `None` when the shape overflows.
     pub fn bytes(&self) -> Option<u64> {
         self.shape
             .iter()
@@ -65,12 +61,11 @@ impl ArrayLayout {
 pub struct Layout {
     /// Bytes of the frame's data.
     pub length: u64,
-    /// The arrays.
     pub arrays: Vec<ArrayLayout>,
 }
 
 impl Layout {
-    /// Whether every array lies inside the data, aligned to its items, under a name of its own.
+    /// Checks that every array lies inside the data, is aligned to its items, and has a unique name.
     pub fn check(&self) -> Result<(), WireError> {
         let fail = |reason: String| Err(WireError::body("layout", reason));
         let mut names = std::collections::BTreeSet::new();
@@ -87,7 +82,7 @@ impl Layout {
                 return fail(format!("array {name:?} is not aligned to its items"));
             }
             if !names.insert(name) {
-                return fail(format!("array {name:?} stands there twice"));
+                return fail(format!("array {name:?} is listed twice"));
             }
         }
         Ok(())

@@ -34,18 +34,18 @@ pub struct Checkpoint {
     pub state: String,
 }
 
-/// How a rank fares; sent at a low rate, and at once when it begins to wait.
+/// The progress of a rank; sent at a low rate, and immediately when the rank begins to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// First step not handed out.
+    /// First step not returned to the trainer.
     pub next_step: u64,
     /// Time spent waiting in `next()` since the session began, in microseconds.
     pub waited_us: u64,
-    /// The rank waits now.
+    /// Whether the rank is waiting.
     pub waiting: bool,
 }
 
-/// A segment to map; its descriptor comes with the message.
+/// A segment to map; the message carries its descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentMessage {
     /// Number of the segment, never used twice by one daemon.
@@ -54,49 +54,44 @@ pub struct SegmentMessage {
     pub bytes: u64,
 }
 
-/// A layout under an id; replaces what had the id before.
+/// A layout under an id; replaces an earlier one with this id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutMessage {
     /// The id, below 64.
     pub id: u32,
-    /// The layout.
     pub layout: Layout,
 }
 
-/// The next step is late, and why.
+/// The cause of the next step's delay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// The step.
     pub step: u64,
-    /// Why.
     pub cause: WaitCause,
-    /// More for people: the store's words, the age of the head.
+    /// Details for people: the store's message, the age of the head.
     pub detail: String,
 }
 
-/// What a rank sends.
+/// A message from a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientMessage {
     /// First message of a session.
     Hello(Hello),
-    /// Frames that may be used again.
+    /// Frames that the daemon may reuse.
     Release(Release),
     /// A checkpoint is durable.
     Checkpoint(Checkpoint),
-    /// Position and waits.
     Progress(Progress),
-    /// No more batches, please; the socket stays until the last frame is released.
+    /// Ends the delivery of batches; the socket stays until the last frame is released.
     Bye,
 }
 
-/// What the daemon sends.
+/// A message from the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DaemonMessage {
     /// The hello was good.
     Welcome(Welcome),
     /// A segment, with its descriptor.
     Segment(SegmentMessage),
-    /// A layout.
     Layout(LayoutMessage),
     /// Slices of a step.
     Batch(BatchMessage),
@@ -104,18 +99,18 @@ pub enum DaemonMessage {
     EndOfStream(u64),
     /// The next step is late.
     Waiting(Waiting),
-    /// The session is over, or a step can't be had.
+    /// The session is over, or a step is unreadable.
     Error(Fault),
     /// No later batch points into this segment.
     RetireSegment(u32),
     /// The mark of this step is stored.
     Marked(u64),
-    /// The mark of the fault's step is not; the session goes on.
+    /// The mark of the fault's step is not stored; the session continues.
     MarkRefused(Fault),
 }
 
 impl ClientMessage {
-    /// The bytes of one SEQPACKET message.
+    /// Returns the bytes of one SEQPACKET message.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         match self {
             Self::Hello(m) => m.encode(kind::HELLO),
@@ -135,7 +130,7 @@ impl ClientMessage {
         }
     }
 
-    /// Reads a message that the daemon received.
+    /// Decodes a message that the daemon received.
     pub fn decode(message: &[u8]) -> Result<Self, WireError> {
         let (found, body) = split(message)?;
         match found {
@@ -153,7 +148,7 @@ impl ClientMessage {
 }
 
 impl DaemonMessage {
-    /// The bytes of one SEQPACKET message.
+    /// Returns the bytes of one SEQPACKET message.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let number = |name, kind, n| Builder::new(name, kind).u64(n).finish();
         match self {
@@ -179,11 +174,11 @@ impl DaemonMessage {
                 .u32(0)
                 .finish(),
             Self::Marked(step) => number("marked", kind::MARKED, *step),
-            Self::MarkRefused(m) => of_mark(m.clone())?.encode(kind::MARK_REFUSED),
+            Self::MarkRefused(m) => require_step(m.clone())?.encode(kind::MARK_REFUSED),
         }
     }
 
-    /// Reads a message that a rank received.
+    /// Decodes a message that a rank received.
     pub fn decode(message: &[u8]) -> Result<Self, WireError> {
         let (found, body) = split(message)?;
         match found {
@@ -196,7 +191,7 @@ impl DaemonMessage {
             kind::ERROR => Fault::decode(body).map(Self::Error),
             kind::RETIRE_SEGMENT => retire_segment(body).map(Self::RetireSegment),
             kind::MARKED => number("marked", body).map(Self::Marked),
-            kind::MARK_REFUSED => of_mark(Fault::decode(body)?).map(Self::MarkRefused),
+            kind::MARK_REFUSED => require_step(Fault::decode(body)?).map(Self::MarkRefused),
             _ => Err(WireError::Type {
                 found,
                 side: "a client",
@@ -205,7 +200,7 @@ impl DaemonMessage {
     }
 }
 
-fn of_mark(fault: Fault) -> Result<Fault, WireError> {
+fn require_step(fault: Fault) -> Result<Fault, WireError> {
     match fault.step {
         Some(_) => Ok(fault),
         None => Err(WireError::body("mark_refused", "it names no step")),

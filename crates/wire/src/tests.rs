@@ -5,7 +5,7 @@ use super::*;
 mod golden;
 mod properties;
 
-/// A header for any body, right except for what the body holds.
+/// Returns a message with a correct header for any body.
 fn message(kind: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(PROTOCOL.to_le_bytes());
@@ -16,7 +16,7 @@ fn message(kind: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Breaks a good message at one place and says how it is refused.
+/// Returns the refusal of a good message with some bytes replaced.
 fn broken(good: &DaemonMessage, at: usize, with: &[u8]) -> String {
     let mut bytes = good.encode().unwrap();
     bytes[at..at + with.len()].copy_from_slice(with);
@@ -224,7 +224,7 @@ fn a_refused_mark_names_its_step() {
     assert!(error.to_string().contains("no step"), "{error}");
 }
 
-/// Numbers and names are the wire's and stand in docs/socket.md and in the Python client.
+/// Numbers and names are part of the protocol, as docs/socket.md and the Python client list them.
 #[test]
 fn the_page_lists_every_error_and_cause() {
     let page = include_str!("../../../docs/socket.md");
@@ -244,7 +244,7 @@ fn the_page_lists_every_error_and_cause() {
     }
 }
 
-/// Bytes as protocol 1 has them, so that no change goes unseen.
+/// The bytes of protocol 1, so that every change is detected.
 #[test]
 fn golden_bytes() {
     let release = ClientMessage::Release(Release {

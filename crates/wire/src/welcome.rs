@@ -3,28 +3,24 @@
 use crate::WireError;
 use crate::bytes::{Builder, Fields};
 
-/// What the rank will get.
+/// The session's parameters for the rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Welcome {
     /// Number of the session, unique within the daemon's instance.
     pub session: u64,
     /// Random id of this run of the daemon.
     pub instance: [u8; 16],
-    /// The stream.
     pub stream: [u8; 16],
     /// The attempt; all zero where the job has none.
     pub attempt: [u8; 16],
     /// The attempt's number within its job.
     pub attempt_number: Option<u64>,
-    /// The first step that will come: the one asked for, or the first after a quarantined range.
+    /// The first step to be delivered: the requested one, or the first after a quarantined range.
     pub next_step: u64,
     /// The stream's end, where known: the first step that does not exist.
     pub end_step: Option<u64>,
-    /// Slices per TGB.
     pub slices: u32,
-    /// Tokens per row.
     pub seq_len: u32,
-    /// Rows per slice.
     pub rows_per_slice: u32,
     /// First slice of this rank.
     pub first_slice: u32,

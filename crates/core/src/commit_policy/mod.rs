@@ -1,8 +1,10 @@
-//! When to commit: pure state machines that a driver asks. They see time and randomness as
-//! arguments and act through the actions they return; safety never depends on them (the fold judges
-//! every entry), only latency and the number of requests do.
+//! When to commit: pure state machines that a driver asks for the next action. They receive time and
+//! randomness as arguments and act only through the actions they return. Safety never depends on them (the
+//! fold validates every entry); latency and the number of requests do.
 //!
-//! [`Dac`] is what producers use; [`Plain`] and [`Naive`] are what it is compared with.
+//! - `dac`: the policy of producers;
+//! - `plain`: the policies it is compared with;
+//! - `random`: jitter from a seed.
 
 mod dac;
 mod plain;
@@ -13,95 +15,94 @@ use std::time::Duration;
 pub use dac::{Dac, DacOptions};
 pub use plain::{Naive, Plain};
 
-/// What a producer has that is not committed yet.
+/// The uncommitted items of a producer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Queue {
     /// Items that are durable and uncommitted.
     pub ready: usize,
-    /// How many of them, from the front, stand in durable intents.
+    /// The number of these, from the front, that durable intents announce.
     pub announced: usize,
-    /// When the oldest became ready, on the clock of `step`.
+    /// The time at which the oldest item became ready, on the clock of `step`.
     pub oldest: Duration,
 }
 
-/// A record of somebody else, as a policy sees it.
+/// A record of another writer, as a policy sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenRecord {
-    /// Its writer: see [`name_hash`].
     pub writer: u64,
-    /// Its hint: "announce instead of racing".
+    /// The writer's hint: announce entries instead of racing.
     pub leads: bool,
-    /// Its hint: the writer's put latency.
+    /// The writer's hint of its put latency, in milliseconds.
     pub put_ms: Option<u32>,
-    /// The producers of its entries: see [`name_hash`].
+    /// The [`name_hash`] of each producer that has an entry in the record.
     pub producers: Vec<u64>,
 }
 
-/// What the driver tells the policy. No other event comes between an action and its answer.
+/// An event that the driver reports to the policy. No other event arrives between an action and its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// More items are ready.
     Ready,
-    /// The time of the last `Wait` is over.
+    /// The time of the last `Wait` has passed.
     Timer,
-    /// All records up to the head are folded; these were new and not ours.
+    /// All records up to the head are folded; these were new and from other writers.
     CaughtUp(Vec<SeenRecord>),
-    /// The same, but there are more: the next look goes on.
+    /// Some records are folded and more follow: the next poll continues after these.
     Behind(Vec<SeenRecord>),
-    /// What was ready has been announced; false when the store failed.
+    /// The ready items are announced; false when the store failed.
     Announced(bool),
-    /// So many others' intents extend what is committed.
+    /// The number of other producers' intents that extend what is committed.
     Listed(usize),
-    /// So many others' intents were read and are valid.
+    /// The number of other producers' intents that were read and are valid.
     Gathered(usize),
-    /// Our record won.
+    /// The producer's record took the version.
     Won {
-        /// Whose entries it held that are not ours: see [`name_hash`].
+        /// The [`name_hash`] of each other producer whose entry the record holds.
         others: Vec<u64>,
-        /// It had no room for all that could be committed.
+        /// Whether the record had no room for some entries that could be committed.
         full: bool,
     },
     /// Another record took the version; it is folded.
     Lost(SeenRecord),
 }
 
-/// What the driver does next.
+/// The driver's next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing to do until the next event.
+    /// Wait for the next event.
     Idle,
-    /// Send `Timer` after this time, or the next event before.
+    /// Send `Timer` after this time, unless another event arrives earlier.
     Wait(Duration),
-    /// Fold up to the head, answer `CaughtUp`. About so many records are expected: they are read
-    /// in one window.
+    /// Fold up to the head, answer `CaughtUp`. The number of records that are expected; one window reads
+    /// them.
     CatchUp(u64),
-    /// The same, but where somebody leads one window is enough for now: then nothing is put next.
-    /// Answered `Behind` when that did not reach the head.
+    /// Like `CatchUp`, but one window is enough when another writer leads, since no put follows. Answered
+    /// `Behind` when that window did not reach the head.
     Poll(u64),
-    /// Store intents for what is ready and not announced, answer `Announced`.
+    /// Store intents for the ready items that are not announced, answer `Announced`.
     Announce,
     /// List intents, answer `Listed`.
     List,
-    /// Read the intents that the list has shown, answer `Gathered`.
+    /// Read the listed intents, answer `Gathered`.
     Gather,
-    /// Put a record with what is ready, answer `Won` or `Lost`.
+    /// Put a record with the ready items, answer `Won` or `Lost`.
     Put {
-        /// The hint for the others.
+        /// The hint that other producers should announce their entries.
         leads: bool,
-        /// Whether to take gathered intents along.
+        /// Whether to include gathered intents.
         combine: bool,
-        /// The hint of the put latency.
+        /// The hint of the put latency, in milliseconds.
         put_ms: Option<u32>,
     },
 }
 
 /// A commit policy.
 pub trait Policy: Send {
-    /// The next action. `now` counts from any fixed instant and never goes back.
+    /// Returns the next action. `now` counts from any fixed instant and never goes back.
     fn step(&mut self, now: Duration, queue: Queue, event: Event) -> Action;
 }
 
-/// A producer's name as a number (FNV-1a): policies compare and count, they need no names.
+/// Returns the FNV-1a hash of a producer's name: policies only compare and count producers.
 pub fn name_hash(name: &str) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, fold)

@@ -1,11 +1,12 @@
-//! What DAC is compared with: commit at once and retry, with backoff (`Plain`) or without (`Naive`).
+//! The policies that DAC is compared with: commit at once and retry, with backoff (`Plain`) or without
+//! (`Naive`).
 
 use std::time::Duration;
 
 use super::random::Random;
 use super::{Action, Event, PUT, Policy, Queue};
 
-/// Commit at once; after a lost race wait a random part of `base * 2^lost`, catch up, try again.
+/// Commits at once; after a lost race waits a random part of `base * 2^lost`, catches up and retries.
 #[derive(Debug, Clone)]
 pub struct Plain {
     linger: Duration,
@@ -16,12 +17,12 @@ pub struct Plain {
     random: Random,
 }
 
-/// Backoff stops growing here.
+/// Lost races after which the backoff stops growing.
 const LOST_MAX: u32 = 6;
 
 impl Plain {
-    /// `linger`: how long to collect more after the first is ready. `base`: about one put latency.
-    /// `seed` feeds the jitter.
+    /// Returns a policy that collects items for `linger` after the first is ready. `base` is about one put
+    /// latency; `seed` feeds the jitter.
     pub fn new(linger: Duration, base: Duration, seed: u64) -> Self {
         Self {
             linger,
@@ -56,7 +57,7 @@ impl Policy for Plain {
     }
 }
 
-/// Commit at once; after a lost race fold the winner and try the next version at once.
+/// Commits at once; after a lost race folds the winner and tries the next version at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Naive;
 

@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Uniform in 0..1024.
+    /// Returns a number that is uniform in 0..1024.
     pub(super) fn draw(&mut self) -> u32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,12 +18,12 @@ impl Random {
         ((z ^ z >> 31) % 1024) as u32
     }
 
-    /// A random part of `most`.
+    /// Returns a random part of `most`.
     pub(super) fn part(&mut self, most: Duration) -> Duration {
         most * self.draw() / 1024
     }
 
-    /// `least` and up to a quarter more.
+    /// Returns `least` and up to a quarter more.
     pub(super) fn from(&mut self, least: Duration) -> Duration {
         least * (1024 + self.draw() / 4) / 1024
     }

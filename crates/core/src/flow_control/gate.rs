@@ -1,4 +1,4 @@
-//! The judge of one moment: which of the next commits stay below the ceiling.
+//! The check of the next commits against the ceiling, in one state.
 
 use super::{Bound, FlowControl, HeldBack, Limits, Sizes, Slowest};
 use crate::ids::{ProducerName, Step};
@@ -7,7 +7,7 @@ use crate::manifest::state::Manifest;
 use crate::manifest::trial::{PlacedSteps, Trial};
 use crate::tgb::TgbRecord;
 
-/// Asked about commits in the order in which they would be written; remembers those it let pass.
+/// Checks commits in the order in which they would be written, and counts those that it allows.
 #[derive(Debug, Clone)]
 pub struct Gate {
     limits: Limits,
@@ -20,14 +20,14 @@ pub struct Gate {
 #[derive(Debug, Clone)]
 struct State {
     trial: Trial,
-    /// Bytes that have steps, from the slowest position on; `None` is more than the bound.
+    /// Bytes of steps from the slowest position on; `None` when they are more than the bound.
     placed: Option<u64>,
-    /// Bytes that wait for their turn.
+    /// Bytes of TGBs that wait for their turn.
     waiting: u64,
 }
 
 impl Gate {
-    /// The gate in the state `m`. `sizes` is asked only with a bound in bytes.
+    /// Returns the gate in the state `m`. `sizes` is needed only with a bound in bytes.
     pub fn new(pace: &FlowControl, m: &Manifest, sizes: Option<&Sizes>) -> Self {
         let slowest = pace.slowest(m);
         let mut limits = pace.limits;
@@ -52,7 +52,7 @@ impl Gate {
         }
     }
 
-    /// May `producer` commit these TGBs next, all at once? If so, they count from now on.
+    /// Checks whether `producer` may commit these TGBs together, and counts them if so.
     pub fn item(&mut self, producer: &ProducerName, tgbs: &[TgbRecord]) -> Result<(), HeldBack> {
         let owner = self.now.trial.owns_next_step(producer);
         let after = self.now.after(producer, tgbs);
@@ -63,7 +63,8 @@ impl Gate {
         Ok(())
     }
 
-    /// May the producer of a `finished` entry say so? Under `lanes` that gives steps to what waits.
+    /// Checks whether a `finished` entry is within the bounds, and counts it if so. Under `lanes` it gives
+    /// steps to waiting TGBs.
     pub fn finish(&mut self, entry: &Entry) -> Result<(), HeldBack> {
         let after = self.now.after_finish(entry);
         if !self.is_starved() {
@@ -73,8 +74,8 @@ impl Gate {
         Ok(())
     }
 
-    /// Whether a leader may take another's entry along. Only what fits: what is due all the same its
-    /// owner commits itself.
+    /// Returns whether a leader may include another producer's entry, and counts it if so. Only entries
+    /// within the bounds are included: the owner itself commits one that is due beyond them.
     pub fn take_along(&mut self, entry: &Entry) -> bool {
         let (after, judged) = match entry {
             Entry::Batch(e) => {
@@ -97,7 +98,7 @@ impl Gate {
         fits
     }
 
-    /// An entry that is in the record already, whatever the ceiling says.
+    /// Counts an entry that is in the record already, even above the ceiling.
     pub fn count(&mut self, entry: &Entry) {
         match entry {
             Entry::Batch(e) => self.now = self.now.after(&e.producer, &e.tgbs).state,
@@ -106,7 +107,7 @@ impl Gate {
         }
     }
 
-    /// The slowest job has received all there is.
+    /// Returns whether the slowest job has received all steps.
     fn is_starved(&self) -> bool {
         let next = self.now.trial.next_step();
         self.slowest.as_ref().is_some_and(|s| next <= s.position)
@@ -119,7 +120,7 @@ impl Gate {
         after: &After,
     ) -> Result<(), HeldBack> {
         self.below_ceiling(after)?;
-        // The owner is held by what can be read, never by what waits for it.
+        // Only readable steps hold the owner, never TGBs that wait for it.
         self.bytes_fit(after, if owner { 0 } else { after.state.waiting })?;
         match self.limits.lane_lead {
             Some(most) if !owner && after.state.trial.waiting_of(producer) > most => {

@@ -1,4 +1,4 @@
-//! Bytes of the newest steps, so that "from this step on" is one subtraction.
+//! Bytes of the newest steps, so that the bytes from any of these steps on are one subtraction.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::ids::Step;
 use crate::manifest::{Manifest, Segment, StepEntry};
 
-/// Steps that are counted: 8 MiB of memory.
+/// The most steps that are counted: 8 MiB of memory.
 const STEPS_MAX: usize = 1 << 20;
 
 /// Bytes of consecutive steps up to the head.
@@ -17,15 +17,15 @@ pub struct Sizes {
     before: VecDeque<u64>,
     /// The bytes before the next step.
     end: u64,
-    /// More than this is never asked for: older steps are forgotten.
+    /// The largest sum of interest: older steps are dropped.
     most: u64,
 }
 
-/// Where the count begins; there is as much room below for steps that are found later.
+/// The initial count; leaves room below for older steps that are added later.
 const MIDDLE: u64 = 1 << 62;
 
 impl Sizes {
-    /// Of the steps that the manifest itself holds. Nobody will ask for more than `most` bytes.
+    /// Counts the steps that the manifest itself holds. Sums above `most` bytes are not needed.
     pub fn new(m: &Manifest, most: u64) -> Self {
         let first = m.first_open_step();
         let mut sizes = Self {
@@ -40,11 +40,11 @@ impl Sizes {
         sizes
     }
 
-    /// These steps were placed.
+    /// Adds steps that were placed.
     pub fn note(&mut self, placed: &[Arc<StepEntry>]) {
         for entry in placed {
             if entry.step != self.next() {
-                // Not seen: what is known begins anew.
+                // A gap: restart the count.
                 self.first = entry.step;
                 self.before.clear();
             }
@@ -53,22 +53,22 @@ impl Sizes {
         self.trim();
     }
 
-    /// The first step that is counted.
+    /// Returns the first counted step.
     pub fn first(&self) -> Step {
         self.first
     }
 
-    /// The step after the last that is counted.
+    /// Returns the step after the last counted one.
     pub fn next(&self) -> Step {
         self.first + self.before.len() as u64
     }
 
-    /// Whether older steps can make a difference.
+    /// Returns whether older steps can change an answer.
     pub fn wants_older(&self) -> bool {
         self.all() <= self.most && self.before.len() < STEPS_MAX
     }
 
-    /// Counts the steps of the segment before the first, too.
+    /// Adds the steps of the segment before the first counted step.
     pub fn add_older(&mut self, segment: &Segment) {
         for entry in segment.steps.iter().rev() {
             if entry.step.checked_add(1) != Some(self.first) || !self.wants_older() {
@@ -81,8 +81,8 @@ impl Sizes {
         }
     }
 
-    /// Bytes of the steps from `step` on; `None` when they are not all counted: more than `most`
-    /// once nothing older is wanted.
+    /// Returns the bytes of the steps from `step` on; `None` when they are not all counted, which means
+    /// more than `most` once no older steps are wanted.
     pub fn from(&self, step: Step) -> Option<u64> {
         if step >= self.next() {
             return Some(0);
@@ -97,7 +97,7 @@ impl Sizes {
 
     fn push(&mut self, bytes: u64) {
         self.before.push_back(self.end);
-        // One step over the bound is as good as any.
+        // A step over the bound counts as just over it.
         self.end += bytes.min(self.most + 1);
     }
 

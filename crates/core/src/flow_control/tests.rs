@@ -1,4 +1,4 @@
-//! Bounds are kept to the step, and nobody waits for ever.
+//! Bounds are exact to the step, and no producer waits for ever.
 
 use proptest::prelude::*;
 
@@ -171,7 +171,7 @@ fn a_lane_that_others_wait_for_is_never_held_by_what_waits() {
 /// One producer's items of a run, and how many are committed.
 type Plan = Vec<(&'static str, Vec<u64>)>;
 
-/// Commits what the gate lets pass, in an order drawn from `order`, with a job that reads only when
+/// Commits what the gate allows, in an order drawn from `order`, with a job that reads only when
 /// nobody can commit. Panics when everybody is stuck.
 fn run(order: StreamOrder, plan: &Plan, limits: Limits, picks: &[u8]) {
     let names: Vec<_> = plan.iter().map(|(name, _)| *name).collect();

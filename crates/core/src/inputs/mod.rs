@@ -1,11 +1,12 @@
-//! A producer's input list as it is stored: a chain of links, each with the files that joined the list and the
-//! id of the link before it. The files of all links, oldest first, are the list, which grows at its end only.
+//! A producer's stored input list: a chain of links, each with the files that joined the list and the id of
+//! the link before it. The files of all links, oldest first, are the list, which grows at its end only.
 //!
 //! Invariants:
-//! - an id holds the hash of its link's bytes, so a chain that is read from its head is whole, or an error;
-//! - the ids that one opening of a producer makes have ever more files, so what its cursor has passed is never
-//!   named by it again (`retention::reclaim` rests on this);
-//! - no link is shared between openings: another one's may be about to be deleted.
+//! - an id holds the hash of its link's bytes, so reading a chain from its head gives the whole list or an
+//!   error;
+//! - the ids of one opening have ever more files, so an id that its cursor has passed is never named by it
+//!   again (`retention::reclaim` relies on this);
+//! - no link is shared between openings: that of another opening may be deleted at any time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,21 +19,19 @@ use crate::ids::{Epoch, Hash, IdError, Nonce};
 use crate::json;
 use crate::limits::{INPUTS_FAN, INPUTS_FILES_BYTES, INPUTS_LINK_BYTES_MAX};
 
-/// What a list remembers of a file.
+/// A file of an input list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinnedFile {
-    /// Path or URL.
     pub name: String,
-    /// Size in bytes.
     pub size: u64,
-    /// Of a local file the first 16 hexadecimal digits of the SHA-256 over its first and last 64 KiB; of an
-    /// object its `ETag`.
+    /// For a local file, the first 16 hexadecimal digits of the SHA-256 over its first and last 64 KiB; for
+    /// an object, its `ETag`.
     pub fingerprint: String,
 }
 
 impl PinnedFile {
-    /// Pins a file by its two ends (the whole file, and nothing, when it is small).
+    /// Pins a file by its first and last bytes; `tail` is empty for a small file.
     pub fn new(name: String, size: u64, head: &[u8], tail: &[u8]) -> Self {
         let hash = Hash::sha256(&[head, tail].concat()).to_string();
         Self {
@@ -48,23 +47,24 @@ impl PinnedFile {
     }
 }
 
-/// Names one link, and with it the list that ends there.
+/// The id of one link, and of the list that ends there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkId {
-    /// The epoch of the producer that wrote it.
+    /// The epoch of the producer that wrote the link.
     pub epoch: Epoch,
-    /// The nonce of that opening.
+    /// The nonce of the opening that wrote the link.
     pub nonce: Nonce,
-    /// Files of the list, those of the links before included.
+    /// Files of the list, those of earlier links included.
     pub files: u64,
     /// SHA-256 of the link's bytes.
     pub hash: Hash,
 }
 
 impl LinkId {
-    /// Whether a cursor may come to name the list, or one that goes on from it: not when its opening is over,
-    /// nor when `head`, which the producer's cursor names now, is a later list of the same opening.
+    /// Returns whether a cursor may still name the list, or a longer one of the same chain: not when its
+    /// opening is over, nor when `head`, which the producer's cursor names now, is a later list of the same
+    /// opening.
     pub fn may_be_named(&self, head: Option<&LinkId>, opening_over: bool) -> bool {
         let passed = head.is_some_and(|head| {
             (head.epoch, head.nonce) == (self.epoch, self.nonce) && self.files < head.files
@@ -94,7 +94,7 @@ impl FromStr for LinkId {
                 hash: hash.parse().ok()?,
             })
         };
-        // One form only, so that no other name can pass for one of ours.
+        // Only one form is accepted, so that no other name is taken for an id.
         let id = id().filter(|id| id.to_string() == text);
         id.ok_or_else(|| IdError::Malformed {
             kind: "input list id",
@@ -117,7 +117,7 @@ impl TryFrom<String> for LinkId {
     }
 }
 
-/// The list that a cursor counts in. An error when the cursor is not of the kind that has one.
+/// Returns the list that a cursor refers to. Fails when the cursor is not of the kind that has one.
 pub fn head_of(cursor: &Cursor) -> Result<Option<LinkId>, IdError> {
     if cursor.0.is_null() {
         return Ok(None);
@@ -160,7 +160,6 @@ impl Stored {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Link {
     id: LinkId,
-    /// Its own files.
     files: u64,
     bytes: u64,
 }
@@ -169,7 +168,7 @@ struct Link {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain(Vec<Link>);
 
-/// A link to be stored: its id and its bytes.
+/// A new link: its id and the bytes to store.
 pub type NewLink = (LinkId, Vec<u8>);
 
 impl AsRef<PinnedFile> for PinnedFile {
@@ -179,24 +178,24 @@ impl AsRef<PinnedFile> for PinnedFile {
 }
 
 impl Chain {
-    /// The newest link, which names the list; none before the first [`Chain::grow`].
+    /// Returns the newest link, which names the list; `None` before the first [`Chain::grow`].
     pub fn head(&self) -> Option<LinkId> {
         self.0.last().map(|link| link.id)
     }
 
-    /// The ids of all links, oldest first.
+    /// Returns the ids of all links, oldest first.
     pub fn ids(&self) -> impl Iterator<Item = LinkId> {
         self.0.iter().map(|link| link.id)
     }
 
-    /// Files of the list.
+    /// Returns the number of files of the list.
     pub fn files(&self) -> u64 {
         self.head().map_or(0, |head| head.files)
     }
 
-    /// Goes on to the list `all`, which begins with the files of this one. Gives the new head, and the links
-    /// to be stored before a cursor names it. Small links go into the new one, so that reading stays short:
-    /// [`INPUTS_FAN`] links of one size become one of the next.
+    /// Extends the chain to the list `all`, which begins with the files of this one. Returns the new head,
+    /// and the links to store before a cursor names it. Small links are merged into the new one, so that a
+    /// chain stays short: [`INPUTS_FAN`] links of one size class become one of the next.
     pub fn grow(
         &mut self,
         opening: (Epoch, Nonce),
@@ -217,7 +216,7 @@ impl Chain {
             Vec::new()
         };
         let head = self.head().unwrap_or_else(|| {
-            // The empty list has a name too.
+            // The empty list has an id too.
             links.push(self.link(opening, &[]));
             links[0].0
         });
@@ -251,7 +250,7 @@ impl Chain {
         links
     }
 
-    /// The files of `all` behind this list.
+    /// Returns the files of `all` that follow this list.
     fn own<'a, F: AsRef<PinnedFile>>(
         &self,
         all: &'a [F],
@@ -260,7 +259,7 @@ impl Chain {
         all.iter().skip(known).map(AsRef::as_ref)
     }
 
-    /// How many links stay when `files` join.
+    /// Returns the number of links that stay when `files` join.
     fn kept(&self, mut files: u64, mut bytes: u64, (fan, bytes_max): (u64, u64)) -> usize {
         let size = |files: u64| files.max(1).ilog(fan);
         let mut kept = self.0.len();
@@ -304,12 +303,11 @@ impl Chain {
 #[derive(Debug, Clone)]
 pub struct ChainReader {
     next: Option<LinkId>,
-    /// Newest first.
     read: Vec<(Link, Vec<PinnedFile>)>,
 }
 
 impl ChainReader {
-    /// From the list `head` names; no head is the empty list.
+    /// Returns a reader of the list `head`; `None` is the empty list.
     pub fn new(head: Option<LinkId>) -> Self {
         Self {
             next: head,
@@ -317,12 +315,13 @@ impl ChainReader {
         }
     }
 
-    /// The link to be read next; none when the chain is whole.
+    /// Returns the link to read next; `None` when the chain is whole.
     pub fn next(&self) -> Option<LinkId> {
         self.next
     }
 
-    /// Takes the bytes of the link [`ChainReader::next`], read from `key`. After an error it is where it was.
+    /// Takes the bytes of the link [`ChainReader::next`], read from `key`. After an error the reader is
+    /// unchanged.
     pub fn take(&mut self, bytes: &[u8], key: &str) -> Result<(), FormatError> {
         let Some(id) = self.next else {
             return Ok(());
@@ -338,7 +337,7 @@ impl ChainReader {
         Ok(())
     }
 
-    /// The chain and its files, once nothing is left to be read.
+    /// Returns the chain and its files, once all links are read.
     pub fn finish(mut self) -> (Chain, Vec<PinnedFile>) {
         self.read.reverse();
         let (links, files): (Vec<Link>, Vec<_>) = self.read.into_iter().unzip();

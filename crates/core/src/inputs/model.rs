@@ -1,12 +1,12 @@
-//! All orders of a small system: instances of one producer that open, list files, grow their chains and commit,
-//! fenced ones among them, beside a reclaimer that deletes by an older fold. No cursor, and no list that may
-//! still be committed, ever lacks a link. Each deliberate mistake is found.
+//! All interleavings of a small system: instances of one producer that open, list files, grow their chains
+//! and commit, fenced ones among them, beside a reclaimer that deletes by an older fold. No cursor, and no
+//! list that may still be committed, ever lacks a link. Each deliberate mistake is found.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::*;
 
-/// Links are merged at once, so that chains leave links behind.
+/// Bounds at which links are merged at once, so that chains leave links behind.
 const BOUNDS: (u64, u64) = (2, 1 << 20);
 const FILES_MAX: usize = 4;
 const EPOCHS_MAX: u64 = 3;
@@ -15,22 +15,21 @@ const STEPS_MAX: usize = 11;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// Links that the cursor does not name are dead, also those that may still be committed.
+    /// Links that the cursor does not name are deleted, even those that may still be committed.
     Unnamed,
-    /// Links before the head are not kept.
+    /// Links before the head are deleted.
     HeadOnly,
-    /// The chain is by one fold, the rest by another.
+    /// The chain is of one fold, the cursor of another.
     MixedFolds,
-    /// An id does not say which opening wrote the link, so that a later one believes that it is stored.
+    /// Ids do not depend on the opening, so that a later opening assumes that the link is stored.
     SharedLinks,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Instance {
     epoch: Epoch,
-    /// Files, by number.
     list: Vec<u8>,
-    /// Lists that were stored and are not committed yet, oldest first.
+    /// Stored lists that are not committed yet, oldest first.
     heads: Vec<(LinkId, usize)>,
     links: Vec<LinkId>,
 }
@@ -40,7 +39,7 @@ struct Fold {
     epoch: Epoch,
     cursor: Option<LinkId>,
     chain: BTreeSet<LinkId>,
-    /// What a listing gave: each link and the epoch that stored it.
+    /// The listed links, and the epoch that stored each.
     listed: BTreeMap<LinkId, Epoch>,
 }
 
@@ -56,7 +55,7 @@ struct World {
 
 struct Model {
     mistake: Mistake,
-    /// The bytes of every link that was ever made.
+    /// The bytes of every link ever created.
     bytes: BTreeMap<LinkId, Vec<u8>>,
 }
 
@@ -90,7 +89,7 @@ impl Model {
         (epoch, Nonce([0; 8]))
     }
 
-    /// As `Reclaim::inputs` has it.
+    /// Returns the decision of `Reclaim::inputs`.
     fn is_dead(&self, world: &World, fold: &Fold, id: &LinkId) -> bool {
         let (epoch, cursor) = match self.mistake {
             Mistake::MixedFolds => (world.epoch, world.cursor),
@@ -154,14 +153,14 @@ impl Model {
         next
     }
 
-    /// Another file joins the list of instance `n`, fenced or not.
+    /// Adds a file to the list of instance `n`, fenced or not.
     fn grow(&mut self, world: &World, n: usize) -> Option<World> {
         let mut grown = world.clone();
         let instance = &mut grown.instances[n];
         if instance.list.len() >= FILES_MAX {
             return None;
         }
-        // What it holds in memory, whatever became of the objects.
+        // The chain in its memory, even if its objects are deleted.
         let mut reader = ChainReader::new(instance.links.last().copied());
         while let Some(id) = reader.next() {
             reader.take(&self.bytes[&id], "k").unwrap();
@@ -175,13 +174,13 @@ impl Model {
         let epoch = instance.epoch;
         for (id, bytes) in made {
             self.bytes.insert(id, bytes);
-            // A create-only put that finds the object leaves it as it is.
+            // A create-only put leaves an existing object as it is.
             grown.store.entry(id).or_insert(epoch);
         }
         Some(grown)
     }
 
-    /// What must hold, or the link that is missing.
+    /// Checks the invariants; the error is the missing link.
     fn check(&self, world: &World) -> Result<(), LinkId> {
         let (_, list) = self.read(world, world.cursor)?;
         assert_eq!(list, files(&world.committed), "the fold of the chain");
@@ -193,7 +192,7 @@ impl Model {
     }
 }
 
-/// A list of the current instance goes into a record; those before it are passed.
+/// Commits a list of the current instance; skips those before it.
 fn commit(world: &World, n: usize, head: usize) -> Option<World> {
     let mut done = world.clone();
     let instance = &mut done.instances[n];
@@ -206,7 +205,7 @@ fn commit(world: &World, n: usize, head: usize) -> Option<World> {
     Some(done)
 }
 
-/// States seen, or the steps to the first that is wrong.
+/// Returns the number of states, or the steps to the first wrong one.
 fn explore(mistake: Mistake) -> Result<usize, usize> {
     let bytes = BTreeMap::new();
     let mut model = Model { mistake, bytes };

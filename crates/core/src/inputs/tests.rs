@@ -45,7 +45,7 @@ proptest! {
             let full = |link: &&Link| link.bytes * fan >= bytes_max;
             let small = chain.0.iter().filter(|link| !full(link)).count() as u64;
             let sizes = u64::from(all.len().ilog2()) + 1;
-            // A link that would be too large beside those before it ends a run too.
+            // A link that would be too large together with those before it ends a run too.
             let full = chain.0.len() as u64 - small;
             prop_assert!(small <= fan * sizes + fan * full, "{small} small links");
         }
@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-/// What following a folder costs: 4 files at a time as in the measurement that made the chain.
+/// The cost of following a folder: 4 files at a time, as in the measurement behind the chain.
 #[test]
 fn ten_thousand_files_cost_a_few_times_their_own_bytes() {
     let (mut chain, mut all, mut bytes) = (Chain::default(), Vec::new(), 0);

@@ -1,5 +1,5 @@
-//! The copy of an intent in its own key: `<what>.<copy>.json`, the copy being the object's bytes
-//! through raw DEFLATE (RFC 1951) and base64 for file names (RFC 4648, section 5, unpadded).
+//! The copy of an intent in its own key, `<stem>.<copy>.json`: the object's bytes through raw DEFLATE (RFC
+//! 1951) and base64 for file names (RFC 4648, section 5, unpadded).
 
 use std::borrow::Cow;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::limits::INTENT_BYTES_MAX;
 
 const END: &str = ".json";
 
-/// `key` with a copy of `bytes` in it, or as it is when that would be longer than `max`.
+/// Returns `key` with a copy of `bytes` in it, or unchanged when that would be longer than `max`.
 pub(super) fn add(key: String, bytes: &[u8], max: usize) -> String {
     let with = deflated(bytes).and_then(|copy| {
         let stem = key.strip_suffix(END)?;
@@ -31,7 +31,7 @@ fn deflated(bytes: &[u8]) -> Option<Vec<u8>> {
     encoder.finish().ok()
 }
 
-/// Stem and copy of a key.
+/// Splits a key into stem and copy.
 fn split(key: &str) -> Option<(&str, &str)> {
     let name_at = key.rfind('/').map_or(0, |slash| slash + 1);
     let dot = name_at + key[name_at..].find('.')?;
@@ -39,7 +39,7 @@ fn split(key: &str) -> Option<(&str, &str)> {
     Some((&key[..dot], copy))
 }
 
-/// The key without a copy, as people read it.
+/// Returns the key without the copy, as messages show it.
 pub fn stem(key: &str) -> Cow<'_, str> {
     match split(key) {
         Some((stem, _)) => Cow::Owned(format!("{stem}{END}")),
@@ -47,16 +47,16 @@ pub fn stem(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// The intent's bytes, if its key carries them; refused when they can't be unpacked.
+/// Returns the intent's bytes if its key carries them; fails when they can't be unpacked.
 pub fn carried(key: &str) -> Option<Result<Vec<u8>, FormatError>> {
     let (_, copy) = split(key)?;
     let refused = |why: String| FormatError::rule(&stem(key), why);
     let unpack = || {
         let packed = BASE64
             .decode(copy)
-            .map_err(|e| refused(format!("the copy in its key is no base64: {e}")))?;
+            .map_err(|e| refused(format!("the copy in its key is not base64: {e}")))?;
         let mut bytes = Vec::new();
-        // One byte more than allowed tells that there is too much.
+        // One byte more than allowed shows that there is too much.
         DeflateDecoder::new(packed.as_slice())
             .take(INTENT_BYTES_MAX as u64 + 1)
             .read_to_end(&mut bytes)

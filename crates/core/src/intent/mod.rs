@@ -1,8 +1,8 @@
-//! Intents: entries that are ready, announced so that whoever commits next can take them along.
-//! Hints only: what stands here is judged like any entry, and nothing relies on its being there.
+//! Intents: ready entries that a producer announces, so that the next writer can include them in its
+//! record. They are hints: each is validated like any entry, and nothing relies on their presence.
 //!
-//! A key carries a copy of its intent where there is room, so that a list tells all and nothing
-//! need be read (docs/adr/0009-intents-in-keys.md).
+//! A key carries a copy of its intent where there is room, so that a LIST suffices and nothing must be read
+//! (docs/adr/0009-intents-in-keys.md).
 
 use std::collections::BTreeMap;
 
@@ -30,8 +30,8 @@ struct Stored {
     entry: Entry,
 }
 
-/// Key and bytes of the intent for `entry`; `None` for entries that nobody announces. The key has
-/// `key_bytes_max` bytes at most, or it carries no copy.
+/// Returns key and bytes of the intent for `entry`; `None` for entries that are never announced. A key
+/// longer than `key_bytes_max` carries no copy.
 pub fn encode(stream: StreamId, entry: &Entry, key_bytes_max: usize) -> Option<(String, Vec<u8>)> {
     let key = key_of(entry)?;
     let stored = Stored {
@@ -43,7 +43,7 @@ pub fn encode(stream: StreamId, entry: &Entry, key_bytes_max: usize) -> Option<(
     Some((carried::add(key, &bytes, key_bytes_max), bytes))
 }
 
-/// The entry in the intent at `key`; refused when it is not what the key says.
+/// Decodes the entry of the intent at `key`; fails when it does not match the key.
 pub fn decode(key: &str, bytes: &[u8], stream: StreamId) -> Result<Entry, FormatError> {
     let key = &*stem(key);
     let stored: Stored = json::parse(bytes, key, INTENT_BYTES_MAX)?;
@@ -67,20 +67,19 @@ fn key_of(entry: &Entry) -> Option<String> {
     }
 }
 
-/// What a list of intents is worth by one state.
+/// Listed intents, sorted by their use in one state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Extend what is committed, in the order in which they must be judged.
+    /// Keys of intents that extend what is committed, in the order in which they must be validated.
     pub wanted: Vec<String>,
-    /// Can never be valid again, also by any later state.
+    /// Keys of intents that no later state can make valid.
     pub dead: Vec<String>,
-    /// Of no use by this state, which may be an old one; or no intents at all, as far as we know.
+    /// Keys of no use in this state, which may be an old one, and keys that are not intents.
     pub odd: Vec<String>,
 }
 
-/// Chooses among listed intents (key and size) those that extend what is committed, without
-/// those of `own`. `start` rotates where the choice begins, so that a full record is not always full
-/// of the same producers' entries.
+/// Selects among listed intents (key and size) those that extend what is committed, without those of `own`.
+/// `start` rotates the first producer, so that full records do not always hold the same producers' entries.
 pub fn select(
     manifest: &Manifest,
     listed: &[(String, u64)],
@@ -120,7 +119,7 @@ pub fn select(
     selection
 }
 
-/// Whether it is void by this state and all later ones. Who lists intents may know an old state.
+/// Returns whether the intent is void in this state and all later ones. The state of a lister may be old.
 pub(crate) fn is_dead(
     manifest: &Manifest,
     producer: &ProducerName,
@@ -141,25 +140,25 @@ pub(crate) fn is_dead(
     }
 }
 
-/// Whether it belongs to an epoch that this state does not know yet.
+/// Returns whether the intent belongs to an epoch that this state does not know yet.
 fn is_early(manifest: &Manifest, producer: &ProducerName, epoch: Epoch, what: &Announced) -> bool {
     let current = manifest.producer(producer).map_or(0, |p| p.epoch);
     let opening = u64::from(*what == Announced::Opened);
     epoch > current.saturating_add(opening)
 }
 
-/// What an intent's entry is worth by one state.
+/// The use of an intent's entry in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Candidacy {
-    /// It is valid, or may be after others of its producer.
+    /// It is valid, or becomes valid after others of its producer.
     Candidate,
-    /// It is not valid, but a record that is no entry of its producer could make it so.
+    /// It is void, but a record without an entry of its producer could make it valid.
     NotNow(Void),
-    /// Nothing makes it valid any more. No correct producer announces such a one.
+    /// No record can make it valid. Correct producers never announce such an entry.
     Never(Void),
 }
 
-/// Judges an intent's entry alone.
+/// Validates an intent's entry alone.
 pub fn candidacy(manifest: &Manifest, entry: &Entry) -> Candidacy {
     let verdict = rules::size(entry).and_then(|()| manifest.validate(entry).map(|_| ()));
     match verdict {
@@ -177,7 +176,7 @@ pub fn candidacy(manifest: &Manifest, entry: &Entry) -> Candidacy {
     }
 }
 
-/// The longest chain of intents from `next` on, then what else the producer has announced.
+/// Adds the longest chain of intents from `next` on, then the other useful ones of the producer.
 fn chain(next: Seq, announced: &[(Announced, &String)], wanted: &mut Vec<String>) {
     let mut next = next;
     let longest = |next: Seq| {

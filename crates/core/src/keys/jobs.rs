@@ -1,39 +1,40 @@
-//! Keys of a job's attempts: marks, progress, ledgers. Each says in its name all that a LIST must
-//! tell, so that positions and restart points cost no GET.
+//! Keys of a job's attempts: marks, progress, ledgers. The names hold all that a LIST must show, so that
+//! positions and restart points cost no GET.
 
 use super::JOBS;
 use crate::ids::{AttemptNo, JobName, Step, Version};
 use crate::limits::NUMBER_MAX;
 
-/// What stands in a mark's key for the coordinate when one rank speaks for all.
+/// The coordinate in a mark's key when one rank marks for all coordinates.
 const FOR_ALL: &str = "all";
 
-/// The folder of one incarnation of a job.
+/// Returns the folder of one incarnation of a job.
 pub fn job_folder(job: &JobName, opened: Version) -> String {
     format!("{JOBS}{job}@{opened}/")
 }
 
-/// The folder of one attempt of one incarnation of a job.
+/// Returns the folder of one attempt of one incarnation of a job.
 pub fn attempt_folder(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
     format!("{JOBS}{job}@{opened}/{attempt}/")
 }
 
-/// All marks of an attempt.
+/// Returns the folder of the marks of an attempt.
 pub fn marks(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
     format!("{}marks/", attempt_folder(job, opened, attempt))
 }
 
-/// All progress of an attempt.
+/// Returns the folder of the progress objects of an attempt.
 pub fn progress_of(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
     format!("{}progress/", attempt_folder(job, opened, attempt))
 }
 
-/// All ledger objects of an attempt.
+/// Returns the folder of the ledger objects of an attempt.
 pub fn ledgers(job: &JobName, opened: Version, attempt: AttemptNo) -> String {
     format!("{}ledger/", attempt_folder(job, opened, attempt))
 }
 
-/// A data coordinate's "I can restart from `step`"; without one, a rank that speaks for all.
+/// Returns the key of a mark: the data coordinate can restart from `step`; without a coordinate, one rank
+/// marks for all.
 pub fn mark(
     job: &JobName,
     opened: Version,
@@ -48,7 +49,8 @@ pub fn mark(
     }
 }
 
-/// "The coordinates `first..=last`, all on this node, have received every step below `step`."
+/// Returns the key of a progress object: the coordinates `first..=last`, all on this node, have received
+/// every step below `step`.
 pub fn progress(
     job: &JobName,
     opened: Version,
@@ -61,13 +63,15 @@ pub fn progress(
     format!("{folder}{step:012}-{first}_{last}-{node}.json")
 }
 
-/// "Ranks of this node are connected": for jobs with a lease. Each beat of a node replaces the last one.
+/// Returns the key of a heartbeat: ranks of this node are connected. Only jobs with a lease have
+/// heartbeats; each replaces the last one of its node.
 pub fn alive(job: &JobName, opened: Version, attempt: AttemptNo, beat: u64, node: &str) -> String {
     let folder = progress_of(job, opened, attempt);
     format!("{folder}alive-{beat:012}-{node}.json")
 }
 
-/// What a node delivered from `first` on; `number` counts its ledger objects.
+/// Returns the key of a ledger object: the deliveries of a node from step `first` on; `number` counts its
+/// ledger objects.
 pub fn ledger(
     job: &JobName,
     opened: Version,
@@ -80,68 +84,56 @@ pub fn ledger(
     format!("{folder}{first:012}-{node}.{number}.json")
 }
 
-/// Whose object a key names.
+/// The attempt that owns an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// The job.
     pub job: JobName,
-    /// Its incarnation.
     pub opened: Version,
-    /// Its attempt.
     pub attempt: AttemptNo,
 }
 
-/// What a mark's key says.
+/// The content of a mark's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkKey {
-    /// Whose.
     pub owner: Owner,
     /// First step not yet trained.
     pub step: Step,
-    /// Who says so; `None`: one for all.
+    /// The data coordinate; `None` when one rank marks for all.
     pub coordinate: Option<u32>,
 }
 
-/// What a progress object's key says.
+/// The content of a progress object's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgressKey {
-    /// Whose.
     pub owner: Owner,
     /// All steps below it were received.
     pub step: Step,
-    /// First coordinate.
     pub first: u32,
-    /// Last coordinate, included.
     pub last: u32,
-    /// By which daemon.
     pub node: String,
 }
 
-/// What a heartbeat's key says.
+/// The content of a heartbeat's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AliveKey {
-    /// Whose.
     pub owner: Owner,
     /// Counts the heartbeats of this daemon.
     pub beat: u64,
-    /// By which daemon.
     pub node: String,
 }
 
-/// What a ledger object's key says.
+/// The content of a ledger object's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerKey {
-    /// Whose.
     pub owner: Owner,
     /// First step in it.
     pub first: Step,
-    /// By which daemon.
     pub node: String,
-    /// The how manieth of this daemon.
+    /// The number of the object among those of this daemon.
     pub number: u64,
 }
 
-/// Reads a mark's key.
+/// Parses a mark's key.
 pub fn parse_mark(key: &str) -> Option<MarkKey> {
     let (owner, name) = within(key, "marks")?;
     let (step, coordinate) = name.split_once('-')?;
@@ -155,7 +147,7 @@ pub fn parse_mark(key: &str) -> Option<MarkKey> {
     })
 }
 
-/// Reads a progress object's key.
+/// Parses a progress object's key.
 pub fn parse_progress(key: &str) -> Option<ProgressKey> {
     let (owner, name) = within(key, "progress")?;
     let mut fields = name.splitn(3, '-');
@@ -175,7 +167,7 @@ pub fn parse_progress(key: &str) -> Option<ProgressKey> {
     })
 }
 
-/// Reads a heartbeat's key.
+/// Parses a heartbeat's key.
 pub fn parse_alive(key: &str) -> Option<AliveKey> {
     let (owner, name) = within(key, "progress")?;
     let (beat, node) = name.strip_prefix("alive-")?.split_once('-')?;
@@ -187,7 +179,7 @@ pub fn parse_alive(key: &str) -> Option<AliveKey> {
     })
 }
 
-/// Reads a ledger object's key.
+/// Parses a ledger object's key.
 pub fn parse_ledger(key: &str) -> Option<LedgerKey> {
     let (owner, name) = within(key, "ledger")?;
     let (first, rest) = name.split_once('-')?;
@@ -201,7 +193,7 @@ pub fn parse_ledger(key: &str) -> Option<LedgerKey> {
     })
 }
 
-/// Whose object it is, whatever it is: any key below an attempt's folder.
+/// Returns the owner of any key below an attempt's folder.
 pub fn parse_owner(key: &str) -> Option<Owner> {
     let mut segments = key.strip_prefix(JOBS)?.splitn(3, '/');
     let (incarnation, attempt) = (segments.next()?, segments.next()?);
@@ -214,7 +206,7 @@ pub fn parse_owner(key: &str) -> Option<Owner> {
     })
 }
 
-/// The owner of a key in an attempt's folder `kind`, and the key's name there without its ending.
+/// Returns the owner of a key in an attempt's folder `kind`, and the key's name there without its ending.
 fn within<'k>(key: &'k str, kind: &str) -> Option<(Owner, &'k str)> {
     let (_, rest) = key.strip_prefix(JOBS)?.split_once('/')?;
     let (_, rest) = rest.split_once('/')?;
@@ -222,13 +214,13 @@ fn within<'k>(key: &'k str, kind: &str) -> Option<(Owner, &'k str)> {
     Some((parse_owner(key)?, name.strip_suffix(".json")?))
 }
 
-/// A daemon's name in keys; the field separators can't be in it.
+/// Returns whether this is a daemon's name in keys, which has no field separators.
 fn is_node(node: &str) -> bool {
     let inside = |c: u8| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'-');
     !node.is_empty() && node.bytes().all(inside)
 }
 
-/// A number as these keys write it.
+/// Parses an unpadded number in its only valid form.
 pub(super) fn plain(digits: &str) -> Option<u64> {
     let number: u64 = digits.parse().ok()?;
     (number < NUMBER_MAX && number.to_string() == digits).then_some(number)

@@ -1,5 +1,5 @@
-//! The kinds of entry. Those of producers carry an epoch; those of people and daemons that manage
-//! a stream carry a request id, so that a retried command is harmless.
+//! The kinds of entry. Entries of producers carry an epoch. Those of people, and of daemons that manage a
+//! stream, carry a request id, so that a retried command is harmless.
 
 use std::collections::BTreeMap;
 
@@ -20,35 +20,33 @@ pub enum Entry {
     Opened(Opened),
     /// TGBs become visible and their producer's cursor moves.
     Batch(BatchEntry),
-    /// A producer has no more.
+    /// A producer has finished.
     Finished(Finished),
-    /// A person ends the epoch of a producer that is gone.
+    /// A person ends the epoch of a producer that does not return.
     Retired(Retired),
-    /// A training run begins to read the stream.
+    /// A training job begins to read the stream.
     JobOpened(JobOpened),
-    /// A training run is over.
+    /// A training job has ended.
     JobClosed(JobClosed),
     /// A job starts or restarts its ranks.
     AttemptOpened(AttemptOpened),
-    /// Another mixture of sources, from given sequence numbers on.
+    /// The mixture of sources changes at given sequence numbers.
     Mixture(Mixture),
-    /// Steps that attempts opened later pass over.
+    /// A range of steps is excluded from attempts opened later.
     Quarantined(Quarantined),
-    /// A quarantine is lifted, for attempts opened later.
+    /// An exclusion is lifted, for attempts opened later.
     QuarantineLifted(QuarantineLifted),
     /// The oldest step that may still be needed.
     Watermark(Watermark),
-    /// No more commits; readers end at the contiguous head.
+    /// The stream takes no more commits; readers end at the contiguous head.
     Sealed(Sealed),
-    /// Undoes a seal.
     Unsealed(Unsealed),
 }
 
-/// See [`Entry::Opened`].
+/// The opening of a producer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opened {
-    /// Who.
     pub producer: ProducerName,
     /// Host and process, for people.
     pub instance: String,
@@ -56,94 +54,81 @@ pub struct Opened {
     pub nonce: Nonce,
     /// The epoch before plus one.
     pub epoch: Epoch,
-    /// The head of the log when this instance began: of two that open the name, the one that saw the
-    /// longer log is the newer.
+    /// The head of the log when this instance began. Of two instances that open the name, the one with the
+    /// higher head is the newer.
     pub began: Version,
 }
 
-/// See [`Entry::Batch`].
+/// The commit of consecutive TGBs of one producer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BatchEntry {
-    /// Who.
     pub producer: ProducerName,
-    /// In which epoch.
     pub epoch: Epoch,
-    /// First sequence number; `tgbs` gives how many.
+    /// First sequence number; the length of `tgbs` gives the last.
     pub first_seq: Seq,
-    /// Last sequence number.
     pub last_seq: Seq,
-    /// Hash of the cursor that this entry goes on from.
+    /// Hash of the cursor that this entry continues from.
     pub cursor_before: Hash,
-    /// The cursor after it.
+    /// The cursor after these TGBs.
     pub cursor: Cursor,
     /// The mixture in force at these sequence numbers; 0 before any was set.
     pub mixture: u64,
-    /// The writer's assertion of the step of the first TGB; checked, never trusted.
+    /// The step of the first TGB by the writer; checked, never trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_step: Option<Step>,
     /// The TGBs in order.
     pub tgbs: Vec<TgbRecord>,
 }
 
-/// See [`Entry::Finished`].
+/// The end of a producer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finished {
-    /// Who.
     pub producer: ProducerName,
-    /// In which epoch.
     pub epoch: Epoch,
     /// The number of its TGBs: one more than its last sequence number.
     pub final_seq: Seq,
 }
 
-/// See [`Entry::Retired`].
+/// The end of an epoch by a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retired {
-    /// The command.
     pub request: RequestId,
-    /// Who.
     pub producer: ProducerName,
     /// The epoch that ends.
     pub epoch: Epoch,
-    /// Why.
     pub reason: String,
 }
 
-/// See [`Entry::JobOpened`].
+/// The opening of a training job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobOpened {
-    /// The command.
     pub request: RequestId,
-    /// Who.
     pub job: JobName,
-    /// First step that it will ask for.
+    /// First step that the job will read.
     pub start: Step,
-    /// How many restart points it keeps data for.
+    /// Number of restart points that the job keeps data for.
     pub keep: u32,
-    /// Whether it keeps data from reclamation.
+    /// Whether the job keeps data from reclamation.
     pub holds: bool,
-    /// Whether it holds producers back.
+    /// Whether producers wait for the job.
     pub paces: bool,
-    /// Seconds without a sign of life after which a reclaimer may close it; none: never.
+    /// Seconds without a heartbeat after which a reclaimer may close the job; `None` means never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<u64>,
 }
 
-/// See [`Entry::JobClosed`].
+/// The closing of a training job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobClosed {
-    /// The command.
     pub request: RequestId,
-    /// Who.
     pub job: JobName,
-    /// Which incarnation: the version of its open record.
+    /// The incarnation: the version of its open record.
     pub opened: Version,
-    /// Why.
     pub reason: String,
 }
 
@@ -151,77 +136,68 @@ pub struct JobClosed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// Its name, as the trainer calls it.
+    /// Name of the axis, as the trainer calls it.
     pub name: String,
-    /// Positions along it.
     pub size: u32,
 }
 
-/// Where an attempt comes from.
+/// The checkpoint that an attempt starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parent {
-    /// The attempt whose checkpoint it loads.
+    /// The attempt that made the checkpoint.
     pub attempt: AttemptNo,
-    /// The checkpoint's step.
     pub step: Step,
 }
 
-/// See [`Entry::AttemptOpened`].
+/// The opening of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttemptOpened {
-    /// Whose.
     pub job: JobName,
-    /// Which incarnation of the job.
+    /// The incarnation of the job.
     pub opened: Version,
-    /// Drawn by the client of global rank 0; the same again is a no-op.
+    /// Drawn by the client of global rank 0; a repeat of the same id has no effect.
     pub attempt: AttemptId,
-    /// The newest attempt that its writer knew.
+    /// The newest attempt that the writer knew.
     pub predecessor: Option<AttemptId>,
-    /// Where it comes from.
+    /// The checkpoint that the attempt starts from.
     pub parent: Option<Parent>,
-    /// First step.
     pub start: Step,
-    /// Data-parallel size: readers of different slices.
+    /// Data-parallel size: the number of readers of different slices.
     pub dp_size: u32,
-    /// The axes, outermost first; information.
+    /// The axes, outermost first; for people.
     pub mesh: Vec<Axis>,
 }
 
-/// See [`Entry::Mixture`].
+/// A change of the mixture of sources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mixture {
-    /// The command.
     pub request: RequestId,
-    /// The mixture before plus one.
+    /// The id of the mixture before plus one.
     pub id: u64,
-    /// From which sequence number on, for each producer that it concerns.
+    /// The sequence number from which it is in force, for each affected producer.
     pub from: BTreeMap<ProducerName, Seq>,
-    /// Weights, for the producers.
+    /// Weights of the sources.
     pub spec: Value,
 }
 
-/// See [`Entry::Quarantined`].
+/// The exclusion of a range of steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quarantined {
-    /// The command, and the quarantine's id.
+    /// The id of the command and of the quarantine.
     pub request: RequestId,
-    /// First step.
     pub first: Step,
-    /// Last step, included.
     pub last: Step,
-    /// Why.
     pub reason: String,
 }
 
-/// See [`Entry::QuarantineLifted`].
+/// The end of an exclusion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuarantineLifted {
-    /// The command.
     pub request: RequestId,
     /// The quarantine that is lifted.
     pub quarantine: RequestId,
@@ -231,49 +207,42 @@ pub struct QuarantineLifted {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HoldingJob {
-    /// Who.
     pub job: JobName,
-    /// Which incarnation.
     pub opened: Version,
-    /// Its newest attempt.
     pub attempt: Option<AttemptNo>,
 }
 
-/// See [`Entry::Watermark`].
+/// An advance of the watermark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watermark {
     /// The oldest step that may still be needed.
     pub step: Step,
-    /// Every open job that holds, sorted by name; must equal the folded state.
+    /// Every open job that holds data, sorted by name; must equal the folded state.
     pub jobs: Vec<HoldingJob>,
-    /// Set when a person decided it: needed when no job holds.
+    /// Set when a person requested it: required when no job holds data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
 }
 
-/// See [`Entry::Sealed`].
+/// A seal of the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sealed {
-    /// The command.
     pub request: RequestId,
-    /// Why.
     pub reason: String,
 }
 
-/// See [`Entry::Unsealed`].
+/// The removal of a seal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unsealed {
-    /// The command.
     pub request: RequestId,
-    /// Why.
     pub reason: String,
 }
 
 impl Entry {
-    /// The producer, for entries of producers.
+    /// Returns the producer and its epoch, for openings, batches and finishes.
     pub fn producer(&self) -> Option<(&ProducerName, Epoch)> {
         match self {
             Self::Opened(e) => Some((&e.producer, e.epoch)),
@@ -283,7 +252,7 @@ impl Entry {
         }
     }
 
-    /// The request id, for entries that have one.
+    /// Returns the request id, for entries that have one.
     pub fn request(&self) -> Option<RequestId> {
         match self {
             Self::Retired(e) => Some(e.request),
@@ -299,7 +268,7 @@ impl Entry {
         }
     }
 
-    /// Its kind as it stands in the record.
+    /// Returns the kind as in the record.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Opened(_) => "opened",
@@ -318,7 +287,8 @@ impl Entry {
         }
     }
 
-    /// Its length as compact JSON. Counted, not written: entries near the bound are large.
+    /// Returns the length of the compact JSON. It is counted without writing it, since entries near the
+    /// bound are large.
     pub fn json_len(&self) -> usize {
         let mut count = Count(0);
         serde_json::to_writer(&mut count, self).map_or(usize::MAX, |()| count.0)

@@ -1,5 +1,5 @@
-//! The fold: the state after a record. Total for every readable record; an unreadable one stops
-//! everybody, since whoever skipped it might disagree with whoever could read it.
+//! The fold: the state after a record. It is total for every readable record; an unreadable one stops every
+//! reader and writer, since a process that skipped it might disagree with one that can read it.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::ids::{Hash, RequestId, Version};
 use crate::keys;
 use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
 
-/// What a record did.
+/// The effects of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Folded {
     /// Set when the whole record is void.
     pub void: Option<RecordVoid>,
-    /// Its verdicts, entry by entry; empty when void as a whole.
+    /// The validity of each entry; empty when the record is void as a whole.
     pub entries: Vec<Result<Validity, Void>>,
     /// TGBs that got their step.
     pub placed: Vec<Arc<StepEntry>>,
     /// Segments that became full.
     pub segments: Vec<Segment>,
-    /// The record, when readable; shared, since a copy of this is to be cheap.
+    /// The record, when readable; shared, so that a copy is cheap.
     pub record: Option<Arc<Record>>,
 }
 
@@ -54,7 +54,7 @@ impl Manifest {
         Ok(folded)
     }
 
-    /// The record of the next version, if this fold can take it.
+    /// Decodes the record of the next version and checks that it continues this state.
     fn read(&self, bytes: &[u8]) -> Result<Record, FoldError> {
         let (version, key) = (self.next_version, keys::log(self.next_version));
         let unreadable = |reason| FoldError::Unreadable {
@@ -64,7 +64,7 @@ impl Manifest {
         };
         let record = Record::from_json(bytes, version).map_err(unreadable)?;
         if record.stream != self.stream.stream_id {
-            // A writer of a former root may have put it: void, whatever else it says.
+            // A writer of a former root may have put it: the record is void, whatever its content.
             return Ok(record);
         }
         if record.version != version {
@@ -91,8 +91,8 @@ impl Manifest {
         Ok(record)
     }
 
-    /// Folds a record that this fold can't take and that a repair made void: the chain goes on from
-    /// the hash of its bytes.
+    /// Folds a record that this fold rejects and that a repair made void: the chain continues from the hash
+    /// of its bytes.
     pub fn fold_repaired(&mut self, bytes: &[u8]) -> Folded {
         let hash = Hash::sha256(bytes);
         let folded = Folded {
@@ -105,7 +105,7 @@ impl Manifest {
         folded
     }
 
-    /// Moves version, chain and view past the record with this hash, whose entries are applied.
+    /// Moves version, chain and view past the record with this hash, after its entries are applied.
     fn link(&mut self, hash: Hash, folded: &Folded) {
         self.view = view::after(self, hash, folded);
         self.prev = hash;
@@ -150,7 +150,7 @@ impl Manifest {
         self.validate(entry)
     }
 
-    /// Adds placed steps to the open segment and takes full segments off it.
+    /// Adds placed steps to the open segment and removes full segments from it.
     fn keep_open(&mut self, placed: &[Arc<StepEntry>], filled: Filled) -> Vec<Segment> {
         let mut full = Vec::new();
         for entry in placed {
@@ -169,7 +169,7 @@ impl Manifest {
         full
     }
 
-    /// Applies an entry that was judged valid; returns the TGBs that got a step by it.
+    /// Applies a valid entry; returns the TGBs that got a step by it.
     pub(super) fn apply(&mut self, entry: &Entry, version: Version) -> Vec<Arc<StepEntry>> {
         if let Some(id) = entry.request() {
             self.remember(id);
@@ -303,7 +303,7 @@ impl Manifest {
         }
     }
 
-    /// A lifted quarantine is kept while some job's newest attempt was opened under it.
+    /// Removes lifted quarantines, except those under which some job's newest attempt was opened.
     fn forget_lifted(&mut self) {
         let newest: Vec<_> = self
             .jobs

@@ -1,11 +1,11 @@
-//! Why the log can't be folded further. Such an error stops readers and writers alike: a process that
-//! went past the record could disagree with one that can read it.
+//! Errors that stop the fold. They stop readers and writers alike: a process that went past the record
+//! could disagree with one that can read it.
 
 use crate::error::FormatError;
 use crate::ids::{Hash, Version};
 use crate::keys;
 
-/// The log can't be folded further.
+/// An error that stops the fold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
     /// The record's bytes are not a record. A repair object can void it while it is the head.
@@ -16,13 +16,12 @@ pub enum FoldError {
     Unreadable {
         /// The version that can't be read.
         version: Version,
-        /// The object.
         key: String,
-        /// What is wrong with its bytes.
+        /// The fault in its bytes.
         reason: FormatError,
     },
-    /// A record of this stream that names another hash for the record before it. No correct writer
-    /// makes one, so nobody may guess which of the two is right.
+    /// A record of this stream that names another hash for the record before it. No correct writer makes
+    /// one, so readers can't know which of the two is right.
     #[error(
         "the log stops at version {version} for readers and writers: {} (by {writer}) continues \
          another object than {} (it names hash {named}, the object has {held}); one of the two was \
@@ -38,10 +37,9 @@ pub enum FoldError {
         named: Hash,
         /// The hash of the object before it.
         held: Hash,
-        /// The record's writer.
         writer: String,
     },
-    /// A record whose writer made something else of the records before it than this fold.
+    /// A record whose writer folded the records before it to another state than this fold.
     #[error(
         "the log stops at version {version} for readers and writers: {}, by {writer}, was written \
          by a program that understood the records before it otherwise than this one (its view of them \
@@ -54,19 +52,16 @@ pub enum FoldError {
     OtherView {
         /// The version of the record.
         version: Version,
-        /// Its writer.
         writer: String,
-        /// The record's view.
         theirs: Hash,
         /// The view of this fold.
         ours: Hash,
     },
-    /// A bug: the state broke an invariant. Nothing may be read or written from it.
+    /// A bug: the state broke an invariant. It must not be used for reads or writes.
     #[error("after version {version} an invariant is broken (a bug; please report it): {broken}")]
     Invariant {
         /// The version that was folded.
         version: Version,
-        /// Which, in words.
         broken: String,
     },
     /// The version numbers are used up.
@@ -75,7 +70,7 @@ pub enum FoldError {
 }
 
 impl FoldError {
-    /// The version at which the fold stops.
+    /// Returns the version at which the fold stops.
     pub fn version(&self) -> Version {
         match self {
             Self::Unreadable { version, .. }
@@ -86,7 +81,7 @@ impl FoldError {
         }
     }
 
-    /// The record's writer, where the record can be read.
+    /// Returns the record's writer, where the record can be read.
     pub fn writer(&self) -> Option<&str> {
         match self {
             Self::Unlinked { writer, .. } | Self::OtherView { writer, .. } => Some(writer),
@@ -94,7 +89,7 @@ impl FoldError {
         }
     }
 
-    /// Whether it is the record that does not fit, so that a person's repair may make it void.
+    /// Returns whether the record is at fault, so that a person's repair may make it void.
     pub fn may_be_repaired(&self) -> bool {
         matches!(
             self,
@@ -103,7 +98,7 @@ impl FoldError {
     }
 }
 
-/// The key of the object that a record continues.
+/// Returns the key of the object that the record continues.
 fn before(version: Version) -> String {
     let before = version.checked_sub(1);
     before.map_or(keys::STREAM.to_owned(), keys::log)

@@ -1,4 +1,4 @@
-//! What must hold after every fold and in every snapshot that is read.
+//! The invariants of the state after every fold and in every snapshot.
 //!
 //! - I1 the open segment holds exactly the steps from its first to the head, in order;
 //! - I2 the watermark is not above the head;
@@ -9,12 +9,12 @@
 //!   the newest have ended;
 //! - I7 versions and steps, waiting ones included, stay below the numeric limit; so do all numbers that
 //!   a fold or a reader goes on from, and the sizes of meshes divide the stream's slices;
-//! - I8 what is kept about names and turns is what producers and waiting TGBs give;
+//! - I8 the state of names and turns equals what follows from producers and waiting TGBs;
 //! - I9 repaired versions grow and lie before the head of the log, and so do those that opened jobs and
 //!   attempts, and added or lifted quarantines.
 //!
-//! A fold checks them for what its record touched; all the rest is as it was after the fold before.
-//! Whatever comes from elsewhere (a snapshot) is checked as a whole; so are all folds of tests.
+//! A fold checks them for the parts that its record touched; the rest is unchanged since the fold before. A
+//! snapshot is checked as a whole, and so is every fold of a test.
 
 use std::collections::BTreeSet;
 
@@ -187,7 +187,7 @@ fn check_producer(m: &Manifest, name: &ProducerName, p: &ProducerState) -> Resul
 fn check_job(name: &JobName, job: &JobState) -> Result<(), String> {
     let numbers = job.attempts.iter().map(|a| a.number);
     let opened = job.attempts_opened();
-    // None where they do not grow, as a snapshot may have them.
+    // `None` where they do not grow, which a snapshot may contain.
     let first = opened.checked_sub(job.attempts.len() as u64);
     let numbered = first.is_some_and(|first| numbers.eq(first..opened));
     let in_order = job.attempts.windows(2).all(|w| w[0].opened <= w[1].opened);

@@ -1,4 +1,4 @@
-//! What the fold keeps of jobs: their attempts, and the ranges of steps that those pass over.
+//! The state of jobs: their attempts, and the ranges of steps that those pass over.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,66 +10,58 @@ use crate::ids::{AttemptId, AttemptNo, RequestId, Step, Version};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttemptState {
-    /// Its number within the incarnation.
+    /// Number of the attempt within the incarnation.
     pub number: AttemptNo,
-    /// Its id.
     pub id: AttemptId,
-    /// The version that opened it.
+    /// The version that opened the attempt.
     pub opened: Version,
-    /// Where it came from.
+    /// The checkpoint that it started from.
     pub parent: Option<Parent>,
-    /// First step.
     pub start: Step,
-    /// Data-parallel size.
     pub dp_size: u32,
-    /// The axes.
     pub mesh: Vec<Axis>,
-    /// Where the stream ended when its successor opened: nobody of it has read a step from there on,
-    /// and no mark or checkpoint of it lies beyond. None for the newest.
+    /// The head of the stream when the next attempt opened: this attempt has read no step from there on,
+    /// and has no mark or checkpoint beyond. `None` for the newest attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Step>,
 }
 
-/// One open job.
+/// An open job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobState {
     /// The version of its open record: the incarnation.
     pub opened: Version,
-    /// First step that it asked for.
+    /// First step that the job reads.
     pub start: Step,
-    /// Restart points kept.
     pub keep: u32,
-    /// Keeps data from reclamation.
+    /// The job keeps data from reclamation.
     pub holds: bool,
-    /// Holds producers back.
     pub paces: bool,
-    /// See `JobOpened`.
     pub lease_seconds: Option<u64>,
-    /// Attempts in order, without those that ended below the watermark: nobody can restart from what
-    /// they have done.
+    /// Attempts in order, without those that ended below the watermark, which can't be restarted from.
     pub attempts: Vec<AttemptState>,
 }
 
 impl JobState {
-    /// How many attempts were opened so far, those that are forgotten included.
+    /// Returns the number of attempts opened, removed ones included.
     pub fn attempts_opened(&self) -> AttemptNo {
         self.attempts.last().map_or(0, |newest| newest.number + 1)
     }
 
-    /// An attempt by its number, unless it is forgotten.
+    /// Returns an attempt by its number, unless it was removed.
     pub fn attempt(&self, number: AttemptNo) -> Option<&AttemptState> {
         self.attempts.iter().find(|a| a.number == number)
     }
 
-    /// The next attempt opens while the stream's next step is `next_step`. Under `skips`, ranges that
-    /// the newest one passes over.
+    /// Ends the newest attempt, since the next one opens while the stream's next step is `next_step`.
+    /// `skips` are the quarantines that the newest attempt may pass over.
     pub(super) fn supersede(&mut self, next_step: Step, skips: &[QuarantineState]) {
         let Some(newest) = self.attempts.last_mut() else {
             return;
         };
         let mut head = next_step;
-        // A rank may stand behind ranges that were quarantined ahead of time.
+        // A rank may be behind ranges that were quarantined ahead of time.
         while let Some(range) = skips
             .iter()
             .find(|q| q.in_force_at(newest.opened) && (q.first..=q.last).contains(&head))
@@ -79,7 +71,7 @@ impl JobState {
         newest.head = Some(head);
     }
 
-    /// Forgets the attempts that ended below the watermark, up to one that did not.
+    /// Removes the attempts that ended below the watermark, up to the first that did not.
     pub(super) fn forget_attempts(&mut self, watermark: Step) {
         let over = |a: &&AttemptState| {
             let early = guards::forgets_all_superseded_attempts();
@@ -90,17 +82,13 @@ impl JobState {
     }
 }
 
-/// A range of steps that attempts pass over which were opened while it was in force.
+/// A range of steps that is excluded from attempts opened while it is in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuarantineState {
-    /// Its id.
     pub id: RequestId,
-    /// First step.
     pub first: Step,
-    /// Last step, included.
     pub last: Step,
-    /// Why.
     pub reason: String,
     /// The version that added it.
     pub added: Version,
@@ -109,8 +97,8 @@ pub struct QuarantineState {
 }
 
 impl QuarantineState {
-    /// Whether an attempt that the record of `version` opened passes over it: by versions alone, so one
-    /// added or lifted by the same record does not count.
+    /// Returns whether an attempt opened by the record of `version` passes over the range. Only versions
+    /// count, so a range added or lifted by the same record does not.
     pub fn in_force_at(&self, version: Version) -> bool {
         self.added < version && self.lifted.is_none_or(|lifted| version < lifted)
     }

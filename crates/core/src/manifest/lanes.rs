@@ -1,7 +1,7 @@
-//! The turns of the lanes, and what follows from the names in stream.json, kept up to date so that
-//! no question walks all producers.
+//! The turns of the lanes, and facts that follow from the names in stream.json. They are kept up to date,
+//! so that no query walks all producers.
 //!
-//! A lane is *live* until it has finished and nothing of it waits: only live lanes get turns.
+//! A lane is *live* until it has finished and has no waiting TGBs. Only live lanes get turns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::state::Waiting;
 use crate::ids::{ProducerName, Seq, Version};
 use crate::stream::{StreamConfig, StreamOrder};
 
-/// What waits of one lane: the TGBs just before its next sequence number.
+/// The waiting TGBs of one lane: those just before its next sequence number.
 pub(super) type Queue = RedBlackTreeMapSync<Seq, Arc<Waiting>>;
 
-/// See the file's header.
+/// The turns and queues of all lanes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lanes {
-    /// Where each name stands in stream.json.
+    /// The position of each name in stream.json.
     places: Arc<BTreeMap<ProducerName, u32>>,
     /// Named producers that have not finished.
     unfinished: usize,
@@ -30,7 +30,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Before the first record.
+    /// Returns the state before the first record.
     pub(super) fn new(stream: &StreamConfig) -> Self {
         let names = stream.producers.iter().cloned();
         let lanes = match stream.order {
@@ -48,7 +48,7 @@ impl Lanes {
         }
     }
 
-    /// As a snapshot has them; `finished` are the named producers that have finished.
+    /// Returns the state of a snapshot; `finished` are the named producers that have finished.
     pub(super) fn stored<'p>(
         stream: &StreamConfig,
         (turn, since): (u32, Version),
@@ -71,42 +71,42 @@ impl Lanes {
         lanes
     }
 
-    /// Whether stream.json names producers, and all have finished.
+    /// Returns whether stream.json names producers, and all have finished.
     pub(super) fn all_finished(&self) -> bool {
         self.unfinished == 0 && !self.places.is_empty()
     }
 
-    /// Whether `producer` may be opened by the names in stream.json.
+    /// Returns whether the names in stream.json allow `producer` to be opened.
     pub(super) fn allows(&self, producer: &ProducerName) -> bool {
         self.places.is_empty() || self.places.contains_key(producer)
     }
 
-    /// Whose turn it is, as an index into stream.json, and since which version.
+    /// Returns the lane whose turn it is, as an index into stream.json, and the version that gave it the
+    /// turn.
     pub(super) fn turn(&self) -> (u32, Version) {
         (self.turn, self.since)
     }
 
-    /// Whether the lane of `producer` has the turn.
+    /// Returns whether the lane of `producer` has the turn.
     pub(super) fn has_turn(&self, producer: &ProducerName) -> bool {
         self.places.get(producer) == Some(&self.turn)
     }
 
-    /// What waits of `producer`.
+    /// Returns the waiting TGBs of `producer`.
     pub(super) fn queue(&self, producer: &ProducerName) -> Option<&Queue> {
         self.queues.get(producer)
     }
 
-    /// All lanes of which something waits.
+    /// Returns all lanes with waiting TGBs.
     pub(super) fn queues(&self) -> impl Iterator<Item = (&ProducerName, &Queue)> {
         self.queues.iter()
     }
 
-    /// TGBs that wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// A TGB begins to wait.
+    /// Adds a waiting TGB.
     pub(super) fn push(&mut self, producer: &ProducerName, seq: Seq, tgb: Arc<Waiting>) {
         let mut queue = self.queues.get(producer).cloned().unwrap_or_default();
         queue.insert_mut(seq, tgb);
@@ -114,7 +114,7 @@ impl Lanes {
         self.waiting += 1;
     }
 
-    /// `producer` has no more than what waits.
+    /// Marks `producer` as finished, apart from its waiting TGBs.
     pub(super) fn finish(&mut self, producer: &ProducerName) {
         let Some(place) = self.places.get(producer) else {
             return;
@@ -125,7 +125,7 @@ impl Lanes {
         }
     }
 
-    /// Passes the turn over lanes that are not live; the lane that has it then.
+    /// Passes the turn over lanes that are not live; returns the lane that has it then.
     pub(super) fn pass(&mut self, version: Version) -> Option<u32> {
         let next = self.live.range(self.turn..).next();
         let lane = *next.or_else(|| self.live.first())?;
@@ -135,7 +135,7 @@ impl Lanes {
         Some(lane)
     }
 
-    /// Takes the first TGB of the lane whose turn it is, and gives the turn to the next.
+    /// Removes the first TGB of the lane whose turn it is, and gives the turn to the next.
     pub(super) fn take(
         &mut self,
         producer: &ProducerName,

@@ -1,4 +1,4 @@
-//! The manifest: the state that every reader and writer gets by folding the log.
+//! The manifest: the state that every reader and writer computes by folding the log.
 //!
 //! - `record`, `entry`: what is stored in the log;
 //! - `state`: what the fold keeps; `snapshot`: the same, stored;

@@ -1,5 +1,5 @@
-//! Which step a TGB gets. `arrival`: the next one. `lanes`: the lanes take turns, a finished lane
-//! is passed over, and the first lane that has neither a TGB nor an end stops everything behind it.
+//! The step that a TGB gets. `arrival`: the next one. `lanes`: the lanes take turns, a finished lane is
+//! passed over, and the first lane that has neither a TGB nor an end stops everything behind it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::state::{Manifest, StepEntry, Waiting};
 use crate::ids::{ProducerName, Seq, Version};
 use crate::stream::StreamOrder;
 
-/// Takes the committed TGB `seq` of `producer`; returns what got a step by it.
+/// Adds the committed TGB `seq` of `producer`; returns the TGBs that got a step by it.
 pub(super) fn admit(
     manifest: &mut Manifest,
     producer: &ProducerName,
@@ -24,8 +24,8 @@ pub(super) fn admit(
     }
 }
 
-/// Gives steps as far as the turns are decided. Called after anything that can decide one, with the
-/// version that did.
+/// Gives steps as far as the turns are decided. Called after every change that can decide one, with the
+/// version of that change.
 pub(super) fn advance(manifest: &mut Manifest, version: Version) -> Vec<Arc<StepEntry>> {
     let mut placed = Vec::new();
     if manifest.stream.order != StreamOrder::Lanes || manifest.sealed {
@@ -64,8 +64,8 @@ fn place(
     entry
 }
 
-/// Where the TGB `seq` of `producer` would stand if it were committed now: for the check of a
-/// writer's assertion.
+/// Returns the step that the next TGB of `producer` would get if it were committed now, to check a writer's
+/// assertion.
 pub(super) fn step_of_next(manifest: &Manifest, producer: &ProducerName) -> Option<u64> {
     let next = match manifest.stream.order {
         StreamOrder::Arrival => true,

@@ -8,7 +8,7 @@ use crate::ids::{CommitId, Epoch, Hash, StreamId, Version};
 use crate::limits::RECORD_BYTES_MAX;
 use crate::{json, keys};
 
-/// Who wrote a record; information, it plays no part in judging entries.
+/// The writer of a record. For people: it has no influence on the validity of entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Writer {
@@ -18,23 +18,22 @@ pub struct Writer {
     pub epoch: Epoch,
 }
 
-/// A snapshot that the writer has read or written, so that a wrong one is found out.
+/// A snapshot that the writer has read or written, so that a wrong one is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotHint {
-    /// Its version.
     pub version: Version,
     /// SHA-256 of its bytes.
     pub hash: Hash,
 }
 
-/// What a writer tells the others; never trusted for correctness.
+/// Hints of a writer for others; never trusted for correctness.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hints {
-    /// "I go on combining; announce instead of racing" (DAC).
+    /// The writer goes on combining entries: announce instead of racing (DAC).
     pub leads: bool,
-    /// The writer's view of put latency in milliseconds.
+    /// The writer's put latency in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub put_ms: Option<u32>,
     /// The newest snapshot that the writer knows.
@@ -42,7 +41,7 @@ pub struct Hints {
     pub snapshot: Option<SnapshotHint>,
 }
 
-/// One commit.
+/// A record: one commit to the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -50,7 +49,7 @@ pub struct Record {
     pub format: u32,
     /// The stream that it belongs to.
     pub stream: StreamId,
-    /// Its version; also in its key.
+    /// Its version, which is also in its key.
     pub version: Version,
     /// SHA-256 of the record before (of stream.json for version 0).
     pub prev: Hash,
@@ -58,12 +57,11 @@ pub struct Record {
     pub view: Hash,
     /// Drawn at random for each record; differs between any two writers.
     pub commit: CommitId,
-    /// Who wrote it.
     pub writer: Writer,
-    /// What the writer tells the others.
+    /// The writer's hints.
     #[serde(default)]
     pub hints: Hints,
-    /// What it changes, in order.
+    /// The changes, in order.
     pub entries: Vec<Entry>,
 }
 
@@ -77,12 +75,12 @@ impl std::fmt::Display for Writer {
 }
 
 impl Record {
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub fn to_json(&self) -> Vec<u8> {
         json::compact(self)
     }
 
-    /// Reads the record of version `version`. Whether it fits its place is for the fold to judge.
+    /// Decodes the record of version `version`. The fold checks whether it continues the log.
     pub fn from_json(bytes: &[u8], version: Version) -> Result<Self, FormatError> {
         json::parse(bytes, &keys::log(version), RECORD_BYTES_MAX)
     }

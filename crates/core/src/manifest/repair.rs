@@ -1,4 +1,4 @@
-//! A repair: a person's word that one unreadable record is void.
+//! A repair: a person's decision that one unreadable record is void.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,17 +19,16 @@ pub struct Repair {
     pub version: Version,
     /// SHA-256 of the unreadable bytes.
     pub bad: Hash,
-    /// Why.
     pub reason: String,
 }
 
 impl Repair {
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub fn to_json(&self) -> Vec<u8> {
         json::pretty(self)
     }
 
-    /// Reads and checks a repair.
+    /// Decodes and checks a repair.
     pub fn from_json(
         bytes: &[u8],
         stream: StreamId,

@@ -1,4 +1,4 @@
-//! An index segment: 1,024 consecutive steps, immutable, the same bytes whoever writes it.
+//! An index segment: 1,024 consecutive steps. It is immutable, and every writer makes the same bytes.
 
 use std::sync::Arc;
 
@@ -10,12 +10,11 @@ use crate::ids::{Hash, Step, StreamId, Version};
 use crate::limits::{SEGMENT_BYTES_MAX, SEGMENT_STEPS};
 use crate::{json, keys};
 
-/// The record by which a segment became full: whoever reads the segment finds by one more read that
-/// it belongs to this log.
+/// The record that filled a segment: by one more read, a reader of the segment verifies that it belongs to
+/// this log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filled {
-    /// Its version.
     pub version: Version,
     /// SHA-256 of its bytes.
     pub record: Hash,
@@ -29,7 +28,6 @@ pub struct Segment {
     pub format: u32,
     /// The stream that it belongs to.
     pub stream: StreamId,
-    /// step / 1,024.
     pub segment: u64,
     /// The record that placed its last step; segments of older builds lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,12 +37,12 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub fn to_json(&self) -> Vec<u8> {
         json::compact(self)
     }
 
-    /// Reads and checks a segment.
+    /// Decodes and checks a segment.
     pub fn from_json(bytes: &[u8], stream: StreamId, segment: u64) -> Result<Self, FormatError> {
         let key = keys::segment(segment);
         let read: Self = json::parse(bytes, &key, SEGMENT_BYTES_MAX)?;
@@ -72,7 +70,7 @@ impl Segment {
         Ok(read)
     }
 
-    /// The entry of `step`.
+    /// Returns the entry of `step`, if the segment holds it.
     pub fn step(&self, step: Step) -> Option<&Arc<StepEntry>> {
         self.steps
             .get(usize::try_from(step.checked_sub(self.segment * SEGMENT_STEPS)?).ok()?)

@@ -1,4 +1,4 @@
-//! A stored manifest. Deterministic: whoever folds the log to a version writes the same bytes.
+//! A stored manifest. It is deterministic: every fold of the log to a version gives the same bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn is_zero(version: &Version) -> bool {
 }
 
 impl Manifest {
-    /// The bytes of the snapshot at the last folded version; `None` before any record.
+    /// Returns the bytes of the snapshot at the last folded version; `None` before any record.
     pub fn snapshot(&self) -> Option<(Version, Vec<u8>)> {
         let version = self.next_version.checked_sub(1)?;
         let (turn, turn_since) = self.lanes.turn();
@@ -83,7 +83,7 @@ impl Manifest {
         Some((version, json::compact(&stored)))
     }
 
-    /// The manifest from the bytes of `snapshots/<version>.json`.
+    /// Decodes the manifest from the bytes of `snapshots/<version>.json`.
     pub fn from_snapshot(
         stream: Arc<StreamConfig>,
         bytes: &[u8],

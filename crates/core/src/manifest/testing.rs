@@ -1,4 +1,4 @@
-//! Builders for tests: a small log in memory and entries that are valid until a test breaks one.
+//! Builders for tests: a small log in memory and entries that are valid until a test changes one.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ pub(crate) fn config(order: StreamOrder, producers: &[&str]) -> StreamConfig {
     fixtures::stream([7; 16], order, producers.iter().map(|p| name(p)).collect())
 }
 
-/// A manifest with the means to write to its log.
+/// A manifest and the records that were folded into it.
 pub(crate) struct Bench {
     pub(crate) m: Manifest,
     pub(crate) records: Vec<Vec<u8>>,
@@ -58,7 +58,7 @@ impl Bench {
         folded
     }
 
-    /// Folds one entry; its verdict.
+    /// Folds one entry and returns its validity.
     pub(crate) fn one(&mut self, entry: Entry) -> Result<(), Void> {
         self.fold(vec![entry]).entries.remove(0).map(|_| ())
     }
@@ -76,7 +76,7 @@ impl Bench {
         })
     }
 
-    /// The next `tgbs` TGBs of a producer, all in one object.
+    /// Returns an entry with the next `tgbs` TGBs of a producer, all in one object.
     pub(crate) fn batch(&self, producer: &str, tgbs: u64) -> BatchEntry {
         let producer = name(producer);
         let state = self.m.producer(&producer).expect("opened");
@@ -120,7 +120,7 @@ pub(crate) fn request(n: u8) -> RequestId {
     RequestId([n; 16])
 }
 
-/// The producer and sequence of each step, as `p0:3`.
+/// Returns the producer and sequence number of each step, as `0=p0:3`.
 pub(crate) fn placed(folded: &Folded) -> Vec<String> {
     folded
         .placed

@@ -1,5 +1,5 @@
-//! What a commit would do that is not in the log: how many steps it would give, and how many bytes
-//! they hold. For writers that must know before they write.
+//! Commits on trial: the steps that a commit would place, and their bytes, for writers that must know
+//! before they write.
 
 use super::entry::Entry;
 use super::order;
@@ -8,32 +8,30 @@ use crate::ids::{ProducerName, Step};
 use crate::stream::StreamOrder;
 use crate::tgb::{Digest, ObjectPart, TgbRecord};
 
-/// What gets its step by a commit.
+/// The steps that a commit places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlacedSteps {
-    /// How many steps.
     pub steps: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 
-/// A state that tried commits change. A copy is cheap.
+/// A state that commits on trial change. A copy is cheap.
 #[derive(Debug, Clone)]
 pub struct Trial(Manifest);
 
 impl Trial {
-    /// Begins at `manifest`.
+    /// Returns a trial that begins at `manifest`.
     pub fn new(manifest: &Manifest) -> Self {
         Self(manifest.clone())
     }
 
-    /// The first step that nobody has yet.
+    /// Returns the first step without a TGB.
     pub fn next_step(&self) -> Step {
         self.0.next_step
     }
 
-    /// Whether the next TGB of `producer` gets its step at once. Under `lanes`: whether the first
-    /// missing step is its own, so that everybody waits for it.
+    /// Returns whether the next TGB of `producer` gets its step at once. Under `lanes`: whether the first
+    /// missing step is its own, so that all lanes wait for it.
     pub fn owns_next_step(&self, producer: &ProducerName) -> bool {
         match self.0.stream.order {
             StreamOrder::Arrival => true,
@@ -41,12 +39,12 @@ impl Trial {
         }
     }
 
-    /// TGBs of `producer` that wait for their turn.
+    /// Returns the number of TGBs of `producer` that wait for their turn.
     pub fn waiting_of(&self, producer: &ProducerName) -> u64 {
         self.0.waiting_of(producer)
     }
 
-    /// `producer` commits its next TGBs.
+    /// Commits the next TGBs of `producer`.
     pub fn commit(&mut self, producer: &ProducerName, tgbs: &[TgbRecord]) -> PlacedSteps {
         let mut given = PlacedSteps::default();
         for tgb in tgbs {
@@ -73,7 +71,7 @@ impl Trial {
         given
     }
 
-    /// `producer` has no more.
+    /// Applies a `finished` entry.
     pub fn finish(&mut self, entry: &Entry) -> PlacedSteps {
         let version = self.0.next_version;
         let mut given = PlacedSteps::default();
@@ -85,7 +83,7 @@ impl Trial {
     }
 }
 
-/// A TGB of so many bytes; nobody reads more of it here.
+/// Returns a TGB of `bytes` bytes; the trial uses nothing else of it.
 fn weight(bytes: u64) -> TgbRecord {
     let part = ObjectPart {
         key: String::new(),
@@ -106,12 +104,12 @@ fn weight(bytes: u64) -> TgbRecord {
 }
 
 impl Manifest {
-    /// TGBs of one producer that are committed and wait for their turn.
+    /// Returns the number of TGBs of one producer that are committed and wait for their turn.
     pub fn waiting_of(&self, producer: &ProducerName) -> u64 {
         self.lanes.queue(producer).map_or(0, |q| q.size() as u64)
     }
 
-    /// Bytes of all TGBs that wait for their turn. Walks them.
+    /// Returns the bytes of all TGBs that wait for their turn. Walks them.
     pub fn waiting_bytes(&self) -> u64 {
         let all = self.lanes.queues().flat_map(|(_, queue)| queue.values());
         all.fold(0, |sum, waiting| {

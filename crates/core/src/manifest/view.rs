@@ -1,9 +1,8 @@
-//! The view: a running hash over everything that a fold made of the log.
+//! The view: a running hash over all effects of the log in a fold.
 //!
-//! Invariant: two folds of the same records have the same view exactly when they gave every record
-//! the same meaning. Each record carries its writer's view of the records before it, so a fold that
-//! went wrong anywhere (memory, a missed repair, a program that judges otherwise) shows at the next
-//! record.
+//! Invariant: two folds of the same records have the same view exactly when every record had the same
+//! effects in both. Each record carries its writer's view of the records before it, so a wrong fold
+//! (memory, a missed repair, a program with other rules) shows at the next record.
 
 use super::fold::Folded;
 use super::rules::Validity;
@@ -11,12 +10,13 @@ use super::state::Manifest;
 use super::void::RecordVoid;
 use crate::ids::Hash;
 
-/// How a record as a whole was taken.
+/// The kinds of effect of a record as a whole.
 const TAKEN: u8 = 0;
 const OTHER_STREAM: u8 = 1;
 const REPAIRED: u8 = 2;
 
-/// The view after the record with hash `record`: `m` is the state after it, with the view before it.
+/// Returns the view after the record with hash `record`: `m` is the state after it, with the view before
+/// it.
 pub(super) fn after(m: &Manifest, record: Hash, folded: &Folded) -> Hash {
     let mut bytes = Vec::with_capacity(256);
     bytes.extend_from_slice(&m.view.0);
@@ -26,7 +26,7 @@ pub(super) fn after(m: &Manifest, record: Hash, folded: &Folded) -> Hash {
         Some(RecordVoid::OtherStream(_)) => OTHER_STREAM,
         Some(RecordVoid::Repaired) => REPAIRED,
     });
-    // Why an entry is void is for people; that it is void is the same for everybody.
+    // The reason why an entry is void is for people; the fact is the same in every fold.
     bytes.extend(folded.entries.iter().map(|verdict| match verdict {
         Err(_) => 0,
         Ok(Validity::Applies) => 1,

@@ -1,8 +1,8 @@
-//! Why an entry changes nothing. The same verdict for everybody: it depends on the state alone.
+//! Why an entry changes nothing. It depends on the state alone, so it is the same in every fold.
 
 use crate::ids::{Epoch, JobName, ProducerName, Seq, Step, Version};
 
-/// Why an entry is void.
+/// The reason why an entry is void.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // Each message says what the fields are.
 pub enum Void {
@@ -100,7 +100,7 @@ pub enum Void {
     NotSealed,
 }
 
-/// Why a whole record is void.
+/// The reason why a whole record is void.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RecordVoid {

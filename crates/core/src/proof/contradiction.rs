@@ -17,19 +17,14 @@ pub enum Contradiction {
     Ledger(FormatError),
     /// A ledger of an attempt that was never opened.
     #[error("ledger: {key} tells of an attempt that the log does not have")]
-    UnknownAttempt {
-        /// The object.
-        key: String,
-    },
+    UnknownAttempt { key: String },
     /// A ledger with another attempt's id.
     #[error(
         "ledger: {key} has the attempt id {found}, the log opened this attempt as {expected}: \
              it was moved here or edited"
     )]
     OtherId {
-        /// The object.
         key: String,
-        /// What it says.
         found: AttemptId,
         /// What the log says.
         expected: AttemptId,
@@ -40,13 +35,10 @@ pub enum Contradiction {
              log opened attempt {attempt} with {dp_size} coordinates: it was moved here or edited"
     )]
     OtherMesh {
-        /// The object.
         key: String,
-        /// The attempt.
         attempt: AttemptNo,
         /// Its size in the log.
         dp_size: u32,
-        /// The coordinate.
         dp_rank: u32,
         /// What the ledger says.
         first_slice: u32,
@@ -59,15 +51,11 @@ pub enum Contradiction {
              but {expected} were quarantined when attempt {attempt} was opened"
     )]
     Skips {
-        /// The object.
         key: String,
-        /// The attempt.
         attempt: AttemptNo,
-        /// The coordinate.
         dp_rank: u32,
         /// First step of the entry.
         from: Step,
-        /// Its end.
         to: Step,
         /// What it says, in words.
         found: String,
@@ -82,11 +70,8 @@ pub enum Contradiction {
     Doubled {
         /// The object with the second time.
         key: String,
-        /// The attempt.
         attempt: AttemptNo,
-        /// The coordinate.
         dp_rank: u32,
-        /// The step.
         step: Step,
         /// Where the rank stood.
         at: Step,
@@ -99,9 +84,7 @@ pub enum Contradiction {
     Gap {
         /// The object behind the gap.
         key: String,
-        /// The attempt.
         attempt: AttemptNo,
-        /// The coordinate.
         dp_rank: u32,
         /// Where the rank stood.
         at: Step,
@@ -113,11 +96,8 @@ pub enum Contradiction {
         "{key} says that coordinate {dp_rank} received step {step}, which the log does not have"
     )]
     NotInLog {
-        /// The object.
         key: String,
-        /// The coordinate.
         dp_rank: u32,
-        /// The step.
         step: Step,
     },
     /// Two entries give other bytes for one slice of one step.
@@ -128,15 +108,10 @@ pub enum Contradiction {
     Disagree {
         /// The object with the second checksum.
         key: String,
-        /// The attempt.
         attempt: AttemptNo,
-        /// The step.
         step: Step,
-        /// The slice.
         slice: u32,
-        /// One.
         first: u32,
-        /// The other.
         second: u32,
     },
     /// A coordinate of which there is no ledger at all.
@@ -146,11 +121,8 @@ pub enum Contradiction {
              where it began with --to {from}"
     )]
     MissingCoordinate {
-        /// The attempt.
         attempt: AttemptNo,
-        /// The coordinate.
         dp_rank: u32,
-        /// Of how many.
         dp_size: u32,
         /// Where the attempt begins.
         from: Step,
@@ -161,11 +133,8 @@ pub enum Contradiction {
              {needed} belongs to the run and went to others; --to {reached} proves what is before"
     )]
     Behind {
-        /// The attempt.
         attempt: AttemptNo,
-        /// The coordinate.
         dp_rank: u32,
-        /// Its end.
         reached: Step,
         /// A step that it lacks.
         needed: Step,
@@ -176,7 +145,6 @@ pub enum Contradiction {
              attempt received step {step}"
     )]
     NeverReached {
-        /// The attempt.
         attempt: AttemptNo,
         /// Where the run left it.
         to: Step,
@@ -187,17 +155,12 @@ pub enum Contradiction {
     #[error("step {step}: what the ranks of attempt {attempt} received has the digest {found}, but {} names {expected}: {}",
             keys::log(*.version), .why)]
     Digest {
-        /// The attempt.
         attempt: AttemptNo,
-        /// The step.
         step: Step,
         /// The commit that names the digest.
         version: Version,
-        /// By the ledgers.
         found: Digest,
-        /// By the log.
         expected: Digest,
-        /// What explains it.
         why: Mismatch,
     },
 }

@@ -9,11 +9,9 @@ use crate::ids::Step;
 /// Whose steps are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderSlices {
-    /// The data coordinate.
     pub dp_rank: u32,
     /// The rank in the whole job, as in its other entries.
     pub rank: Option<u32>,
-    /// The coordinate's slices.
     pub slices: Range<u32>,
 }
 

@@ -1,22 +1,22 @@
-//! A TGB's block as it grows: a large TGB is made slice by slice, and what it was made from is kept in
-//! its stored form meanwhile, some bytes a document.
+//! A TGB's block as it grows. A large TGB is made slice by slice, and its sources are kept in their stored
+//! form, some bytes per document.
 
 use super::varint::{put, zigzag};
 use super::{ELSEWHERE, FLAG_BITS, Form, NEW_ROW, Piece, SKIPS, Sources};
 
-/// See the file's header.
+/// The growing block of one TGB.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     form: Form,
     pub(super) out: Vec<u8>,
     /// The last piece that is in `out`.
     last: Option<Piece>,
-    /// In a sequence the next slice may go on with this one.
+    /// In a sequence, the piece that the next slice may continue.
     open: Option<Piece>,
 }
 
 impl Block {
-    /// Without pieces.
+    /// Returns a block without pieces.
     pub fn new(form: Form) -> Self {
         let mut out = Vec::with_capacity(64);
         out.push(u8::from(form == Form::Rows));
@@ -28,8 +28,8 @@ impl Block {
         }
     }
 
-    /// Adds what the next slice was made from, so that the block becomes what all slices at once would
-    /// have made. In a sequence a slice begins with the last token of the one before.
+    /// Adds the sources of the next slice, so that the block equals that of all slices at once. In a
+    /// sequence a slice begins with the last token of the one before.
     pub fn slice(&mut self, sources: &Sources, first: bool) {
         if self.form == Form::Rows {
             sources.pieces.iter().for_each(|piece| self.put(piece));
@@ -54,7 +54,7 @@ impl Block {
         }
     }
 
-    /// The block.
+    /// Returns the encoded block.
     pub fn finish(mut self) -> Vec<u8> {
         if let Some(open) = self.open.take() {
             self.put(&open);
@@ -67,7 +67,7 @@ impl Block {
         let last = self.last.as_ref();
         let near = last.filter(|l| (l.pass, l.file) == (piece.pass, piece.file));
         let step = near.and_then(|l| zigzag(l.unit, piece.unit));
-        // A step that leaves no room for the flags is rare: the unit is written out.
+        // A step that leaves no room for the flags is rare: the unit is written in full.
         let step = step.filter(|step| step >> (u64::BITS - FLAG_BITS) == 0);
         let mut head = step.map_or(ELSEWHERE, |step| step << FLAG_BITS);
         head |= if piece.skip > 0 { SKIPS } else { 0 };

@@ -1,5 +1,5 @@
-//! Which documents the rows of TGBs were made from: an object beside the data objects, a block for each
-//! TGB. A block depends on its TGB alone, so that whoever makes the TGB again makes the same block.
+//! The documents that rows of TGBs were made from: an object beside the data objects, with a block for each
+//! TGB. A block depends on its TGB alone, so making the TGB again gives the same block.
 
 mod block;
 mod varint;
@@ -15,101 +15,93 @@ const MAGIC: [u8; 3] = *b"BWS";
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 56;
 const CRC_AT: usize = 48;
-/// Length and checksum before each block.
+/// Bytes of length and checksum before each block.
 const BLOCK_HEADER_BYTES: usize = 8;
-/// Flags in the low bits of a piece's first number; the rest is the step from the unit before.
+/// Flags in the low bits of a piece's first number; the other bits are the step from the unit before.
 const SKIPS: u64 = 1;
 const ELSEWHERE: u64 = 2;
 const NEW_ROW: u64 = 4;
 const FLAG_BITS: u32 = 3;
 
-/// Neighbouring tokens of one document, or one sample.
+/// Consecutive tokens of one document, or one sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Piece {
-    /// Pass over the input, from 0.
+    /// The pass over the input, from 0.
     pub pass: u64,
-    /// Index of the file in the input list.
+    /// The index of the file in the input list.
     pub file: u32,
-    /// Line or row in the file, from 0.
+    /// The line or row in the file, from 0.
     pub unit: u64,
-    /// Tokens of the document before these.
+    /// Tokens of the document before this piece.
     pub skip: u64,
-    /// Its tokens here; of a sample 1.
+    /// Tokens of this piece; 1 for a sample.
     pub items: u64,
-    /// Whether it begins a row; of the first of a sequence always false.
+    /// Whether the piece begins a row; always false for the first of a sequence.
     pub new_row: bool,
 }
 
-/// How pieces lie in rows.
+/// The arrangement of pieces in rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     /// One sequence that all rows are cut from; a row begins with the last token of the one before.
     #[default]
     Sequence,
-    /// Each row has its own, side by side.
+    /// Each row has its own pieces, side by side.
     Rows,
 }
 
-/// What one TGB was made from.
+/// The sources of one TGB.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sources {
-    /// How pieces lie in rows.
+    /// The arrangement of the pieces in rows.
     pub form: Form,
-    /// In the order of the rows.
+    /// The pieces in the order of the rows.
     pub pieces: Vec<Piece>,
 }
 
-/// What one object says.
+/// The content of a provenance object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// The hash of the producer's input list, which has the files' names.
+    /// The hash of the producer's input list, which has the names of the files.
     pub inputs: Hash,
-    /// The first TGB.
     pub first_seq: Seq,
-    /// One for each TGB, numbered on by one.
+    /// The sources of each TGB, in order of sequence numbers.
     pub tgbs: Vec<Sources>,
 }
 
-/// Why bytes are no such object.
+/// The error of bytes that are not a provenance object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ProvenanceError {
-    /// It ends before its end.
+    /// The object ends too early.
     #[error("provenance is cut short")]
     Truncated,
-    /// Something else.
-    #[error("these bytes are no provenance: the magic number is another")]
+    #[error("not a provenance object: bad magic number")]
     Magic,
-    /// Of a later program.
-    #[error("provenance has version {0}, and this program reads version 1; upgrade it")]
+    /// The object is of a later version of the format.
+    #[error("provenance has version {0}, this build reads version 1: upgrade BatchWeave")]
     Version(u8),
     /// The header was damaged.
     #[error("the header of provenance fails its checksum")]
     HeaderCrc,
     /// A block was damaged.
     #[error("the provenance of TGB {seq} fails its checksum")]
-    BlockCrc {
-        /// The TGB.
-        seq: Seq,
-    },
-    /// A block under a right checksum that says what can't be.
+    BlockCrc { seq: Seq },
+    /// A block with the right checksum and impossible content.
     #[error("the provenance of TGB {seq} is malformed")]
-    Malformed {
-        /// The TGB.
-        seq: Seq,
-    },
-    /// Bytes behind the last block.
-    #[error("provenance goes on behind its last TGB")]
+    Malformed { seq: Seq },
+    /// There are bytes after the last block.
+    #[error("provenance has bytes after its last TGB")]
     Trailing,
 }
 
 impl Provenance {
-    /// The stored form.
+    /// Returns the stored form.
     pub fn encode(&self) -> Vec<u8> {
         let blocks: Vec<Vec<u8>> = self.tgbs.iter().map(Sources::encode).collect();
         Self::of_blocks(self.inputs, self.first_seq, &blocks)
     }
 
-    /// The stored form of what [`Block`]s give, one for each TGB from `first_seq` on.
+    /// Returns the stored form of finished [`Block`]s, one for each TGB from `first_seq` on.
     pub fn of_blocks(inputs: Hash, first_seq: Seq, blocks: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(&MAGIC);
@@ -128,7 +120,7 @@ impl Provenance {
         out
     }
 
-    /// Reads the stored form.
+    /// Decodes the stored form.
     pub fn decode(bytes: &[u8]) -> Result<Self, ProvenanceError> {
         let Some((head, mut rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
             return Err(ProvenanceError::Truncated);
@@ -163,7 +155,7 @@ impl Provenance {
         })
     }
 
-    /// What the TGB `seq` was made from.
+    /// Returns the sources of the TGB `seq`.
     pub fn get(&self, seq: Seq) -> Option<&Sources> {
         let n = usize::try_from(seq.checked_sub(self.first_seq)?).ok()?;
         self.tgbs.get(n)
@@ -175,7 +167,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(four.unwrap_or_default())
 }
 
-/// The block that `bytes` begins with, and what follows it.
+/// Splits `bytes` into the block at its beginning and the rest.
 fn block(bytes: &[u8], seq: Seq) -> Result<(&[u8], &[u8]), ProvenanceError> {
     let Some((head, rest)) = bytes.split_at_checked(BLOCK_HEADER_BYTES) else {
         return Err(ProvenanceError::Truncated);
@@ -190,7 +182,7 @@ fn block(bytes: &[u8], seq: Seq) -> Result<(&[u8], &[u8]), ProvenanceError> {
 }
 
 impl Sources {
-    /// Its block.
+    /// Returns the encoded block.
     pub fn encode(&self) -> Vec<u8> {
         let mut block = Block::new(self.form);
         for piece in &self.pieces {
@@ -235,8 +227,8 @@ impl Sources {
         Some(Self { form, pieces })
     }
 
-    /// Where each piece lies: its row, its place in that row, and what of it is there. There are `rows`
-    /// rows, which advance by `seq_len` tokens and hold one more; in a sequence a piece may lie in several.
+    /// Returns each piece with its row and its position in that row. There are `rows` rows, which advance
+    /// by `seq_len` tokens and hold one more; in a sequence a piece may lie in several rows and is cut.
     pub fn placed(&self, seq_len: u64, rows: u64) -> Vec<(u64, u64, Piece)> {
         match self.form {
             Form::Sequence => self.cut(seq_len.max(1), rows),
@@ -248,7 +240,7 @@ impl Sources {
         let (mut placed, mut begin) = (Vec::new(), 0);
         for piece in &self.pieces {
             let end = begin + piece.items;
-            // A row's first token is the last of the one before.
+            // The first token of a row is the last of the row before.
             let first = (begin.saturating_sub(1)) / stride;
             for row in first..rows {
                 let (from, to) = (row * stride, (row + 1) * stride + 1);

@@ -51,7 +51,7 @@ fn any_provenance() -> impl Strategy<Value = Provenance> {
         })
 }
 
-/// What such sums would place lies beyond every TGB, and adding on would overflow.
+/// Such sums would lie beyond every TGB, and adding to them would overflow.
 #[test]
 fn counts_that_can_not_be_are_malformed() {
     let most = NUMBER_MAX - 1;

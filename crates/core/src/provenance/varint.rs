@@ -1,7 +1,6 @@
-//! Numbers in as few bytes as they need: seven bits a byte, the lowest first, the high bit on all but
-//! the last; and small steps up and down as small numbers.
+//! Variable-length numbers: seven bits per byte, the lowest first, the high bit on all but the last byte;
+//! and zigzag encoding of signed steps.
 
-/// Appends `number`.
 pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7f) as u8 | 0x80);
@@ -10,11 +9,11 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// What is not read yet.
+/// The bytes that are not read yet.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {
-    /// The next number; none when it is cut short, too large, or longer than it need be.
+    /// Returns the next number; `None` when it is cut short, too large, or longer than necessary.
     pub(super) fn next(&mut self) -> Option<u64> {
         let mut number = 0_u64;
         for shift in (0..u64::BITS).step_by(7) {
@@ -33,13 +32,14 @@ impl Reader<'_> {
     }
 }
 
-/// From one number to the next: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4; none for the widest steps.
+/// Encodes the step from one number to the next: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4; `None` for the
+/// widest steps.
 pub(super) fn zigzag(from: u64, to: u64) -> Option<u64> {
     let step = to.checked_signed_diff(from)?;
     Some(((step << 1) ^ (step >> 63)).cast_unsigned())
 }
 
-/// Back from a step; none when it leads out of the numbers.
+/// Returns the number after a step; `None` when it is out of range.
 pub(super) fn unzigzag(from: u64, step: u64) -> Option<u64> {
     let signed = (step >> 1).cast_signed() ^ -((step & 1).cast_signed());
     from.checked_add_signed(signed)

@@ -17,7 +17,6 @@ pub enum Due {
     Publish(Watermark),
     /// This job needs what is at the watermark.
     HeldBy {
-        /// Who.
         job: JobName,
         /// Its floor; none when it has fewer restart points than it keeps.
         floor: Option<Step>,
@@ -53,20 +52,10 @@ pub fn watermark(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Due {
 pub enum Asked {
     /// It is there already.
     #[error("the watermark is at step {watermark}, not below {step}: nothing to give up")]
-    NotAbove {
-        /// Asked for.
-        step: Step,
-        /// Now.
-        watermark: Step,
-    },
+    NotAbove { step: Step, watermark: Step },
     /// There are fewer steps.
     #[error("step {step} is beyond the stream's {head} steps: nothing of it can be given up yet")]
-    BeyondHead {
-        /// Asked for.
-        step: Step,
-        /// The steps committed.
-        head: Step,
-    },
+    BeyondHead { step: Step, head: Step },
     /// A job needs steps below it.
     #[error(
         "job {job} may still need steps below {step}: {}; close the job first (`batchweave job close`), \
@@ -77,9 +66,7 @@ pub enum Asked {
         )
     )]
     Needed {
-        /// Asked for.
         step: Step,
-        /// Who.
         job: JobName,
         /// The oldest step that it may need.
         floor: Option<Step>,

@@ -16,13 +16,9 @@ pub struct Mark {
     pub format: u32,
     /// The stream that it belongs to.
     pub stream: StreamId,
-    /// Whose.
     pub job: JobName,
-    /// Its incarnation.
     pub opened: Version,
-    /// Its attempt.
     pub attempt: AttemptNo,
-    /// The attempt's id.
     pub id: AttemptId,
     /// The data coordinate; none when this speaks for all.
     pub dp_rank: Option<u32>,

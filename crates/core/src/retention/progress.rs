@@ -16,17 +16,12 @@ pub struct Progress {
     pub format: u32,
     /// The stream that it belongs to.
     pub stream: StreamId,
-    /// Whose.
     pub job: JobName,
-    /// Its incarnation.
     pub opened: Version,
-    /// Its attempt.
     pub attempt: AttemptNo,
-    /// The attempt's id.
     pub id: AttemptId,
     /// The daemon, unique for each run of it.
     pub node: String,
-    /// First data coordinate.
     pub first: u32,
     /// Last data coordinate, included.
     pub last: u32,

@@ -16,33 +16,22 @@ pub enum BuildError {
     /// TGBs are numbered without gaps; the slices of one too.
     #[error("TGB {seq} slice {slice} can't follow TGB {last_seq} slice {last_slice} in an object")]
     Order {
-        /// What was pushed.
         seq: Seq,
-        /// What was pushed.
         slice: u32,
-        /// What came before.
         last_seq: Seq,
-        /// What came before.
         last_slice: u32,
     },
     /// A TGB or an object without slices.
     #[error("TGB {seq} has no slices")]
-    Empty {
-        /// The TGB.
-        seq: Seq,
-    },
+    Empty { seq: Seq },
     /// Beyond the format's bounds.
     #[error("TGB {seq}: more than {SLICES_MAX} slices or {OBJECT_BYTES_MAX} bytes in an object")]
-    TooLarge {
-        /// The TGB.
-        seq: Seq,
-    },
+    TooLarge { seq: Seq },
 }
 
 /// The slices of one TGB that one object holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceRun {
-    /// The TGB.
     pub seq: Seq,
     /// Where its slices lie.
     pub part: ObjectPart,
@@ -53,9 +42,7 @@ pub struct SliceRun {
 /// A finished object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Its key.
     pub key: String,
-    /// All its bytes.
     pub bytes: Bytes,
     /// What it holds, in order.
     pub runs: Vec<SliceRun>,
@@ -259,7 +246,6 @@ fn run(key: &str, entries: &[IndexEntry], index: u64) -> SliceRun {
 /// A TGB before it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TgbData {
-    /// Its number.
     pub seq: Seq,
     /// Rows in all slices.
     pub rows: u64,
@@ -274,7 +260,6 @@ pub struct TgbData {
 /// Objects to upload, and the records to commit after that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packed {
-    /// The object set.
     pub objects: Vec<Object>,
     /// One for each TGB, in order.
     pub tgbs: Vec<TgbRecord>,

@@ -7,13 +7,10 @@ use crate::ids::{Seq, Step, StreamId};
 /// Where in the store the bytes lie and what they should be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FrameLocation {
-    /// The object.
     pub key: String,
     /// The step, when a step was read.
     pub step: Option<Step>,
-    /// The TGB.
     pub seq: Option<Seq>,
-    /// The slice.
     pub slice: Option<u32>,
 }
 
@@ -67,7 +64,6 @@ pub enum Fault {
         stored: u32,
         computed: u32,
     },
-    /// The payload's checksum.
     #[error("the payload's CRC32C is {computed:08x}, stored is {stored:08x}")]
     PayloadCrc { stored: u32, computed: u32 },
     /// Bytes that must be zero.
@@ -84,14 +80,12 @@ pub enum Fault {
     /// Written in another epoch.
     #[error("was written in epoch {found}, not {expected}")]
     Epoch { expected: u64, found: u64 },
-    /// Another TGB's.
     #[error("{what} is of TGB {found}, not {expected}")]
     Seq {
         what: &'static str,
         expected: u64,
         found: u64,
     },
-    /// Another slice.
     #[error("{what} is of slice {found}, not {expected}")]
     Slice {
         what: &'static str,
@@ -113,9 +107,7 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {fault}; {}", fault.remedy())]
 pub struct TgbError {
-    /// Where.
     pub place: Box<FrameLocation>,
-    /// What.
     pub fault: Fault,
 }
 

@@ -13,11 +13,8 @@ const CRC_AT: usize = 60;
 /// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Whose it is.
     pub identity: Identity,
-    /// The TGB.
     pub seq: Seq,
-    /// The slice.
     pub slice: u32,
     /// Bytes of the payload, without padding.
     pub payload_bytes: u64,
@@ -34,9 +31,7 @@ pub struct Expect<'a> {
     pub step: Option<Step>,
     /// Whose frame it must be.
     pub identity: Identity,
-    /// Which TGB.
     pub seq: Seq,
-    /// Which slice.
     pub slice: u32,
 }
 

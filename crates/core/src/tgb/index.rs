@@ -12,13 +12,11 @@ const CRC_AT: usize = 36;
 /// One frame in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// The TGB.
     pub seq: Seq,
     /// Where the frame starts in the object.
     pub offset: u64,
     /// Bytes of the payload, without header and padding.
     pub payload_bytes: u64,
-    /// The slice.
     pub slice: u32,
     /// CRC32C of the payload: a TGB's digest can be computed from the index alone.
     pub payload_crc: u32,

@@ -48,7 +48,6 @@ dtypes!(BOOL 1, U8 1, I8 1, U16 2, I16 2, F16 2, BF16 2, U32 4, I32 4, F32 4, U6
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Array {
-    /// Its name.
     pub name: String,
     /// Type of its items.
     pub dtype: Dtype,
@@ -86,7 +85,6 @@ pub enum LayoutError {
     /// An item type that readers have no array type for.
     #[error("array {name:?}: item type {dtype} is not one of {}", Dtype::ALL.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "))]
     Dtype {
-        /// The array.
         name: String,
         /// What the header says.
         dtype: String,
@@ -102,7 +100,6 @@ pub enum LayoutError {
     /// Data for an array that is missing, unknown or of another size.
     #[error("array {name:?}: {found} bytes of data, the layout has {expected}")]
     Data {
-        /// The array.
         name: String,
         /// Its bytes by the layout; 0 if it is not in it.
         expected: u64,
@@ -111,12 +108,7 @@ pub enum LayoutError {
     },
     /// A token that the item type can't hold.
     #[error("token {token} does not fit in {dtype:?}: the vocabulary needs U32")]
-    Token {
-        /// The token.
-        token: u32,
-        /// The layout's type.
-        dtype: Dtype,
-    },
+    Token { token: u32, dtype: Dtype },
 }
 
 impl Layout {

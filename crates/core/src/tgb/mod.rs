@@ -51,11 +51,9 @@ const _: () = {
 /// Whose bytes these are. Part of every frame and trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The stream.
     pub stream: StreamId,
     /// The first 8 bytes of the SHA-256 of the producer's name, as a number.
     pub producer: u64,
-    /// The producer's epoch.
     pub epoch: Epoch,
 }
 

@@ -7,7 +7,6 @@ use super::{ENTRY_BYTES, FrameHeader, IndexEntry, TRAILER_BYTES, Trailer, frame_
 /// What a checked object holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
-    /// Its trailer.
     pub trailer: Trailer,
     /// Its frames in order.
     pub entries: Vec<IndexEntry>,

@@ -56,15 +56,12 @@ impl std::fmt::Debug for Digest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectPart {
-    /// The object.
     pub key: String,
     /// Where the first frame starts.
     pub offset: u64,
     /// Bytes of all frames.
     pub length: u64,
-    /// The first slice.
     pub first_slice: u32,
-    /// How many slices.
     pub slices: u32,
     /// Set when all frames have this size: frame i starts at `offset + i * frame_bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,66 +96,39 @@ pub enum PartError {
     Count(usize),
     /// A part without slices or with too many.
     #[error("{key}: a part has 1 to {SLICES_MAX} slices, not {slices}")]
-    Slices {
-        /// The part's object.
-        key: String,
-        /// What it says.
-        slices: u32,
-    },
+    Slices { key: String, slices: u32 },
     /// Parts overlap, leave a gap or are out of order.
     #[error("{key}: this part starts at slice {found}, the one before it ends at slice {expected}")]
     Gap {
-        /// The part's object.
         key: String,
         /// Where it had to start.
         expected: u64,
-        /// Where it starts.
         found: u32,
     },
     /// The parts hold another number of slices than the stream has.
     #[error("the parts hold {found} slices, the stream has {expected} a TGB")]
-    Total {
-        /// The stream's.
-        expected: u32,
-        /// The parts'.
-        found: u64,
-    },
+    Total { expected: u32, found: u64 },
     /// Neither or both of `frame_bytes` and `index`.
     #[error("{key}: a part has either frame_bytes or index")]
-    Lookup {
-        /// The part's object.
-        key: String,
-    },
+    Lookup { key: String },
     /// Offset or sizes are not multiples of 64 (8 for `index`), or too small for the slices.
     #[error(
         "{key}: offset {offset}, length {length} and frame size or index do not fit {slices} slices"
     )]
     Geometry {
-        /// The part's object.
         key: String,
-        /// What it says.
         offset: u64,
-        /// What it says.
         length: u64,
-        /// What it says.
         slices: u32,
     },
     /// Beyond the largest object.
     #[error("{key}: ends beyond byte {OBJECT_BYTES_MAX}, the largest object")]
-    TooFar {
-        /// The part's object.
-        key: String,
-    },
+    TooFar { key: String },
     /// More rows or tokens than the format allows, or no row.
     #[error(
         "a TGB has 1 to {TGB_ROWS_MAX} rows and at most {TGB_TOKENS_MAX} tokens, not {rows} and {tokens}"
     )]
-    Size {
-        /// What it says.
-        rows: u64,
-        /// What it says.
-        tokens: u64,
-    },
+    Size { rows: u64, tokens: u64 },
 }
 
 impl ObjectPart {

@@ -20,11 +20,9 @@ pub const fn with_headers(payload: u64) -> u64 {
 /// Slices of one TGB that lie in one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartSlices<'a> {
-    /// The step.
     pub step: Step,
     /// The TGB's number within its producer.
     pub seq: Seq,
-    /// Where they lie.
     pub part: &'a ObjectPart,
     /// Which of the part's slices; never empty.
     pub slices: Range<u32>,
@@ -33,13 +31,10 @@ pub struct PartSlices<'a> {
 /// One frame, and where it lies in its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The step.
     pub step: Step,
     /// The TGB's number within its producer.
     pub seq: Seq,
-    /// The slice.
     pub slice: u32,
-    /// The object.
     pub key: &'a str,
     /// The frame's bytes in the object.
     pub range: Range<u64>,
@@ -57,24 +52,19 @@ pub enum Located<'a> {
 /// A frame within a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameSlot {
-    /// The step.
     pub step: Step,
     /// The TGB's number within its producer.
     pub seq: Seq,
-    /// The slice.
     pub slice: u32,
     /// Where in the read it starts.
     pub offset: u64,
-    /// Its bytes.
     pub bytes: u64,
 }
 
 /// One ranged read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
-    /// The object.
     pub key: String,
-    /// The bytes.
     pub range: Range<u64>,
     /// What they hold, without gaps.
     pub frames: Vec<FrameSlot>,

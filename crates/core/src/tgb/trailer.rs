@@ -18,7 +18,6 @@ pub struct Trailer {
     pub first_seq: Seq,
     /// How many TGBs, numbered on from the first.
     pub tgbs: u32,
-    /// How many frames.
     pub frames: u32,
     /// Where the index begins, which is where the frames end.
     pub index_offset: u64,

@@ -31,7 +31,6 @@ const STATE: Memory = Memory {
     constant: 512 << 10,
     per_byte: 256,
 };
-/// Of fixed fields.
 const FIELDS: Memory = Memory {
     constant: 16 << 10,
     per_byte: 64,

@@ -22,7 +22,6 @@ fn each(input: &[u8], put: impl Fn(&mut [u8]), check: impl Fn(&[u8])) {
     }
 }
 
-/// A whole object.
 pub(super) fn object(input: &[u8]) {
     each(input, seal::object, |bytes| {
         if let Ok(trailer) = Trailer::decode(bytes) {

@@ -18,7 +18,6 @@ use rand::rngs::SmallRng;
 const MUTATIONS: usize = if cfg!(debug_assertions) { 200 } else { 2000 };
 /// An input is smaller, or it does not belong into the repository.
 const INPUT_BYTES_MAX: u64 = 16 << 10;
-/// All of them.
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
 
 fn folder() -> PathBuf {

@@ -1,4 +1,4 @@
-//! Contradictions between keys, and keys that must be given.
+//! Checks of the configuration: keys that must be given, ranges, and contradictions between keys.
 
 use batchweave_core::ids::ProducerName;
 use batchweave_core::limits::ENTRY_TGBS_MAX;
@@ -129,12 +129,12 @@ impl Config for ProducerConfig {
         wrong(
             "stream.seq_len",
             batch > 1 << 30,
-            "slices x rows_per_slice x seq_len is more than 2^30 tokens a batch",
+            "slices x rows_per_slice x seq_len is more than 2^30 tokens per batch",
         );
         problems.extend((self.source.follow && self.source.epochs != 1).then(|| {
             Problem::new(
                 "source.epochs",
-                "must be 1 with source.follow: input that grows has no end to begin again from",
+                "must be 1 with source.follow: input that grows has no end to start again from",
             )
         }));
         self.check_mode(&mut problems);
@@ -165,7 +165,7 @@ impl ProducerConfig {
         wrong(
             "packing.fields",
             opaque && !packing.fields.is_empty(),
-            "are made of tokens, which packing.mode = \"opaque\" has none of",
+            "are made of tokens, and packing.mode = \"opaque\" has none",
         );
         wrong(
             "stream.seq_len",
@@ -195,7 +195,7 @@ impl ProducerConfig {
             names.len() < packing.arrays.len(),
             "names an array twice",
         );
-        let odd = packing.arrays.iter().any(|array| {
+        let invalid = packing.arrays.iter().any(|array| {
             let bytes = array.item_bytes();
             array.name.is_empty()
                 || array.name.ends_with(".offsets")
@@ -204,7 +204,7 @@ impl ProducerConfig {
         });
         wrong(
             "packing.arrays",
-            odd,
+            invalid,
             "needs names that do not end in \".offsets\", and items of 1 byte to 1 GiB",
         );
     }

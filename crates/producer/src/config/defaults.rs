@@ -1,4 +1,4 @@
-//! The defaults of every key; config/producer.toml lists the same, with reasons.
+//! The default of every key; config/producer.toml lists the same, with reasons.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The shipped file is complete and true; contradictions are found.
+//! The shipped file lists every key with its default; contradictions are found.
 
 use batchweave_daemon::config::{parse, unlisted_keys};
 
@@ -50,7 +50,7 @@ fn all_problems_are_in_one_report_with_their_lines() {
 }
 
 #[test]
-fn what_must_be_given() {
+fn required_keys_are_demanded() {
     let why = parse::<ProducerConfig>("f.toml", "")
         .unwrap_err()
         .to_string();

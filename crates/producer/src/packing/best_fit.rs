@@ -1,11 +1,11 @@
-//! Whole documents in rows: each row begins with the oldest piece that waits, and is filled up with
-//! the longest of those within a bounded look-ahead that still fit.
+//! Whole documents in rows: each row begins with the oldest waiting piece, and is filled up with the longest
+//! pieces within a bounded look-ahead that still fit.
 //!
-//! A document longer than a row is cut into pieces that share one token, as rows of `concat` do, so
-//! that each token but the first is a label once. The pieces are numbered in the order of the input;
-//! a row is made when the window, `look_ahead` pieces from the oldest that waits, is full, or the
-//! input has ended. So the rows are a function of the pieces, and the state after any batch is the
-//! oldest piece's point and which pieces of the window are placed already.
+//! A document longer than a row is divided into pieces that share one token, as rows of `concat` do, so that each
+//! token but the first is a label once. The pieces are numbered in the order of the input; a row is made when the
+//! window, `look_ahead` pieces from the oldest waiting one, is full, or the input has ended. So the rows are a
+//! function of the pieces, and the state after any batch is the oldest piece's point and the set of pieces of the
+//! window that are placed already.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -19,51 +19,51 @@ use super::{
 
 /// The largest window: its set of placed pieces must fit in a cursor.
 pub const LOOK_AHEAD_MAX: usize = 8192;
-/// The window is full at this many tokens, whatever their pieces: it bounds memory.
+/// The window is full at this many tokens, in any number of pieces, to bound memory.
 const WINDOW_TOKENS_MAX: u64 = 16 << 20;
 
 #[derive(Debug)]
 struct Piece {
-    /// Its document, and where in it the piece begins.
+    /// The document, and the token in it where the piece begins.
     at: Point,
-    /// Empty once it is placed.
+    /// Empty once the piece is placed.
     tokens: Vec<u32>,
     learned: Vec<bool>,
     length: usize,
     placed: bool,
 }
 
-/// See the file's header.
+/// The packer of whole documents; see the header of this file.
 #[derive(Debug)]
 pub struct BestFit {
     shape: Shape,
-    /// After each document; none after a conversation.
+    /// Added after each text; not after a conversation, which ends itself.
     end_token: u32,
     pad: u32,
     look_ahead: usize,
     start: Start,
-    /// Of the restart: pieces that earlier batches hold.
+    /// The pieces after the restart that earlier batches hold.
     placed: Placed,
-    /// From the oldest that waits.
+    /// All pieces from the oldest waiting one on.
     pieces: VecDeque<Piece>,
-    /// The number of the first of `pieces`, counted from the restart.
+    /// Number of the first of `pieces`, counted from the restart.
     first: u64,
-    /// How many of `pieces` the window has, and their tokens.
+    /// The window: number of `pieces` in it, and of their tokens.
     window: (usize, u64),
-    /// What waits in the window, by length and age.
+    /// The waiting pieces of the window, by length and age.
     free: BTreeSet<(usize, Reverse<u64>)>,
-    /// The rows of the batch that is being made.
+    /// The rows of the current batch.
     rows: Rows,
     row_count: usize,
     own: u64,
-    /// What those rows are made from.
+    /// The provenance of these rows.
     sources: Vec<Source>,
-    /// Set when no document follows: where the input ends.
+    /// The point where the input ends, once no document follows.
     ended: Option<Point>,
 }
 
 impl BestFit {
-    /// Begins at `from`; `look_ahead` is the window in pieces.
+    /// Returns a packer that starts at `from`; `look_ahead` is the window in pieces.
     pub fn new(
         shape: Shape,
         (end_token, pad): (u32, u32),
@@ -89,8 +89,8 @@ impl BestFit {
         }
     }
 
-    /// Cuts a document from `skip` on, which is where an earlier piece ended.
-    fn cut(&mut self, at: Point, tokens: &[u32], learned: &[bool], skip: usize) {
+    /// Divides a document from `skip` on, where an earlier piece ended.
+    fn divide(&mut self, at: Point, tokens: &[u32], learned: &[bool], skip: usize) {
         let (stride, width) = (self.shape.seq_len as usize, self.shape.width());
         let mut from = skip;
         while from == 0 || from + 1 < tokens.len() {
@@ -112,7 +112,7 @@ impl BestFit {
         }
     }
 
-    /// Drops what is placed from the front and lets the window grow; true when it is full.
+    /// Drops placed pieces from the front and extends the window. Returns true when it is full.
     fn slide(&mut self) -> bool {
         while let Some(piece) = self.pieces.pop_front_if(|piece| piece.placed) {
             self.first += 1;
@@ -137,7 +137,7 @@ impl BestFit {
         }
     }
 
-    /// Makes one row; false when more input is needed.
+    /// Makes one row. Returns false when more input is needed.
     fn row(&mut self) -> bool {
         let full = self.slide();
         let Some(oldest) = self.pieces.front().filter(|_| full || self.ended.is_some()) else {
@@ -156,7 +156,7 @@ impl BestFit {
         true
     }
 
-    /// Puts piece `number` at `start` of the row that is being made.
+    /// Puts piece `number` at `start` of the current row.
     fn place(&mut self, number: u64, start: usize) {
         let Some(piece) = usize::try_from(number - self.first)
             .ok()
@@ -173,12 +173,12 @@ impl BestFit {
             tokens: piece.length,
             document: (piece.at.file, piece.at.unit),
         });
-        // A piece that goes on repeats the last token of the one before.
+        // A later piece of a document repeats the last token of the piece before.
         self.own += piece.length as u64 - u64::from(piece.at.skip > 0);
         let tokens = std::mem::take(&mut piece.tokens);
         let mut learned = std::mem::take(&mut piece.learned);
         learned.resize(tokens.len(), true);
-        // What a segment begins with has nothing before it that could foretell it.
+        // No token before it in its segment could predict the first one.
         if let Some(first) = learned.first_mut() {
             *first = false;
         }
@@ -223,7 +223,7 @@ impl Packer for BestFit {
         if tokens.is_empty() {
             return Ok(());
         }
-        self.cut(at, &tokens, &learned, skip);
+        self.divide(at, &tokens, &learned, skip);
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl Packer for BestFit {
             }
         }
         self.slide();
-        // The next batch begins with a piece that must be known, unless there is none.
+        // The next batch begins with the oldest piece, which must be known unless the input has ended.
         let at = self.pieces.front().map(|piece| piece.at).or(self.ended)?;
         let bits = self.pieces.iter().take(self.window.0).map(|p| p.placed);
         let placed = bits.collect();

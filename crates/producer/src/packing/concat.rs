@@ -3,7 +3,7 @@
 //! Row k holds `t[k*seq_len]` to `t[k*seq_len + seq_len]`, both included: neighbouring rows share one
 //! token, so that a row's inputs (all but its last) and labels (all but its first) are views. A batch
 //! begins with the token that ended the one before. The state after any batch is a `Point`: the
-//! document that holds the next batch's first token, and how many of its tokens come before it.
+//! document that holds the next batch's first token, and the number of its tokens before that one.
 
 use std::collections::VecDeque;
 
@@ -14,28 +14,28 @@ use super::{
     Start, piece,
 };
 
-/// See the file's header.
+/// The packer of one endless sequence; see the header of this file.
 #[derive(Debug)]
 pub struct Concat {
     shape: Shape,
     end_token: u32,
     pad: u32,
     start: Start,
-    /// From `head` on: what no batch has moved past.
+    /// From `head` on: the tokens that no batch has moved past.
     buffer: Vec<u32>,
     head: usize,
-    /// Index in the whole sequence (of this run) of the token at `head`.
+    /// Index of the token at `head` in the whole sequence of this run.
     base: u64,
-    /// Where documents begin in the sequence; the first holds the token at `head`.
+    /// Index and point of the beginning of each document; the first one holds the token at `head`.
     starts: VecDeque<(u64, Point)>,
-    /// Whether segments are wanted.
+    /// Batches hold the segments of their rows.
     segments: bool,
-    /// Set when no document follows: where the input ends.
+    /// The point where the input ends, once no document follows.
     ended: Option<Point>,
 }
 
 impl Concat {
-    /// Begins at `start`.
+    /// Returns a packer that starts at `start`; `segments` adds the places of documents to batches.
     pub fn new(shape: Shape, (end_token, pad): (u32, u32), start: Point, segments: bool) -> Self {
         Self {
             shape,
@@ -51,7 +51,7 @@ impl Concat {
         }
     }
 
-    /// The segments of `rows` rows from `base` on; the sequence has `tokens` tokens from there.
+    /// Returns the segments of `rows` rows from `base` on; the sequence has `tokens` tokens from there.
     fn segments(&self, rows: usize, tokens: usize) -> Vec<Segment> {
         let stride = self.shape.seq_len as usize;
         let mut segments = Vec::new();
@@ -84,7 +84,7 @@ impl Concat {
         segments
     }
 
-    /// What the next `tokens` tokens are made from.
+    /// Returns the provenance of the next `tokens` tokens.
     fn sources(&self, tokens: usize) -> Sources {
         let end = self.base + tokens as u64;
         let starts = self.starts.iter().take_while(|(start, _)| *start < end);
@@ -102,10 +102,10 @@ impl Concat {
         }
     }
 
-    /// The next `advance + 1` tokens, of which the last one stays as well.
+    /// Returns the next `advance + 1` tokens; the last one stays in the buffer as well.
     fn next_tokens(&mut self, advance: usize) -> Option<Vec<u32>> {
         if self.head == 0 && self.buffer.len() <= 2 * advance {
-            // The buffer itself becomes the batch; what is copied is the little that is left over.
+            // The buffer itself becomes the batch; only the short rest is copied.
             let mut rest = Vec::with_capacity(advance + advance / 8 + 1);
             rest.extend_from_slice(self.buffer.get(advance..)?);
             self.buffer.truncate(advance + 1);
@@ -113,7 +113,7 @@ impl Concat {
         }
         let tokens = self.buffer.get(self.head..=self.head + advance)?.to_vec();
         self.head += advance;
-        // Moved only once half of it is done with: each token once or twice.
+        // The buffer is moved only when half of it is used, so each token is moved once or twice.
         if self.head >= self.buffer.len() / 2 {
             self.buffer.drain(..self.head);
             self.head = 0;
@@ -180,7 +180,7 @@ impl Packer for Concat {
 
     fn rest(&mut self, begun: bool) -> Option<PackedBatch> {
         let end = self.ended?;
-        // One token alone is the one that ended the batch before: it makes no input with a label.
+        // A single token is the one that ended the batch before, and is not an input with a label.
         let own = self.waiting().checked_sub(1).filter(|n| *n > 0 || begun)?;
         let mut tokens = self.buffer.split_off(self.head);
         tokens.resize(self.shape.tokens() + 1, self.pad);

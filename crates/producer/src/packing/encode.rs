@@ -1,5 +1,5 @@
-//! From a batch to the payloads of its slices, written where they will lie in an object. Runs beside
-//! the packing, several batches at a time.
+//! From a batch to the payloads of its slices, written directly into the object. Several batches are encoded at
+//! the same time, while the next ones are packed.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use batchweave_core::tgb::{Array, Dtype, Layout, LayoutError, frame_bytes};
 use super::extras::{self, Extra};
 use super::{ArraySpec, BatchContent, PackedBatch, Rows, Shape};
 
-/// Makes slices; all of a stream's have this form.
+/// Makes slices of batches. All slices of a stream have the same form.
 #[derive(Debug)]
 pub struct Encoder {
     shape: Shape,
@@ -21,7 +21,7 @@ enum Form {
     Samples(Vec<ArraySpec>),
 }
 
-/// One slice, ready to be written.
+/// One slice of a batch, ready to be written.
 #[derive(Debug)]
 pub struct Slice<'a> {
     layout: Cow<'a, Layout>,
@@ -30,15 +30,15 @@ pub struct Slice<'a> {
 
 #[derive(Debug)]
 enum SliceContent<'a> {
-    /// Rows of the batch from this slice on.
+    /// Rows of the batch, its number of own tokens, and the index of the slice.
     Rows(&'a Encoder, &'a Rows, u64, usize),
     Samples(&'a [ArraySpec], &'a [Vec<Vec<u8>>]),
 }
 
 impl Encoder {
-    /// Rows of tokens below `id_bound`, with `extras`.
+    /// Returns an encoder for rows of tokens below `id_bound`, with the optional arrays `extras`.
     pub fn rows(shape: Shape, id_bound: u32, extras: &[Extra]) -> Result<Self, LayoutError> {
-        // Two bytes a token wherever the vocabulary allows.
+        // Two bytes per token where the vocabulary allows it.
         let dtype = if id_bound <= 1 << 16 {
             Dtype::U16
         } else {
@@ -53,7 +53,7 @@ impl Encoder {
         Ok(Self { shape, form })
     }
 
-    /// Samples of these arrays.
+    /// Returns an encoder for samples of these arrays.
     pub fn samples(shape: Shape, arrays: Vec<ArraySpec>) -> Result<Self, LayoutError> {
         let form = Form::Samples(arrays);
         let encoder = Self { shape, form };
@@ -61,12 +61,12 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// Slices of a batch.
+    /// Returns the number of slices of a batch.
     pub fn slices(&self) -> u32 {
         self.shape.slices
     }
 
-    /// Bytes of the frames of a whole batch, where all batches have the same.
+    /// Returns the size of the frames of a whole batch in bytes, if it is the same for all batches.
     pub fn batch_bytes(&self) -> Option<u64> {
         match &self.form {
             Form::Rows(layout) => {
@@ -77,13 +77,13 @@ impl Encoder {
         }
     }
 
-    /// Bytes of the frames of `slices` slices with this content.
+    /// Returns the size of the frames of `slices` slices with this content in bytes.
     pub fn frame_bytes(&self, batch: &PackedBatch, slices: u32) -> u64 {
         match (&self.form, &batch.content) {
             (Form::Samples(arrays), BatchContent::Samples(samples)) => {
                 let data: usize = samples.iter().flatten().map(Vec::len).sum();
                 let offsets = 8 * arrays.len() * (samples.len() + 1);
-                // A header grows with its numbers; this is more than it ever needs.
+                // A header grows with its numbers; this is more than it can need.
                 let header = 256 * (1 + arrays.len()) as u64 * u64::from(slices);
                 header + (data + offsets) as u64
             }
@@ -95,7 +95,7 @@ impl Encoder {
         }
     }
 
-    /// Rows in `slices` slices of the batch.
+    /// Returns the number of rows in `slices` slices of the batch.
     pub fn rows_of(&self, batch: &PackedBatch, slices: u32) -> u64 {
         match &batch.content {
             BatchContent::Rows(_) => u64::from(slices) * u64::from(self.shape.rows_per_slice),
@@ -103,7 +103,7 @@ impl Encoder {
         }
     }
 
-    /// Slice `slice` of the batch, counted from where its content begins.
+    /// Returns slice `slice` of the batch, counted from the beginning of its content.
     pub fn slice<'a>(
         &'a self,
         batch: &'a PackedBatch,
@@ -169,7 +169,7 @@ impl Encoder {
                         let bytes = data.iter_mut().zip(learned);
                         bytes.for_each(|(byte, learned)| *byte = u8::from(*learned));
                     } else {
-                        // Without marks: all of the input's own, the shared first token included.
+                        // Without marks all tokens of the input are learned, the shared first one included.
                         let own = usize::try_from(own).unwrap_or(usize::MAX);
                         let count = own.saturating_add(1).saturating_sub(row.start);
                         data[..count.min(width)].fill(1);
@@ -187,12 +187,12 @@ impl Encoder {
 }
 
 impl Slice<'_> {
-    /// Bytes of its payload.
+    /// Returns the size of the payload in bytes.
     pub fn payload_len(&self) -> u64 {
         self.layout.payload_len()
     }
 
-    /// Writes its payload into `out`, which has room for exactly that and may hold anything.
+    /// Writes the payload into `out`, which must have exactly its size; earlier content is overwritten.
     pub fn write(&self, out: &mut [u8]) -> Result<(), LayoutError> {
         match &self.content {
             SliceContent::Rows(encoder, rows, own, slice) => {
@@ -230,7 +230,7 @@ fn put_samples(arrays: &[ArraySpec], samples: &[Vec<Vec<u8>>], array: &Array, da
     }
 }
 
-/// `data` has room for exactly these tokens; the room of those that a short row lacks becomes zero.
+/// Writes the tokens of a row into `data`; the rest of a short row becomes zero.
 fn put_tokens(dtype: Dtype, tokens: &[u32], data: &mut [u8]) -> Result<(), LayoutError> {
     let bytes = (tokens.len() * dtype.bytes() as usize).min(data.len());
     data[bytes..].fill(0);
@@ -240,7 +240,7 @@ fn put_tokens(dtype: Dtype, tokens: &[u32], data: &mut [u8]) -> Result<(), Layou
         }
         return Ok(());
     }
-    // All bits at once: a search for the first that is too large takes as long as the rest together.
+    // One OR over all tokens is fast; a search for the first too large one would double the time.
     if tokens.iter().fold(0, |all, token| all | token) > u32::from(u16::MAX) {
         let large = tokens.iter().find(|&&token| token > u32::from(u16::MAX));
         let token = large.copied().unwrap_or_default();

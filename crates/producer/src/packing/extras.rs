@@ -1,4 +1,4 @@
-//! What trainers want to know beside the tokens: arrays of fixed shape, each optional.
+//! Optional arrays beside the tokens, each of a fixed shape.
 
 use batchweave_core::tgb::{Array, Dtype};
 use serde::{Deserialize, Serialize};
@@ -9,21 +9,21 @@ use super::{Rows, Segment, Shape};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extra {
-    /// For each token the number of its document in the row, from 1; 0 is padding.
+    /// For each token the number of its document in the row, from 1; 0 for padding.
     SegmentIds,
-    /// For each token its place in its segment, from 0.
+    /// For each token its index in its segment, from 0.
     Positions,
-    /// For each token 1 if it is to be learned as a label.
+    /// For each token 1 if it is learned as a label, else 0.
     LossMask,
-    /// For each row where the segments of its inputs begin, and their end over and over; with it
-    /// `num_segments`.
+    /// For each row the index where each segment of its inputs begins, then the end of the last one repeated; comes
+    /// with `num_segments`.
     CuSeqlens,
-    /// For each token its document: file * 2^40 + line or row; -1 is padding.
+    /// For each token its document: file * 2^40 + line or row; -1 for padding.
     DocumentIds,
 }
 
 impl Extra {
-    /// All of them.
+    /// All optional arrays, in the order of slices.
     pub const ALL: [Self; 5] = [
         Self::SegmentIds,
         Self::Positions,
@@ -32,12 +32,12 @@ impl Extra {
         Self::DocumentIds,
     ];
 
-    /// Whether it is made from segments.
+    /// Returns whether the array is made from segments.
     pub fn needs_segments(self) -> bool {
         self != Self::LossMask
     }
 
-    /// Its arrays.
+    /// Returns name, type and shape of the stored arrays.
     pub fn arrays(self, shape: Shape) -> Vec<(&'static str, Dtype, Vec<u64>)> {
         let rows = u64::from(shape.rows_per_slice);
         let tokens = vec![rows, shape.width() as u64];
@@ -55,7 +55,7 @@ impl Extra {
     }
 }
 
-/// Fills `data`, which is zero, with `array` of slice `slice`.
+/// Writes `array` of slice `slice` into `data`, which must be zero.
 pub(super) fn fill(array: &Array, data: &mut [u8], rows: &Rows, shape: Shape, slice: usize) {
     let per_slice = shape.rows_per_slice as usize;
     let wanted = slice * per_slice..(slice + 1) * per_slice;
@@ -70,19 +70,19 @@ pub(super) fn fill(array: &Array, data: &mut [u8], rows: &Rows, shape: Shape, sl
     }
 }
 
-/// `segments` are those of the row that `data` belongs to, in order; what is behind them is padding.
+/// Writes one row. `segments` are those of the row, in order; padding follows them.
 fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs: usize) {
     match name {
         "segment_ids" => {
             let (items, _) = data.as_chunks_mut::<4>();
             for (id, s) in (1_i32..).zip(segments) {
-                of(items, s).fill(id.to_le_bytes());
+                items_of(items, s).fill(id.to_le_bytes());
             }
         }
         "positions" => {
             let (items, _) = data.as_chunks_mut::<4>();
             for s in segments {
-                let places = (0_i32..).zip(of(items, s));
+                let places = (0_i32..).zip(items_of(items, s));
                 places.for_each(|(n, item)| *item = n.to_le_bytes());
             }
         }
@@ -90,7 +90,7 @@ fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs: usize) {
             let (items, _) = data.as_chunks_mut::<8>();
             for s in segments {
                 let id = (i64::from(s.document.0) << 40) | s.document.1.cast_signed();
-                of(items, s).fill(id.to_le_bytes());
+                items_of(items, s).fill(id.to_le_bytes());
             }
             let end = segments.last().map_or(0, |s| s.start + s.tokens);
             items
@@ -117,13 +117,13 @@ fn fill_row(name: &str, data: &mut [u8], segments: &[Segment], inputs: usize) {
     }
 }
 
-/// The items of a segment.
-fn of<'a, T>(items: &'a mut [T], segment: &Segment) -> &'a mut [T] {
+/// Returns the items of a segment.
+fn items_of<'a, T>(items: &'a mut [T], segment: &Segment) -> &'a mut [T] {
     let end = (segment.start + segment.tokens).min(items.len());
     &mut items[segment.start.min(end)..end]
 }
 
-/// Rows are shorter than 2^30 tokens.
+/// Converts a number of tokens; rows are shorter than 2^30.
 fn int(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Where a producer stands in its input, between two batches.
+//! The state of packing between two batches: a point in the input, and the pieces that are placed already.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +16,12 @@ pub struct Point {
     pub unit: u64,
     /// Offset of that line in the decompressed file.
     pub offset: u64,
-    /// Tokens of that document to leave out; of a sample 1 for all of it.
+    /// Number of tokens of that document to leave out; 1 leaves out a sample.
     pub skip: u64,
 }
 
 impl Point {
-    /// The beginning of the document at `place`.
+    /// Returns the beginning of the document at `place`.
     pub fn at(pass: u64, place: Place) -> Self {
         Self {
             pass,
@@ -32,7 +32,7 @@ impl Point {
         }
     }
 
-    /// The beginning of pass `pass`.
+    /// Returns the beginning of pass `pass`.
     pub fn pass(pass: u64) -> Self {
         Self {
             pass,
@@ -40,7 +40,7 @@ impl Point {
         }
     }
 
-    /// The document.
+    /// Returns the place of the document.
     pub fn place(self) -> Place {
         Place {
             file: self.file,
@@ -49,18 +49,18 @@ impl Point {
         }
     }
 
-    /// The same document, and nothing left out.
+    /// Returns whether both points are in the same document.
     pub(super) fn is_document(self, other: Self) -> bool {
         (self.pass, self.place()) == (other.pass, other.place())
     }
 }
 
-/// All that packing needs to go on after a batch.
+/// The state from which packing continues after a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Restart {
-    /// What to read from.
+    /// The point to read from.
     pub at: Point,
-    /// Which of the pieces from there on earlier batches hold.
+    /// The pieces from that point on that earlier batches hold.
     pub placed: Placed,
 }
 
@@ -73,19 +73,18 @@ impl From<Point> for Restart {
     }
 }
 
-/// A set of small numbers, written as hexadecimal digits: bit n % 8 of byte n / 8 says whether n is
-/// in it.
+/// A set of small numbers, written as hexadecimal digits: bit n % 8 of byte n / 8 is set when n is in the set.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Placed(Vec<u8>);
 
 impl Placed {
-    /// Whether it holds none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it holds `n`.
+    /// Returns whether `n` is in the set.
     pub fn holds(&self, n: u64) -> bool {
         usize::try_from(n / 8)
             .ok()

@@ -1,7 +1,7 @@
-//! Samples: sets of named arrays of any length, as they are. A slice holds `rows_per_slice` of them.
+//! Samples: sets of named arrays of any length, kept as they are. A slice holds `rows_per_slice` samples.
 //!
-//! Each array becomes two: its items one after another, and `<name>.offsets`, where each sample's
-//! begin (one more offset than samples). The state after a batch is its last sample, left out.
+//! Each array becomes two: the items of all samples, and `<name>.offsets` with the index of each sample's first
+//! item (one offset more than samples). The state after a batch points at its last sample, which is then left out.
 
 use std::collections::VecDeque;
 
@@ -17,31 +17,31 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySpec {
-    /// Its name in the slices; also that of the JSON field or Parquet column.
+    /// Name in the slices, and of the JSON field or Parquet column.
     pub name: String,
-    /// Type of its items.
     pub dtype: Dtype,
-    /// Shape of one item; empty: a number.
+    /// Shape of one item; empty for a number.
     #[serde(default)]
     pub shape: Vec<u64>,
-    /// JSON strings hold its bytes in base64.
+    /// JSON strings hold the bytes in base64.
     #[serde(default)]
     pub base64: bool,
 }
 
 impl ArraySpec {
-    /// Bytes of one item.
+    /// Returns the size of one item in bytes.
     pub fn item_bytes(&self) -> u64 {
         let items = self.shape.iter().fold(1, |n: u64, &d| n.saturating_mul(d));
         items.saturating_mul(self.dtype.bytes())
     }
 
-    /// The name of the array that says where samples begin.
+    /// Returns the name of the array of offsets.
     pub fn offsets(&self) -> String {
         format!("{}.offsets", self.name)
     }
 
-    /// For people, and for what makes streams differ: `action F32[7]`.
+    /// Returns name, type and shape as text, for example `action F32[7]`: for messages, and for the identity of the
+    /// stream.
     pub fn text(&self) -> String {
         let shape: Vec<String> = self.shape.iter().map(u64::to_string).collect();
         let shape = if shape.is_empty() {
@@ -53,7 +53,7 @@ impl ArraySpec {
     }
 }
 
-/// See the file's header.
+/// The packer of samples; see the header of this file.
 #[derive(Debug)]
 pub struct Samples {
     shape: Shape,
@@ -63,7 +63,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Begins at `from`.
+    /// Returns a packer that starts at `from`.
     pub fn new(shape: Shape, from: Point) -> Self {
         Self {
             shape,
@@ -98,7 +98,7 @@ impl Packer for Samples {
         let Content::Sample(arrays) = document.content else {
             return Ok(());
         };
-        // `skip` leaves out less than there is: the sample counts as two, itself and its end.
+        // A skip must be less than the number of items, so a sample counts as two: itself and its end.
         if self.start.skip(at, 2)? == 0 {
             self.waiting.push_back((at, arrays));
         }

@@ -1,6 +1,5 @@
-//! The third stage: documents in order become batches, and neighbouring batches are grouped until they
-//! fill an object; a batch that is larger than an object goes on in parts, slice by slice (`cut`). What
-//! becomes of a batch's tokens is the next stage's work.
+//! The third stage: packs documents in order into batches, and groups neighbouring batches until they fill an
+//! object. A batch larger than an object is passed on in parts (`split`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,64 +19,60 @@ use crate::packing::{BatchContent, Encoder, PackedBatch, Packer, Point};
 use crate::pipeline::tokenize::Tokenized;
 use crate::sources::SourceError;
 
-/// Bad documents of which each is told.
-const LEFT_OUT_TOLD: u64 = 64;
-/// Characters of what is wrong with one.
+/// Number of bad documents that are all logged.
+const ALL_LOGGED: u64 = 64;
+/// Most characters of the logged reason, which may quote the document.
 const ERROR_CHARS: usize = 600;
 
-/// What one object holds: batches that become visible together, or a part of one batch.
+/// The content of one object: batches that become visible together, or a part of one batch.
 #[derive(Debug)]
 pub struct BatchGroup {
-    /// The first one's number; never empty.
+    /// Number of the first batch.
     pub first_seq: Seq,
-    /// Numbered on by one; with `part` the slices of one batch.
+    /// The batches, with consecutive numbers; with `part`, single slices of one batch. Never empty.
     pub batches: Vec<PackedBatch>,
-    /// Set when this is not all of its batch.
+    /// The part, when this is not a whole batch.
     pub part: Option<BatchPart>,
-    /// Where the producer stands after the last.
+    /// The producer's cursor after the last batch.
     pub cursor: Cursor,
-    /// The input list that it counts in.
+    /// Name of the input list that the cursor counts in.
     pub inputs: LinkId,
-    /// Bytes of all frames, as far as known before they are made.
+    /// Size of all frames in bytes; an upper bound, where the size is known only after encoding.
     pub bytes: u64,
-    /// Bytes of the batches in memory, about.
+    /// Approximate size of the batches in memory in bytes.
     pub memory: u64,
 }
 
-/// What the stage is made of.
+/// The parts and settings of a batch builder.
 #[derive(Debug)]
 pub struct BatchBuilderOptions {
-    /// Makes batches.
     pub packer: Box<dyn Packer>,
-    /// Slices in a batch, and in what the packer gives.
+    /// Number of slices in a batch, and in the batches that the packer returns.
     pub slices: (u32, u32),
-    /// Knows their sizes.
     pub encoder: Arc<Encoder>,
     /// Number of the next batch.
     pub next_seq: Seq,
-    /// The input list, for the cursor.
+    /// Name of the input list, for cursors.
     pub inputs: LinkId,
-    /// What decides the bytes, for the cursor.
+    /// The settings that decide the bytes, for cursors.
     pub settings: Map<String, Value>,
-    /// Whether passes go on without end.
+    /// The input is read for ever.
     pub endless: bool,
-    /// Whether the last, partial batch is filled up.
+    /// The last, partial batch is filled up with padding.
     pub fill_last: bool,
-    /// What to do with a bad document.
     pub on_bad_document: OnBadDocument,
-    /// A group is full at this size.
+    /// A group is full at this size in bytes.
     pub object_bytes: u64,
-    /// And at this many batches.
+    /// A group is full at this number of batches.
     pub group_batches: usize,
 }
 
-/// Whether the log tells of the `n`-th bad document: of the first ones, then each time when there are twice as
-/// many. A file can hold a million of them; the metric counts all.
-fn is_told(n: u64) -> bool {
-    n <= LEFT_OUT_TOLD || n.is_power_of_two()
+/// Returns whether the `n`-th bad document is logged: all of the first ones, then every power of two. A file can
+/// hold a million of them; the metric counts all.
+fn is_logged(n: u64) -> bool {
+    n <= ALL_LOGGED || n.is_power_of_two()
 }
 
-/// What is wrong with a document may quote it.
 fn shortened(mut text: String) -> String {
     if let Some((at, _)) = text.char_indices().nth(ERROR_CHARS) {
         text.truncate(at);
@@ -86,27 +81,27 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// The stage.
+/// Makes batches of documents, and groups of batches.
 #[derive(Debug)]
 pub struct BatchBuilder {
     options: BatchBuilderOptions,
-    cutter: BatchSplitter,
+    splitter: BatchSplitter,
     group: Option<BatchGroup>,
-    /// Groups that nobody has taken yet.
+    /// Full groups that `next_group` has not returned yet.
     full: VecDeque<BatchGroup>,
     next_seq: Seq,
-    /// Whether this pass has given a document.
+    /// This pass has given a document.
     fruitful: bool,
-    /// Bad documents left out so far.
+    /// Number of bad documents left out.
     left_out: u64,
 }
 
 impl BatchBuilder {
-    /// Begins where `options.packer` does.
+    /// Returns a builder that starts where `options.packer` does.
     pub fn new(options: BatchBuilderOptions) -> Self {
         let (slices, object_bytes) = (options.slices.0, options.object_bytes);
         Self {
-            cutter: BatchSplitter::new(slices, object_bytes, options.encoder.batch_bytes()),
+            splitter: BatchSplitter::new(slices, object_bytes, options.encoder.batch_bytes()),
             group: None,
             full: VecDeque::new(),
             next_seq: options.next_seq,
@@ -116,7 +111,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Takes the next unit; `next_group` gives what became of it.
+    /// Adds the next unit. Call `next_group` until it returns none before the next `push`, or memory is not bounded.
     pub fn push(&mut self, item: Tokenized, metrics: &Metrics) -> Result<(), RunError> {
         match item {
             Tokenized::Bad { error, .. } if self.options.on_bad_document == OnBadDocument::Fail => {
@@ -125,7 +120,7 @@ impl BatchBuilder {
             Tokenized::Bad { pass, error } => {
                 metrics.bad_documents.inc();
                 self.left_out += 1;
-                if is_told(self.left_out) {
+                if is_logged(self.left_out) {
                     let error = shortened(error.to_string());
                     tracing::warn!(
                         error,
@@ -147,8 +142,7 @@ impl BatchBuilder {
         }
     }
 
-    /// The next group that is full. To be called until there is none, before the next `push`: what
-    /// waits here is not bounded otherwise.
+    /// Returns the next full group.
     pub fn next_group(&mut self, metrics: &Metrics) -> Option<BatchGroup> {
         while self.full.is_empty() {
             let unit = self.options.packer.pop()?;
@@ -157,7 +151,7 @@ impl BatchBuilder {
         self.full.pop_front()
     }
 
-    /// A pass is over; one without end must give something.
+    /// Declares the end of a pass. Fails when an endless input gave no document in a whole pass.
     pub fn pass_end(&mut self, whole: bool) -> Result<(), RunError> {
         let barren = whole && self.options.endless && !self.fruitful;
         self.fruitful = false;
@@ -168,31 +162,31 @@ impl BatchBuilder {
         }
     }
 
-    /// The input list has grown; this is its name.
+    /// Sets the name of the input list, which has grown.
     pub fn grown(&mut self, inputs: LinkId) {
         self.options.inputs = inputs;
     }
 
-    /// The input is over at `end`; after it `next_group`, then `finish`.
+    /// Declares the input over at `end`. Call `next_group` until it returns none, then `finish`.
     pub fn end(&mut self, end: Point) {
         self.options.packer.end(end);
     }
 
-    /// The last groups, when `next_group` gives none any more.
+    /// Returns the last groups, after the full ones.
     pub fn finish(mut self, metrics: &Metrics) -> impl Iterator<Item = BatchGroup> {
         if self.options.fill_last {
-            let rest = self.options.packer.rest(self.cutter.is_open());
+            let rest = self.options.packer.rest(self.splitter.is_open());
             if let Some(unit) = rest {
                 self.add(unit, metrics);
             }
-            while self.cutter.is_open() {
+            while self.splitter.is_open() {
                 let unit = self.options.packer.blank();
                 self.add(unit, metrics);
             }
-        } else if self.options.packer.waiting() > 1 || self.cutter.is_open() {
+        } else if self.options.packer.waiting() > 1 || self.splitter.is_open() {
             let waiting = (self.options.packer.waiting() as u64).saturating_sub(1);
             tracing::info!(
-                tokens = waiting + self.cutter.waiting(),
+                tokens = waiting + self.splitter.waiting(),
                 "the last, partial batch is dropped (packing.last_batch)"
             );
         }
@@ -200,17 +194,17 @@ impl BatchBuilder {
         self.full.into_iter().chain(last)
     }
 
-    /// The group so far, full or not.
+    /// Returns the current group, full or not.
     pub fn take(&mut self) -> Option<BatchGroup> {
         self.group.take()
     }
 
-    /// Whether batches wait in a group.
+    /// Returns whether batches wait in a group.
     pub fn has_group(&self) -> bool {
         self.group.is_some()
     }
 
-    /// Takes what the packer made: a batch, or a slice of one.
+    /// Adds a batch of the packer, or a slice of one.
     fn add(&mut self, unit: PackedBatch, metrics: &Metrics) {
         if let BatchContent::Rows(rows) = &unit.content {
             let padding = (rows.tokens.len() as u64).saturating_sub(unit.own + 1);
@@ -218,22 +212,22 @@ impl BatchBuilder {
         }
         let (all, of_unit) = self.options.slices;
         if of_unit == all {
-            self.join(unit);
+            self.add_batch(unit);
             return;
         }
         let bytes = self.options.encoder.frame_bytes(&unit, of_unit);
-        let mut cuts = Vec::new();
-        self.cutter.push(unit, bytes, &mut cuts);
-        for cut in cuts {
-            match cut {
-                Split::Whole(batch) => self.join(batch),
-                Split::Part(units, part) => self.part(units, part),
+        let mut splits = Vec::new();
+        self.splitter.push(unit, bytes, &mut splits);
+        for split in splits {
+            match split {
+                Split::Whole(batch) => self.add_batch(batch),
+                Split::Part(units, part) => self.add_part(units, part),
             }
         }
     }
 
-    /// Puts a batch beside others.
-    fn join(&mut self, batch: PackedBatch) {
+    /// Adds a whole batch to the group.
+    fn add_batch(&mut self, batch: PackedBatch) {
         let bytes = self
             .options
             .encoder
@@ -246,7 +240,7 @@ impl BatchBuilder {
         self.full.extend(full);
         let mut group = match self.group.take() {
             Some(group) => group,
-            None => self.group(),
+            None => self.empty_group(),
         };
         self.next_seq += 1;
         group.cursor = self.cursor(&batch);
@@ -257,10 +251,10 @@ impl BatchBuilder {
         self.group = Some(group);
     }
 
-    fn part(&mut self, units: Vec<PackedBatch>, part: BatchPart) {
+    fn add_part(&mut self, units: Vec<PackedBatch>, part: BatchPart) {
         let before = self.group.take();
         self.full.extend(before);
-        let mut group = self.group();
+        let mut group = self.empty_group();
         group.cursor = units
             .last()
             .map(|unit| self.cursor(unit))
@@ -274,7 +268,7 @@ impl BatchBuilder {
         self.full.push_back(group);
     }
 
-    fn group(&self) -> BatchGroup {
+    fn empty_group(&self) -> BatchGroup {
         BatchGroup {
             first_seq: self.next_seq,
             batches: Vec::new(),

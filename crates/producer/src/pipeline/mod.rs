@@ -320,7 +320,7 @@ impl UploadStage {
         let mut uploads = std::pin::pin!(uploads.buffered(self.at_once));
         let mut parts = PartAssembler::default();
         while let Some(upload) = uploads.next().await {
-            let Some(item) = parts.take(upload.map_err(|why| RunError::lost("upload", why))??)
+            let Some(item) = parts.add(upload.map_err(|why| RunError::lost("upload", why))??)
             else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! The first stage: units of all input files in order, pass after pass, in chunks that tokenizing
-//! threads take. Runs in a blocking thread.
+//! The first stage: reads the units of all input files in order, pass after pass, in chunks for the tokenizing
+//! threads. Runs in a blocking thread.
 
 use std::sync::Arc;
 
@@ -10,64 +10,59 @@ use crate::packing::Point;
 use crate::pipeline::new_files::NewFilePoller;
 use crate::sources::{FileReader, Inputs, Place, ReadOptions, SourceError, Unit};
 
-/// A chunk is full at this many bytes or units, whichever comes first.
+/// A chunk is full at this many bytes or at this many units.
 const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_UNITS: usize = 256;
 
 /// Neighbouring units of one file in one pass.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Which pass.
     pub pass: u64,
-    /// In order, never empty.
+    /// The units in order; never empty.
     pub units: Vec<Unit>,
 }
 
-/// What reading gives.
+/// An item that the reader gives to the next stage.
 #[derive(Debug)]
 pub enum ReadItem {
-    /// Units.
     Chunk(Chunk),
-    /// What follows is from a list of files that has grown; its name.
+    /// The list of files has grown: later chunks count in the list of this name.
     Grown(LinkId),
-    /// All files are read to their ends; `whole` when from their beginnings.
+    /// A pass has ended.
     PassEnd {
-        /// Whether the pass began at the first unit.
+        /// The pass began at the first unit of the first file.
         whole: bool,
     },
 }
 
-/// What to read.
+/// Reads the input from a point on.
 #[derive(Debug, Clone)]
 pub struct InputReader {
-    /// The files.
     pub inputs: Arc<Inputs>,
-    /// How to read them.
     pub options: ReadOptions,
-    /// Where to begin.
     pub from: Point,
-    /// Passes in all; 0 is without end.
+    /// Number of passes; 0 reads for ever.
     pub passes: u64,
-    /// Where to ask for more files, when there may be.
+    /// Polls for more files, for input that grows.
     pub new_files: Option<Arc<NewFilePoller>>,
 }
 
-/// How reading ended.
+/// The way in which reading ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadEnd {
     /// All passes are read.
     Complete,
-    /// Nobody wants more.
+    /// Reading was stopped, or the next stage is gone.
     Stopped,
 }
 
 impl InputReader {
-    /// The point after everything that will be read.
+    /// Returns the point after the last unit that will be read.
     pub fn end(&self) -> Point {
         Point::pass(self.passes.max(self.from.pass))
     }
 
-    /// Gives everything to `sink` until it answers false or `stop` is cancelled.
+    /// Reads to the end, and gives each item to `sink`, until `sink` returns false or `stop` is cancelled.
     pub fn run(
         &self,
         stop: &CancellationToken,
@@ -89,7 +84,7 @@ impl InputReader {
         Ok(ReadEnd::Complete)
     }
 
-    /// All files from `from` on, and those that join them.
+    /// Reads one pass from `from` on; of input that grows, the only one, with all files that join.
     fn pass(
         &self,
         pass: u64,

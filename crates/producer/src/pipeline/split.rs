@@ -1,65 +1,65 @@
-//! A batch that comes slice by slice, because it may be larger than an object: its slices are gathered
-//! until they fill one, so that a batch of any size takes the memory of some objects.
+//! Splits a batch that may be larger than an object: gathers its slices until they fill an object, so that a batch
+//! of any size needs the memory of a few objects. Pure.
 //!
-//! Where it is cut depends on its slices alone. Objects grow with their number: what the log says of
-//! a batch stays small, and what is held in memory grows far more slowly than the batch.
+//! The split depends on the slices alone. Later objects of a batch are larger, so that its log entry stays small
+//! while the memory grows far more slowly than the batch.
 
 use batchweave_core::provenance::Block;
 
 use crate::packing::{BatchContent, PackedBatch};
 
-/// The n-th object of a batch may be 1 + n / 16 times as large as the first.
+/// The n-th object of a batch may be 1 + n / 16 times as large as the first one,
 const GROWS_OVER: u64 = 16;
-/// From this one on they double every eight: nothing that is ever made has more than 256.
+/// and from this number on the limit doubles every eight objects, so that no batch has more than 256.
 const DOUBLES_FROM: u64 = 128;
 const DOUBLES_OVER: u64 = 8;
-/// A batch whose size is known beforehand has at most so many.
+/// Most objects of a batch whose size is known beforehand.
 const EVEN_PARTS: u64 = 64;
 
-/// One object's part of a batch.
+/// The part of a batch that one object holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchPart {
-    /// Which of the batch's objects it is.
+    /// Index of the object among those of the batch.
     pub number: u32,
-    /// Its first slice.
     pub first_slice: u32,
-    /// Drawn once a batch: keys of its objects share it.
+    /// Random number that the keys of all objects of the batch share.
     pub random: u64,
-    /// It has the batch's last slice. Then: what the whole batch was made from, in its stored form.
+    /// With the last slice of the batch: the provenance of the whole batch, as it is stored.
     pub last: Option<Vec<u8>>,
 }
 
-/// What the cutter gives.
+/// A result of the splitter.
 pub(super) enum Split {
-    /// These slices fill an object; the last of them stands where the part ends.
+    /// These slices fill an object.
     Part(Vec<PackedBatch>, BatchPart),
     /// All slices together are small enough to share an object.
     Whole(PackedBatch),
 }
 
-/// See the file's header.
+/// Splits batches into parts; see the header of this file.
 #[derive(Debug)]
 pub(super) struct BatchSplitter {
     slices: u32,
     object_bytes: u64,
-    open: Option<Open>,
+    open: Option<OpenBatch>,
 }
 
+/// A batch of which some slices are missing.
 #[derive(Debug)]
-struct Open {
+struct OpenBatch {
     random: u64,
     block: Block,
-    /// Parts that are cut already.
+    /// Number of parts that were returned already.
     parts: u32,
     first_slice: u32,
-    /// What waits for the next cut.
+    /// The slices of the next part.
     units: Vec<PackedBatch>,
     bytes: u64,
 }
 
 impl BatchSplitter {
-    /// Of batches with so many slices; whole ones have at most `object_bytes`. `batch_bytes`: their
-    /// size, where all have the same.
+    /// Returns a splitter for batches of `slices` slices. Parts have about `object_bytes`; `batch_bytes` is the size of
+    /// a batch, where all have the same.
     pub(super) fn new(slices: u32, object_bytes: u64, batch_bytes: Option<u64>) -> Self {
         let even = batch_bytes.map_or(0, |bytes| bytes.div_ceil(EVEN_PARTS));
         Self {
@@ -69,20 +69,20 @@ impl BatchSplitter {
         }
     }
 
-    /// Whether some slices of a batch are here or gone up, and others are missing.
+    /// Returns whether some slices of a batch were added and others are missing.
     pub(super) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Samples or tokens of the batch that is not complete, as far as they wait here.
+    /// Returns the number of samples or tokens that wait for the next part.
     pub(super) fn waiting(&self) -> u64 {
         let units = self.open.iter().flat_map(|open| &open.units);
         units.map(|unit| unit.own).sum()
     }
 
-    /// Takes the next slice, whose frame has `bytes`.
-    pub(super) fn push(&mut self, unit: PackedBatch, bytes: u64, cuts: &mut Vec<Split>) {
-        let open = self.open.get_or_insert_with(|| Open {
+    /// Adds the next slice, whose frame has `bytes`; appends the parts or the batch that it completes to `splits`.
+    pub(super) fn push(&mut self, unit: PackedBatch, bytes: u64, splits: &mut Vec<Split>) {
+        let open = self.open.get_or_insert_with(|| OpenBatch {
             random: rand::random(),
             block: Block::new(unit.sources.form),
             parts: 0,
@@ -92,7 +92,7 @@ impl BatchSplitter {
         });
         let full = open.bytes.saturating_add(bytes) > allowed(self.object_bytes, open.parts);
         if full && !open.units.is_empty() {
-            cuts.push(open.cut(false));
+            splits.push(open.split(false));
         }
         open.units.push(unit);
         open.bytes = open.bytes.saturating_add(bytes);
@@ -102,17 +102,17 @@ impl BatchSplitter {
         if let Some(mut open) = self.open.take() {
             let samples = |unit: &PackedBatch| matches!(unit.content, BatchContent::Samples(_));
             let whole = open.parts == 0 && open.units.iter().all(samples);
-            cuts.push(if whole && open.bytes <= self.object_bytes {
+            splits.push(if whole && open.bytes <= self.object_bytes {
                 Split::Whole(join(open.units))
             } else {
-                open.cut(true)
+                open.split(true)
             });
         }
     }
 }
 
-impl Open {
-    fn cut(&mut self, last: bool) -> Split {
+impl OpenBatch {
+    fn split(&mut self, last: bool) -> Split {
         let units = std::mem::take(&mut self.units);
         for (n, unit) in (self.first_slice..).zip(&units) {
             self.block.slice(&unit.sources, n == 0);
@@ -130,7 +130,7 @@ impl Open {
     }
 }
 
-/// The batch that has these slices; they are samples.
+/// Returns the batch of these slices, which hold samples.
 fn join(units: Vec<PackedBatch>) -> PackedBatch {
     let mut units = units.into_iter();
     let Some(mut whole) = units.next() else {
@@ -149,7 +149,7 @@ fn join(units: Vec<PackedBatch>) -> PackedBatch {
     whole
 }
 
-/// Bytes of a batch's n-th object.
+/// Returns the most bytes of a batch's n-th object.
 fn allowed(object_bytes: u64, n: u32) -> u64 {
     let n = u64::from(n);
     let bytes = object_bytes.saturating_add(object_bytes.saturating_mul(n) / GROWS_OVER);

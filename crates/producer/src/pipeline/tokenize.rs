@@ -1,6 +1,6 @@
-//! The second stage: a pool of threads turns chunks of units into documents' tokens. Results are
-//! taken in the order of the chunks, whichever thread is done first: each chunk travels with the
-//! sending half of a channel for its result, and the receiving halves queue up in order.
+//! The second stage: a pool of threads makes documents of chunks of units. Results keep the order of the chunks,
+//! whichever thread is done first: each chunk travels with the sending half of a channel for its result, and the
+//! next stage receives from the other halves in order.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,23 +15,16 @@ use crate::sources::{DocumentError, Format, Inputs, Reason, Unit};
 use crate::transform::DocumentTransform;
 use crate::worker::WorkerError;
 
-/// What one unit became; blank lines become nothing.
+/// The result of one unit; blank lines give none.
 #[derive(Debug)]
 pub enum Tokenized {
-    /// A document.
     Document {
-        /// What it became.
         document: Document,
-        /// Bytes of its text, or arrays.
+        /// Size of its text or arrays in bytes.
         bytes: u64,
     },
-    /// A bad one.
-    Bad {
-        /// In which pass.
-        pass: u64,
-        /// What is wrong.
-        error: DocumentError,
-    },
+    /// A bad document and the pass in which it was read.
+    Bad { pass: u64, error: DocumentError },
 }
 
 /// The results of one chunk, in order.
@@ -42,21 +35,19 @@ struct Job {
     done: oneshot::Sender<ChunkResults>,
 }
 
-/// What the threads share.
+/// The work of the tokenizing threads, which they share.
 pub struct ChunkTokenizer {
-    /// What units become.
     pub transform: Arc<DocumentTransform>,
-    /// For file names in errors.
     pub inputs: Arc<Inputs>,
-    /// How files are cut.
+    /// The configured format of the files.
     pub format: Format,
 }
 
-/// The pool's entrance; the threads end when it is dropped.
+/// A pool of tokenizing threads, which end when it is dropped.
 pub struct TokenizerPool(SyncSender<Job>);
 
 impl TokenizerPool {
-    /// Starts `threads` threads.
+    /// Starts a pool of `threads` threads.
     pub fn start(threads: usize, work: ChunkTokenizer) -> Result<Self, RunError> {
         let (send, receive) = sync_channel(threads);
         let receive = Arc::new(Mutex::new(receive));
@@ -74,7 +65,8 @@ impl TokenizerPool {
         Ok(Self(send))
     }
 
-    /// Hands over a chunk; waits while all threads are busy. `None` when the threads are gone.
+    /// Submits a chunk and returns the channel of its results. Blocks while all threads are busy; `None` when the
+    /// threads are gone.
     pub fn submit(&self, chunk: Chunk) -> Option<oneshot::Receiver<ChunkResults>> {
         let (done, result) = oneshot::channel();
         self.0.send(Job { chunk, done }).ok().map(|()| result)
@@ -83,13 +75,13 @@ impl TokenizerPool {
 
 fn serve(receive: &Mutex<Receiver<Job>>, work: &ChunkTokenizer) {
     loop {
-        // The lock is held while waiting: another idle thread has nothing better to do.
+        // The lock is held while waiting; other idle threads would only wait too.
         let job = receive
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
         let Ok(Job { chunk, done }) = job else { return };
-        // Nobody waits for the result when the daemon is stopping.
+        // While the daemon stops, the receiver may be gone.
         let _ = done.send(work.chunk(chunk));
     }
 }
@@ -98,7 +90,7 @@ impl ChunkTokenizer {
     fn chunk(&self, chunk: Chunk) -> ChunkResults {
         let pass = chunk.pass;
         let inputs = self.inputs.now();
-        // A chunk is of one file.
+        // All units of a chunk are from one file.
         let file = chunk.units.first().map_or(0, |unit| unit.place.file);
         let file = inputs.files.get(file as usize);
         let file = file.map_or("", |file| &file.pin.name);
@@ -117,8 +109,8 @@ impl ChunkTokenizer {
     ) -> Result<Option<Tokenized>, RunError> {
         let place = unit.place;
         let at = |reason| DocumentError::new(file, format, place.unit, reason);
-        let formed = match guard(|| self.transform.transform(format, unit)) {
-            Ok(formed) => formed,
+        let transformed = match guard(|| self.transform.transform(format, unit)) {
+            Ok(transformed) => transformed,
             Err(panic) => {
                 let panic = panic.to_string();
                 let bad = at(Reason::Panicked { panic });
@@ -128,7 +120,7 @@ impl ChunkTokenizer {
                 return Ok(Some(Tokenized::Bad { pass, error: bad }));
             }
         };
-        Ok(match formed {
+        Ok(match transformed {
             Ok(None) => None,
             Ok(Some((content, bytes))) => {
                 let document = Document {
@@ -138,7 +130,7 @@ impl ChunkTokenizer {
                 };
                 Some(Tokenized::Document { document, bytes })
             }
-            // A document that comes later fares no better: none is left out for this.
+            // Later documents would fail too, so none is left out for this.
             Err(reason @ Reason::NoRenderer { .. }) => {
                 return Err(RunError::NoRenderer(at(reason)));
             }

@@ -1,5 +1,6 @@
-//! The fourth stage: groups become objects in the store, several at a time; what is durable goes to
-//! the commit task in order. Objects have names of their own, so a try may be repeated at will.
+//! The fourth stage: makes objects of groups and uploads them, several at a time. Every object has its own name,
+//! so an upload may be repeated. `buffers` keeps memory for the next objects, `part_assembler` puts together the
+//! batches of several objects.
 
 mod buffers;
 mod part_assembler;
@@ -24,62 +25,55 @@ use crate::pipeline::batch::{BatchGroup, BatchPart};
 pub(crate) use buffers::Buffers;
 pub(crate) use part_assembler::PartAssembler;
 
-/// For an object's index and trailer, mostly: with less than it takes the object is moved once more.
+/// Reserved for the index and trailer of an object; a larger one makes the buffer move once more.
 const ROOM_BEHIND_BYTES: u64 = 256 << 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What uploads need to know.
+/// Makes objects and uploads them.
 #[derive(Debug)]
 pub(crate) struct Uploader {
-    /// Where to.
     pub(crate) store: Arc<dyn Store>,
-    /// Of which stream.
     pub(crate) stream: StreamId,
-    /// By whom.
     pub(crate) producer: ProducerName,
-    /// In which epoch.
     pub(crate) epoch: Epoch,
-    /// And under which nonce.
     pub(crate) nonce: Nonce,
-    /// Where objects are made.
     pub(crate) buffers: Buffers,
-    /// Makes payloads.
     pub(crate) encoder: Arc<Encoder>,
-    /// Whether to store what batches were made from.
+    /// Store the documents that batches were made from.
     pub(crate) provenance: bool,
-    /// How long one object is tried.
+    /// Time after which the upload of an object is no longer retried.
     pub(crate) give_up_after: Duration,
-    /// Counters.
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// What is durable.
+/// A group whose objects are durable.
 #[derive(Debug)]
 pub(crate) enum Uploaded {
-    /// Batches, whole.
+    /// Whole batches, ready to commit.
     Batches(CommitItem),
-    /// An object of a batch that has several.
+    /// One of several objects of a batch.
     Part {
         run: SliceRun,
         rows: u64,
         tokens: u64,
-        /// With the batch's last slice.
+        /// Set with the last slice of the batch.
         last: Option<Last>,
     },
 }
 
+/// The data of a batch that are known with its last part.
 #[derive(Debug)]
 pub(crate) struct Last {
     provenance: Option<String>,
     cursor: Cursor,
 }
 
-/// What is built of a group.
+/// The objects of a group before the upload.
 struct Built {
     object: Object,
     sources: Option<Object>,
-    /// Rows and tokens of each batch, or of the part.
+    /// Number of rows and tokens of each batch, or of the part.
     sizes: Vec<(u64, u64)>,
     last: bool,
     whole: bool,
@@ -87,10 +81,10 @@ struct Built {
 }
 
 impl Uploader {
-    /// Makes the group durable.
+    /// Makes the objects of a group and uploads them.
     pub(crate) async fn upload(self: Arc<Self>, group: BatchGroup) -> Result<Uploaded, RunError> {
         let this = self.clone();
-        // Payloads, checksums and copies: too long for an async thread, and several at a time.
+        // Payloads, checksums and copies take too long for an async thread.
         let built = tokio::task::spawn_blocking(move || this.build(group));
         let Built {
             mut object,
@@ -132,7 +126,7 @@ impl Uploader {
         }))
     }
 
-    /// Batches are let go of as they are written.
+    /// Makes the objects of a group; each batch is dropped once it is written.
     fn build(&self, group: BatchGroup) -> Result<Built, RunError> {
         let identity = Identity::new(self.stream, &self.producer, self.epoch);
         let mut builder = ObjectBuilder::new(identity)
@@ -181,7 +175,7 @@ impl Uploader {
         })
     }
 
-    /// Rows and tokens.
+    /// Writes the slices of a part. Returns the number of rows and tokens.
     fn write_part(
         &self,
         builder: &mut ObjectBuilder,
@@ -210,8 +204,7 @@ impl Uploader {
         })
     }
 
-    /// What the group's batches were made from, as an object beside theirs; of a batch in parts with
-    /// the last.
+    /// Returns the provenance of the group as an object; that of a batch in parts comes with the last part.
     fn sources(&self, group: &BatchGroup, seqs: (Seq, Seq), random: u64) -> Option<Object> {
         if !self.provenance {
             return None;
@@ -228,7 +221,7 @@ impl Uploader {
         })
     }
 
-    /// `data`: it is counted as a data object.
+    /// Uploads an object, with retries; `data` counts it as a data object.
     async fn put(&self, object: Object, data: bool) -> Result<(), StoreError> {
         let began = Instant::now();
         let mut pause = FIRST_PAUSE;
@@ -247,13 +240,13 @@ impl Uploader {
             if !error.kind.is_transient() || began.elapsed() + pause > self.give_up_after {
                 return Err(error);
             }
-            tracing::warn!(%error, "uploading again");
+            tracing::warn!(%error, "cannot upload an object; retrying");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// The name holds 64 random bits: this is a store that mixes objects up.
+    /// Returns the error for a name in use. Names hold 64 random bits, so this is a fault of the store.
     fn taken(&self, key: &str) -> StoreError {
         StoreError {
             op: Op::Upload,

@@ -1,4 +1,4 @@
-//! Several columns of a Parquet file, row by row, as bytes or numbers: what samples are made of.
+//! Several columns of a Parquet file, row by row, as the bytes and numbers of samples.
 
 use parquet::basic::Type as PhysicalType;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -9,22 +9,22 @@ use parquet::schema::types::ColumnDescriptor;
 use super::columns::{Groups, ParquetFailure};
 use super::{InputFile, Reason};
 
-/// Rows decoded at a time: samples may be large.
+/// Number of rows decoded at a time; small, because samples may be large.
 const BATCH_ROWS: usize = 16;
 
 /// The value of one column in one row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// As stored.
+    /// The stored bytes of a text or of a fixed-length value.
     Bytes(Vec<u8>),
-    /// One number, or a list of them.
+    /// One whole number, or a list of them.
     Ints(Vec<i64>),
-    /// The same.
+    /// One number with a fraction, or a list of them.
     Floats(Vec<f64>),
 }
 
 impl Cell {
-    /// Bytes in memory.
+    /// Returns the size in memory in bytes.
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -53,7 +53,7 @@ impl CellRows {
         let find = |name: &String| {
             let index = groups.column(name)?;
             let column = groups.descriptor(index);
-            Ok((index, Levels::of(name, &column)?, None))
+            Ok((index, Levels::from_column(name, &column)?, None))
         };
         let columns: Outcome<Vec<_>> = names.iter().map(find).collect();
         let mut rows = Self {
@@ -62,7 +62,7 @@ impl CellRows {
             batch: Vec::new().into_iter(),
             next_row: 0,
         };
-        rows.next_row = rows.groups.pass_whole(row);
+        rows.next_row = rows.groups.skip_groups(row);
         let within = row.saturating_sub(rows.next_row);
         if within > 0 && rows.open_group()? {
             let within = usize::try_from(within).unwrap_or(usize::MAX);
@@ -86,7 +86,7 @@ impl CellRows {
         Ok(true)
     }
 
-    /// The next row's number and values; `None` at the end.
+    /// Returns the number and the cells of the next row; `None` at the end.
     pub(super) fn next(&mut self) -> Outcome<Option<(u64, Row)>> {
         loop {
             if let Some(values) = self.batch.next() {
@@ -132,23 +132,23 @@ impl CellRows {
     }
 }
 
-/// What a column's definition levels mean.
+/// The meaning of a column's definition levels.
 #[derive(Debug, Clone, Copy)]
 struct Levels {
     list: bool,
-    /// A value is there.
+    /// The level of a value that exists.
     present: i16,
-    /// From here on there is an element in the list, if only a null.
+    /// The lowest level of an element of the list, which may be null.
     element: i16,
 }
 
 impl Levels {
-    fn of(name: &str, column: &ColumnDescriptor) -> Outcome<Self> {
+    fn from_column(name: &str, column: &ColumnDescriptor) -> Outcome<Self> {
         let list = column.max_rep_level() == 1;
         let kind = column.physical_type();
         let text = kind == PhysicalType::BYTE_ARRAY || kind == PhysicalType::FIXED_LEN_BYTE_ARRAY;
-        let odd = column.max_rep_level() > 1 || list && text || kind == PhysicalType::INT96;
-        if odd {
+        let unsupported = column.max_rep_level() > 1 || list && text || kind == PhysicalType::INT96;
+        if unsupported {
             let list = if list || column.max_rep_level() > 1 {
                 "a nested list or a list of "
             } else {

@@ -15,7 +15,7 @@ use parquet::schema::types::ColumnDescPtr;
 use super::remote::{self, Bounded, RemoteObject};
 use super::{InputFile, Location, Reason};
 
-/// Rows decoded at a time.
+/// Number of rows decoded at a time.
 const BATCH_ROWS: usize = 256;
 
 /// A cursor over the rows of one column.
@@ -28,7 +28,7 @@ pub(super) struct ColumnRows {
     next_row: u64,
 }
 
-/// Why a Parquet file can't be read: its content, or the way to it.
+/// The reason why a Parquet file cannot be read: its content, or the access to it.
 pub(super) enum ParquetFailure {
     Content(Reason),
     Io(io::Error),
@@ -42,11 +42,11 @@ impl From<Reason> for ParquetFailure {
 
 impl From<ParquetError> for ParquetFailure {
     fn from(why: ParquetError) -> Self {
-        // The store's failure travels through the parquet crate as an external error, and so do text in the
-        // footer that is no UTF-8, a page that goes on beyond the end of the file, and compressed data.
+        // The parquet crate reports as external errors both failures of the store and damage: invalid UTF-8 in the
+        // footer, a page that extends beyond the end of the file, broken compressed data.
         let detail = match why {
             ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-                Ok(io) if is_way(&io) => return Self::Io(*io),
+                Ok(io) if is_access_failure(&io) => return Self::Io(*io),
                 Ok(io) => io.to_string(),
                 Err(other) => other.to_string(),
             },
@@ -56,9 +56,9 @@ impl From<ParquetError> for ParquetFailure {
     }
 }
 
-/// Whether it was the way to the file that failed. Anything else is a decoder's word on what it read, as of
-/// zstd, whose kind tells nothing.
-fn is_way(why: &io::Error) -> bool {
+/// Returns whether the access to the file failed. All other errors are about its content; the kind of an error of
+/// zstd does not tell the two apart.
+fn is_access_failure(why: &io::Error) -> bool {
     let inner = why.get_ref();
     why.raw_os_error().is_some()
         || inner.is_some_and(|e| e.is::<StoreError>() || e.is::<remote::Changed>())
@@ -82,19 +82,19 @@ impl Groups {
                 Arc::new(SerializedFileReader::new(Bounded::new(local, size))?)
             }
             Location::Remote { .. } => {
-                let object = RemoteObject::of(file).map_err(ParquetFailure::Io)?;
+                let object = RemoteObject::from_file(file).map_err(ParquetFailure::Io)?;
                 Arc::new(SerializedFileReader::new(Bounded::new(object, size))?)
             }
         };
         Ok(Self { file, next: 0 })
     }
 
-    /// The index of the column `wanted`.
+    /// Returns the index of the column `wanted`.
     pub(super) fn column(&self, wanted: &str) -> Outcome<usize> {
         let schema = self.file.metadata().file_metadata().schema_descr();
         let mut columns = schema.columns().iter();
         columns
-            .position(|c| c.path().string() == wanted || list_of(c, wanted))
+            .position(|c| c.path().string() == wanted || is_list(c, wanted))
             .ok_or_else(|| {
                 let names: Vec<String> =
                     schema.columns().iter().map(|c| c.path().string()).collect();
@@ -108,9 +108,8 @@ impl Groups {
         schema.column(column)
     }
 
-    /// Passes over whole row groups before `row`, by the footer's counts; gives the next one's first
-    /// row.
-    pub(super) fn pass_whole(&mut self, row: u64) -> u64 {
+    /// Skips whole row groups before `row`, by the footer's counts. Returns the first row of the next one.
+    pub(super) fn skip_groups(&mut self, row: u64) -> u64 {
         let mut first = 0;
         while self.next < self.file.num_row_groups() {
             let group = self.file.metadata().row_group(self.next);
@@ -133,8 +132,8 @@ impl Groups {
     }
 }
 
-/// Whether this is the only column of the list `wanted`, as `a.list.element`.
-fn list_of(column: &ColumnDescPtr, wanted: &str) -> bool {
+/// Returns whether this is the only column of the list `wanted`, as `a.list.element`.
+fn is_list(column: &ColumnDescPtr, wanted: &str) -> bool {
     let path = column.path().string();
     column.max_rep_level() == 1
         && path
@@ -162,7 +161,7 @@ impl ColumnRows {
 
     /// Skips whole row groups, then rows within one.
     fn seek(&mut self, row: u64) -> Outcome<()> {
-        self.next_row = self.groups.pass_whole(row);
+        self.next_row = self.groups.skip_groups(row);
         let within = row.saturating_sub(self.next_row);
         if within > 0 && self.open_group()? {
             if let Some(reader) = &mut self.reader {
@@ -188,7 +187,7 @@ impl ColumnRows {
         Ok(true)
     }
 
-    /// The next row's number and value; `None` at the end.
+    /// Returns the number and the value of the next row; `None` at the end.
     pub(super) fn next(&mut self) -> Outcome<Option<(u64, Result<ByteArray, Reason>)>> {
         loop {
             if let Some(value) = self.batch.next() {
@@ -235,7 +234,7 @@ impl ColumnRows {
     }
 }
 
-/// Whether the column, which must be text, may hold nulls.
+/// Checks that the column is text. Returns whether it may hold nulls.
 fn check_text(column: &ColumnDescPtr, wanted: &str) -> Outcome<bool> {
     if column.physical_type() != PhysicalType::BYTE_ARRAY || column.max_rep_level() > 0 {
         let found = if column.max_rep_level() > 0 {

@@ -1,11 +1,11 @@
-//! gzip and zstd, told by their first bytes rather than by the file's name. Concatenated members
-//! and frames are read through.
+//! Decompression of gzip and zstd, recognized by the first bytes of a file rather than by its name. Concatenated
+//! members and frames are read as one stream.
 
 use std::io::{self, BufReader, Read};
 
 use flate2::read::MultiGzDecoder;
 
-/// How a file is compressed.
+/// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Codec {
     Plain,
@@ -14,8 +14,8 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    /// By the first bytes of the file.
-    pub(super) fn of(head: &[u8]) -> Self {
+    /// Returns the codec for a file that begins with `head`.
+    pub(super) fn from_head(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
@@ -23,7 +23,7 @@ impl Codec {
         }
     }
 
-    /// For messages.
+    /// Returns the name of the codec for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -32,7 +32,7 @@ impl Codec {
         }
     }
 
-    /// The decompressed bytes of `file`, read from its beginning.
+    /// Returns the decompressed bytes of `file`, which is read from its beginning.
     pub(super) fn decode(self, file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Plain => file,

@@ -1,5 +1,5 @@
-//! What can be wrong with the input: with one document (it may be skipped), or with the input as a
-//! whole (it may not).
+//! Errors of the input: reasons why one document is bad, which may be skipped, and errors of the input as a whole,
+//! which may not.
 
 use std::fmt;
 use std::io;
@@ -8,138 +8,82 @@ use batchweave_store::StoreError;
 
 use super::find::Format;
 
-/// Why a unit is no document.
+/// The reason why a unit is a bad document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// Not JSON.
-    #[error("broken JSON at column {column}: {detail}; write one JSON object a line")]
-    BrokenJson {
-        /// From 1.
-        column: usize,
-        /// The parser's words.
-        detail: String,
-    },
-    /// JSON, but no object.
+    /// The line is not valid JSON.
+    #[error("broken JSON at column {column}: {detail}; write one JSON object per line")]
+    BrokenJson { column: usize, detail: String },
+    /// The line is JSON, but not an object.
     #[error("the line is {found}, not a JSON object; write {{\"{field}\": \"...\"}}")]
-    NotAnObject {
-        /// The field wanted.
-        field: String,
-        /// What there is.
-        found: &'static str,
-    },
+    NotAnObject { field: String, found: &'static str },
     /// The object has no such field.
     #[error("no field \"{field}\"; add it, or name the right one in source.field")]
-    MissingField {
-        /// The field wanted.
-        field: String,
-    },
+    MissingField { field: String },
     /// The field is not a string.
     #[error(
         "field \"{field}\" is {found}, not a string; quote it, or name the right one in source.field"
     )]
-    NotAString {
-        /// The field wanted.
-        field: String,
-        /// What there is.
-        found: &'static str,
-    },
-    /// The bytes are not UTF-8.
+    NotAString { field: String, found: &'static str },
+    /// The text is not valid UTF-8.
     #[error("invalid UTF-8 at byte {at} of the document; convert the file to UTF-8")]
     InvalidUtf8 {
-        /// Offset in the unit.
+        /// Offset of the first invalid byte in the unit.
         at: usize,
     },
     /// The text has no characters.
-    #[error("the document is empty; leave such documents out")]
+    #[error("the document is empty; leave empty documents out")]
     Empty,
-    /// Longer than `source.max_document_bytes`.
+    /// The document is longer than `source.max_document_bytes`.
     #[error(
         "the document is longer than {limit} bytes; split it, or raise source.max_document_bytes"
     )]
-    TooLong {
-        /// The limit.
-        limit: u64,
-    },
-    /// Compressed data that ends early or is damaged; nothing after this place can be read.
+    TooLong { limit: u64 },
+    /// Compressed data ends early or is damaged; the rest of the file cannot be read.
     #[error("the {codec} data ends early or is damaged here ({detail}); copy the file again")]
-    Damaged {
-        /// `gzip` or `zstd`.
-        codec: &'static str,
-        /// The decoder's words.
-        detail: String,
-    },
+    Damaged { codec: &'static str, detail: String },
     /// The Parquet file lacks the column.
     #[error(
         "no column \"{column}\" in this Parquet file, which has {columns}; name the right one in source.column"
     )]
-    NoColumn {
-        /// The column wanted.
-        column: String,
-        /// The columns there are.
-        columns: String,
-    },
+    NoColumn { column: String, columns: String },
     /// The Parquet column is not text.
     #[error("column \"{column}\" is {found}, not a string; name a text column in source.column")]
-    ColumnType {
-        /// The column wanted.
-        column: String,
-        /// Its type.
-        found: String,
-    },
-    /// An array that is not as configured.
-    #[error("array \"{name}\" {detail}; mend the data, or packing.arrays")]
-    Array {
-        /// As configured.
-        name: String,
-        /// What is there.
-        detail: String,
-    },
-    /// No fault of the document: nothing can render it.
+    ColumnType { column: String, found: String },
+    /// An array of a sample differs from the configured one.
+    #[error("array \"{name}\" {detail}; correct the data, or packing.arrays")]
+    Array { name: String, detail: String },
+    /// No process can render the conversation; the document itself may be good.
     #[error("the process that renders conversations can't be used: {why}")]
-    NoRenderer {
-        /// The system's words.
-        why: String,
-    },
-    /// A conversation that the template does not take.
-    #[error("the conversation {detail}; mend it, or chat.template")]
-    Chat {
-        /// What is wrong.
-        detail: String,
-    },
-    /// A conversation outside JSON.
+    NoRenderer { why: String },
+    /// The template rejects the conversation.
+    #[error("the conversation {detail}; correct it, or chat.template")]
+    Chat { detail: String },
+    /// A conversation is expected, and the file is not JSONL.
     #[error(
         "packing.mode = \"chat\" takes conversations from JSONL files; name such files in source.paths"
     )]
     NotConversations,
-    /// An array where a text is wanted.
+    /// A text is expected, and the file holds an array.
     #[error("a .npy file holds an array, not a text; set packing.mode = \"opaque\"")]
     NotText,
-    /// A text where arrays are wanted.
+    /// A sample is expected, and the file holds text.
     #[error(
         "packing.mode = \"opaque\" takes samples from JSONL, Parquet and .npy files; name such files in source.paths"
     )]
     NotArrays,
-    /// A null in the column.
-    #[error("the value is null; leave such rows out")]
+    /// The value of the column is null.
+    #[error("the value is null; leave rows without a value out")]
     Null,
     /// The tokenizer refuses the text.
     #[error("{detail}; leave the document out, or choose another tokenizer")]
-    Tokenizer {
-        /// Its words.
-        detail: String,
-    },
-    /// The code that reads, decodes, renders or tokenizes it panicked.
+    Tokenizer { detail: String },
+    /// The code that reads, decodes, renders or tokenizes the document panicked.
     #[error("it makes this program fail ({panic}); leave the document out, and please report it")]
-    Panicked {
-        /// The panic's message.
-        panic: String,
-    },
-    /// Not readable as Parquet.
+    Panicked { panic: String },
+    /// The file is not readable as Parquet.
     #[error("not readable as Parquet ({detail}); write the file again")]
-    BrokenParquet {
-        /// The reader's words.
-        detail: String,
-    },
+    BrokenParquet { detail: String },
 }
 
 impl Reason {
@@ -161,19 +105,17 @@ impl Reason {
     }
 }
 
-/// A bad document: place, reason, remedy.
+/// A bad document, by its place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct DocumentError {
-    /// The file's name as listed.
     pub file: String,
-    /// Line or row from 1; `None` when it concerns the whole file.
+    /// Line or row from 1; `None` when the reason concerns the whole file.
     pub position: Option<u64>,
-    /// What is wrong and what to do.
     pub reason: Reason,
 }
 
 impl DocumentError {
-    /// Places `reason` at unit `unit` of `file`.
+    /// Returns the error for unit `unit` of `file`.
     pub fn new(file: &str, format: Format, unit: u64, reason: Reason) -> Self {
         let whole = matches!(format, Format::Text | Format::Npy)
             || matches!(
@@ -197,31 +139,18 @@ impl fmt::Display for DocumentError {
     }
 }
 
-/// What makes the input as a whole unusable.
+/// The reason why the input as a whole cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// A path or pattern that matches nothing.
+    /// A path or pattern matches no file.
     #[error("source.paths: {path} matches no file; correct the path, or create the files first")]
-    NoMatch {
-        /// As configured.
-        path: String,
-    },
-    /// A pattern that is no pattern.
-    #[error("source.paths: {path} is no valid pattern: {detail}")]
-    Pattern {
-        /// As configured.
-        path: String,
-        /// Why.
-        detail: String,
-    },
-    /// A file or folder that can't be read.
+    NoMatch { path: String },
+    /// A pattern is invalid.
+    #[error("source.paths: {path} is not a valid pattern: {detail}")]
+    Pattern { path: String, detail: String },
+    /// A file or folder cannot be read.
     #[error("{file}: can't be read: {why}; check that it exists and that this user may read it")]
-    Unreadable {
-        /// Its name.
-        file: String,
-        /// The system's words.
-        why: io::Error,
-    },
+    Unreadable { file: String, why: io::Error },
     /// The store of an s3:// input failed.
     #[error("input {0}")]
     Store(StoreError),
@@ -232,7 +161,7 @@ pub enum SourceError {
         .differences.join("\n  ")
     )]
     Changed {
-        /// One line a file.
+        /// One line per file.
         differences: Vec<String>,
     },
     /// The stored list of input files is missing or damaged.
@@ -241,7 +170,7 @@ pub enum SourceError {
          backup, or start a new producer name"
     )]
     List(String),
-    /// A whole pass without a single document, and no end.
+    /// A whole pass over the input gave no document, and the passes are endless.
     #[error(
         "a whole pass over the input gave no document, and source.epochs = 0 never ends; check source.paths and source.on_bad_document"
     )]

@@ -105,7 +105,7 @@ mod tests {
         assert!(filter(".done", 3600).accepts_file(&file));
         assert!(
             !filter(".done", 0).accepts_file(&marker),
-            "a marker is no input"
+            "a marker is not input"
         );
         let known = FileFilter {
             known: [file.display().to_string()].into(),

@@ -1,17 +1,17 @@
-//! Lines, and whole files, out of a byte stream. Memory is bounded: a unit longer than the limit is
-//! passed over without being kept.
+//! Lines and whole files of a byte stream. Memory is bounded: a unit longer than the limit is skipped without
+//! being kept.
 
 use std::io::{self, BufRead, Read};
 
-/// What one step found.
+/// The result of reading one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// The stream is over.
+    /// The stream has ended.
     End,
     /// A line, without its line break; `bytes` were consumed.
     Whole { text: Vec<u8>, bytes: u64 },
-    /// A line that was not wanted, or longer than the limit.
-    Passed { bytes: u64, too_long: bool },
+    /// A line that was not wanted, or is longer than the limit.
+    Skipped { bytes: u64, too_long: bool },
 }
 
 /// Reads the next line of at most `limit` bytes; keeps it only when `wanted`.
@@ -43,7 +43,7 @@ pub(super) fn next_line(from: &mut impl BufRead, limit: u64, wanted: bool) -> io
     }
     let too_long = length > limit;
     if !wanted || too_long {
-        return Ok(Line::Passed { bytes, too_long });
+        return Ok(Line::Skipped { bytes, too_long });
     }
     if text.last() == Some(&b'\r') {
         text.pop();
@@ -51,7 +51,7 @@ pub(super) fn next_line(from: &mut impl BufRead, limit: u64, wanted: bool) -> io
     Ok(Line::Whole { text, bytes })
 }
 
-/// Reads all of `from`, or `None` when it is longer than `limit`.
+/// Reads all of `from`; returns `None` when it is longer than `limit`.
 pub(super) fn whole(from: &mut impl Read, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     from.take(limit + 1).read_to_end(&mut text)?;
@@ -96,12 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_beyond_the_limit_is_passed_whole() {
+    fn a_line_beyond_the_limit_is_skipped_as_a_whole() {
         assert_eq!(
             all(b"12345\n123456\nx\n", 5),
             [
                 line(b"12345", 6),
-                Line::Passed {
+                Line::Skipped {
                     bytes: 7,
                     too_long: true
                 },
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn an_unwanted_line_is_not_kept() {
         let mut from = &b"abc\nd"[..];
-        let passed = Line::Passed {
+        let passed = Line::Skipped {
             bytes: 4,
             too_long: false,
         };

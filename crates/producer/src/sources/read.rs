@@ -1,4 +1,4 @@
-//! The units of one file, from any place on, whatever its format and compression.
+//! Reads the units of one file from any place on, in every format and compression.
 
 use std::io::{self, BufReader, Read};
 
@@ -10,26 +10,26 @@ use super::decompress::Codec;
 use super::lines::{Line, next_line, whole};
 use super::{Format, InputFile, Place, Reason, Share, SourceError, Unit, remote};
 
-/// What decides how a file is read.
+/// The settings by which a file is read.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    /// The configured format; `Auto` goes by each file's name.
+    /// The configured format; `Auto` selects by each file's name.
     pub format: Format,
     /// The text column of Parquet files.
     pub column: String,
-    /// The columns of Parquet files whose rows are samples; none: rows are texts.
+    /// The columns of Parquet files whose rows are samples; empty when rows are texts.
     pub arrays: Vec<String>,
-    /// Longest document in bytes.
+    /// Size of the longest document in bytes.
     pub max_document_bytes: u64,
-    /// Which units are ours.
+    /// This producer's share of the units.
     pub share: Share,
 }
 
-/// Reads our units of one file in order.
+/// Reads this producer's units of one file in order.
 pub struct FileReader<'a> {
     file: &'a InputFile,
     options: &'a ReadOptions,
-    /// The next unit.
+    /// Place of the next unit.
     at: Place,
     codec: Codec,
     kind: Kind,
@@ -39,19 +39,19 @@ enum Kind {
     Lines(BufReader<Box<dyn Read + Send>>),
     Text(Box<dyn Read + Send>),
     Parquet(Rows),
-    /// Failed before the first unit, in a way that counts as one bad document.
+    /// The file failed to open in a way that counts as one bad document.
     Failed(Reason),
     Done,
 }
 
-/// Rows of a Parquet file.
+/// The rows of a Parquet file, as texts or as samples.
 enum Rows {
     Texts(Box<ColumnRows>),
     Samples(Box<CellRows>),
 }
 
 impl Rows {
-    /// The next row's number, bytes and cells.
+    /// Returns the number, bytes and cells of the next row.
     fn next(&mut self) -> Result<Option<NextRow>, ParquetFailure> {
         Ok(match self {
             Self::Texts(rows) => rows
@@ -73,7 +73,7 @@ fn panicked<T>(panic: Panic) -> Result<T, ParquetFailure> {
 type NextRow = (u64, Result<(Vec<u8>, Vec<Cell>), Reason>);
 
 impl<'a> FileReader<'a> {
-    /// Opens `file` at `from`, a place that an earlier reader of the same file gave.
+    /// Opens `file` at `from`, a place that an earlier reader of the same file returned.
     pub fn open(
         file: &'a InputFile,
         options: &'a ReadOptions,
@@ -105,12 +105,12 @@ impl<'a> FileReader<'a> {
     fn try_open_stream(&mut self) -> io::Result<Box<dyn Read + Send>> {
         let mut head = Vec::new();
         remote::open(self.file, 0)?.take(4).read_to_end(&mut head)?;
-        self.codec = Codec::of(&head);
+        self.codec = Codec::from_head(&head);
         if self.codec == Codec::Plain {
             return remote::open(self.file, self.at.offset);
         }
         let mut stream = self.codec.decode(remote::open(self.file, 0)?)?;
-        // A place was given by this very file, so what is passed here was readable before.
+        // An earlier reader returned this place, so these bytes were readable then.
         io::copy(&mut stream.by_ref().take(self.at.offset), &mut io::sink())?;
         Ok(stream)
     }
@@ -137,7 +137,7 @@ impl<'a> FileReader<'a> {
         Ok(())
     }
 
-    /// A file that shrinks while it is read looks damaged, but is an error and not a bad document.
+    /// Fails if the file changed its size: it then looks damaged, but is not a bad document.
     fn check_size(&self) -> Result<(), SourceError> {
         remote::check_size(self.file).map_err(|why| self.unreadable(why))
     }
@@ -149,7 +149,7 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// Our next unit; `None` at the end of the file.
+    /// Returns this producer's next unit; `None` at the end of the file.
     pub fn next_unit(&mut self) -> Result<Option<Unit>, SourceError> {
         match std::mem::replace(&mut self.kind, Kind::Done) {
             Kind::Done => Ok(None),
@@ -160,7 +160,7 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// One bad unit here, if here is ours.
+    /// Returns a bad unit at the current place, if it belongs to this producer.
     fn bad(&self, reason: Reason) -> Option<Unit> {
         let ours = self.options.share.owns(self.at.file, self.at.unit);
         ours.then_some(Unit {
@@ -170,14 +170,14 @@ impl<'a> FileReader<'a> {
         })
     }
 
-    /// A failed read: damage of the compressed data ends the file with one bad document, anything
-    /// else is no fault of the content.
+    /// Handles a failed read: damaged compressed data ends the file with one bad document, every other failure is
+    /// an error.
     fn failed(&self, why: io::Error) -> Result<Option<Unit>, SourceError> {
         let content = matches!(
             why.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput
         );
-        // The zstd decoder reports damage as `Other`, as a store's failure and a file that shrinks do.
+        // The zstd decoder reports damage as `Other`, which failures of the store and shrunken files are too.
         let zstd = self.codec == Codec::Zstd
             && why.get_ref().is_none_or(|e| {
                 !e.is::<batchweave_store::StoreError>() && !e.is::<remote::Changed>()
@@ -215,10 +215,10 @@ impl<'a> FileReader<'a> {
                 Err(why) => return self.failed(why),
                 Ok(Line::End) => return Ok(None),
                 Ok(Line::Whole { text, bytes }) => (bytes, Some(Ok(text))),
-                Ok(Line::Passed { bytes, too_long }) if ours && too_long => {
+                Ok(Line::Skipped { bytes, too_long }) if ours && too_long => {
                     (bytes, Some(Err(Reason::TooLong { limit })))
                 }
-                Ok(Line::Passed { bytes, .. }) => (bytes, None),
+                Ok(Line::Skipped { bytes, .. }) => (bytes, None),
             };
             self.at.unit += 1;
             self.at.offset += bytes;
@@ -235,7 +235,7 @@ impl<'a> FileReader<'a> {
 
     fn row(&mut self, mut rows: Rows) -> Result<Option<Unit>, SourceError> {
         loop {
-            // A damaged file may make the parquet library panic; its reader is dropped then.
+            // A damaged file may make the parquet library panic; its reader is then dropped.
             let (row, value) = match guard(|| rows.next()).unwrap_or_else(panicked) {
                 Ok(None) => return Ok(None),
                 Ok(Some(row)) => row,

@@ -1,5 +1,5 @@
-//! Reading a file's bytes in a blocking thread, wherever they are. An object is read in ranges, and
-//! a range that fails for a passing reason is asked for again.
+//! Reads the bytes of a file or object in a blocking thread. An object is read in ranges; a range that fails for
+//! a transient reason is requested again.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -20,7 +20,7 @@ const RANGE_BYTES: u64 = 8 << 20;
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// The bytes of `file` from `offset` on. Must be called, and read, outside of async code.
+/// Returns the bytes of `file` from `offset` on. Must be called, and read, outside of async code.
 pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + Send>> {
     match &file.location {
         Location::Local(path) => {
@@ -37,14 +37,14 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
             }))
         }
         Location::Remote { .. } => Ok(Box::new(RemoteRead {
-            object: RemoteObject::of(file)?,
+            object: RemoteObject::from_file(file)?,
             at: offset,
             buffer: Bytes::new(),
         })),
     }
 }
 
-/// A file is not what it was when it was listed: no fault of its content, whatever reads it.
+/// A file whose size differs from when it was listed. This is never counted as a bad document.
 #[derive(Debug, thiserror::Error)]
 #[error("it changed from {was} to {is} bytes while it was in use")]
 pub(super) struct Changed {
@@ -56,7 +56,7 @@ fn changed(was: u64, is: u64) -> io::Error {
     io::Error::other(Changed { was, is })
 }
 
-/// Fails when a local file has another size than when it was listed. An object is bound by its pin's size.
+/// Fails when a local file has another size than when it was listed. An object is bounded by its pinned size.
 pub(super) fn check_size(file: &InputFile) -> io::Result<()> {
     let Location::Local(path) = &file.location else {
         return Ok(());
@@ -69,8 +69,8 @@ pub(super) fn check_size(file: &InputFile) -> io::Result<()> {
     }
 }
 
-/// A file or an object of which nothing beyond its end is ever asked: a damaged footer names any offset,
-/// and the answer of a system or a store to that would pass for a failure of the way to the file.
+/// A file or object that refuses reads beyond its end. A damaged footer may name any offset, and the answer of the
+/// system or the store to such a read would count as a failure to access the file.
 pub(super) struct Bounded<R> {
     inner: R,
     size: u64,
@@ -85,7 +85,7 @@ impl<R> Bounded<R> {
         match start.checked_add(length) {
             Some(end) if end <= self.size => Ok(()),
             _ => Err(ParquetError::EOF(format!(
-                "it names {length} bytes from byte {start} on, and the file has {}",
+                "it refers to {length} bytes from byte {start} on, and the file has {}",
                 self.size
             ))),
         }
@@ -112,8 +112,8 @@ impl<R: ChunkReader> ChunkReader for Bounded<R> {
     }
 }
 
-/// A file up to the size that it had when it was listed. An end before that is a file that shrinks,
-/// not the end of the documents.
+/// A file up to the size that it had when it was listed. An earlier end means that the file shrank, not that the
+/// documents end.
 struct LocalRead {
     file: File,
     size: u64,
@@ -135,7 +135,7 @@ impl Read for LocalRead {
     }
 }
 
-/// An object that may be read in ranges.
+/// An object that is read in ranges.
 #[derive(Clone)]
 pub(super) struct RemoteObject {
     store: Arc<dyn Store>,
@@ -145,8 +145,8 @@ pub(super) struct RemoteObject {
 }
 
 impl RemoteObject {
-    /// The object behind a remote file.
-    pub(super) fn of(file: &InputFile) -> io::Result<Self> {
+    /// Returns the object of a remote file. Must be called inside a runtime.
+    pub(super) fn from_file(file: &InputFile) -> io::Result<Self> {
         let Location::Remote { store, key } = &file.location else {
             return Err(io::Error::other("not a remote file"));
         };
@@ -164,7 +164,7 @@ impl RemoteObject {
         for _ in 1..TRIES {
             match self.try_range(range.clone()) {
                 Err(e) if e.kind.is_transient() => {
-                    tracing::warn!(error = %e, "reading the input again");
+                    tracing::warn!(error = %e, "cannot read the input; retrying");
                     std::thread::sleep(pause);
                     pause *= 2;
                 }

@@ -1,5 +1,5 @@
-//! Token for token agreement with tiktoken and with Hugging Face's library: strings put together at
-//! random from what makes tokenizers stumble, and text as it is found on a machine.
+//! Agreement with tiktoken and with Hugging Face's library, token for token: on random strings of difficult
+//! characters, and on text found on the machine.
 //!
 //! With `BATCHWEAVE_LONG=1` 100,000 strings and 50 MB of text; `BATCHWEAVE_TEXT` names folders with other
 //! text, separated by colons. `BATCHWEAVE_SEED` repeats a run.
@@ -14,7 +14,7 @@ use tiktoken_rs::CoreBPE;
 
 use super::*;
 
-/// Ranges of characters, by what they are for a pre-tokenizer.
+/// Ranges of characters of different classes of pre-tokenizers.
 const RANGES: [(u32, u32); 22] = [
     (0x20, 0x7e),
     (0x30, 0x39),
@@ -80,7 +80,7 @@ fn is_long() -> bool {
     std::env::var("BATCHWEAVE_LONG").is_ok_and(|v| v == "1")
 }
 
-/// Text of the machine, in pieces; what is no text in a file is replaced.
+/// Returns text of the machine in pieces; invalid bytes are replaced.
 fn found(at_most: usize) -> Vec<String> {
     let folders = std::env::var("BATCHWEAVE_TEXT").unwrap_or_else(|_| {
         "/usr/share/locale:/usr/share/i18n:/usr/share/doc:/usr/share/perl:/usr/lib/python3:/usr/lib"
@@ -106,7 +106,7 @@ fn found(at_most: usize) -> Vec<String> {
         };
         for piece in content.chunks(1 << 16) {
             let text = String::from_utf8_lossy(piece);
-            // Programs and archives are no text.
+            // Programs and archives are left out.
             if text.matches('\u{fffd}').count() * 20 < text.chars().count() {
                 bytes += text.len();
                 texts.push(text.into_owned());
@@ -116,7 +116,7 @@ fn found(at_most: usize) -> Vec<String> {
     texts
 }
 
-/// What both sides are compared on.
+/// Returns the texts of the comparison.
 fn texts() -> Vec<String> {
     let given = std::env::var("BATCHWEAVE_SEED").ok();
     let seed = given
@@ -173,7 +173,7 @@ fn embedded_encodings_agree_with_tiktoken() {
     }
 }
 
-/// The characters that stand for bytes in a tokenizer.json of the byte-level kind.
+/// Returns the characters that stand for bytes in a tokenizer.json of the byte-level kind.
 fn byte_characters() -> Vec<char> {
     let printed = |b: u32| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let mut next = 0x100;
@@ -190,7 +190,7 @@ fn byte_characters() -> Vec<char> {
         .collect()
 }
 
-/// The two parts that a token was merged from: what is left when all earlier merges were made.
+/// Returns the two parts that a token was merged from: the rest after all earlier merges.
 fn parents(token: &[u8], ranks: &BTreeMap<Vec<u8>, u32>) -> (Vec<u8>, Vec<u8>) {
     let mut parts: Vec<Vec<u8>> = token.iter().map(|b| vec![*b]).collect();
     while parts.len() > 2 {
@@ -207,7 +207,7 @@ fn parents(token: &[u8], ranks: &BTreeMap<Vec<u8>, u32>) -> (Vec<u8>, Vec<u8>) {
     (parts.pop().unwrap(), right)
 }
 
-/// GPT-2's tokenizer as a tokenizer.json, from the ranks that tiktoken has.
+/// Returns GPT-2's tokenizer as a tokenizer.json, made of tiktoken's ranks.
 fn gpt2_file() -> String {
     let source = tiktoken_rs::r50k_base().unwrap();
     let tokens: Vec<Vec<u8>> = (0..50_256)

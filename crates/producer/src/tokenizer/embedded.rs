@@ -1,4 +1,4 @@
-//! gpt2, cl100k_base and o200k_base: the ranks that tiktoken-rs embeds, run by fastokens.
+//! gpt2, cl100k_base and o200k_base: the ranks that tiktoken-rs embeds, encoded by fastokens.
 
 use fastokens::TiktokenConfig;
 use serde::{Deserialize, Serialize};
@@ -11,24 +11,24 @@ use super::{Identity, Tokenizer, TokenizerError, identity};
 /// An encoding that is part of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Encoding {
-    /// GPT-2, 50,257 tokens: fits 16 bits.
+    /// The encoding of GPT-2, 50,257 tokens, which fit 16 bits.
     #[default]
     #[serde(rename = "gpt2")]
     Gpt2,
-    /// GPT-4, 100,277 tokens.
+    /// The encoding of GPT-4, 100,277 tokens.
     #[serde(rename = "cl100k_base")]
     Cl100k,
-    /// GPT-4o, 200,019 tokens.
+    /// The encoding of GPT-4o, 200,019 tokens.
     #[serde(rename = "o200k_base")]
     O200k,
 }
 
-/// Without the possessive quantifiers of tiktoken's own writing, which match the same texts.
+/// tiktoken's pattern without possessive quantifiers, which matches the same texts.
 const GPT2_PATTERN: &str =
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 impl Encoding {
-    /// As in the configuration.
+    /// Returns the name of the encoding in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gpt2 => "gpt2",
@@ -37,7 +37,7 @@ impl Encoding {
         }
     }
 
-    /// Number of mergeable ranks, bound of all ids, end-of-text token.
+    /// Returns the number of mergeable ranks, the bound of all ids, and the end-of-text token.
     fn numbers(self) -> (u32, u32, u32) {
         match self {
             Self::Gpt2 => (50_256, 50_257, 50_256),
@@ -70,11 +70,11 @@ pub(super) struct Embedded {
     identity: Identity,
     specials: [(String, u32); 1],
     inner: fastokens::Tokenizer,
-    /// For texts that hold [`LONG_S`], which the quick one takes apart.
+    /// For texts with [`LONG_S`], which fastokens splits differently.
     exact: Option<CoreBPE>,
 }
 
-/// In o200k's pattern a contraction is matched whatever its case, and this is an `'s` then. Found by
+/// o200k's pattern ignores case in contractions, so this is an `'s` to it. Found by
 /// `embedded_encodings_agree_with_tiktoken`.
 const LONG_S: &str = "'\u{17f}";
 
@@ -105,7 +105,7 @@ impl Embedded {
     }
 }
 
-/// Over the split pattern and every token's bytes in rank order, each ended by its length.
+/// Returns the hash of the split pattern and of every token's bytes in rank order, each followed by its length.
 fn fingerprint(ranks: &[(Vec<u8>, u32)], config: &TiktokenConfig) -> Hash {
     let mut all = config.pattern.clone().into_bytes();
     for (bytes, _) in ranks {

@@ -1,5 +1,5 @@
-//! A `tokenizer.json` file: by fastokens, or by the `tokenizers` crate for what fastokens does not
-//! support (slower by an order of magnitude, so the log says so).
+//! `tokenizer.json` files, encoded by fastokens, or by the `tokenizers` crate where fastokens does not support the
+//! file. The latter is slower by an order of magnitude, so it is logged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Identity, Tokenizer, TokenizerError, identity};
 
-/// End tokens by the names that models give them.
+/// Usual texts of end tokens, in the order of preference.
 const USUAL_END_TOKENS: [&str; 7] = [
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -75,7 +75,7 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
     }
 }
 
-/// `folder/tokenizer.json`: the folder mostly bears the model's name.
+/// Returns the last folder and the file's name, because the folder usually has the model's name.
 fn short_name(path: &Path) -> String {
     let last: Vec<_> = path
         .components()
@@ -86,7 +86,7 @@ fn short_name(path: &Path) -> String {
     last.into_iter().rev().collect::<Vec<_>>().join("/")
 }
 
-/// One more than the largest id that the file mentions (ids may have gaps, so a count won't do).
+/// Returns one more than the largest id in the file. A count would be wrong, because ids may have gaps.
 fn id_bound(json: &Value) -> u32 {
     let vocab = &json["model"]["vocab"];
     let of_map = vocab
@@ -108,7 +108,7 @@ fn id_bound(json: &Value) -> u32 {
     })
 }
 
-/// The added tokens that are special.
+/// Returns the added tokens that are special.
 fn specials(json: &Value) -> Vec<(String, u32)> {
     let added = json["added_tokens"].as_array().into_iter().flatten();
     let special = added.filter(|token| token["special"] == true);

@@ -1,5 +1,9 @@
-//! Tokenizers: text in, token ids out. Text that spells a special token is ordinary text: a document
-//! can't end itself.
+//! Tokenizers: text in, token ids out. Text that spells a special token is ordinary text, so no document can end
+//! itself.
+//!
+//! - `embedded` has the encodings of the program, `huggingface` reads tokenizer.json files, `bytes` makes one
+//!   token per byte;
+//! - `single_thread` keeps fastokens from starting threads.
 
 mod bytes;
 mod embedded;
@@ -14,10 +18,10 @@ use batchweave_core::stream::TokenizerId;
 
 pub use embedded::Encoding;
 
-/// What a tokenizer is, apart from doing it.
+/// The properties of a tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Name and fingerprint, as stream.json keeps them.
+    /// Name and fingerprint, as stream.json stores them.
     pub id: TokenizerId,
     /// All ids are below this.
     pub id_bound: u32,
@@ -25,84 +29,64 @@ pub struct Identity {
     pub end_token: u32,
 }
 
-/// Turns documents into tokens; shared by all tokenizing threads.
+/// Makes tokens of texts; shared by all tokenizing threads.
 pub trait Tokenizer: Send + Sync {
-    /// What it is.
+    /// Returns the properties of the tokenizer.
     fn identity(&self) -> &Identity;
 
-    /// The special tokens, by their texts.
+    /// Returns the special tokens with their texts.
     fn specials(&self) -> &[(String, u32)] {
         &[]
     }
 
-    /// The tokens of `text`, without any that mark beginning or end.
+    /// Returns the tokens of `text`, without any for its beginning or end.
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError>;
 }
 
-/// Why a tokenizer can't be had, or failed.
+/// The reason why a tokenizer cannot be loaded, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
-    /// The file can't be read.
+    /// The file cannot be read.
     #[error("tokenizer.path: {path} can't be read: {why}; name a tokenizer.json file")]
-    Unreadable {
-        /// As configured.
-        path: String,
-        /// The system's words.
-        why: std::io::Error,
-    },
-    /// Neither library takes the file.
+    Unreadable { path: String, why: std::io::Error },
+    /// Neither library supports the file.
     #[error(
         "tokenizer.path: {path} is not usable: {detail}; name a tokenizer.json file of the Hugging Face format"
     )]
-    Unusable {
-        /// As configured.
-        path: String,
-        /// Both libraries' words.
-        detail: String,
-    },
+    Unusable { path: String, detail: String },
     /// No end token, or one that the vocabulary lacks.
     #[error("tokenizer.end_token: {detail}")]
-    EndToken {
-        /// Why, and what to write.
-        detail: String,
-    },
-    /// Embedded ranks that the library refuses: a fault of the build.
+    EndToken { detail: String },
+    /// The library refuses the embedded ranks: a fault of the build.
     #[error(
         "the embedded encoding {name} can't be built: {detail}; this build is broken, please report it"
     )]
-    Embedded {
-        /// The encoding.
-        name: &'static str,
-        /// The library's words.
-        detail: String,
-    },
+    Embedded { name: &'static str, detail: String },
     /// The tokenizer refused a text.
     #[error("the tokenizer failed on a text of {bytes} bytes: {detail}")]
     Encode {
         /// Length of the text.
         bytes: usize,
-        /// The library's words.
         detail: String,
     },
 }
 
-/// Which tokenizer to load.
+/// A tokenizer to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice<'a> {
     /// An encoding that is part of this program.
     Embedded(Encoding),
-    /// Bytes as they are, with 256 as end token.
+    /// One token per byte, with 256 as end token.
     Bytes,
-    /// A `tokenizer.json` file.
+    /// A `tokenizer.json` file of the Hugging Face format.
     File {
-        /// The file.
         path: &'a Path,
-        /// The end token's text; empty: the one of the usual names that the file has.
+        /// The text of the end token; empty selects the first usual one that the file has.
         end_token: &'a str,
     },
 }
 
-/// Loads a tokenizer; takes up to two seconds of CPU.
+/// Loads a tokenizer, which takes up to two seconds of CPU time.
 pub fn load(choice: &Choice<'_>) -> Result<Arc<dyn Tokenizer>, TokenizerError> {
     single_thread::keep_fastokens_on_the_calling_thread();
     Ok(match choice {

@@ -1,13 +1,12 @@
-//! fastokens spreads one long text over a pool of its own threads, which only competes with ours:
-//! we tokenize whole documents in parallel. Its only switch is an environment variable, read once at
-//! first use, and setting that in a running process is unsafe. But the pool also never has more
-//! threads than the CPUs its first caller may run on: so the first call is made from a thread that
-//! is bound to one CPU.
+//! Keeps fastokens from starting threads. fastokens spreads a long text over a pool of its own threads, which
+//! competes with the tokenizing threads of the producer. Its only switch is an environment variable, which is read
+//! at the first use and unsafe to set in a running process. But the pool has at most one thread per CPU that its
+//! first caller may run on, so the first call is made from a thread that is bound to one CPU.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Call before the first use of fastokens. Where binding is forbidden (a seccomp filter, say) the
-/// pool starts after all: slower, not wrong.
+/// Must be called before the first use of fastokens. Where binding is forbidden, for example by a seccomp filter,
+/// the pool starts nevertheless, which is slower and not wrong.
 pub(super) fn keep_fastokens_on_the_calling_thread() {
     let bind = || bind_to_one_cpu().is_ok_and(|()| fastokens::fanout::threads() == 1);
     let bound = std::thread::Builder::new().spawn(bind);

@@ -1,5 +1,5 @@
-//! From a unit to the arrays of a sample, each as the bytes of its items. Pure; runs on the
-//! tokenizer's threads.
+//! From a unit to the arrays of a sample, each as the bytes of its items. Pure; runs on the tokenizing threads.
+//! `base64` and `npy` decode two of the forms.
 
 use batchweave_core::tgb::Dtype;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::sources::{Cell, Format, Reason, Unit};
 mod base64;
 mod npy;
 
-/// The arrays of the sample in `unit`, in the order of `specs`; `None` for a blank line.
+/// Returns the arrays of the sample in `unit`, in the order of `specs`; `None` for a blank line.
 pub fn sample(
     format: Format,
     specs: &[ArraySpec],
@@ -30,7 +30,7 @@ pub fn sample(
             [spec] => npy::array(spec, raw).map(|data| Some(vec![data])),
             _ => Err(wrong(
                 specs.first().map_or("", |spec| &spec.name),
-                "is not alone: a .npy file holds one array a sample",
+                "is not alone: a .npy file holds one array per sample",
             )),
         },
         Format::Jsonl => json(specs, &raw, unit.place.unit == 0),
@@ -87,7 +87,7 @@ fn from_json(spec: &ArraySpec, value: &Value) -> Result<Vec<u8>, Reason> {
     Ok(data)
 }
 
-/// Appends a value of shape `shape`.
+/// Appends `value`, which must have the shape `shape`.
 fn put_json(
     spec: &ArraySpec,
     shape: &[u64],
@@ -103,7 +103,7 @@ fn put_json(
         ([], Value::Number(n)) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
             (Some(n), _, _) => put_int(spec.dtype, n.into(), data),
             (_, Some(n), _) => put_int(spec.dtype, n.into(), data),
-            // "-0" is read as a fraction, since only those have two zeros.
+            // serde_json reads "-0" as a fraction, because integers have one zero.
             (_, _, Some(0.0)) if !is_float(spec.dtype) => put_int(spec.dtype, 0, data),
             (_, _, Some(n)) => put_float(spec.dtype, n, data),
             _ => None,
@@ -116,7 +116,7 @@ fn put_json(
         let (dtype, shape) = (spec.dtype.name(), &spec.shape);
         wrong(
             &spec.name,
-            format!("holds {found}, which is no {dtype} of an item of shape {shape:?}"),
+            format!("holds {found}, which is not {dtype} of an item of shape {shape:?}"),
         )
     })
 }
@@ -137,7 +137,7 @@ fn from_cell(spec: &ArraySpec, cell: Cell) -> Result<Vec<u8>, Reason> {
     };
     put.ok_or_else(|| {
         let dtype = spec.dtype.name();
-        wrong(&spec.name, format!("holds a number that is no {dtype}"))
+        wrong(&spec.name, format!("holds a number that is not {dtype}"))
     })?;
     check_whole(spec, &data)?;
     Ok(data)
@@ -151,7 +151,7 @@ fn check_whole(spec: &ArraySpec, data: &[u8]) -> Result<(), Reason> {
     let bytes = data.len();
     Err(wrong(
         &spec.name,
-        format!("has {bytes} bytes, which are no whole items of {item} bytes"),
+        format!("has {bytes} bytes, which are not whole items of {item} bytes"),
     ))
 }
 
@@ -159,7 +159,7 @@ fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F16 | Dtype::BF16 | Dtype::F32 | Dtype::F64)
 }
 
-/// Appends a whole number; `None` when the type can't hold it.
+/// Appends a whole number; `None` when the type cannot hold it.
 fn put_int(dtype: Dtype, n: i128, data: &mut Vec<u8>) -> Option<()> {
     macro_rules! put {
         ($type:ty) => {
@@ -182,10 +182,10 @@ fn put_int(dtype: Dtype, n: i128, data: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends a number with a fraction; `None` when the type is none of such, or can't hold it.
+/// Appends a number with a fraction; `None` when the type cannot hold it.
 fn put_float(dtype: Dtype, n: f64, data: &mut Vec<u8>) -> Option<()> {
     match dtype {
-        // A cast would make a number of a double's size infinite.
+        // A cast would make a large double infinite.
         Dtype::F32 if n.is_finite() && (n as f32).is_infinite() => return None,
         Dtype::F32 => data.extend_from_slice(&(n as f32).to_le_bytes()),
         Dtype::F64 => data.extend_from_slice(&n.to_le_bytes()),

@@ -20,7 +20,7 @@ pub enum TransformError {
         "packing.pad_token: {token} is not below {bound}, the size of the vocabulary; name one of its tokens"
     )]
     PadToken {
-        /// The configured token.
+        /// The token in packing.pad_token.
         token: u32,
         /// All tokens of the vocabulary are below this.
         bound: u32,

@@ -1,4 +1,4 @@
-//! From the bytes of a unit to the text of a document. Pure; runs on the tokenizer's threads.
+//! From the bytes of a unit to the text of a document. Pure; runs on the tokenizing threads.
 
 use std::fmt;
 
@@ -87,7 +87,7 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     }
 }
 
-/// Visits the line itself: an object whose other fields are skipped unread.
+/// Visits the line: an object whose other fields are skipped unread.
 impl<'de> Visitor<'de> for FieldSeed<'_> {
     type Value = Found;
 

@@ -1,5 +1,5 @@
-//! The messages of socket protocol 1, as stored in tests/golden: they stay readable, and are written
-//! the same today.
+//! The messages of socket protocol 1, as stored in tests/golden: they stay readable, and their encoding
+//! does not change.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Every message comes back as it was, other lengths are refused, and no bytes make a decoder panic.
+//! Every message survives a round trip, other lengths are refused, and no bytes make a decoder panic.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! How many producers commit at present: distinct names over this period and the one before.
+//! The number of producers that commit at present: distinct names in this period and the one before.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use std::time::Duration;
 pub(super) struct Activity {
     now: BTreeSet<u64>,
     before: usize,
-    /// Their entries in this period and the one before.
+    /// Entries in this period and the one before.
     entries: [usize; 2],
     began: Duration,
 }
 
-/// More are counted as this many.
+/// Producers beyond this number are not counted.
 const ACTIVE_MAX: usize = 1 << 14;
 
 impl Activity {
@@ -31,13 +31,13 @@ impl Activity {
         }
     }
 
-    /// Whether so many commit again and again, or three times as many at all.
+    /// Returns whether at least `least` producers commit repeatedly, or three times as many commit at all.
     pub(super) fn is_crowd(&self, least: usize) -> bool {
         let (count, entries) = (self.count(), self.entries[0].max(self.entries[1]));
         count >= 3 * least || (count >= least && entries >= 3 * count)
     }
 
-    /// The producers beside this one, and this one.
+    /// Returns the number of active producers, this one included.
     pub(super) fn count(&self) -> usize {
         self.now.len().max(self.before) + 1
     }

@@ -1,4 +1,4 @@
-//! Following a leader: whether there is one, telling it, and when to look whether it has listened.
+//! Following a leader: whether there is one, announcing entries to it, and when to poll for its records.
 
 use std::time::Duration;
 
@@ -7,46 +7,46 @@ use super::constants::{QUIET_AFTER, QUIET_PACE};
 use super::{Dac, Doing};
 
 impl Dac {
-    /// Whether there is a leader to tell. Who can't announce tells nobody, and races.
+    /// Returns whether there is a leader to announce to. A producer that can't announce races.
     pub(super) fn is_fresh(&self, now: Duration) -> bool {
-        !self.is_mute(now) && (self.view.is_fresh(now, self.pace()) || self.is_told(now))
+        !self.is_mute(now) && (self.view.is_fresh(now, self.pace()) || self.is_notified(now))
     }
 
-    /// Whether a leader that stays through silence was told so lately that it may not have looked.
-    fn is_told(&self, now: Duration) -> bool {
-        let told = self.announced_at.filter(|at| *at >= self.oldest);
-        let (Some(at), Some(heard)) = (told, self.view.stays(now)) else {
+    /// Returns whether a leader that stays through silence may not have seen the last announcement yet.
+    fn is_notified(&self, now: Duration) -> bool {
+        let announced = self.announced_at.filter(|at| *at >= self.oldest);
+        let (Some(at), Some(seen)) = (announced, self.view.stays(now)) else {
             return false;
         };
         let patience = self.view.link.patience() + QUIET_PACE;
-        at.saturating_sub(heard) > QUIET_AFTER && now.saturating_sub(at) < patience
+        at.saturating_sub(seen) > QUIET_AFTER && now.saturating_sub(at) < patience
     }
 
     pub(super) fn is_mute(&self, now: Duration) -> bool {
         now < self.mute_until
     }
 
-    /// Whether there was a leader when we looked last, before anything was ready: it is silent because
-    /// we did not listen. To announce costs little, and the next look tells.
+    /// Returns whether the last poll, before anything was ready, showed a leader. Its silence since then means
+    /// nothing, and an announcement costs little: the next poll decides.
     pub(super) fn is_believed(&self, now: Duration, queue: Queue) -> bool {
-        let unheard = queue.oldest >= self.looked && queue.ready > 0;
-        unheard && !self.is_mute(now) && self.view.is_remembered(now)
+        let unpolled = queue.oldest >= self.polls.last && queue.ready > 0;
+        unpolled && !self.is_mute(now) && self.view.is_remembered(now)
     }
 
-    /// When to look whether a leader has taken what was announced: it lists within its gap, and a
-    /// sweep later its record is there.
-    pub(super) fn next_look(&mut self, now: Duration) -> Duration {
+    /// Returns when to poll for a leader's record with the announced entries: it lists within its gap, and its
+    /// record is there one sweep later.
+    pub(super) fn next_poll(&mut self, now: Duration) -> Duration {
         let gap = self.view.leader.map_or(self.pace(), |leader| leader.gap);
         let least = gap * 5 / 4 + self.view.link.sweep();
-        now + self.random.from(least.max(self.look_every()))
+        now + self.random.from(least.max(self.poll_every()))
     }
 
-    /// When what is new may be announced.
+    /// Returns when new items may be announced.
     fn announce_at(&self, now: Duration) -> Duration {
         self.announced_at.map_or(now, |at| at + self.linger())
     }
 
-    /// A leader is at work: announce, and look now and then whether it has taken our entries.
+    /// Announces what is ready and polls for the leader's records.
     pub(super) fn follow(&mut self, now: Duration, queue: Queue) -> Action {
         let mut until = None;
         if queue.announced < queue.ready {
@@ -58,18 +58,18 @@ impl Dac {
             until = Some(due);
         }
         if queue.announced > 0 {
-            if now >= self.look_at {
-                return self.look(now, Doing::Look);
+            if now >= self.polls.next {
+                return self.poll(now, Doing::Poll);
             }
-            until = Some(until.map_or(self.look_at, |due| due.min(self.look_at)));
+            until = Some(until.map_or(self.polls.next, |due| due.min(self.polls.next)));
         }
-        self.wait(now, until.unwrap_or(self.look_at))
+        self.wait(now, until.unwrap_or(self.polls.next))
     }
 
-    /// The leader's records are not all read yet: what became ready meanwhile does not wait for that.
+    /// Continues a poll that ended short of the head; announces first what became ready meanwhile.
     pub(super) fn read_some(&mut self, now: Duration, queue: Queue) -> Action {
-        self.behind = true;
-        if queue.ready == 0 || self.leading.is_some() {
+        self.polls.behind = true;
+        if queue.ready == 0 || self.role.leads() {
             return self.decide(now, queue);
         }
         let due = now >= self.announce_at(now);
@@ -77,6 +77,6 @@ impl Dac {
             let doing = Doing::Announce { then_sweep: false };
             return self.act(now, doing, Action::Announce);
         }
-        self.look(now, Doing::Look)
+        self.poll(now, Doing::Poll)
     }
 }

@@ -1,29 +1,31 @@
-//! Leading: when the next round is, and when to stop.
+//! Leading: when the next round is due, and when to stop.
 
 use std::time::Duration;
 
 use super::super::{Action, Queue};
 use super::constants::{BURST, OTHERS_FIRST, OTHERS_MIN, OTHERS_WEIGHT, QUIET_PACE, STAY_FOR};
+use super::role::Role;
 use super::{Dac, Doing};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leading {
     pub(super) next_round: Duration,
-    /// Mean number of others' intents in a round.
+    /// Mean number of other producers' intents in a round.
     others: f64,
-    /// Whether a round has brought as many as a burst does.
+    /// A round found at least `BURST` intents.
     burst: bool,
-    /// When a round brought something, others' or own.
+    /// The last round that committed something.
     brought: Duration,
-    /// Rounds in a row that brought nothing.
+    /// Consecutive rounds that committed nothing.
     quiet: u32,
-    /// When the round began that is under way, and how many of others' intents it has found.
+    /// The start of the round under way.
     began: Duration,
+    /// Other producers' intents that the round under way found.
     found: usize,
 }
 
 impl Leading {
-    /// From now on, with rounds so far apart.
+    /// Leads from now on; the first round is after `pace`.
     pub(super) fn new(now: Duration, pace: Duration) -> Self {
         Self {
             next_round: now + pace,
@@ -36,25 +38,24 @@ impl Leading {
         }
     }
 
-    /// A round begins.
     pub(super) fn begin(&mut self, now: Duration, pace: Duration) {
         (self.began, self.next_round) = (now, now + self.pace(pace));
     }
 
-    /// The round's record had room for so many of others' intents only. The rest does not wait for
-    /// a whole pace, or a thousand producers would announce more than records take.
+    /// Advances the next round, since the record had room for `others` of the found intents only. Without
+    /// this, a thousand producers would announce more than the records can take.
     pub(super) fn had_no_room(&mut self, others: usize) {
         let taken = others as f64 / self.found.max(1) as f64;
         let pace = self.next_round.saturating_sub(self.began);
         self.next_round = self.began + pace.mul_f64(taken.min(1.0));
     }
 
-    /// Whether it is time for a round; the first own item ends a silence.
+    /// Returns whether a round is due; the first own item ends a silence.
     pub(super) fn is_due(&self, now: Duration, ready: usize) -> bool {
         now >= self.next_round || (self.quiet > 0 && ready > 0)
     }
 
-    /// A round has brought so many items of its own and of others; whether to go on.
+    /// Notes the items that a round found and returns whether to go on leading.
     pub(super) fn found(&mut self, now: Duration, own: usize, others: usize) -> bool {
         self.found = others;
         self.burst |= others >= BURST;
@@ -70,26 +71,24 @@ impl Leading {
         self.others >= OTHERS_MIN
     }
 
-    /// Time to the next round: in silence longer and longer.
+    /// Returns the interval to the next round, which grows during silence.
     pub(super) fn pace(&self, pace: Duration) -> Duration {
         (pace * (1 + self.quiet / 8)).min(QUIET_PACE.max(pace))
     }
 }
 
 impl Dac {
-    /// A leader's round.
+    /// Runs a leader's round when it is due.
     pub(super) fn round(&mut self, now: Duration, queue: Queue) -> Action {
         let pace = self.pace();
-        match &mut self.leading {
-            Some(leading) if leading.is_due(now, queue.ready) => {
-                leading.begin(now, pace);
-                self.act(now, Doing::Sweep, Action::List)
-            }
-            Some(leading) => {
-                let next = leading.next_round;
-                self.wait(now, next)
-            }
-            None => Action::Idle,
+        let Role::Leading(leading) = &mut self.role else {
+            return Action::Idle;
+        };
+        if leading.is_due(now, queue.ready) {
+            leading.begin(now, pace);
+            return self.act(now, Doing::Sweep, Action::List);
         }
+        let next = leading.next_round;
+        self.wait(now, next)
     }
 }

@@ -1,4 +1,4 @@
-//! What a producer knows of latencies: its own, and what the log's writers report.
+//! Latencies of the store: the producer's own, and those that other writers report in the log.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ pub(super) struct Link {
     reported: Option<f64>,
 }
 
-/// S3 Standard, until something was measured; then the others in proportion.
+/// Latency of S3 Standard, used until one is measured; unmeasured latencies are in proportion to the put.
 const PUT_MS: f64 = 30.0;
 const LIST_OF_PUT: f64 = 4.0 / 3.0;
 const GET_OF_PUT: f64 = 0.5;
 
 /// Weight of a new sample.
 const WEIGHT: f64 = 0.2;
-/// A single slow answer counts for this many times the mean at most.
+/// A single slow answer counts as at most this many times the mean.
 const SAMPLE_MAX: f64 = 4.0;
-/// Reports and samples outside are lies, faults or freezes.
+/// Range of plausible reports and samples; others come from faults or freezes.
 const REPORT_MS: (u32, u32) = (1, 10_000);
-/// Only who is within this many times the reported latency may lead.
+/// A producer may lead only when its put takes at most this many times the reported latency.
 const LEAD_MAX: f64 = 2.5;
 
 impl Link {
@@ -69,18 +69,18 @@ impl Link {
         ms(self.put_mean())
     }
 
-    /// Time after which a leader that says nothing is taken for dead, beside its own rhythm.
+    /// Returns the time, beyond its own interval, after which a silent leader counts as failed.
     pub(super) fn patience(&self) -> Duration {
         ms(4.0 * (self.put_mean() + self.list_mean()))
     }
 
-    /// A sweep: list, read, catch up, put.
+    /// Returns the duration of a sweep: list, read, catch up, put.
     pub(super) fn sweep(&self) -> Duration {
         ms(self.list_mean() + 2.0 * self.get_mean() + self.put_mean())
     }
 
-    /// What a sweep takes those whose records are in the log; a slow producer may not wait by its
-    /// own measure, or it waits for ever.
+    /// Returns the duration of a sweep by the writers of the log's records. A slow producer must not wait by
+    /// its own measure, or it would wait for ever.
     pub(super) fn sweep_of_others(&self) -> Duration {
         let put = self.reported.unwrap_or_else(|| self.put_mean());
         ms(put * (1.0 + LIST_OF_PUT + 2.0 * GET_OF_PUT))

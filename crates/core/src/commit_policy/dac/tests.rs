@@ -165,11 +165,11 @@ fn losers_announce_sweep_and_lead() {
     let action = s.after(15 * MS, Event::CaughtUp(vec![]));
     assert_eq!(puts(action), Some((true, true)));
     assert!(matches!(s.won(3), Action::Wait(_)));
-    assert!(s.dac.leading.is_some());
+    assert!(s.dac.role.leads());
 }
 
 fn leading(script: &mut Script) {
-    script.dac.leading = Some(Leading::new(Duration::ZERO, Duration::ZERO));
+    script.dac.role = Role::Leading(Leading::new(Duration::ZERO, Duration::ZERO));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_leader_steps_down_when_little_comes() {
     let mut s = Script::new(4);
     leading(&mut s);
     let mut rounds = 0;
-    while s.dac.leading.is_some() {
+    while s.dac.role.leads() {
         s.queue = Queue::default();
         s.ready(1);
         s.now += Duration::from_secs(1);
@@ -224,10 +224,10 @@ fn a_leader_stops_when_another_leads_but_not_when_it_only_lost_a_race() {
         Action::List,
         "repeats the round"
     );
-    assert!(s.dac.leading.is_some(), "nobody took over");
+    assert!(s.dac.role.leads(), "nobody took over");
     s.tell(Event::Listed(0));
     s.tell(Event::Lost(record(8, true)));
-    assert!(s.dac.leading.is_none(), "somebody took over");
+    assert!(!s.dac.role.leads(), "somebody took over");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What the log tells a producer that follows it: who leads, how many are active, how fast others
-//! are, and whether anybody else is there at all.
+//! The log as a producer sees it: the leader, the number of active producers, other writers' latencies, and
+//! whether there is another writer at all.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use super::activity::Activity;
 use super::constants::{BELIEVED_FOR, BURST, CROWD, IDLE_FOR, READ_ON, STAY_FOR};
 use super::link::Link;
 
-/// Seconds over which the rate of records is taken, about.
+/// Seconds over which the rate of records is averaged, approximately.
 const RATE_OVER: f64 = 2.0;
 
-/// A silence is no rhythm.
+/// Upper bound of a leader's interval: a longer silence is not its rhythm.
 const GAP_MAX: Duration = Duration::from_secs(2);
 
-/// The producer that combines at present, as far as the log shows.
+/// The producer that leads at present, as far as the log shows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leader {
     writer: u64,
-    /// When its last record was seen.
+    /// The time at which its last record was seen.
     pub(super) seen: Duration,
-    /// Time between its records.
+    /// The interval between its records.
     pub(super) gap: Duration,
-    /// Whether it has committed as many at once as a burst brings: it stays through silence.
+    /// It committed a burst, so it stays through silence.
     stays: bool,
 }
 
@@ -32,18 +32,19 @@ pub(super) struct View {
     pub(super) leader: Option<Leader>,
     /// Versions seen, own ones included.
     pub(super) versions: u64,
-    /// Foreign records a second, whoever writes them, and when we read last.
+    /// Records of other writers per second.
     rate: f64,
+    /// The time of the last read.
     read: Duration,
-    /// So many more are expected, since the last look had to read twice as many.
+    /// Additional records to expect, since the last poll found more than twice its expectation.
     more: u64,
-    /// Own wins in a row without a foreign record.
+    /// Consecutive own wins without a record of another writer.
     pub(super) streak: u32,
     activity: Activity,
 }
 
 impl View {
-    /// `versions`: any number, so that not everybody looks for intents at the same version.
+    /// `versions` is any number, so that producers list intents at different versions.
     pub(super) fn new(versions: u64) -> Self {
         Self {
             versions,
@@ -51,17 +52,17 @@ impl View {
         }
     }
 
-    /// Producers active at present, this one included.
+    /// Returns the number of active producers, this one included.
     pub(super) fn active(&self) -> u32 {
         self.activity.count() as u32
     }
 
-    /// Whether many commit all the time.
+    /// Returns whether many producers commit all the time.
     pub(super) fn is_crowd(&self) -> bool {
         self.activity.is_crowd(CROWD)
     }
 
-    /// Whether the leader has been heard of lately; `pace` is how often one writes at least.
+    /// Returns whether the leader wrote a record lately; `pace` is the longest interval between its records.
     pub(super) fn is_fresh(&self, now: Duration, pace: Duration) -> bool {
         self.leader.is_some_and(|leader| {
             let patience = self.link.patience() + pace.max(leader.gap);
@@ -69,22 +70,22 @@ impl View {
         })
     }
 
-    /// Whether there was a leader lately.
+    /// Returns whether a leader wrote lately, or stays through silence.
     pub(super) fn is_remembered(&self, now: Duration) -> bool {
         self.leader
             .is_some_and(|leader| now.saturating_sub(leader.seen) < BELIEVED_FOR)
             || self.stays(now).is_some()
     }
 
-    /// When one that stays through silence was heard last, if there is one.
+    /// Returns the time of the last record of a leader that stays through silence.
     pub(super) fn stays(&self, now: Duration) -> Option<Duration> {
-        // Who is slow has heard little of late, and no silence can be told from that.
+        // A slow producer reads too rarely to recognize a silence.
         let stays = |l: &Leader| l.stays && now.saturating_sub(l.seen) < STAY_FOR;
         let leader = self.leader.filter(|_| self.link.may_lead());
         leader.filter(stays).map(|leader| leader.seen)
     }
 
-    /// Records to expect when the log is read now; all may look at once, `at_once` records in all.
+    /// Returns the number of records to expect now, so that all producers together request at most `at_once`.
     pub(super) fn expected(&self, now: Duration, at_once: u32) -> u64 {
         let expected = if let Some(leader) = self.leader {
             let gap = leader.gap.max(Duration::from_millis(1));
@@ -93,18 +94,18 @@ impl View {
         } else {
             (self.rate * now.saturating_sub(self.read).as_secs_f64()) as u64
         };
-        // One more tells whether there is more.
+        // One more shows whether there are more.
         let most = u64::from(at_once / self.active()).clamp(4, 128);
         (expected + self.more + 1).clamp(1, most)
     }
 
-    /// When so many records should have come that it is time to read them.
+    /// Returns when an idle producer should read the log again.
     pub(super) fn read_on(&self) -> Option<Duration> {
         let seconds = READ_ON / self.rate;
         (seconds < IDLE_FOR.as_secs_f64()).then(|| self.read + Duration::from_secs_f64(seconds))
     }
 
-    /// Of so many that were expected, so many records of others were read now.
+    /// Notes a read of `records` records of other writers where `expected` were expected.
     pub(super) fn read(&mut self, now: Duration, expected: u64, records: u64) {
         self.more = if records > 2 * expected { expected } else { 0 };
         let since = now.saturating_sub(self.read).as_secs_f64().max(1e-3);
@@ -113,15 +114,15 @@ impl View {
         self.read = now;
     }
 
-    /// A record of ours, with entries of these others.
+    /// Notes an own record with entries of `others`.
     pub(super) fn won(&mut self, now: Duration, others: &[u64], period: Duration) {
         self.streak += 1;
         self.versions += 1;
         self.activity.note(now, others, period);
     }
 
-    /// Learns from records of others; returns how many of them lead. `pace`: what a leader's gap is
-    /// taken for at first. `period`: who is not heard of for so long is not active.
+    /// Notes records of other writers and returns the number of leaders' records. `pace` is the first estimate
+    /// of a leader's interval; a producer without records for `period` is not active.
     pub(super) fn note(
         &mut self,
         now: Duration,

@@ -75,8 +75,8 @@ pub(super) fn validate(m: &Manifest, e: &BatchEntry) -> Result<(), Void> {
     }
 }
 
-/// All TGBs of an object or none: the object's own range, which stands in its key, must lie within
-/// the entry's.
+/// Checks that an entry commits all TGBs of an object or none: the object's own range, which its key holds,
+/// must lie within the entry's.
 fn validate_object(key: &str, folder: &str, e: &BatchEntry, seq: Seq) -> Result<(), Void> {
     let (first, last) = key
         .strip_prefix(folder)
@@ -96,7 +96,7 @@ fn validate_object(key: &str, folder: &str, e: &BatchEntry, seq: Seq) -> Result<
     Ok(())
 }
 
-/// A provenance key is a key.
+/// The most bytes of a provenance key.
 const PROVENANCE_BYTES_MAX: usize = 1024;
 
 fn validate_tgb(slices: u32, tgb: &TgbRecord) -> Result<(), String> {

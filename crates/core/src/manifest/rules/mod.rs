@@ -1,4 +1,4 @@
-//! Is an entry valid in a state? A pure question: nothing changes here.
+//! The rules of entries in a state. Validation changes nothing.
 
 mod admin;
 mod batch;
@@ -14,17 +14,17 @@ use crate::limits::{
     ENTRY_BYTES_MAX, NUMBER_MAX, REASON_BYTES_MAX, VALUE_LEVELS_MAX, VERSION_LAST,
 };
 
-/// What a valid entry does.
+/// The effect of a valid entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
-    /// It changes the state.
+    /// The entry changes the state.
     Applies,
-    /// It was applied before (same request or attempt id): harmless.
+    /// The entry was applied before (same request or attempt id) and is harmless.
     Repeat,
 }
 
 impl Manifest {
-    /// Judges one entry by this state. Writers ask before they put; the fold asks again.
+    /// Validates one entry in this state. Writers validate before they put; the fold validates again.
     pub fn validate(&self, entry: &Entry) -> Result<Validity, Void> {
         if let Some(id) = entry.request()
             && self.requests.contains(&id)
@@ -54,8 +54,8 @@ impl Manifest {
         .map(|()| Validity::Applies)
     }
 
-    /// Judges several entries as one record would: each by the state after those before it.
-    /// Costs as much as folding them, whatever else the state holds.
+    /// Validates several entries like one record: each in the state after those before it. Costs as much as
+    /// folding them, independently of the rest of the state.
     pub fn validate_all(&self, entries: &[Entry]) -> Vec<Result<Validity, Void>> {
         let mut state = self.clone();
         let judged = |entry: &Entry| {
@@ -97,7 +97,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The producer's state if `epoch` may still write.
+    /// Returns the producer's state if `epoch` may still write.
     pub(super) fn writer(&self, name: &ProducerName, epoch: Epoch) -> Result<&ProducerState, Void> {
         let state = self
             .producers
@@ -142,7 +142,7 @@ impl Manifest {
     }
 }
 
-/// Texts for people are bounded.
+/// Checks the bound of texts for people.
 pub(super) fn text(text: &str) -> Result<(), Void> {
     if text.len() > REASON_BYTES_MAX {
         return Err(Void::TextTooLong {
@@ -152,7 +152,7 @@ pub(super) fn text(text: &str) -> Result<(), Void> {
     Ok(())
 }
 
-/// Numbers stay where JSON readers keep them exact and sums can't wrap.
+/// Checks that a number is exact for JSON readers and that sums can't overflow.
 pub(super) fn number(value: u64) -> Result<(), Void> {
     if value >= NUMBER_MAX {
         return Err(Void::NumberTooLarge { limit: NUMBER_MAX });
@@ -160,7 +160,7 @@ pub(super) fn number(value: u64) -> Result<(), Void> {
     Ok(())
 }
 
-/// Values are nested no deeper than a record can hold: one that its readers can't parse would stop everybody.
+/// Checks the nesting of a value: a record that its readers can't parse would stop all of them.
 pub(super) fn levels(value: &serde_json::Value) -> Result<(), Void> {
     if cursor::levels(value) > VALUE_LEVELS_MAX {
         let limit = VALUE_LEVELS_MAX;
@@ -169,7 +169,7 @@ pub(super) fn levels(value: &serde_json::Value) -> Result<(), Void> {
     Ok(())
 }
 
-/// An entry alone is bounded; asked only when its record is large enough to hold such a one.
+/// Checks the size of an entry. Needed only when its record is larger than the bound of an entry.
 pub(crate) fn size(entry: &Entry) -> Result<(), Void> {
     let bytes = entry.json_len();
     if bytes > ENTRY_BYTES_MAX {

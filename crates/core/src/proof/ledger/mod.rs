@@ -27,7 +27,6 @@ const _: () = assert!(8 * (LEDGER_CRCS + SLICES_MAX as usize) < LEDGER_BYTES_MAX
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerEntry {
-    /// The data coordinate.
     pub dp_rank: u32,
     /// The rank in the whole job, where it said so: several may read one coordinate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +35,6 @@ pub struct LedgerEntry {
     pub first_slice: u32,
     /// Its slices in each step.
     pub slices: u32,
-    /// First step.
     pub from: Step,
     /// The step after the last one.
     pub to: Step,
@@ -82,7 +80,7 @@ impl LedgerEntry {
     fn check(&self) -> Result<(), String> {
         let Self { from, to, .. } = *self;
         if from >= to || to >= NUMBER_MAX {
-            return Err(format!("steps {from} to {to} are no range"));
+            return Err(format!("steps {from} to {to} are not a range"));
         }
         let slices = u64::from(self.slices);
         if slices == 0 || self.first_slice > SLICES_MAX || self.slices > SLICES_MAX {
@@ -100,7 +98,9 @@ impl LedgerEntry {
         let mut at = from;
         for &(first, end) in &self.skipped {
             if first < at || first >= end || end > to {
-                return Err(format!("skipped steps {first} to {end} are no range in it"));
+                return Err(format!(
+                    "skipped steps {first} to {end} are not a range in it"
+                ));
             }
             at = end;
         }
@@ -120,7 +120,6 @@ impl LedgerEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReaderCoverage {
-    /// The data coordinate.
     pub dp_rank: u32,
     /// The rank in the whole job, as in the entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,19 +141,14 @@ impl ReaderCoverage {
 pub struct Ledger {
     /// Format of this object; 1.
     pub format: u32,
-    /// The stream.
     pub stream: StreamId,
-    /// The job.
     pub job: JobName,
-    /// Its incarnation.
     pub opened: Version,
-    /// The attempt.
     pub attempt: AttemptNo,
     /// The attempt's id, as the log has it.
     pub id: AttemptId,
     /// Who writes: one run of a daemon.
     pub node: String,
-    /// What was received.
     pub entries: Vec<LedgerEntry>,
     /// How far this object and all stored before it tell, without a hole, of every reader that the node
     /// knows of: so the newest object of each node says where to go on. Objects of old do not have it.
@@ -165,13 +159,9 @@ pub struct Ledger {
 /// Where a ledger lies: what its key and stream say.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerPlace<'a> {
-    /// The stream.
     pub stream: StreamId,
-    /// The job.
     pub job: &'a JobName,
-    /// Its incarnation.
     pub opened: Version,
-    /// The attempt.
     pub attempt: AttemptNo,
 }
 

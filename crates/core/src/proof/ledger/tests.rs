@@ -108,9 +108,9 @@ fn every_rule_has_its_refusal() {
     case(|l| l.entries.clear(), "1 to 65536 entries, not 0");
     case(
         |l| l.entries[0].to = 510,
-        "entry 0: steps 510 to 510 are no range",
+        "entry 0: steps 510 to 510 are not a range",
     );
-    case(|l| l.entries[0].to = NUMBER_MAX, "are no range");
+    case(|l| l.entries[0].to = NUMBER_MAX, "are not a range");
     case(
         |l| {
             l.entries[0].from = 509;

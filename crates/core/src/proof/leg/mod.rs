@@ -43,7 +43,6 @@ pub struct ProvenLeg {
     pub leg: Leg,
     /// The first step that is not proved, or where the next leg begins.
     pub end: Step,
-    /// Data coordinates.
     pub dp_size: u32,
     /// Steps that went to all of them.
     pub steps: u64,
@@ -65,7 +64,6 @@ pub struct ProvenLeg {
 /// A coordinate that received more than its ledgers have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unproved {
-    /// The coordinate.
     pub dp_rank: u32,
     /// Where its ledgers end: the leg's start where there are none.
     pub ledgers: Step,

@@ -22,7 +22,6 @@ pub struct AttemptRecord {
 /// One incarnation of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
-    /// Its name.
     pub name: JobName,
     /// The version of its open record.
     pub opened: Version,
@@ -45,9 +44,7 @@ pub struct History {
 /// The part of a lineage that one attempt trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leg {
-    /// The attempt.
     pub attempt: AttemptNo,
-    /// Its start.
     pub from: Step,
     /// Where the next attempt went on from its checkpoint; none for the newest.
     pub to: Option<Step>,
@@ -62,9 +59,7 @@ pub enum LineageError {
          have before it"
     )]
     NoParent {
-        /// The attempt.
         attempt: AttemptNo,
-        /// What it names.
         parent: AttemptNo,
     },
     /// It starts elsewhere than at the checkpoint that it names.
@@ -73,13 +68,9 @@ pub enum LineageError {
          it names stands at step {step}: the steps between were trained twice or not at all"
     )]
     OtherStart {
-        /// The attempt.
         attempt: AttemptNo,
-        /// Its start.
         start: Step,
-        /// Its parent.
         parent: AttemptNo,
-        /// The checkpoint's step.
         step: Step,
     },
     /// The parent can't have a checkpoint there: it began later.
@@ -88,11 +79,8 @@ pub enum LineageError {
          {began} only: it can't have a checkpoint there"
     )]
     BeforeParent {
-        /// The attempt.
         attempt: AttemptNo,
-        /// Its parent.
         parent: AttemptNo,
-        /// The checkpoint's step.
         step: Step,
         /// Where the parent began.
         began: Step,
@@ -103,11 +91,8 @@ pub enum LineageError {
          the job starts at step {job_start}: nothing says who trained the steps before"
     )]
     Rootless {
-        /// The attempt.
         attempt: AttemptNo,
-        /// Its start.
         start: Step,
-        /// The job's start.
         job_start: Step,
     },
 }

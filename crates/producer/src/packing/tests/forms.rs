@@ -1,10 +1,10 @@
-//! What slices hold beside the tokens.
+//! The optional arrays of slices.
 
 use batchweave_core::tgb::{Dtype, Layout};
 
 use super::*;
 
-/// The payloads of a batch's slices.
+/// Returns the payloads of a batch's slices.
 fn encoded(encoder: &Encoder, batch: &PackedBatch) -> Vec<Vec<u8>> {
     let payload = |n: usize| {
         let slice = encoder.slice(batch, n).unwrap();

@@ -1,22 +1,22 @@
-//! Memory of objects that are durable, kept for the next ones: the system clears new memory page by page,
-//! which takes longer than writing it.
+//! Reuses the memory of durable objects, because the system clears new memory page by page, which takes longer
+//! than writing it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// See the file's header.
+/// A pool of buffers for objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Buffers {
     free: Arc<Mutex<Vec<Vec<u8>>>>,
-    /// So many are kept,
+    /// Most buffers to keep.
     count: usize,
-    /// Of at most this size.
+    /// Size of the largest buffer to keep.
     bytes: usize,
 }
 
 impl Buffers {
-    /// For `count` objects of `bytes` at a time.
+    /// Returns a pool that keeps at most `count` buffers of at most `bytes`.
     pub(crate) fn new(count: usize, bytes: u64) -> Self {
         Self {
             free: Arc::default(),
@@ -25,13 +25,13 @@ impl Buffers {
         }
     }
 
-    /// One that was used before, or a new one.
+    /// Returns a used buffer, or a new one.
     pub(crate) fn take(&self) -> Vec<u8> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.pop().unwrap_or_default()
     }
 
-    /// Comes back when the last of these bytes is let go of.
+    /// Returns `bytes` as shared bytes; the buffer returns to the pool when the last clone is dropped.
     pub(crate) fn share(&self, bytes: Vec<u8>) -> Bytes {
         Bytes::from_owner(Shared {
             bytes,

@@ -1,5 +1,5 @@
-//! A batch in several objects is whole when the last of them is durable: until then what is known of
-//! the others is kept here. Those of a batch that never becomes whole are orphans; reclamation finds them.
+//! Collects the durable parts of a batch in several objects until the last one is durable. Parts of a batch that
+//! never becomes whole are orphans, which reclamation finds.
 
 use batchweave_core::tgb::{Digest, ObjectPart, TgbRecord};
 use batchweave_log::CommitItem;
@@ -16,8 +16,8 @@ pub(crate) struct PartAssembler {
 }
 
 impl PartAssembler {
-    /// Takes what was uploaded next; gives what can be committed.
-    pub(crate) fn take(&mut self, uploaded: Uploaded) -> Option<CommitItem> {
+    /// Adds the next durable group. Returns the batches that can be committed now.
+    pub(crate) fn add(&mut self, uploaded: Uploaded) -> Option<CommitItem> {
         let (run, rows, tokens, last) = match uploaded {
             Uploaded::Batches(item) => return Some(item),
             Uploaded::Part {

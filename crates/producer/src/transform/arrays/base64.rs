@@ -1,6 +1,6 @@
-//! Base64 as JSON files have it: the standard alphabet, with or without padding.
+//! Base64 in JSON files: the standard alphabet, with or without padding.
 
-/// The bytes; `None` when the text is not base64.
+/// Returns the decoded bytes; `None` when the text is not base64.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=').as_bytes();
     if text.len() - digits.len() > 2 || digits.len() % 4 == 1 {

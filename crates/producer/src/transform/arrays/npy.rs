@@ -8,15 +8,15 @@ use crate::sources::Reason;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// The items of the array in `file`, which must be as `spec` says.
+/// Returns the items of the array in `file`, which must fit `spec`.
 pub(super) fn array(spec: &ArraySpec, mut file: Vec<u8>) -> Result<Vec<u8>, Reason> {
     let begin = check(spec, &file)?;
-    // Moved to the front, not copied elsewhere: it may be large.
+    // Moved within the buffer rather than copied, because the array may be large.
     file.drain(..begin);
     Ok(file)
 }
 
-/// Where the items begin.
+/// Checks the header. Returns the offset of the items.
 fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
     let broken = |detail: &str| wrong(&spec.name, format!("is not readable as .npy: {detail}"));
     let (header, data) = split(file).ok_or_else(|| broken("no such header"))?;
@@ -36,7 +36,7 @@ fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
             "is in Fortran order; save numpy.ascontiguousarray of it",
         ));
     }
-    // A single number is an array of one.
+    // A single number counts as an array of one item.
     let inner = shape.get(1..).unwrap_or_default();
     if inner != spec.shape {
         let wanted = &spec.shape;
@@ -57,7 +57,7 @@ fn check(spec: &ArraySpec, file: &[u8]) -> Result<usize, Reason> {
     Ok(file.len() - data.len())
 }
 
-/// The header's text and what follows it.
+/// Returns the text of the header and the bytes after it.
 fn split(file: &[u8]) -> Option<(&str, &[u8])> {
     let rest = file.strip_prefix(MAGIC)?;
     let (version, rest) = rest.split_at_checked(2)?;
@@ -72,7 +72,7 @@ fn split(file: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(header).ok()?, data))
 }
 
-/// What follows the key in the header, a Python dictionary.
+/// Returns the text after the key in the header, a Python dictionary.
 fn after<'a>(header: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = header.split_once(&format!("'{key}':"))?;
     Some(rest.trim_start())

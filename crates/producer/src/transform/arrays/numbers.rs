@@ -1,13 +1,13 @@
-//! Numbers in JSON and Parquet, against what the language itself makes of the same text.
+//! Numbers in JSON and Parquet, compared with Rust's own parser.
 
 use proptest::prelude::*;
 
-use super::tests::{of, spec, unit};
+use super::tests::{json_sample, spec, unit};
 use super::*;
 
-/// The items that `text` makes in an array of `dtype`.
+/// Returns the items that `text` makes in an array of `dtype`.
 fn items(dtype: Dtype, text: &str) -> Result<Vec<u8>, String> {
-    let arrays = of(&[spec("a", dtype, &[])], &format!("{{\"a\":[{text}]}}"))?;
+    let arrays = json_sample(&[spec("a", dtype, &[])], &format!("{{\"a\":[{text}]}}"))?;
     Ok(arrays.unwrap().remove(0))
 }
 
@@ -39,7 +39,7 @@ proptest! {
                 prop_assert!(narrow.is_finite(), "{} became {}", text, narrow);
                 prop_assert_eq!(data, narrow.to_le_bytes());
             }
-            Err(why) => prop_assert!(narrow.is_infinite() && why.contains("is no F32"), "{}", why),
+            Err(why) => prop_assert!(narrow.is_infinite() && why.contains("is not F32"), "{}", why),
         }
     }
 
@@ -49,7 +49,7 @@ proptest! {
         (-300..300_i128), (-40_000..70_000_i128),
     ]) {
         let text = n.to_string();
-        let refused = |why: Result<Vec<u8>, String>| why.is_err_and(|why| why.contains("which is no"));
+        let refused = |why: Result<Vec<u8>, String>| why.is_err_and(|why| why.contains("which is not"));
         macro_rules! check {
             ($($type:ty: $dtype:expr),*) => {$(
                 match <$type>::try_from(n) {
@@ -75,7 +75,7 @@ fn numbers_at_the_edges() {
         ("1.7976931348623157e308", f64::MAX),
         ("9007199254740993", 9_007_199_254_740_992.0),
         ("0.1", 0.1),
-        // Texts whose nearest double quick readers miss by one.
+        // Texts whose nearest double fast parsers miss by one.
         ("5.960464477539063e-8", 5.960_464_477_539_063e-8),
         ("1.2345678901234567e-5", 1.234_567_890_123_456_7e-5),
         ("9007199254740993.0", 9_007_199_254_740_992.0),
@@ -95,22 +95,22 @@ fn numbers_at_the_edges() {
     let exact = [9_007_199_254_740_993_i64, i64::MIN].map(i64::to_le_bytes);
     assert_eq!(items(Dtype::I64, text), Ok(exact.concat()));
     for (dtype, text, expected) in [
-        (Dtype::F32, "1e39", "which is no F32"),
-        (Dtype::F32, "-3.5e38", "which is no F32"),
+        (Dtype::F32, "1e39", "which is not F32"),
+        (Dtype::F32, "-3.5e38", "which is not F32"),
         (Dtype::F64, "1e400", "number out of range"),
         (Dtype::F64, "NaN", "broken JSON"),
         (Dtype::F64, "Infinity", "broken JSON"),
         (Dtype::F64, "-Infinity", "broken JSON"),
         (Dtype::F64, ".5", "broken JSON"),
         (Dtype::F64, "01", "broken JSON"),
-        (Dtype::F64, "\"1\"", "which is no F64"),
-        (Dtype::I32, "1.5", "holds 1.5, which is no I32"),
-        (Dtype::I32, "1.0", "holds 1.0, which is no I32"),
-        (Dtype::I32, "1e2", "which is no I32"),
-        (Dtype::I64, "9223372036854775808", "which is no I64"),
-        (Dtype::U64, "18446744073709551616", "which is no U64"),
-        (Dtype::U8, "true", "holds true, which is no U8"),
-        (Dtype::BOOL, "2", "holds 2, which is no BOOL"),
+        (Dtype::F64, "\"1\"", "which is not F64"),
+        (Dtype::I32, "1.5", "holds 1.5, which is not I32"),
+        (Dtype::I32, "1.0", "holds 1.0, which is not I32"),
+        (Dtype::I32, "1e2", "which is not I32"),
+        (Dtype::I64, "9223372036854775808", "which is not I64"),
+        (Dtype::U64, "18446744073709551616", "which is not U64"),
+        (Dtype::U8, "true", "holds true, which is not U8"),
+        (Dtype::BOOL, "2", "holds 2, which is not BOOL"),
     ] {
         let why = items(dtype, text).unwrap_err();
         assert!(why.contains(expected), "{text}: {why}");
@@ -118,7 +118,7 @@ fn numbers_at_the_edges() {
 }
 
 #[test]
-fn columns_hold_what_the_type_can() {
+fn columns_hold_numbers_that_fit_the_type() {
     let of = |dtype, numbers: &[f64]| {
         let unit = Unit {
             cells: vec![Cell::Floats(numbers.to_vec())],
@@ -135,6 +135,6 @@ fn columns_hold_what_the_type_can() {
     assert!(of(Dtype::F32, &[f64::NAN]).is_ok());
     for (dtype, n) in [(Dtype::F32, 1e39), (Dtype::I32, 0.5), (Dtype::I32, 1.0)] {
         let why = of(dtype, &[n]).unwrap_err();
-        assert!(why.contains("holds a number that is no"), "{why}");
+        assert!(why.contains("holds a number that is not"), "{why}");
     }
 }

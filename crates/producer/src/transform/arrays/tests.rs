@@ -1,4 +1,4 @@
-//! Values that become arrays, and values that do not.
+//! Values that become arrays, and values that are refused.
 
 use super::*;
 use crate::sources::Place;
@@ -20,7 +20,7 @@ pub(super) fn unit(raw: &[u8]) -> Unit {
     }
 }
 
-pub(super) fn of(specs: &[ArraySpec], line: &str) -> Result<Option<Vec<Vec<u8>>>, String> {
+pub(super) fn json_sample(specs: &[ArraySpec], line: &str) -> Result<Option<Vec<Vec<u8>>>, String> {
     sample(Format::Jsonl, specs, unit(line.as_bytes())).map_err(|why| why.to_string())
 }
 
@@ -34,7 +34,7 @@ fn json_values_become_items() {
     ];
     let line =
         r#"{"action":[[1,2.5],[-3,0]],"coded":"AQACAA==","text":"h\u00e9","done":true,"more":{}}"#;
-    let arrays = of(&specs, line).unwrap().unwrap();
+    let arrays = json_sample(&specs, line).unwrap().unwrap();
     let floats: Vec<u8> = [1_f32, 2.5, -3., 0.]
         .iter()
         .flat_map(|n| n.to_le_bytes())
@@ -43,7 +43,7 @@ fn json_values_become_items() {
         arrays,
         [floats, vec![1, 0, 2, 0], "hé".as_bytes().to_vec(), vec![1]]
     );
-    assert_eq!(of(&specs, "  ").unwrap(), None);
+    assert_eq!(json_sample(&specs, "  ").unwrap(), None);
 }
 
 #[test]
@@ -53,35 +53,36 @@ fn values_that_do_not_fit_are_named() {
             Dtype::U8,
             &[][..],
             "[256]",
-            "array \"a\" holds 256, which is no U8",
+            "array \"a\" holds 256, which is not U8",
         ),
-        (Dtype::I32, &[], "[1.5]", "holds 1.5, which is no I32"),
+        (Dtype::I32, &[], "[1.5]", "holds 1.5, which is not I32"),
         (
             Dtype::F32,
             &[2],
             "[[1,2,3]]",
-            "holds [1,2,3], which is no F32 of an item of shape [2]",
+            "holds [1,2,3], which is not F32 of an item of shape [2]",
         ),
         (Dtype::F32, &[2], "[1,2]", "holds 1, which"),
-        (Dtype::F16, &[], "[1]", "is no F16"),
-        (Dtype::U64, &[], "[-1]", "is no U64"),
+        (Dtype::F16, &[], "[1]", "is not F16"),
+        (Dtype::U64, &[], "[-1]", "is not U64"),
         (Dtype::F32, &[2], "7", "is not a list of a F32[2]"),
         (Dtype::U8, &[], "null", "holds null"),
     ] {
-        let why = of(&[spec("a", dtype, shape)], &format!("{{\"a\":{value}}}")).unwrap_err();
+        let why =
+            json_sample(&[spec("a", dtype, shape)], &format!("{{\"a\":{value}}}")).unwrap_err();
         assert!(
             why.contains(expected) && why.ends_with("or packing.arrays"),
             "{why}"
         );
     }
-    let why = of(&[spec("coded", Dtype::U16, &[])], r#"{"coded":"AQAC"}"#).unwrap_err();
+    let why = json_sample(&[spec("coded", Dtype::U16, &[])], r#"{"coded":"AQAC"}"#).unwrap_err();
     assert!(
-        why.contains("has 3 bytes, which are no whole items of 2 bytes"),
+        why.contains("has 3 bytes, which are not whole items of 2 bytes"),
         "{why}"
     );
-    let why = of(&[spec("b", Dtype::U16, &[])], r#"{"a":1}"#).unwrap_err();
+    let why = json_sample(&[spec("b", Dtype::U16, &[])], r#"{"a":1}"#).unwrap_err();
     assert!(why.contains("array \"b\" is missing"), "{why}");
-    assert!(of(&[], "{").unwrap_err().contains("broken JSON"));
+    assert!(json_sample(&[], "{").unwrap_err().contains("broken JSON"));
 }
 
 fn npy(descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {

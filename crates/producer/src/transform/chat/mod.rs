@@ -1,10 +1,11 @@
-//! Conversations: from messages to tokens by the model's own template, and which of the tokens are to
-//! be learned.
+//! Conversations: from messages to tokens by the model's own template, with a mark for each token that is learned.
 //!
-//! The template is rendered to text; where the text spells a special token, that token stands in the
-//! result, unless a message spelled it: what people wrote stays text (`shield`). To be learned is what
-//! stands in the template's `{% generation %}` blocks, or, when it has none, what an assistant turn
-//! adds to the text that asks for it.
+//! The template is rendered to text. A special token that the template spells becomes that token; one that a
+//! message spells stays text (`special_tokens`). The learned text is in the template's `{% generation %}` blocks;
+//! of a template without such blocks, it is the text that an assistant turn adds to its prompt.
+//!
+//! - `template` reads and compiles the template, `python_compat` adds the functions of Python's Jinja;
+//! - `render` makes the text of a conversation, `renderer_pool` does so in processes of bounded memory.
 
 mod python_compat;
 mod render;
@@ -27,7 +28,7 @@ use render::{ConversationRenderer, RendererSetup};
 use renderer_pool::RendererPool;
 use special_tokens::{ESCAPE, GENERATION_BEGINS, GENERATION_ENDS};
 
-/// Makes tokens of conversations.
+/// Makes tokens of conversations, by a template and a tokenizer.
 pub struct Chat {
     renderer: Renderer,
     fingerprint: String,
@@ -35,13 +36,13 @@ pub struct Chat {
     specials: special_tokens::SpecialTokens,
 }
 
-/// Where templates are rendered: here, or in processes whose memory is bounded.
+/// The place where templates are rendered: the calling thread, or processes of bounded memory.
 enum Renderer {
-    Here(ConversationRenderer),
-    Elsewhere(RendererPool),
+    InProcess(ConversationRenderer),
+    Pool(RendererPool),
 }
 
-/// What one document becomes; `Ok(None)` for a blank line.
+/// The tokens of one conversation; `Ok(None)` for a blank line.
 pub type Turns = Result<Option<Content>, Reason>;
 
 fn wrong(detail: impl Into<String>) -> Reason {
@@ -51,8 +52,8 @@ fn wrong(detail: impl Into<String>) -> Reason {
 }
 
 impl Chat {
-    /// By `template`; `fields` name the messages and the tools. `program` renders in processes of its
-    /// own ([`serve`]); without one, it is done here.
+    /// Returns a transform by `template`; `fields` name the JSON fields of the messages and the tools. Processes of
+    /// `program` render ([`serve`]); without it, the calling threads do.
     pub fn new(
         template: TemplateFile,
         tokenizer: Arc<dyn Tokenizer>,
@@ -64,10 +65,10 @@ impl Chat {
         let setup = RendererSetup::new(template, fields, specials);
         let specials = special_tokens::SpecialTokens::new(specials);
         let renderer = if let Some(program) = program {
-            Renderer::Elsewhere(RendererPool::new(program, setup)?)
+            Renderer::Pool(RendererPool::new(program, setup)?)
         } else {
-            let rendering = setup.rendering();
-            Renderer::Here(rendering.map_err(|detail| setup.template.broken(detail))?)
+            let rendering = setup.compile();
+            Renderer::InProcess(rendering.map_err(|detail| setup.template.broken(detail))?)
         };
         Ok(Self {
             renderer,
@@ -77,19 +78,19 @@ impl Chat {
         })
     }
 
-    /// The template's text, which decides the tokens too.
+    /// Returns the text that identifies the template, which decides the tokens too.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The tokens of the conversation in the JSON object `raw`.
+    /// Returns the tokens of the conversation in the JSON object `raw`.
     pub fn turns(&self, raw: &[u8]) -> Turns {
         if raw.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
         let rendered = match &self.renderer {
-            Renderer::Here(rendering) => rendering.text(raw),
-            Renderer::Elsewhere(processes) => processes.text(raw),
+            Renderer::InProcess(rendering) => rendering.text(raw),
+            Renderer::Pool(processes) => processes.text(raw),
         };
         let (text, learned) = rendered?;
         let turns = self.encode(&text, &learned);
@@ -114,7 +115,7 @@ impl Chat {
                     let mut from = 0;
                     for offset in changes {
                         let before = self.tokenizer.encode(&text[..offset])?;
-                        // A token across the border belongs to what follows it.
+                        // A token across the border belongs to the text after it.
                         let same = encoded.iter().zip(&before).take_while(|(a, b)| a == b);
                         let to = same.count().max(from);
                         marks.extend(std::iter::repeat_n(learn, to - from));
@@ -129,7 +130,7 @@ impl Chat {
     }
 }
 
-/// Whether a text holds one of the characters that mark places here.
+/// Returns whether a text holds one of the characters that mark places in rendered text.
 fn holds_marks(text: &str) -> bool {
     text.contains([ESCAPE, GENERATION_BEGINS, GENERATION_ENDS])
 }

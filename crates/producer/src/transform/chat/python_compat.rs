@@ -1,5 +1,5 @@
-//! What templates written for Python's Jinja expect: `tojson` as `json.dumps` writes, `raise_exception`.
-//! The clock is missing on purpose: the same documents must give the same tokens on every day.
+//! Functions that templates written for Python's Jinja expect: `tojson` as `json.dumps` writes, `raise_exception`.
+//! There is no clock on purpose: the same documents must give the same tokens on every day.
 
 use std::io;
 
@@ -18,15 +18,15 @@ pub(super) fn add(env: &mut Environment<'_>) {
         },
     );
     env.add_function("strftime_now", |_: Value| -> Result<Value, Error> {
-        let text = "the template asks for today's date, so that a replay would make other tokens; write a fixed one";
+        let text = "the template asks for today's date, so a replay would make other tokens; write a fixed date";
         Err(Error::new(ErrorKind::InvalidOperation, text))
     });
 }
 
-/// `json.dumps(value, ensure_ascii=False, indent=indent)`.
+/// Returns `json.dumps(value, ensure_ascii=False, indent=indent)`, as Python writes it.
 fn tojson(value: Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
-    // Templates may pass what Python takes too.
+    // Accepted, as by Python, and without effect.
     let _: Option<bool> = options.get("ensure_ascii")?;
     options.assert_all_used()?;
     if value.kind() == ValueKind::Undefined {
@@ -51,7 +51,7 @@ fn tojson(value: Value, options: Kwargs) -> Result<Value, Error> {
         .map_err(|e| failed(e.to_string()))
 }
 
-/// With a space after each comma and colon.
+/// One line, with a space after each comma and colon.
 struct OneLine;
 
 impl OneLine {
@@ -82,7 +82,7 @@ impl Formatter for OneLine {
     }
 }
 
-/// Another formatter's layout with Python's fractions.
+/// The layout of another formatter, with fractions as Python writes them.
 struct Python<F>(F);
 
 macro_rules! layout_of_the_other {
@@ -112,8 +112,8 @@ impl<F: Formatter> Formatter for Python<F> {
     }
 }
 
-/// `repr` of a finite float: the shortest digits that are this number, as Rust finds them, with an
-/// exponent of two digits and a sign below 0.0001 and from 1e16 on.
+/// Returns Python's `repr` of a finite float: the shortest digits that are this number, as Rust finds them. Below
+/// 0.0001 and from 1e16 on they have an exponent of at least two digits with a sign.
 fn repr(value: f64) -> String {
     let text = format!("{value:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(text("{{ v | tojson(indent=2) }}"), pretty);
     }
 
-    /// Python's own words: `repr` of edges, and of numbers drawn at random.
+    /// Python's `repr` of edge cases and of random numbers.
     const FLOATS: &str = "
         0.0 -0.0 1.0 -1.5 0.1 0.30000000000000004 1000000000000000.0 1e+16 1e+17
         123456789012345.6 1234567890123456.8 9999999999999998.0 9007199254740992.0 0.0001

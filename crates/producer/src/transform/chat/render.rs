@@ -1,4 +1,4 @@
-//! A conversation's text by the template, and what of it is to be learned. Pure.
+//! Renders a conversation to text, with the ranges that are learned. Pure.
 
 use std::ops::Range;
 
@@ -11,20 +11,20 @@ use super::template::{Template, TemplateFile};
 use super::wrong;
 use crate::sources::Reason;
 
-/// A text with its shields, and the ranges of its bytes that are to be learned.
+/// A text with escaped special tokens, and the ranges of its bytes that are learned.
 pub(super) type Rendered = (String, Vec<Range<usize>>);
 
-/// All that decides what a document becomes.
+/// The settings that decide the text of a conversation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RendererSetup {
     pub(super) template: TemplateFile,
-    /// Fields of the document.
+    /// JSON fields of the messages and the tools.
     messages: String,
     tools: String,
     specials: Vec<(String, u32)>,
 }
 
-/// A template and how documents name what it takes.
+/// A compiled template, and the names of the fields that it takes.
 pub(super) struct ConversationRenderer {
     template: Template,
     messages: String,
@@ -46,8 +46,8 @@ impl RendererSetup {
         }
     }
 
-    /// With the template compiled; what is wrong with it when it is none.
-    pub(super) fn rendering(&self) -> Result<ConversationRenderer, String> {
+    /// Compiles the template; the error is the reason why it does not compile.
+    pub(super) fn compile(&self) -> Result<ConversationRenderer, String> {
         Ok(ConversationRenderer {
             template: Template::compile(&self.template)?,
             messages: self.messages.clone(),
@@ -58,7 +58,7 @@ impl RendererSetup {
 }
 
 impl ConversationRenderer {
-    /// The rendered text with its shields, and what of it is to be learned.
+    /// Renders the conversation in `raw`.
     pub(super) fn text(&self, raw: &[u8]) -> Result<Rendered, Reason> {
         let document: Value = serde_json::from_slice(raw).map_err(|e| Reason::broken_json(&e))?;
         let field = |name: &str| {
@@ -71,7 +71,7 @@ impl ConversationRenderer {
             Ok(turns) if messages.kind() == ValueKind::Seq => turns.collect(),
             _ => {
                 let name = &self.messages;
-                return Err(wrong(format!("field {name:?} is no list of messages")));
+                return Err(wrong(format!("field {name:?} is not a list of messages")));
             }
         };
         let whole = self.render(&turns, &tools, false)?;
@@ -86,7 +86,7 @@ impl ConversationRenderer {
         self.template.render(turns, tools, ask).map_err(wrong)
     }
 
-    /// What each assistant turn adds to the text that asks for it.
+    /// Returns the text that each assistant turn adds to its prompt.
     fn assistant_turns(
         &self,
         turns: &[Value],
@@ -104,8 +104,8 @@ impl ConversationRenderer {
             if !whole.starts_with(&before) || !whole.starts_with(&after) {
                 let turn = n + 1;
                 return Err(wrong(format!(
-                    "the template writes message {turn} differently when others follow, so that what the assistant \
-                     said in it can't be told; a template with {{% generation %}} blocks says so itself"
+                    "the template writes message {turn} differently when others follow, so the \
+                     assistant's text in it is unknown; use a template with {{% generation %}} blocks"
                 )));
             }
             let end = after.trim_end().len();
@@ -117,7 +117,7 @@ impl ConversationRenderer {
     }
 }
 
-/// Takes the marks of generation blocks out of the text.
+/// Removes the marks of generation blocks from the text. Returns it with the ranges between the marks.
 fn marked(text: &str) -> Result<Rendered, Reason> {
     let mut clean = String::with_capacity(text.len());
     let (mut learned, mut began) = (Vec::new(), None);

@@ -1,9 +1,9 @@
-//! Templates rendered in processes of their own. A template is a program that somebody else wrote: a few
-//! of its instructions can ask for any memory, or for any depth of the stack, and a process that has
-//! neither is ended by its system. There, that costs one conversation; here, it would cost the producer.
+//! Renders templates in separate processes. A template is a foreign program: a few of its instructions can ask for
+//! any memory or any depth of the stack, and the system ends a process that exceeds either. In a separate process
+//! that costs one conversation; here it would cost the producer.
 //!
-//! A process reads its setup and then one conversation after another from its standard input, and answers
-//! each; all are frames: a length of 8 bytes, little-endian, and JSON or the document itself.
+//! A process reads its setup and then one conversation after another from its standard input, and answers each on
+//! its standard output. All are frames: a length of 8 bytes, little-endian, and JSON or the document itself.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
@@ -21,26 +21,26 @@ use super::template::TemplateError;
 use super::wrong;
 use crate::sources::Reason;
 
-/// The argument by which a program becomes such a process.
+/// The argument that makes the program a renderer process.
 pub const RENDER: &str = "--render-conversations";
-/// Of the program, its threads and what a template takes for itself.
-const MEMORY_LEAST: u64 = 512 << 20;
-/// Of the longest text that it may write: copies on the way.
+/// Memory of the program, its threads and the template, in bytes.
+const MEMORY_MIN: u64 = 512 << 20;
+/// Most copies of the longest text that exist at the same time.
 const COPIES: u64 = 8;
 const STACK: usize = 16 << 20;
-/// Of a pipe's ends, as much as a pipe holds.
+/// Size of the buffers at the ends of a pipe: as much as a pipe holds.
 const BUFFER: usize = 64 << 10;
-/// A process that somebody else has ended leaves its conversation to the next one.
+/// Number of processes that try a conversation, because a process may be ended from outside.
 const TRIES: u32 = 3;
-/// A process without its parent is of no use.
-const PARENT_LOOK: Duration = Duration::from_millis(500);
+/// Interval between checks that the parent process still runs.
+const PARENT_POLL: Duration = Duration::from_millis(500);
 
-/// Memory that a process may use.
+/// Returns the memory limit of a process in bytes.
 fn memory_of(setup: &RendererSetup) -> u64 {
-    MEMORY_LEAST + COPIES * setup.template.output_bytes_max
+    MEMORY_MIN + COPIES * setup.template.output_bytes_max
 }
 
-/// What is wrong with the template, if anything is; the answer to the setup.
+/// The answer to the setup: the reason why the template does not compile, if so.
 type Ready = Result<(), String>;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ enum Response {
 }
 
 impl Response {
-    fn of(rendered: Result<Rendered, Reason>) -> Self {
+    fn from_rendered(rendered: Result<Rendered, Reason>) -> Self {
         match rendered {
             Ok((text, learned)) => Self::Rendered { text, learned },
             Err(Reason::BrokenJson { column, detail }) => Self::BrokenJson { column, detail },
@@ -79,7 +79,7 @@ impl Response {
     }
 }
 
-/// Processes that wait for work; there are as many as threads that render at once.
+/// Renderer processes that wait for work; as many as threads that render at the same time.
 pub(super) struct RendererPool {
     program: PathBuf,
     setup: RendererSetup,
@@ -87,10 +87,10 @@ pub(super) struct RendererPool {
 }
 
 impl RendererPool {
-    /// Starts the first process, so that a template that is none is told now.
+    /// Starts the first process, so that a template that does not compile is reported at the start.
     pub(super) fn new(program: &Path, setup: RendererSetup) -> Result<Self, TemplateError> {
         let start = || RendererProcess::start(program, &setup);
-        let (first, ready) = again(start).map_err(|why| TemplateError::NoRenderer { why })?;
+        let (first, ready) = retry(start).map_err(|why| TemplateError::NoRenderer { why })?;
         ready.map_err(|detail| setup.template.broken(detail))?;
         Ok(Self {
             program: program.to_owned(),
@@ -100,7 +100,7 @@ impl RendererPool {
     }
 
     pub(super) fn text(&self, raw: &[u8]) -> Result<Rendered, Reason> {
-        let answer = again(|| {
+        let answer = retry(|| {
             let mut process = self.take()?;
             match process.ask(raw) {
                 Ok(answer) => {
@@ -126,7 +126,7 @@ impl RendererPool {
             return Ok(idle);
         }
         let (process, ready) = RendererProcess::start(&self.program, &self.setup)?;
-        // It was good at the start.
+        // The template compiled at the start.
         ready.map_err(io::Error::other)?;
         Ok(process)
     }
@@ -143,8 +143,8 @@ impl RendererPool {
     }
 }
 
-/// What `work` gives, or how it failed the last time.
-fn again<T>(mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Repeats `work` until it succeeds, at most [`TRIES`] times; returns the last error.
+fn retry<T>(mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 1;
     loop {
         match work() {
@@ -161,9 +161,9 @@ struct RendererProcess {
 }
 
 impl RendererProcess {
-    /// A process that has its setup, and what it says of the template.
+    /// Starts a process and sends it its setup. Returns its answer too.
     fn start(program: &Path, setup: &RendererSetup) -> io::Result<(Self, Ready)> {
-        // No environment: it holds credentials, and a template needs none of it.
+        // No environment: it may hold credentials, which a template must not see.
         let mut child = Command::new(program)
             .arg(RENDER)
             .env_clear()
@@ -184,7 +184,7 @@ impl RendererProcess {
         let ready = process.exchange(&setup);
         match ready {
             Ok(ready) => Ok((process, serde_json::from_slice(&ready)?)),
-            // The compiler of templates recurses.
+            // The template compiler recurses, so a deeply nested template exhausts the stack.
             Err(_) if process.ended_by_itself() => {
                 let detail = "it is nested too deeply, or too large".to_owned();
                 Ok((process, Err(detail)))
@@ -203,7 +203,7 @@ impl RendererProcess {
         Ok(answer.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 
-    /// Whether memory or stack were too small for it, and nobody else ended it.
+    /// Returns whether the process exhausted its memory or stack, rather than being ended from outside.
     fn ended_by_itself(&mut self) -> bool {
         let signal = self.child.wait().ok().and_then(|status| status.signal());
         let own = [Signal::ABORT, Signal::SEGV, Signal::BUS];
@@ -213,27 +213,26 @@ impl RendererProcess {
 
 impl Drop for RendererProcess {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Renders what comes by standard input until it ends: what a program does that is started with
-/// [`RENDER`].
+/// Renders conversations from standard input until it ends. A program started with [`RENDER`] calls this.
 pub fn serve() -> io::Result<()> {
     let parent = parent_id();
     let thread = std::thread::Builder::new;
-    // Its input ends with its parent, but a template may look at neither for minutes.
+    // The input ends with the parent, but a template may run for minutes without reading it.
     thread().spawn(move || {
         while parent_id() == parent {
-            std::thread::sleep(PARENT_LOOK);
+            std::thread::sleep(PARENT_POLL);
         }
         std::process::exit(0)
     })?;
     let rendering = thread().stack_size(STACK);
     let rendering = rendering.spawn(|| {
-        // One write an answer: the other side wakes up once.
+        // One write per answer wakes the other side once.
         let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
         render_all(io::stdin().lock(), output)
     })?;
@@ -249,25 +248,25 @@ fn render_all(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     limit(Resource::As, memory_of(&setup))?;
     // A core file would hold the conversation.
     limit(Resource::Core, 0)?;
-    let rendering = setup.rendering();
+    let rendering = setup.compile();
     let ready: Ready = rendering.as_ref().map(|_| ()).map_err(Clone::clone);
     write_frame(&mut output, &serde_json::to_vec(&ready)?)?;
     let Ok(rendering) = rendering else {
         return Ok(());
     };
     while let Some(raw) = read_frame(&mut input)? {
-        let answer = Response::of(rendering.text(&raw));
+        let answer = Response::from_rendered(rendering.text(&raw));
         write_frame(&mut output, &serde_json::to_vec(&answer)?)?;
     }
     Ok(())
 }
 
-fn limit(of: Resource, most: u64) -> io::Result<()> {
+fn limit(resource: Resource, most: u64) -> io::Result<()> {
     let limit = Rlimit {
         current: Some(most),
         maximum: Some(most),
     };
-    Ok(setrlimit(of, limit)?)
+    Ok(setrlimit(resource, limit)?)
 }
 
 fn write_frame(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
@@ -276,7 +275,7 @@ fn write_frame(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
-/// None at the end. Both ends are the same program, so lengths are believed.
+/// Reads a frame; `None` at the end. Both ends are the same program, so lengths are trusted.
 fn read_frame(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 8];
     match from.read_exact(&mut length) {

@@ -1,6 +1,6 @@
-//! Special tokens in templates are tokens, and in what people wrote they are text. So each one in a
-//! message gets a shield, a character that no text has, after its first character before the template
-//! sees it; afterwards the text is cut at the special tokens without one, and the shields go.
+//! Special tokens in a template are tokens; in a message they are text. So before rendering, each one in a message
+//! is escaped: a character that no text has is inserted after its first character. Afterwards the rendered text is
+//! divided at the special tokens without an escape, and the escapes are removed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,31 +10,30 @@ use minijinja::value::ValueKind;
 
 use super::holds_marks;
 
-/// The last private-use characters of Unicode.
+/// The escape and the marks are the last private-use characters of Unicode.
 pub(super) const ESCAPE: char = '\u{10fffd}';
 pub(super) const GENERATION_BEGINS: char = '\u{10fffc}';
 pub(super) const GENERATION_ENDS: char = '\u{10fffb}';
-/// Deeper JSON is refused by its parser already.
+/// Most nested levels of a message; the JSON parser refuses deeper ones already.
 const DEPTH_MAX: usize = 130;
 
 /// The special tokens of a vocabulary.
 #[derive(Debug)]
 pub(super) struct SpecialTokens {
-    /// By their first byte, the longest first.
+    /// Special tokens by their first byte, the longest first.
     by_first: BTreeMap<u8, Vec<(String, u32)>>,
 }
 
-/// A part of a rendered text.
+/// A part of a rendered text: a special token, or the text between two of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TextPart {
-    /// A special token, and whether it is to be learned.
+    /// A special token, and whether it is learned.
     Special(u32, bool),
-    /// Ordinary text.
     Text {
         text: String,
-        /// Whether its beginning is to be learned.
+        /// Whether the beginning of the text is learned.
         learn: bool,
-        /// Where that changes, in order.
+        /// The offsets where that changes, in order.
         changes: Vec<usize>,
     },
 }
@@ -53,13 +52,13 @@ impl SpecialTokens {
         Self { by_first }
     }
 
-    /// The special token that `text` begins with.
+    /// Returns the special token that `text` begins with.
     fn at_start(&self, text: &str) -> Option<&(String, u32)> {
         let same = self.by_first.get(text.as_bytes().first()?)?;
         same.iter().find(|(special, _)| text.starts_with(special))
     }
 
-    /// The value with a shield in every special token that a string of it spells.
+    /// Returns the value with every special token in its strings escaped.
     pub(super) fn escape_special_tokens(&self, value: &Value) -> Result<Value, String> {
         self.escape_below(value, DEPTH_MAX)
     }
@@ -103,7 +102,7 @@ impl SpecialTokens {
         Ok(Value::from(escaped))
     }
 
-    /// Cuts a rendered text at special tokens; `learned` are places in it, in order.
+    /// Divides a rendered text at special tokens; `learned` are ranges of it, in order.
     pub(super) fn split(&self, text: &str, learned: &[Range<usize>]) -> Vec<TextPart> {
         let mut borders = learned.iter().flat_map(|l| [l.start, l.end]).peekable();
         let mut parts = Vec::new();
@@ -133,7 +132,7 @@ impl SpecialTokens {
     }
 }
 
-/// Text that is being collected.
+/// A text that is being collected.
 struct OpenText {
     text: String,
     learn: bool,
@@ -143,7 +142,7 @@ struct OpenText {
 impl TextPart {
     #[expect(
         clippy::new_ret_no_self,
-        reason = "what is collected becomes a part later"
+        reason = "the collected text becomes a part later"
     )]
     fn new(learn: bool) -> OpenText {
         OpenText {
@@ -166,7 +165,7 @@ impl OpenText {
     }
 
     fn into_part(mut self) -> Option<TextPart> {
-        // What begins after the text is the next part's.
+        // A change at the end of the text belongs to the next part.
         let end = self.text.len();
         self.changes.pop_if(|at| *at == end);
         (!self.text.is_empty()).then_some(TextPart::Text {
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_wrote_stays_text() {
+    fn special_tokens_in_messages_stay_text() {
         let json = r#"{"x":["<a>>[B] [B","plain"],"n":3}"#;
         let value: Value = serde_json::from_str(json).unwrap();
         let escaped = specials().escape_special_tokens(&value).unwrap();
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learned_may_begin_anywhere() {
+    fn learned_text_may_begin_anywhere() {
         let parts = specials().split("xy<a>zw", &[1..2, 5..6]);
         let text = |text: &str, learn, changes: &[usize]| TextPart::Text {
             text: text.to_owned(),

@@ -1,4 +1,4 @@
-//! The model's template: found in a file, compiled once, rendered within bounds.
+//! The model's template: read from a file, compiled once, rendered within bounds of time and size.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,65 +11,46 @@ use serde_json::Value as Json;
 use super::python_compat;
 use super::special_tokens::{GENERATION_BEGINS, GENERATION_ENDS};
 
-/// Instructions that one conversation may take: some 10,000 turns, and no endless loop.
+/// Most template instructions per conversation: enough for some 10,000 turns, and a bound for endless loops.
 const FUEL: u64 = 10_000_000;
 const NAME: &str = "chat";
 
-/// Why a template can't be used.
+/// The reason why a template cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
-    /// The file can't be read.
+    /// The file cannot be read.
     #[error(
         "chat.template: {path} can't be read: {why}; name a .jinja file or a tokenizer_config.json"
     )]
-    Unreadable {
-        /// As configured.
-        path: String,
-        /// The system's words.
-        why: io::Error,
-    },
-    /// A JSON file without a template.
+    Unreadable { path: String, why: io::Error },
+    /// The JSON file has no template.
     #[error(
         "chat.template: {path} has no \"chat_template\" ({detail}); name the model's .jinja file"
     )]
-    Absent {
-        /// As configured.
-        path: String,
-        /// What there is.
-        detail: String,
-    },
-    /// No process renders it.
+    Absent { path: String, detail: String },
+    /// No process can render the template.
     #[error(
-        "chat.template: the process that renders conversations can't be used: {why}; see that this user may start one more"
+        "chat.template: the process that renders conversations can't be used: {why}; check that this user may start one more"
     )]
-    NoRenderer {
-        /// The system's words.
-        why: io::Error,
-    },
-    /// Not a template.
-    #[error("chat.template: {path} is no valid template: {detail}; mend it where the message says")]
-    Broken {
-        /// As configured.
-        path: String,
-        /// The library's words.
-        detail: String,
-    },
+    NoRenderer { why: io::Error },
+    /// The template does not compile.
+    #[error("chat.template: {path} is not a valid template: {detail}; correct it at that place")]
+    Broken { path: String, detail: String },
 }
 
-/// A template as its file has it.
+/// The source of a template and its special tokens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TemplateFile {
-    /// As configured.
     path: String,
     source: String,
     /// `bos_token` and the like.
     tokens: BTreeMap<String, String>,
-    /// Of a text that it may write.
+    /// Most bytes of a rendered text.
     pub(super) output_bytes_max: u64,
 }
 
 impl TemplateFile {
-    /// Reads `path`: a template, or a `tokenizer_config.json` that has one.
+    /// Reads `path`: a template, or a `tokenizer_config.json` that holds one.
     pub fn read(path: &Path, output_bytes_max: u64) -> Result<Self, TemplateError> {
         let name = path.display().to_string();
         let unreadable = |why| TemplateError::Unreadable {
@@ -83,7 +64,7 @@ impl TemplateFile {
                 detail,
             })?
         } else {
-            // Its special tokens stand in the model's other file, beside it.
+            // The special tokens are in the model's tokenizer_config.json, beside the template.
             let beside = path.with_file_name("tokenizer_config.json");
             let tokens = std::fs::read_to_string(beside).ok();
             let tokens = tokens.and_then(|text| serde_json::from_str(&text).ok());
@@ -98,7 +79,7 @@ impl TemplateFile {
     }
 
     #[cfg(test)]
-    pub(super) fn of(source: &str, tokens: BTreeMap<String, String>, most: u64) -> Self {
+    pub(super) fn for_test(source: &str, tokens: BTreeMap<String, String>, most: u64) -> Self {
         Self {
             path: "a test".to_owned(),
             source: source.to_owned(),
@@ -107,12 +88,12 @@ impl TemplateFile {
         }
     }
 
-    /// Everything that decides what it writes.
+    /// Returns a text that differs for templates that may render differently.
     pub fn fingerprint(&self) -> String {
         format!("{}\n{:?}", self.source, self.tokens)
     }
 
-    /// What is wrong with it.
+    /// Returns the error for a template that does not compile.
     pub(super) fn broken(&self, detail: String) -> TemplateError {
         TemplateError::Broken {
             path: self.path.clone(),
@@ -121,7 +102,7 @@ impl TemplateFile {
     }
 }
 
-/// A compiled template.
+/// A compiled template and its bounds.
 #[derive(Debug)]
 pub(super) struct Template {
     env: Environment<'static>,
@@ -144,12 +125,12 @@ impl Template {
         })
     }
 
-    /// Whether it says itself what the assistant said.
+    /// Returns whether the template marks the assistant's text by `{% generation %}` blocks.
     pub(super) fn marks_generation(&self) -> bool {
         self.marks
     }
 
-    /// The text of a conversation; `ask` ends it with what the assistant is to go on from.
+    /// Returns the text of a conversation; `ask` ends it with the prompt for the next assistant turn.
     pub(super) fn render(
         &self,
         turns: &[Value],
@@ -192,7 +173,7 @@ impl Template {
 
 fn environment() -> Environment<'static> {
     let mut env = Environment::new();
-    // As transformers compiles templates.
+    // The settings with which the transformers library compiles templates.
     env.set_trim_blocks(true);
     env.set_lstrip_blocks(true);
     env.set_fuel(Some(FUEL));
@@ -207,7 +188,7 @@ fn from_json(text: &str) -> Result<Found, String> {
     let json: Json = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let source = match &json["chat_template"] {
         Json::String(source) => source.clone(),
-        // Several, by name.
+        // Several templates, by name.
         Json::Array(all) => {
             let default = all.iter().find(|one| one["name"] == "default");
             let source = default.and_then(|one| one["template"].as_str());
@@ -233,8 +214,8 @@ fn special_tokens(json: &Json) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// `{% generation %}` and its end are no tags of Jinja: they become marks, with the same trimming of
-/// blanks around them.
+/// Replaces `{% generation %}` and its end, which Jinja does not know, by marks with the same trimming of blanks
+/// around them. Returns whether there were any.
 fn with_marks(source: &str) -> (String, bool) {
     let mut out = String::with_capacity(source.len());
     let (mut rest, mut marks) = (source, false);
@@ -265,7 +246,7 @@ fn with_marks(source: &str) -> (String, bool) {
     (out, marks)
 }
 
-/// The sign of whitespace control at one end of a tag, and the tag without it.
+/// Returns the sign of whitespace control at one end of a tag, and the tag without it.
 fn control<'a>(
     tag: &'a str,
     has: impl Fn(&'a str, &'static str) -> bool,
@@ -279,7 +260,7 @@ fn control<'a>(
     ("", tag)
 }
 
-/// Takes no more than it has room for.
+/// A writer that fails beyond a number of bytes.
 struct Bounded {
     text: Vec<u8>,
     left: u64,

@@ -1,4 +1,4 @@
-//! Templates of several families against what Jinja2 writes, masks, injection, and templates that fail.
+//! Templates of several families compared with the output of Jinja2, masks, injection, and templates that fail.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,17 +23,17 @@ fn read(name: &str) -> String {
 fn template(source: &str, most: u64) -> TemplateFile {
     let tokens = [("bos_token", "<s>"), ("eos_token", "</s>")];
     let tokens = tokens.map(|(name, text)| (name.to_owned(), text.to_owned()));
-    TemplateFile::of(source, BTreeMap::from(tokens), most)
+    TemplateFile::for_test(source, BTreeMap::from(tokens), most)
 }
 
-/// Bytes as tokens, `<|endoftext|>` as 256.
+/// Returns bytes as tokens, and `<|endoftext|>` as 256.
 fn chat(source: &str) -> Chat {
     let tokenizer = load(&Choice::Bytes).unwrap();
     let template = template(source, 1 << 20);
     Chat::new(template, tokenizer, ("messages", "tools"), None).unwrap()
 }
 
-/// The text that is learned, spans joined by `|`, and everything.
+/// Returns the learned text, spans joined by `|`, and the whole text.
 fn learned(chat: &Chat, line: &str) -> (String, String) {
     let turns = chat.turns(line.as_bytes()).unwrap().unwrap();
     let Content::Turns(tokens, marks) = turns else {
@@ -170,9 +170,9 @@ fn templates_that_fail_loop_or_do_not_end_are_bad_documents() {
         ("{", "broken JSON"),
         (
             "{\"messages\":\"x\"}",
-            "field \"messages\" is no list of messages",
+            "field \"messages\" is not a list of messages",
         ),
-        ("{}", "field \"messages\" is no list"),
+        ("{}", "field \"messages\" is not a list"),
     ] {
         let why = chat("x").turns(line.as_bytes()).unwrap_err();
         assert!(why.to_string().contains(expected), "{line}: {why}");
@@ -208,7 +208,7 @@ fn templates_are_found_in_the_files_that_models_come_with() {
     );
     for (path, expected) in [
         (write("none.json", "{}"), "has no \"chat_template\""),
-        (write("odd.jinja", "{% if %}"), "is no valid template"),
+        (write("odd.jinja", "{% if %}"), "is not a valid template"),
         (folder.path().join("absent"), "can't be read"),
     ] {
         let chat = TemplateFile::read(&path, 100).and_then(|template| {

@@ -1,11 +1,12 @@
-//! The quick way to a text in a line of JSON: the string is copied once, in stretches between its
-//! escapes. Whatever is not as usual, or wrong, is left to the parser, which says what.
+//! The fast path to a text in a line of JSON: the string is copied once, in stretches between its escapes.
+//! Unusual and wrong lines are left to the parser, which names the error.
 
 use serde::de::IgnoredAny;
 
-/// The string under `field`, if the line is an object that has it and nothing in it is odd.
+/// Returns the string under `field`, if the line is a usual object that has it.
 pub(super) fn field(line: &str, field: &str) -> Option<String> {
-    // Of all of the line at once: stretches between escapes are short. Blanks of other kinds are odd enough.
+    // Checked for the whole line at once, because stretches between escapes are short. Control characters outside of
+    // strings are rare enough for the parser.
     if !clean(line) {
         return None;
     }
@@ -15,7 +16,7 @@ pub(super) fn field(line: &str, field: &str) -> Option<String> {
         let (key, after) = plain_string(begin(rest, '"')?)?;
         rest = blanks(begin(after, ':')?);
         if key == field {
-            // A field that is there again and again would be copied as often.
+            // A repeated field would be copied each time.
             if found.is_some() {
                 return None;
             }
@@ -34,24 +35,24 @@ pub(super) fn field(line: &str, field: &str) -> Option<String> {
     }
 }
 
-/// What follows `mark`, which may have blanks before it.
+/// Returns the text after `mark`, which may follow blanks.
 fn begin(text: &str, mark: char) -> Option<&str> {
     blanks(text).strip_prefix(mark)
 }
 
-/// JSON has fewer blanks than others.
+/// Removes leading blanks of JSON, which are fewer than those of Unicode.
 fn blanks(text: &str) -> &str {
     text.trim_start_matches([' ', '\t', '\n', '\r'])
 }
 
-/// A string without escapes, and what follows its end.
+/// Returns a string without escapes, and the text after it.
 fn plain_string(text: &str) -> Option<(&str, &str)> {
     let end = special(text.as_bytes())?;
     let (inside, rest) = (text.get(..end)?, text.get(end..)?);
     Some((inside, rest.strip_prefix('"')?))
 }
 
-/// A string, and what follows its end.
+/// Returns a string, and the text after it.
 fn string(text: &str) -> Option<(String, &str)> {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
@@ -68,7 +69,7 @@ fn string(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// The character that what follows a backslash stands for, and how long that is.
+/// Returns the character that an escape stands for, and the number of bytes after the backslash.
 fn escape(text: &[u8]) -> Option<(char, usize)> {
     let one = match text.first()? {
         b'n' => '\n',
@@ -82,7 +83,7 @@ fn escape(text: &[u8]) -> Option<(char, usize)> {
         b'u' => {
             let add = |code: u32, digit: &u8| Some((code << 4) | char::from(*digit).to_digit(16)?);
             let code = text.get(1..5)?.iter().try_fold(0, add)?;
-            // Halves of pairs are no characters: the parser joins them.
+            // Halves of surrogate pairs are left to the parser, which joins them.
             return Some((char::from_u32(code)?, 5));
         }
         _ => return None,
@@ -90,13 +91,13 @@ fn escape(text: &[u8]) -> Option<(char, usize)> {
     Some((one, 1))
 }
 
-/// Where the next `"` or `\` is.
+/// Returns the offset of the next `"` or `\`.
 fn special(text: &[u8]) -> Option<usize> {
     memchr::memchr2(b'"', b'\\', text)
 }
 
-/// No control characters, which JSON wants escaped in strings.
+/// Returns whether the text is free of control characters, which JSON strings must escape.
 fn clean(text: &str) -> bool {
-    // Without an early end, and without a sum: many bytes at a time.
+    // A minimum without early exit lets the compiler check many bytes at a time.
     text.bytes().fold(u8::MAX, u8::min) >= 0x20
 }

@@ -49,22 +49,22 @@ fn who_is_slow_puts_its_look_off_no_further() {
     for (put, put_off) in [(300, false), (30, true)] {
         let mut s = looking(put);
         s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
-        let planned = s.dac.look_at;
+        let planned = s.dac.polls.next;
         s.queue.ready = 2;
         s.after(planned.saturating_sub(s.now) / 2, Event::Ready);
         s.queue.announced = 2;
         s.after(MS, Event::Announced(true));
-        assert_eq!(s.dac.look_at > planned, put_off, "{put}");
+        assert_eq!(s.dac.polls.next > planned, put_off, "{put}");
     }
 }
 
 #[test]
 fn windows_of_one_look_do_not_count_as_looks_that_passed_an_item_over() {
     let mut s = looking(300);
-    let before = s.dac.passed;
+    let before = s.dac.role.passed();
     for _ in 0..=PASSED_MAX {
         let action = s.after(300 * MS, Event::Behind(vec![record(5, true)]));
         assert!(looks(&action), "{action:?}");
     }
-    assert_eq!(s.dac.passed, before);
+    assert_eq!(s.dac.role.passed(), before);
 }

@@ -202,7 +202,7 @@ def test_a_mark_that_could_not_be_stored_stops_nobody(
             reader.checkpoint(batch.state_dict())
             if batch.step == 5:
                 break
-    assert "no restart point: it is so (step 1)" in caplog.text
+    assert "not a restart point: it is so (step 1)" in caplog.text
     assert "not confirmed" not in caplog.text
 
 
@@ -236,7 +236,7 @@ def test_an_attempt_does_not_move(daemon: FakeDaemon, path: Path) -> None:
         state = next(reader).state_dict()
         reader.load_state_dict(state)
         assert next(reader).step == 1
-        with pytest.raises(errors.BadStateError, match=r"stands at step 1, .* connect\(state"):
+        with pytest.raises(errors.BadStateError, match=r"is at step 1, .* connect\(state"):
             reader.load_state_dict(state)
         assert next(reader).step == 2
     assert len(daemon.peers) == 1

@@ -56,7 +56,7 @@ def test_seek_goes_anywhere_and_a_job_stays(path: Path) -> None:
             with pytest.raises(errors.BadHelloError, match="from 0 on"):
                 reader.seek(-1)
         with batchweave.connect(path, job="j") as reader:
-            with pytest.raises(errors.BadStateError, match=r"seek\(3\).*an attempt can't move"):
+            with pytest.raises(errors.BadStateError, match=r"seek\(3\).*an attempt cannot move"):
                 reader.seek(3)
             reader.seek(0)
             assert next(reader).step == 0

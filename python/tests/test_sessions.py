@@ -42,7 +42,7 @@ def test_no_daemon_is_an_error_within_the_timeout(path: Path) -> None:
 def test_a_socket_that_nobody_serves_or_answers(path: Path) -> None:
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     dead.bind(str(path))
-    with pytest.raises(errors.NoDaemonError, match="nobody listens"):
+    with pytest.raises(errors.NoDaemonError, match="no daemon listens"):
         batchweave.connect(path, connect_timeout=0.1)
     dead.listen(1)
     with pytest.raises(errors.NoDaemonError, match="does not answer"):
@@ -81,7 +81,7 @@ def test_a_late_step_is_an_error_with_the_daemons_cause(path: Path) -> None:
             with pytest.raises(errors.StepTimeoutError) as caught:
                 next(reader)
             text = str(caught.value)
-            assert "step 0 did not come" in text
+            assert "step 0 did not arrive" in text
             assert reader.cause == "producing: the head is at step 0"
             assert "producing: the head is at step 0; check that the producers run" in text
             daemon.peers[0].send_segment()

@@ -178,6 +178,6 @@ def test_what_has_no_parts_is_an_error_that_says_so() -> None:
     with pytest.raises(errors.BadMeshError, match="segment_ids has rows of 23"):
         context_parallel({**arrays, "segment_ids": arrays["segment_ids"][:, 2:]}, 0, 2)
     opaque = {"image": np.zeros(99, np.uint8), "image.offsets": np.array([0, 99])}
-    with pytest.raises(errors.BadMeshError, match=r"no tokens or input_ids.*views\.context"):
+    with pytest.raises(errors.BadMeshError, match=r"neither tokens nor input_ids.*views\.context"):
         context_parallel(opaque, 0, 2)
     assert context_parallel(opaque, 1, 2, "full") == opaque

@@ -165,7 +165,7 @@ def test_a_slice_of_a_daemon_is_cut_in_place(daemon: FakeDaemon, path: Path) -> 
 
 def test_what_has_no_parts_is_an_error_that_says_so() -> None:
     arrays = packed_slice()
-    with pytest.raises(errors.BadMeshError, match=r"rows of 24 .* into 10 .*: 1, 2, 3, 4, 6, 12 "):
+    with pytest.raises(errors.BadMeshError, match=r"rows of 24 into 10 .*: 1, 2, 3, 4, 6, 12 "):
         context_parallel(arrays, 0, 5)
     with pytest.raises(errors.BadMeshError, match="into 7 equal parts"):
         context_parallel(arrays, 0, 7, "contiguous")

@@ -10,7 +10,7 @@ use batchweave_core::manifest::{Entry, Record, StepEntry};
 use batchweave_core::tgb::{FrameHeader, Layout, TgbRecord, check_object};
 use batchweave_core::{intent, keys};
 use batchweave_log::{Located, Log, LogOptions};
-use batchweave_store::Store;
+use batchweave_store::{Store, list_all};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
@@ -194,15 +194,11 @@ async fn check_steps(store: &Arc<dyn Store>, log: &mut Log, corpora: &[(Producer
 
 /// Checks that no intent could still be committed. Returns the number of dead ones left.
 async fn check_intents(store: &Arc<dyn Store>, log: &Log) -> usize {
-    let (mut listed, mut page) = (Vec::new(), None);
-    loop {
-        let found = store.list(keys::INTENTS, page.take()).await.unwrap();
-        listed.extend(found.objects.into_iter().map(|o| (o.key, o.size)));
-        page = found.next;
-        if page.is_none() {
-            break;
-        }
-    }
+    let mut listed = Vec::new();
+    let intents = list_all(store.as_ref(), keys::INTENTS, |o| {
+        listed.push((o.key, o.size))
+    });
+    intents.await.unwrap();
     let nobody = "nobody".parse().unwrap();
     let chosen = intent::select(log.manifest(), &listed, &nobody, 0);
     assert_eq!(chosen.wanted, Vec::<String>::new(), "intents still alive");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::stream::StreamConfig;
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{Backoff, Store, StoreError};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
@@ -15,8 +15,8 @@ use crate::store_health::StoreHealth;
 
 /// How long writing an object is retried: as long as the log retries its reads.
 pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Longest pause between attempts: an object is stored at most this late after the store recovers.
-const CREATE_PAUSE_MAX: Duration = Duration::from_secs(3);
+/// Pauses between tries of a create: an object is stored at most 3 s after the store recovers.
+const CREATE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(3));
 
 /// The shared parts of one run of the daemon.
 pub(crate) struct Resources {
@@ -41,7 +41,7 @@ impl Resources {
     /// for `CREATE_TIMEOUT`.
     pub(crate) async fn create(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
         let context = &self.context;
-        let (began, mut pause) = (context.now(), Duration::from_millis(100));
+        let (began, mut backoff) = (context.now(), CREATE_BACKOFF);
         loop {
             match self.store.create(key, body.clone()).await {
                 Ok(_) => return Ok(()),
@@ -50,8 +50,7 @@ impl Resources {
                 }
                 Err(why) => return Err(why),
             }
-            context.sleep(context.jittered(pause)).await;
-            pause = (pause * 2).min(CREATE_PAUSE_MAX);
+            context.sleep(context.jittered(backoff.pause())).await;
         }
     }
 }

@@ -26,21 +26,10 @@ impl Backoff {
         pause
     }
 
-    /// Returns the pause before the next try, spread by up to half around its nominal length.
-    /// `unit` is a random number in `0.0..1.0`.
-    pub fn jittered(&mut self, unit: f64) -> Duration {
-        self.pause().mul_f64(0.5 + unit)
-    }
-
     /// Returns a random share of the next pause, so that callers that failed together do not retry
     /// together. `unit` is a random number in `0.0..1.0`.
     pub fn full_jitter(&mut self, unit: f64) -> Duration {
         self.pause().mul_f64(unit)
-    }
-
-    /// Returns the next pause, without jitter, and leaves it to come.
-    pub fn peek(&self) -> Duration {
-        self.next
     }
 }
 
@@ -49,13 +38,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_cap_and_jitter_spreads_them() {
+    fn pauses_double_up_to_the_cap() {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(300));
         let pauses: Vec<u128> = (0..5).map(|_| backoff.pause().as_millis()).collect();
         assert_eq!(pauses, [50, 100, 200, 300, 300]);
-        assert_eq!(backoff.peek().as_millis(), 300);
-        assert_eq!(backoff.jittered(0.0).as_millis(), 150);
-        assert_eq!(backoff.jittered(0.5).as_millis(), 300);
         assert_eq!(backoff.full_jitter(0.5).as_millis(), 150);
     }
 }

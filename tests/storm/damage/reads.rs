@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use batchweave_dev_s3::{Fault, Op, Options, Server};
+use batchweave_store::list_all;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -107,15 +108,10 @@ impl<'a> Served<'a> {
 /// Lists all keys with a client, as the server's files have other names.
 async fn keys(server: &Server) -> Vec<String> {
     let store = open_store(server.endpoint()).await;
-    let (mut keys, mut page) = (Vec::new(), None);
-    loop {
-        let found = store.list("", page.take()).await.unwrap();
-        keys.extend(found.objects.into_iter().map(|object| object.key));
-        page = found.next;
-        if page.is_none() {
-            return keys;
-        }
-    }
+    let mut keys = Vec::new();
+    let listed = list_all(store.as_ref(), "", |object| keys.push(object.key));
+    listed.await.unwrap();
+    keys
 }
 
 /// Draws at most `count` wrong reads: each read with one bit flipped, and each fifth read in

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use batchweave_core::{json, keys};
 use batchweave_store::{
-    Backoff, Chunks, Create, Inspect, ListPage, ObjectMeta, PendingUpload, Store, StoreError,
+    Backoff, Chunks, Inspect, ListPage, ObjectMeta, PendingUpload, Store, StoreError, layer,
 };
 use bytes::Bytes;
 use tracing::warn;
@@ -92,21 +92,9 @@ async fn reread_damaged(
 }
 
 #[async_trait]
-impl Store for RetryingReads {
-    fn root(&self) -> &str {
-        self.store.root()
-    }
-
-    fn key_bytes_max(&self) -> usize {
-        self.store.key_bytes_max()
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.store.create(key, body).await
-    }
-
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.store.upload(key, body).await
+impl layer::Intercept for RetryingReads {
+    fn inner(&self) -> &dyn Store {
+        self.store.as_ref()
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
@@ -131,20 +119,12 @@ impl Store for RetryingReads {
         self.retry(|| self.store.list(prefix, page.clone())).await
     }
 
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.store.delete(key).await
-    }
-
     async fn delete_many(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
         self.store.delete_many(keys).await
     }
 
     async fn unfinished(&self, prefix: &str) -> Result<Vec<PendingUpload>, StoreError> {
         self.retry(|| self.store.unfinished(prefix)).await
-    }
-
-    async fn abort(&self, upload: &PendingUpload) -> Result<(), StoreError> {
-        self.store.abort(upload).await
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {

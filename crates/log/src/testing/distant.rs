@@ -1,14 +1,13 @@
 //! Test helpers: a store some milliseconds away, and a policy that does as it is told.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use async_trait::async_trait;
 use batchweave_core::commit_policy::{Action, Event, Policy, Queue};
-use batchweave_store::{Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
-use bytes::Bytes;
+use batchweave_store::layer::{self, Call};
+use batchweave_store::{Effect, ErrorKind, Op, StoreError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -114,44 +113,22 @@ const READ_MS: u64 = 30;
 const LIST_MS: u64 = 80;
 
 #[async_trait]
-impl Store for Distant {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl layer::Intercept for Distant {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        let answer = self.inner.create(key, body);
-        self.ask((Op::Create, key), WRITE_MS, answer).await
-    }
-
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        let answer = self.inner.upload(key, body);
-        self.ask((Op::Upload, key), WRITE_MS, answer).await
-    }
-
-    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        let answer = self.inner.get(key, at_most);
-        self.ask((Op::Get, key), READ_MS, answer).await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        let answer = self.inner.get_range(key, range);
-        self.ask((Op::GetRange, key), READ_MS, answer).await
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        let answer = self.inner.head(key);
-        self.ask((Op::Head, key), READ_MS, answer).await
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        let answer = self.inner.list(prefix, page);
-        self.ask((Op::List, prefix), LIST_MS, answer).await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        let answer = self.inner.delete(key);
-        self.ask((Op::Delete, key), WRITE_MS, answer).await
+    async fn around<T, F>(&self, call: Call<'_>, run: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let most_ms = match call.op {
+            Op::List => LIST_MS,
+            Op::Create | Op::Upload | Op::Delete => WRITE_MS,
+            _ => READ_MS,
+        };
+        self.ask((call.op, call.key), most_ms, run).await
     }
 }
 

@@ -8,7 +8,6 @@ pub(crate) mod rounds;
 pub(crate) use one_shot::Commit;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,9 +18,7 @@ use batchweave_core::stream::{StreamConfig, StreamOrder};
 use batchweave_core::tgb::Digest;
 use batchweave_core::{fixtures, keys, limits};
 use batchweave_store::memory::MemoryStore;
-use batchweave_store::{
-    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
-};
+use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError, layer};
 use bytes::Bytes;
 
 use crate::{CommitItem, Committer, Creation, Located, Log, LogOptions, OpenOutcome, create};
@@ -89,13 +86,9 @@ impl Scripted {
 }
 
 #[async_trait]
-impl Store for Scripted {
-    fn root(&self) -> &str {
-        self.inner.root()
-    }
-
-    fn key_bytes_max(&self) -> usize {
-        self.inner.key_bytes_max()
+impl layer::Intercept for Scripted {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
@@ -140,29 +133,9 @@ impl Store for Scripted {
         }
     }
 
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.inner.upload(key, body).await
-    }
-
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         *self.gets.lock().unwrap() += 1;
         self.inner.get(key, at_most).await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.inner.get_range(key, range).await
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.inner.head(key).await
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.inner.list(prefix, page).await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.inner.delete(key).await
     }
 }
 

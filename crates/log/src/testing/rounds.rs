@@ -1,13 +1,12 @@
 //! A store for tests that takes time: in virtual time the number of sequential rounds of requests
 //! is the time that passed.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use batchweave_store::{Chunks, Create, ListPage, ObjectMeta, Store, StoreError};
-use bytes::Bytes;
+use batchweave_store::layer::{self, Call};
+use batchweave_store::{Store, StoreError};
 use tokio::time::Instant;
 
 /// Each request takes this long.
@@ -57,43 +56,17 @@ impl Rounds {
 }
 
 #[async_trait]
-impl Store for Rounds {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl layer::Intercept for Rounds {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.ask(key).await?;
-        self.inner.create(key, body).await
-    }
-
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.ask(key).await?;
-        self.inner.upload(key, body).await
-    }
-
-    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.ask(key).await?;
-        self.inner.get(key, at_most).await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.ask(key).await?;
-        self.inner.get_range(key, range).await
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.ask(key).await?;
-        self.inner.head(key).await
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.ask(prefix).await?;
-        self.inner.list(prefix, page).await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.ask(key).await?;
-        self.inner.delete(key).await
+    async fn around<T, F>(&self, call: Call<'_>, run: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        self.ask(call.key).await?;
+        run.await
     }
 }

@@ -1,13 +1,12 @@
 //! A store that does something at one instant of a run.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use batchweave_core::keys;
-use batchweave_store::{Chunks, Create, ListPage, ObjectMeta, Store, StoreError};
-use bytes::Bytes;
+use batchweave_store::layer::{self, Call};
+use batchweave_store::{Op, Store, StoreError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -104,31 +103,17 @@ impl Tripwire {
 }
 
 #[async_trait]
-impl Store for Tripwire {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl layer::Intercept for Tripwire {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.count(is_progress(key), self.inner.create(key, body))
-            .await
-    }
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.count(is_progress(key), self.inner.upload(key, body))
-            .await
-    }
-    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.count(false, self.inner.get(key, at_most)).await
-    }
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.count(false, self.inner.get_range(key, range)).await
-    }
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.count(false, self.inner.head(key)).await
-    }
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.count(false, self.inner.list(prefix, page)).await
-    }
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.count(false, self.inner.delete(key)).await
+
+    async fn around<T, F>(&self, call: Call<'_>, run: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let writes = matches!(call.op, Op::Create | Op::Upload) && is_progress(call.key);
+        self.count(writes, run).await
     }
 }

@@ -1,11 +1,10 @@
 //! A reader that reads more slowly than others write.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use async_trait::async_trait;
 use batchweave_core::manifest::Folded;
-use batchweave_store::{Chunks, Create, ListPage, ObjectMeta, StoreError};
+use batchweave_store::{StoreError, layer};
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
@@ -29,17 +28,9 @@ impl Growing {
 }
 
 #[async_trait]
-impl Store for Growing {
-    fn root(&self) -> &str {
-        self.inner.root()
-    }
-
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.inner.create(key, body).await
-    }
-
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.inner.upload(key, body).await
+impl layer::Intercept for Growing {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
@@ -53,22 +44,6 @@ impl Store for Growing {
             }
         }
         self.inner.get(key, at_most).await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.inner.get_range(key, range).await
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.inner.head(key).await
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.inner.list(prefix, page).await
-    }
-
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.inner.delete(key).await
     }
 }
 

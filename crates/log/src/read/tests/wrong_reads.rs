@@ -1,13 +1,12 @@
 //! Reads that bring wrong bytes though the object is whole, and folds that went wrong in memory.
 
-use std::ops::Range;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
 use batchweave_core::ids::{AttemptId, JobName, RequestId};
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::manifest::{FoldError, Folded, Manifest};
-use batchweave_store::{Chunks, Create, ListPage, ObjectMeta, StoreError};
+use batchweave_store::{StoreError, layer};
 use bytes::Bytes;
 
 use crate::admin::repair::{Remedy, Repaired, damage, repair};
@@ -41,16 +40,11 @@ impl Lying {
 }
 
 #[async_trait]
-impl Store for Lying {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl layer::Intercept for Lying {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
-    async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.inner.create(key, body).await
-    }
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.inner.upload(key, body).await
-    }
+
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         let bytes = self.inner.get(key, at_most).await?;
         let Some((_, from, to)) = self.lie.lock().unwrap().take_if(|(k, ..)| k == key) else {
@@ -60,18 +54,6 @@ impl Store for Lying {
         assert!(text.contains(from), "{from} in {text}");
         *self.told.lock().unwrap() += 1;
         Ok(text.replacen(from, to, 1).into())
-    }
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.inner.get_range(key, range).await
-    }
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.inner.head(key).await
-    }
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.inner.list(prefix, page).await
-    }
-    async fn delete(&self, key: &str) -> Result<(), StoreError> {
-        self.inner.delete(key).await
     }
 }
 

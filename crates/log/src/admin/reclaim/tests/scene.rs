@@ -1,6 +1,5 @@
 //! A stream with real objects, a job with marks and progress, and a store that meddles.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
@@ -11,9 +10,7 @@ use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{AttemptOpened, JobOpened};
 use batchweave_core::retention::{Mark, Progress};
 use batchweave_store::memory::MemoryStore;
-use batchweave_store::{
-    Chunks, Create, Effect, ErrorKind, ListPage, ObjectMeta, Op, Store, StoreError,
-};
+use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError, layer};
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
@@ -214,9 +211,9 @@ impl Meddler {
 }
 
 #[async_trait]
-impl Store for Meddler {
-    fn root(&self) -> &str {
-        self.inner.root()
+impl layer::Intercept for Meddler {
+    fn inner(&self) -> &dyn Store {
+        self.inner.as_ref()
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
@@ -227,29 +224,9 @@ impl Store for Meddler {
         self.inner.create(key, body).await
     }
 
-    async fn upload(&self, key: &str, body: Bytes) -> Result<Create, StoreError> {
-        self.inner.upload(key, body).await
-    }
-
-    async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
-        self.inner.get(key, at_most).await
-    }
-
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Chunks, StoreError> {
-        self.inner.get_range(key, range).await
-    }
-
-    async fn head(&self, key: &str) -> Result<ObjectMeta, StoreError> {
-        self.inner.head(key).await
-    }
-
-    async fn list(&self, prefix: &str, page: Option<String>) -> Result<ListPage, StoreError> {
-        self.inner.list(prefix, page).await
-    }
-
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         if self.deletes_left.fetch_sub(1, Relaxed) <= 0 {
-            let location = format!("{}/{key}", self.root());
+            let location = format!("{}/{key}", self.inner.root());
             let (kind, effect) = (ErrorKind::Denied, Effect::DidNot);
             return Err(StoreError::new(
                 Op::Delete,

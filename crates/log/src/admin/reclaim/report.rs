@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::retention::{Asked, Due};
 use batchweave_store::StoreError;
+use serde::Serialize;
 
 use super::scan::Found;
 use crate::error::LogError;
@@ -69,7 +70,7 @@ impl Class {
 }
 
 /// Objects and their bytes. The sizes of unfinished uploads are unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     pub objects: u64,
     pub bytes: u64,
@@ -95,7 +96,7 @@ pub struct Totals {
 }
 
 /// Requests of a plan or pass, other than those of following the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
     /// Pages of listings.
     pub lists: u64,

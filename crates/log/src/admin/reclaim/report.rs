@@ -6,7 +6,6 @@ use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::retention::{Asked, Due};
 use batchweave_store::StoreError;
 
-use super::scan::Found;
 use crate::error::LogError;
 
 /// Refused keys that are reported one by one.
@@ -88,7 +87,6 @@ pub struct Totals {
     pub needed: Tally,
     /// Not named by any entry, but one still may.
     pub uncommitted: Tally,
-    /// No longer needed.
     pub dead: Tally,
     /// Not named like objects of this program; never deleted.
     pub foreign: Tally,
@@ -97,7 +95,6 @@ pub struct Totals {
 /// Requests of a plan or pass, other than those of following the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Pages of listings.
     pub lists: u64,
     /// Index segments, marks and progress objects read.
     pub gets: u64,
@@ -160,13 +157,6 @@ impl ReclaimReport {
             bytes: all.bytes + one.bytes,
         };
         self.deleted.values().fold(Tally::default(), sum)
-    }
-
-    pub(super) fn take_scan(&mut self, found: &Found) {
-        self.totals.clone_from(&found.totals);
-        self.requests.lists += found.requests.lists;
-        self.requests.gets += found.requests.gets;
-        self.more = !found.complete;
     }
 
     pub(super) fn refuse(&mut self, key: String, error: StoreError, keys: u64) {

@@ -27,7 +27,6 @@ pub enum IdError {
     #[error("{text:?} is not a {kind}: expected {expected}")]
     Malformed {
         kind: &'static str,
-        /// The expected form.
         expected: &'static str,
         text: String,
     },

@@ -4,7 +4,6 @@ use crate::ids::{Epoch, JobName, ProducerName, Seq, Step, Version};
 
 /// The reason why an entry is void.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // Each message says what the fields are.
 pub enum Void {
     #[error("producer {0} was never opened")]
     NotOpened(ProducerName),
@@ -102,7 +101,6 @@ pub enum Void {
 
 /// The reason why a whole record is void.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum RecordVoid {
     #[error("it belongs to stream {0}")]
     OtherStream(crate::ids::StreamId),

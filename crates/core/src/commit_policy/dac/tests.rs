@@ -1,4 +1,4 @@
-//! DAC step by step: what it asks for, given what it is told.
+//! DAC step by step: its actions for given events.
 
 use super::*;
 
@@ -208,7 +208,7 @@ fn after_a_round(full: bool) -> Duration {
 #[test]
 fn what_had_no_room_in_a_record_does_not_wait_for_a_whole_pace() {
     assert_eq!(after_a_round(true), 500 * MS);
-    // What was left out for another reason is no reason to hurry.
+    // Entries left out for another reason do not shorten the interval.
     assert_eq!(after_a_round(false), 2000 * MS);
 }
 
@@ -332,7 +332,7 @@ fn one_who_may_not_announce_races_beside_a_leader() {
     assert_eq!(puts(action), Some((false, false)));
 }
 
-/// The driver's first event tells what the opening did; this policy asked for nothing yet.
+/// The driver's first event reports the opening; this policy has made no request yet.
 #[test]
 fn an_opening_that_took_hours_is_no_measure_of_the_store() {
     let events = [

@@ -1,4 +1,4 @@
-//! Each clause of the rule, and the whole against a naive oracle.
+//! Each clause of the rule, and all of it against a simple oracle.
 
 use proptest::prelude::*;
 
@@ -37,7 +37,7 @@ fn job(keep: u32, starts: &[Step]) -> JobState {
 
 const HEAD: Step = 10_000;
 
-/// Complete marks at these steps of each attempt; the newest has received everything.
+/// Returns complete marks at these steps of each attempt; the newest has received everything.
 fn signs(marks: &[&[Step]]) -> JobObjects {
     let mut signs = JobObjects::new();
     for (number, steps) in (0_u64..).zip(marks) {
@@ -170,7 +170,7 @@ fn a_mark_below_the_start_of_its_attempt_says_nothing() {
     assert_eq!(points(&job(1, &[50]), &signs(&[&[20, 60]])), [50, 60]);
 }
 
-/// The rule as protocol.md has it, word by word, with no thought of cost.
+/// The rule word by word as in protocol.md, without regard to cost.
 fn naive(starts: &[Step], marks: &[Vec<Step>], keep: usize, position: Step) -> Option<Step> {
     let newest = starts.len().checked_sub(1)?;
     let mut points = Vec::new();
@@ -207,7 +207,7 @@ proptest! {
         prop_assert_eq!(floor(&job, &signs), naive(&starts, &marks, keep as usize, position));
     }
 
-    /// Deleting marks below a published watermark changes nothing that the watermark may say.
+    /// Deleting marks below a published watermark does not change the next watermark.
     #[test]
     fn marks_below_the_watermark_may_go(
         history in prop::collection::vec((0_u64..50, prop::collection::vec(0_u64..50, 0..6)), 1..5),

@@ -1,4 +1,4 @@
-//! Read plans: what is read is exactly what was wanted, in few requests.
+//! Read plans: exactly the wanted slices are read, in few requests.
 
 use std::collections::BTreeMap;
 

@@ -81,7 +81,7 @@ pub(super) async fn make(
     let after = match (to, &due) {
         (Some(step), _) => {
             let request = log.new_request();
-            retention::asked(&fold, &signs, step, request)?.step
+            retention::requested_watermark(&fold, &signs, step, request)?.step
         }
         (None, Due::Publish(entry)) => entry.step,
         (None, _) => fold.watermark(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use batchweave_core::ids::{JobName, Step, Version};
-use batchweave_core::retention::{Asked, Due};
+use batchweave_core::retention::{Due, WatermarkRefused};
 use batchweave_store::StoreError;
 
 use super::scan::Found;
@@ -20,7 +20,7 @@ pub enum ReclaimError {
     Log(#[from] LogError),
     /// What a person has asked for can't be.
     #[error(transparent)]
-    Asked(#[from] Asked),
+    Asked(#[from] WatermarkRefused),
 }
 
 /// The kinds of objects that go.

@@ -1,8 +1,8 @@
-//! Who reads slowly: what becomes ready meanwhile does not wait until all is read.
+//! Slow readers: items that become ready meanwhile do not wait until all records are read.
 
 use super::*;
 
-/// A follower whose put takes so long; one item is announced and its look has come due.
+/// A follower whose put takes this many milliseconds; one item is announced and its poll is due.
 fn looking(put: u32) -> Script {
     let mut s = Script::new(2);
     s.ready(1);

@@ -1,9 +1,10 @@
-//! Silence between bursts: leaders that stay, followers that tell them, and those who read on.
+//! Silence between bursts: leaders that stay, followers that announce to them, and producers that keep
+//! reading.
 
 use super::super::constants::{BURST, QUIET_PACE, STAY_FOR};
 use super::*;
 
-/// Rounds until it steps down, and when that is.
+/// Returns the rounds until the leader steps down, and the time.
 fn silence(s: &mut Script) -> (u32, Duration) {
     let mut rounds = 0;
     s.queue = Queue::default();
@@ -22,7 +23,7 @@ fn silence(s: &mut Script) -> (u32, Duration) {
     }
 }
 
-/// A leader that has just committed one.
+/// A leader that has just committed a burst.
 fn after_a_burst() -> Script {
     let mut s = Script::new(4);
     leading(&mut s);
@@ -81,7 +82,7 @@ fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sle
         s.queue.announced = 1;
         let mut action = s.after(30 * MS, Event::Announced(true));
         let told = s.now;
-        // It is dead: nothing comes.
+        // The leader has failed: no record arrives.
         while action != Action::List {
             action = match action {
                 Action::Wait(time) => s.after(time, Event::Timer),
@@ -110,7 +111,7 @@ fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
             break;
         }
         assert!(matches!(action, Action::Poll(_)), "{action:?}");
-        // One record a second.
+        // One record per second.
         let new = s.now.saturating_sub(began).as_secs() - read;
         let records = vec![record(5, false); new as usize];
         (looks, read) = (looks + 1, read + new);

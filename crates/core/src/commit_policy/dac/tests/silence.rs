@@ -1,4 +1,4 @@
-//! What a producer does that has not looked for a while.
+//! A producer that has not polled for a while.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn a_leader_is_believed_for_a_while_by_who_had_nothing_to_look_for() {
         let action = s.ready(1);
         assert_eq!(action == Action::Announce, told, "{idle} ms: {action:?}");
     }
-    // But not against what it has seen itself.
+    // But not when its own polls show otherwise.
     let mut s = Script::new(2);
     s.ready(1);
     let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
@@ -50,7 +50,7 @@ fn who_was_away_expects_as_many_records_as_there_usually_are() {
         s.won(0);
     }
     assert!((19..=24).contains(&expected), "{expected} of 20");
-    // As many readers as there may be never ask for more than the store gives.
+    // Even very many readers together request no more than the store allows.
     let crowd: Vec<_> = (0..2000).map(|n| record(n, false)).collect();
     s.ready(1);
     s.tell(Event::CaughtUp(crowd));

@@ -253,9 +253,6 @@ name!(/// Name of a producer (and of its lane under `lanes`).
 name!(/// Name of a training job.
     JobName);
 
-/// The name of a lane, which is a producer name.
-pub type LaneName = ProducerName;
-
 fn check_name(text: &str) -> Result<(), IdError> {
     let inside = |c: u8| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
     let bytes = text.as_bytes();

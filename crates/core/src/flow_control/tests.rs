@@ -95,14 +95,14 @@ fn the_slowest_job_that_paces_sets_the_ceiling() {
 }
 
 #[test]
-fn a_message_says_why_and_by_whom() {
+fn a_message_names_the_reason_and_the_slowest_job() {
     let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     let llm = job(&mut b, 1, "llm", 0, true);
     b.commit("p0", 8);
     let why = |b: &Bench, flow: &FlowControl| {
         let sizes = Sizes::new(&b.m, flow.limits.bytes.unwrap_or(0));
-        let mut gate = Gate::new(pace, &b.m, Some(&sizes));
+        let mut gate = Gate::new(flow, &b.m, Some(&sizes));
         let batch = b.batch("p0", 3);
         gate.item(&batch.producer, &batch.tgbs)
             .unwrap_err()
@@ -139,7 +139,7 @@ fn a_message_says_why_and_by_whom() {
 }
 
 #[test]
-fn a_lane_that_others_wait_for_is_never_held_by_what_waits() {
+fn a_lane_that_others_wait_for_is_never_held_by_waiting_tgbs() {
     let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
     for lane in ["a", "b"] {
         b.one(b.opened(lane)).unwrap();
@@ -264,7 +264,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 
 proptest! {
     #[test]
-    fn bounds_are_kept_and_nobody_is_stuck(
+    fn bounds_hold_and_no_producer_is_stuck(
         plan in plans(), limits in limits(), picks in prop::collection::vec(0..=255_u8, 1..40),
         lanes in any::<bool>(),
     ) {
@@ -274,7 +274,7 @@ proptest! {
 
     /// A leader adds others' entries to its own: no record passes the ceiling.
     #[test]
-    fn a_leader_takes_along_what_fits(
+    fn a_leader_includes_only_entries_within_the_bounds(
         plan in plans(), own in 1..5_u64, most in 0..20_u64, lanes in any::<bool>(),
     ) {
         let order = if lanes { StreamOrder::Lanes } else { StreamOrder::Arrival };

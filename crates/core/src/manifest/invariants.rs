@@ -19,7 +19,7 @@
 use std::collections::BTreeSet;
 
 use super::entry::Entry;
-use super::fold::Folded;
+use super::folded::Folded;
 use super::lanes::{Lanes, Queue};
 use super::state::{JobState, Manifest, ProducerState};
 use crate::ids::{JobName, ProducerName, Step};

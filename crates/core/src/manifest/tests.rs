@@ -41,7 +41,7 @@ fn two_producers_combine_in_one_record() {
 }
 
 #[test]
-fn lanes_take_turns_whatever_the_order_of_arrival() {
+fn lanes_take_turns_in_any_order_of_arrival() {
     let mut b = Bench::new(StreamOrder::Lanes, &["a", "b", "c"]);
     for lane in ["a", "b", "c"] {
         b.one(b.opened(lane)).unwrap();

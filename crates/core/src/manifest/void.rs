@@ -37,7 +37,7 @@ pub enum Void {
     },
     #[error("sequence range {first}..={last} does not fit {tgbs} TGBs")]
     SeqRange { first: Seq, last: Seq, tgbs: usize },
-    #[error("the cursor before is not where producer {0} stands")]
+    #[error("the cursor before is not the current cursor of producer {0}")]
     WrongCursor(ProducerName),
     #[error("the cursor after is larger than a cursor may be")]
     CursorTooLarge,
@@ -53,7 +53,7 @@ pub enum Void {
     ForeignObject { key: String },
     #[error("object {key} holds TGBs outside of sequence {first}..={last}")]
     SharedObject { key: String, first: Seq, last: Seq },
-    #[error("the entry says step {asserted}, the log gives {given:?}")]
+    #[error("the entry asserts step {asserted}, the log gives {given:?}")]
     WrongStep { asserted: Step, given: Option<Step> },
     #[error("the entry has {bytes} bytes, more than an entry may have")]
     TooLarge { bytes: usize },

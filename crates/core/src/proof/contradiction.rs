@@ -16,7 +16,7 @@ pub enum Contradiction {
     #[error("ledger: {0}; it was edited or damaged")]
     Ledger(FormatError),
     /// A ledger of an attempt that was never opened.
-    #[error("ledger: {key} tells of an attempt that the log does not have")]
+    #[error("ledger: {key} is of an attempt that the log does not have")]
     UnknownAttempt { key: String },
     /// A ledger with another attempt's id.
     #[error(
@@ -113,7 +113,7 @@ pub enum Contradiction {
     },
     /// A coordinate without any ledger.
     #[error(
-        "missing rank: no ledger of attempt {attempt} tells of coordinate {dp_rank} of {dp_size}, while others \
+        "missing rank: no ledger of attempt {attempt} has coordinate {dp_rank} of {dp_size}, while others \
              received steps from {from} on; if the attempt has just begun or was cut short, prove up to \
              where it began with --to {from}"
     )]
@@ -138,7 +138,7 @@ pub enum Contradiction {
     },
     /// An attempt continues from a step that its parent never received.
     #[error(
-        "lineage: the run goes on from step {to} of attempt {attempt}, but no ledger says that anybody in that \
+        "lineage: the run continues from step {to} of attempt {attempt}, but by the ledgers no rank of that \
              attempt received step {step}"
     )]
     NeverReached {

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_not_be_read_is_left_and_quarantined_steps_are_passed_over() {
+    fn unreadable_steps_are_left_and_quarantined_steps_are_passed_over() {
         let of = ReaderSlices {
             dp_rank: 1,
             rank: Some(3),

@@ -51,17 +51,17 @@ pub fn watermark(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Due {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WatermarkRefused {
     /// The watermark is there already.
-    #[error("the watermark is at step {watermark}, not below {step}: nothing to give up")]
+    #[error("the watermark is at step {watermark}, not below {step}: nothing to release")]
     NotAbove { step: Step, watermark: Step },
     /// The stream has fewer steps.
-    #[error("step {step} is beyond the stream's {head} steps: nothing of it can be given up yet")]
+    #[error("step {step} is beyond the stream's {head} steps: it can not be released yet")]
     BeyondHead { step: Step, head: Step },
     /// A job needs steps below the requested one.
     #[error(
         "job {job} may still need steps below {step}: {}; close the job first (`batchweave job close`), \
          or choose a lower step",
         .floor.map_or_else(
-            || "it has fewer restart points than it keeps, so it gives up nothing".to_owned(),
+            || "it has fewer restart points than it keeps, so it releases nothing".to_owned(),
             |floor| format!("it can restart from step {floor}")
         )
     )]

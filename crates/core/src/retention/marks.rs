@@ -50,10 +50,7 @@ impl Mark {
     /// Decodes the mark at `key`; fails when it does not match the key.
     pub fn from_json(bytes: &[u8], key: &str, stream: StreamId) -> Result<Self, FormatError> {
         let mark: Self = json::parse(bytes, key, MARK_BYTES_MAX)?;
-        if mark.stream != stream {
-            let other = format!("belongs to stream {}", mark.stream);
-            return Err(FormatError::rule(key, other));
-        }
+        FormatError::check_stream(key, mark.stream, stream)?;
         if mark.key() != key {
             let other = "holds another mark than its key says";
             return Err(FormatError::rule(key, other));

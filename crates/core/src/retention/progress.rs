@@ -47,10 +47,7 @@ impl Progress {
     /// Decodes the progress object at `key`; fails when it does not match the key.
     pub fn from_json(bytes: &[u8], key: &str, stream: StreamId) -> Result<Self, FormatError> {
         let progress: Self = json::parse(bytes, key, PROGRESS_BYTES_MAX)?;
-        if progress.stream != stream {
-            let other = format!("belongs to stream {}", progress.stream);
-            return Err(FormatError::rule(key, other));
-        }
+        FormatError::check_stream(key, progress.stream, stream)?;
         if progress.key() != key {
             let other = "holds other progress than its key says";
             return Err(FormatError::rule(key, other));

@@ -134,9 +134,4 @@ impl Fault {
             _ => "read it again; if that gives the same, restore the object or quarantine the step",
         }
     }
-
-    /// Returns whether the same read may return good bytes the next time (a damaged transfer).
-    pub fn worth_a_retry(&self) -> bool {
-        !matches!(self, Self::Version { .. })
-    }
 }

@@ -120,7 +120,7 @@ fn moves() -> impl Strategy<Value = Vec<(usize, u64, bool)>> {
 
 proptest! {
     #[test]
-    fn the_order_is_a_function_of_what_the_lanes_hold(
+    fn the_order_is_a_function_of_the_content_of_the_lanes(
         contents in prop::collection::vec((0..9_u64, any::<bool>()), 1..5),
         moves in moves(),
     ) {

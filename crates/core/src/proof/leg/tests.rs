@@ -201,7 +201,7 @@ fn an_honest_run_with_restarts_and_other_worlds_is_accepted() {
 }
 
 #[test]
-fn a_swapped_slice_a_flipped_byte_and_another_batch_are_told_apart() {
+fn a_swapped_slice_a_flipped_byte_and_another_batch_are_distinguished() {
     let mut run = honest();
     for rank in [0, 1] {
         let other = run.entry(1, 1 - rank, 600, 856).crcs[6..7].to_vec();
@@ -231,7 +231,7 @@ fn a_swapped_slice_a_flipped_byte_and_another_batch_are_told_apart() {
 }
 
 #[test]
-fn doubled_steps_gaps_and_missing_ranks_are_told_apart() {
+fn doubled_steps_gaps_and_missing_ranks_are_distinguished() {
     let mut run = honest();
     let again = run.entry(0, 3, 511, 600);
     run.push(0, 9, vec![again]);
@@ -289,7 +289,7 @@ fn lineages_that_nobody_trained_are_found() {
     run.ledgers.get_mut(&1).unwrap().retain(|l| l.first() < 856);
     run.fails(&[
         "lineage",
-        "goes on from step 1000 of attempt 1",
+        "continues from step 1000 of attempt 1",
         "received step 856",
     ]);
     let mut run = honest();
@@ -330,7 +330,7 @@ fn edited_ledgers_are_found() {
 }
 
 #[test]
-fn what_is_behind_the_last_ledger_is_not_proved() {
+fn steps_after_the_last_ledger_are_not_proved() {
     let run = honest();
     let leg = *run.job.lineage().unwrap().last().unwrap();
     let begin = || LegProof::new(run.job.attempt(5).unwrap(), leg, SLICES);

@@ -55,7 +55,7 @@ pub struct Leg {
 pub enum LineageError {
     /// Only a log that violates the rules can hold it.
     #[error(
-        "lineage: attempt {attempt} says that it goes on from attempt {parent}, which the log does not \
+        "lineage: attempt {attempt} names attempt {parent} as its parent, which the log does not \
          have before it"
     )]
     NoParent {

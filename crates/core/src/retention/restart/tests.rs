@@ -124,7 +124,7 @@ fn with_fewer_than_k_restart_points_nothing_moves() {
 }
 
 #[test]
-fn the_floor_is_never_above_what_every_coordinate_has_received() {
+fn the_floor_is_never_above_the_slowest_coordinate() {
     let job = job(1, &[50]);
     let mut signs = signs(&[&[100, 200]]);
     let attempt = signs.get_mut(&0).unwrap();
@@ -166,7 +166,7 @@ fn names_that_say_nothing_are_ignored_and_counted() {
 }
 
 #[test]
-fn a_mark_below_the_start_of_its_attempt_says_nothing() {
+fn a_mark_below_the_start_of_its_attempt_is_ignored() {
     assert_eq!(points(&job(1, &[50]), &signs(&[&[20, 60]])), [50, 60]);
 }
 
@@ -189,7 +189,7 @@ fn naive(starts: &[Step], marks: &[Vec<Step>], keep: usize, position: Step) -> O
 
 proptest! {
     #[test]
-    fn the_floor_is_what_a_naive_reading_says(
+    fn the_floor_equals_that_of_a_naive_oracle(
         history in prop::collection::vec((0_u64..50, prop::collection::vec(0_u64..50, 0..6)), 0..5),
         keep in 1_u32..5,
         received_to in prop::option::of((0_u64..60, 0_u64..60)),

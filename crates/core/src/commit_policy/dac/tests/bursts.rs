@@ -51,7 +51,7 @@ fn a_leader_of_bursts_stays_through_silence_with_few_rounds() {
 }
 
 #[test]
-fn a_quiet_leader_commits_what_it_has_at_once() {
+fn a_quiet_leader_commits_its_own_items_at_once() {
     let mut s = after_a_burst();
     for _ in 0..20 {
         if let Action::Wait(time) = s.tell(Event::Timer) {
@@ -63,7 +63,7 @@ fn a_quiet_leader_commits_what_it_has_at_once() {
 }
 
 #[test]
-fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sleep() {
+fn a_follower_of_bursts_announces_to_a_silent_leader_and_waits_for_its_round() {
     for burst in [true, false] {
         let mut s = Script::new(2);
         s.ready(1);
@@ -97,7 +97,7 @@ fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sle
 }
 
 #[test]
-fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
+fn an_idle_producer_reads_only_while_records_arrive() {
     let mut s = Script::new(2);
     s.now = Duration::from_secs(1);
     s.ready(1);
@@ -123,7 +123,7 @@ fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
 }
 
 #[test]
-fn nobody_reads_on_in_a_silent_log() {
+fn an_idle_producer_does_not_read_a_silent_log() {
     let mut s = Script::new(2);
     s.ready(1);
     s.after(15 * MS, Event::CaughtUp(vec![]));
@@ -131,7 +131,7 @@ fn nobody_reads_on_in_a_silent_log() {
 }
 
 #[test]
-fn who_reads_slowly_does_not_read_on() {
+fn a_slow_reader_does_not_read_while_idle() {
     for (put, reads_on) in [(30, true), (300, false)] {
         let mut s = Script::new(2);
         s.now = Duration::from_secs(1);

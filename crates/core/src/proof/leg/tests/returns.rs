@@ -32,7 +32,7 @@ fn a_rank_that_came_back_is_believed_only_with_its_word() {
 
 /// Entries before the return sort after it by first step, even where a flush split them.
 #[test]
-fn a_return_reaches_beyond_what_a_flush_parted() {
+fn a_return_reaches_beyond_entries_split_by_a_flush() {
     let mut run = honest();
     run.of(0, 1).nth(1).unwrap().to = 300;
     run.of(0, 1).nth(1).unwrap().crcs.truncate(88);

@@ -38,7 +38,7 @@ pub enum RunError {
     },
     /// A bad document while `on_bad_document = "fail"`.
     #[error(
-        "bad document: {0}. Set source.on_bad_document = \"skip\" to leave it out; or mend the file, which \
+        "bad document: {0}. Set source.on_bad_document = \"skip\" to leave it out; or correct the file, which \
          needs a new producer.name once batches of this input are committed"
     )]
     Document(DocumentError),

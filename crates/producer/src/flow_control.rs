@@ -157,7 +157,7 @@ impl HoldReporter {
             now.duration_since(*at) >= LOG_INTERVAL || cause(last) != cause(&held)
         });
         if due {
-            tracing::info!(seconds, "{held}; goes on by itself");
+            tracing::info!(seconds, "{held}; continues by itself");
             self.last_logged = Some((held.clone(), now));
         }
         let counted = now;

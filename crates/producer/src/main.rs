@@ -42,7 +42,7 @@ async fn produce(mut config: ProducerConfig, stop: CancellationToken) -> Result<
         Outcome::Stopped {
             batches: Some(batches),
         } => {
-            tracing::info!(batches, "stopped; a restart goes on from here");
+            tracing::info!(batches, "stopped; a restart continues from here");
         }
         Outcome::Sealed => tracing::info!("the stream has ended or is sealed; nothing to do"),
     }

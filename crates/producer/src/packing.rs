@@ -56,7 +56,7 @@ impl Shape {
     }
 }
 
-/// A document as the packers take it.
+/// A document, ready for packing into rows or slices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
     /// The pass in which it was read.

@@ -167,7 +167,7 @@ async fn with_deadline<T>(
     let done = tokio::time::timeout(deadline, work).await.ok();
     if done.is_none() {
         tracing::warn!(
-            "not everything in flight was committed before shutdown.deadline; a restart makes it again"
+            "not everything in flight was committed before shutdown.deadline; a restart repeats it"
         );
     }
     done

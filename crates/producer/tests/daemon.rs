@@ -1,7 +1,7 @@
-//! The daemon end to end on a store in memory: what is in the stream is what the documents say, and
-//! restarts, shares and bad input do not change it.
+//! The daemon end to end on a store in memory: the stream holds the documents, and restarts, shares and bad input do
+//! not change it.
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "a test that can't go on panics")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 #[path = "daemon/bad_input.rs"]
 mod bad_input;
@@ -64,7 +64,7 @@ async fn producers_share_the_input() {
     assert_eq!(world.batches().await, expected);
 }
 
-/// Stopped wherever it happens to be, again and again, with several sizes of objects.
+/// Stopped at random instants, again and again, with several sizes of objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_anywhere_changes_nothing() {
     for seed in 0..5u64 {
@@ -123,8 +123,8 @@ async fn a_finished_producer_stays_finished_without_its_input() {
     assert_eq!(world.run(World::config(&paths, "a")).await.unwrap(), first);
 }
 
-/// Writes fail and answers are lost: at worst the daemon gives up and is started again. (Reads are
-/// tried again inside the S3 store.)
+/// Writes fail and answers are lost: at worst the daemon gives up and is started again. (The S3 store retries
+/// reads.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rough_store_changes_nothing() {
     for seed in 0..4u64 {
@@ -227,7 +227,7 @@ async fn a_bad_document_stops_with_its_place_and_nothing_before_it_is_lost() {
             Corpus::expected_of_lines(&corpus.lines[..250])
         );
     }
-    // What the message advises works, from where the producer stands.
+    // The advice of the message works, from the current cursor.
     let mut config = World::config(&paths, "a");
     config.source.on_bad_document = OnBadDocument::Skip;
     assert!(matches!(

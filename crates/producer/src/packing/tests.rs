@@ -1,4 +1,4 @@
-//! Rows as the pages say, and the same batches from any point on, in every mode.
+//! Rows as docs/format.md defines them, and the same batches from any point on, in every mode.
 
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn best_fit(shape: Shape, look_ahead: usize, from: Restart) -> Box<dyn Packer> {
     Box::new(BestFit::new(shape, (END, PAD), look_ahead, from))
 }
 
-/// All batches from where `packer` begins, the last one filled up; and how many of them are full.
+/// Returns all batches from the start of `packer`, the last one filled up, and the number of full ones.
 fn pack(
     mut packer: Box<dyn Packer>,
     documents: &[Document],
@@ -146,7 +146,7 @@ fn the_oldest_goes_first_and_the_longest_that_fits_beside_it() {
         rows_per_slice: 2,
         seq_len: 7,
     };
-    // With their end tokens: 4, 5, 2, 3, 9 (cut at 8), 1.
+    // With their end tokens: 4, 5, 2, 3, 9 (divided at 8), 1.
     let lengths = [3, 4, 1, 2, 8, 0];
     let documents: Vec<Document> = (0..)
         .zip(lengths)
@@ -181,7 +181,7 @@ fn documents(lengths: &[usize]) -> Vec<Document> {
     lengths.iter().enumerate().map(document).collect()
 }
 
-/// Split after batch `k`, through the form that goes into the log.
+/// Restarts after batch `k`, from the cursor as the log stores it.
 fn replayed(
     all: &[PackedBatch],
     k: usize,
@@ -195,8 +195,8 @@ fn replayed(
 }
 
 proptest! {
-    /// Split anywhere, any number of times: the batches are those of one uncut run, and those of the
-    /// definition at the top of the page.
+    /// Restarted anywhere, any number of times, the batches are those of one run, and those of the definition in
+    /// concat.rs.
     #[test]
     fn concat_replays_from_any_point(
         lengths in prop::collection::vec(0usize..23, 1..40),
@@ -222,8 +222,8 @@ proptest! {
         }
     }
 
-    /// The same for `best_fit`; each token is in its document's rows once (and once more where a piece
-    /// goes on), and a document that fits in a row is in one piece.
+    /// The same for `best_fit`. Each token is in the rows once, and once more where a later piece of its document
+    /// begins; a document that fits in a row is one piece.
     #[test]
     fn best_fit_replays_from_any_point(
         lengths in prop::collection::vec(0usize..23, 1..60),

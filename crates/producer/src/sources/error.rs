@@ -32,7 +32,7 @@ pub enum Reason {
         at: usize,
     },
     /// The text has no characters.
-    #[error("the document is empty; leave such documents out")]
+    #[error("the document is empty; leave empty documents out")]
     Empty,
     /// The document is longer than `source.max_document_bytes`.
     #[error(
@@ -51,13 +51,13 @@ pub enum Reason {
     #[error("column \"{column}\" is {found}, not a string; name a text column in source.column")]
     ColumnType { column: String, found: String },
     /// An array of a sample differs from the configured one.
-    #[error("array \"{name}\" {detail}; mend the data, or packing.arrays")]
+    #[error("array \"{name}\" {detail}; correct the data, or packing.arrays")]
     Array { name: String, detail: String },
     /// No process can render the conversation; the document itself may be good.
     #[error("the process that renders conversations can't be used: {why}")]
     NoRenderer { why: String },
     /// The template rejects the conversation.
-    #[error("the conversation {detail}; mend it, or chat.template")]
+    #[error("the conversation {detail}; correct it, or chat.template")]
     Chat { detail: String },
     /// A conversation is expected, and the file is not JSONL.
     #[error(
@@ -73,7 +73,7 @@ pub enum Reason {
     )]
     NotArrays,
     /// The value of the column is null.
-    #[error("the value is null; leave such rows out")]
+    #[error("the value is null; leave rows without a value out")]
     Null,
     /// The tokenizer refuses the text.
     #[error("{detail}; leave the document out, or choose another tokenizer")]

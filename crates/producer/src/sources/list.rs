@@ -93,7 +93,7 @@ impl InputList {
             .find(|(is, was)| is.pin.name != was.name);
         if let (true, Some((is, was))) = (lines.is_empty(), moved) {
             lines.push(format!(
-                "{}: stands where {} stood; source.paths were reordered",
+                "{}: is now at the place of {}; source.paths were reordered",
                 is.pin.name, was.name
             ));
         }
@@ -162,7 +162,7 @@ mod tests {
         let turned = list(&[("b", b"22"), ("a", b"1"), ("c", b"3"), ("d", b"4")]);
         assert_eq!(
             turned.differences(&pins),
-            ["b: stands where a stood; source.paths were reordered"]
+            ["b: is now at the place of a; source.paths were reordered"]
         );
     }
 }

@@ -79,7 +79,7 @@ async fn every_compression_reads_the_same_from_every_place() {
             ]
             .concat(),
         ),
-        // The content decides, not the name.
+        // The content selects the codec, not the name.
         ("b.jsonl", gzip(text.as_bytes())),
     ];
     for (name, bytes) in files {
@@ -178,7 +178,7 @@ async fn truncated_or_damaged_compression_is_one_bad_document_with_its_line() {
     }
 }
 
-/// 200 MB in one line: bounded memory, one bad document, and the next line is read.
+/// 200 MB in one line take bounded memory and are one bad document; the next line is read.
 #[tokio::test]
 async fn a_200_mb_line_is_refused_and_passed() {
     let folder = tempfile::tempdir().unwrap();
@@ -337,7 +337,7 @@ async fn a_file_that_shrinks_while_it_is_read_is_no_end_of_the_documents() {
         let size = content.len();
         let words = format!("it changed from {size} to {} bytes while", size / 2);
         assert!(why.contains(&words), "{name}: {why}");
-        // What is appended later is not of this list.
+        // Bytes appended later are not part of this list.
         std::fs::write(&path, &content).unwrap();
         let mut reader = open();
         let first = reader.next_unit().unwrap().unwrap();
@@ -353,7 +353,7 @@ async fn a_file_that_shrinks_while_it_is_read_is_no_end_of_the_documents() {
     }
 }
 
-/// Lines that hardly compress.
+/// Returns lines that hardly compress.
 fn noise(bytes: usize) -> String {
     let mut state = 1_u64;
     let line = |_| {

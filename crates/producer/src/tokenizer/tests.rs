@@ -1,4 +1,4 @@
-//! Token for token against other libraries; special tokens in a text are text.
+//! Tokens compared with other libraries; special tokens in a text are text.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn bytes_are_bytes() {
     );
 }
 
-/// A byte-level BPE of five merges; special tokens at ids with a gap.
+/// Returns a byte-level BPE of five merges, with special tokens at ids with a gap.
 fn file(model: &str) -> String {
     let mut vocab: serde_json::Map<String, serde_json::Value> = serde_json::Map::new();
     for token in [

@@ -1,7 +1,7 @@
-//! Input that people really have, through the whole daemon: each is a clear error that names place, reason and
-//! remedy, or is left out with `on_bad_document = "skip"`, the same on replay; nothing before it is lost.
+//! Typical bad input, through the whole daemon: each is a clear error that names place, reason and remedy, or is
+//! left out with `on_bad_document = "skip"`, the same on replay; nothing before it is lost.
 //!
-//! What is bad elsewhere is tested elsewhere: templates that fail, loop or write without end
+//! Other bad input is tested elsewhere: templates that fail, loop or write without end
 //! (`templates_that_fail_loop_or_do_not_end_are_bad_documents`), lines of 200 MB
 //! (`a_200_mb_line_is_refused_and_passed`), damaged compression
 //! (`truncated_or_damaged_compression_is_one_bad_document_with_its_line`), a broken tokenizer.json
@@ -26,7 +26,7 @@ use parquet::schema::parser::parse_message_type;
 
 use crate::support::{Corpus, World};
 
-/// A file with one column, of texts or of numbers.
+/// Writes a Parquet file with one column, of texts or of numbers.
 fn parquet(path: &Path, column: &str, texts: Option<&[&str]>) {
     let kind = ["int64", "binary"][usize::from(texts.is_some())];
     let text = [";", " (UTF8);"][usize::from(texts.is_some())];
@@ -78,7 +78,8 @@ fn points(world: &World, pattern: &str) -> ProducerConfig {
     config
 }
 
-/// Fails with all these words, twice the same; leaves it out when told to, however often it is stopped.
+/// Checks that the input fails with all these words, on each of two runs, and is left out when skipping is configured,
+/// with any number of stops.
 async fn refused_or_left_out(
     world: &World,
     config: ProducerConfig,
@@ -188,7 +189,7 @@ async fn samples_larger_than_their_bound_are_named() {
     Box::pin(refused_or_left_out(&world, config, &words)).await;
 }
 
-/// A line of 300 MB in 300 kB: it is passed over without being held.
+/// A line of 300 MB in 300 kB is skipped without being kept in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_compressed_bomb_is_one_bad_document() {
     for zstandard in [false, true] {

@@ -1,4 +1,4 @@
-//! Input that grows: every file once, in the order in which they came, whatever stops in between.
+//! Input that grows: every file is read once, in the order of arrival, through stops and crashes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn following(folder: &Path) -> ProducerConfig {
     config
 }
 
-/// A corpus in files of which none has come yet, and the folder that they come to.
+/// A corpus in files that have not arrived yet, and their folder.
 fn scene(world: &World, seed: u64) -> (Corpus, Vec<PathBuf>, PathBuf) {
     let corpus = Corpus::new(seed, 240);
     let files = corpus
@@ -46,7 +46,7 @@ async fn files_that_come_later_are_taken_once_in_order_through_stops_and_crashes
         let mut done = Vec::new();
         for (n, file) in files.iter().enumerate() {
             done.push(come(file, &folder));
-            // Files that were read to their ends are needed no more.
+            // Files that were read to their ends are no longer needed.
             if n == 4 {
                 std::fs::remove_file(&done[0]).unwrap();
             }
@@ -107,7 +107,7 @@ async fn a_growing_list_is_stored_by_what_is_new_and_reclaimed_behind_its_cursor
             .wait_for_batches(Corpus::expected_of_lines(come).len())
             .await;
         stored.extend(world.inputs());
-        // Some passes are beside a producer that grows its list, some lists go on in another instance.
+        // Some passes run beside a producer that extends its list, and some lists are continued by another instance.
         if n % 8 == 5 {
             deleted += world.reclaim_inputs().await;
         }
@@ -133,7 +133,7 @@ async fn a_growing_list_is_stored_by_what_is_new_and_reclaimed_behind_its_cursor
     );
     assert!(bytes < files.len() as u64 * 400, "{bytes} bytes");
     assert!(stored.len() > left.len());
-    // What is left is all that the next instance needs.
+    // The links that are left are all that the next instance needs.
     let (task, stop) = world.spawn(following(&folder));
     come(&files[39], &folder);
     world.wait_for_batches(corpus.expected(1).len()).await;

@@ -1,4 +1,4 @@
-//! Every mode of packing, cut anywhere: the same payloads as in a run that nothing disturbed.
+//! Every mode of packing, interrupted anywhere: the same payloads as in an undisturbed run.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ fn opaque(paths: &[String]) -> ProducerConfig {
     config
 }
 
-/// Samples of a robot: pictures of any size and as many actions as there were.
+/// Samples of a robot: pictures of any size and any number of actions.
 fn robot(world: &World, samples: usize) -> Vec<String> {
     let mut random = Random(7);
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! A panic in the work on one document makes it a bad document; it neither ends the daemon nor the input.
+//! A panic in the work on one document makes it a bad document and ends neither the daemon nor the input.
 
 use batchweave_daemon::Exit;
 use batchweave_producer::config::{OnBadDocument, TokenizerKind};
@@ -7,7 +7,7 @@ use batchweave_producer::{Outcome, RunError};
 
 use crate::support::World;
 
-/// o200k takes texts with this character another way, whose library panics on a long run of blanks.
+/// o200k encodes texts with this character by another library, which panics on a long run of blanks.
 fn poison() -> String {
     format!("{{\"text\":\"'\u{17f}{}x\"}}\n", " ".repeat(1_000_000))
 }

@@ -1,4 +1,4 @@
-//! A start that hangs ends when the daemon is asked to stop, wherever it hangs.
+//! A start that hangs anywhere ends when a stop is requested.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn stopped(world: &World, config: ProducerConfig) -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_is_heard_at_every_request_of_the_start() {
+async fn a_stop_takes_effect_at_every_request_of_the_start() {
     for n in 1..=20 {
         let world = World::new();
         let paths = Corpus::new(1, 10).write(&world, 1);

@@ -1,4 +1,4 @@
-//! Chat templates are rendered in processes of their own: what one takes too much of costs a conversation.
+//! Chat templates are rendered in separate processes: one that exhausts a resource costs one conversation.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::support::World;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_batchweave-producer");
 const TURNS: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|endoftext|>{% endfor %}";
-/// Twice as long, sixty times.
+/// A text that doubles sixty times.
 const DOUBLES: &str = "{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}\
     {% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}";
-/// A list in a list, so deep that freeing it needs a deep stack.
+/// A list nested so deeply that freeing it needs a deep stack.
 const DEEPENS: &str = "{% set ns = namespace(s=[]) %}\
     {% for j in range(30) %}{% for i in range(30000) %}{% set ns.s = [ns.s] %}{% endfor %}{% endfor %}";
 
@@ -28,7 +28,7 @@ fn good(from: usize, to: usize) -> String {
 
 const POISON: &str = "{\"messages\":[{\"role\":\"user\",\"content\":\"poison\"}]}\n";
 
-/// Conversations by `template`, in processes of `program`.
+/// Returns a configuration for conversations by `template`, in processes of `program`.
 fn config(world: &World, template: &str, lines: &str, program: Option<&Path>) -> ProducerConfig {
     let folder = world.folder.path();
     std::fs::write(folder.join("t.jinja"), template).unwrap();
@@ -113,7 +113,7 @@ async fn a_template_too_deep_for_its_compiler_is_an_error_of_the_configuration()
     );
 }
 
-/// The first process is killed from outside, wherever it stands: its conversation is not a bad one.
+/// The first process is killed from outside at a random instant; its conversation is not a bad document.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_is_killed_is_replaced() {
     let world = World::new();
@@ -126,7 +126,7 @@ async fn a_process_that_is_killed_is_replaced() {
     std::fs::write(&program, text).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(&program, mode).unwrap();
-    // Each takes a while, so that they are not over before the kill.
+    // Each conversation takes a while, so that some remain after the kill.
     let slow = format!("{{% for i in range(90000) %}}{{% set x = i * i %}}{{% endfor %}}{TURNS}");
     let config = config(&world, &slow, &good(0, 60), Some(&program));
     world.run(config).await.unwrap();

@@ -3,7 +3,7 @@
     unreachable_pub,
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test that can't go on panics"
+    reason = "a test that cannot continue panics"
 )]
 
 mod trip;
@@ -33,7 +33,7 @@ pub const ROWS: u32 = 2;
 pub const SEQ_LEN: u32 = 16;
 const END: u32 = 256;
 
-/// A batch as rows of tokens.
+/// The rows of tokens of a batch.
 pub type Rows = Vec<Vec<u32>>;
 
 /// A stream in memory and a folder for input files.
@@ -83,7 +83,7 @@ impl World {
         )
     }
 
-    /// Asks it to stop at an instant that the seed draws.
+    /// Requests a stop at an instant that the seed draws.
     pub async fn run_until(&self, config: ProducerConfig, seed: u64) -> Result<Outcome, RunError> {
         let stop = CancellationToken::new();
         let trip = Trip::Stop(stop.clone());
@@ -91,8 +91,8 @@ impl World {
         run_on(store, config, stop).await
     }
 
-    /// True when it finished; false when it was dropped at a request that the seed draws, which then
-    /// has been done (odd numbers) or not (even ones) without an answer.
+    /// Returns true when it finished, and false when it was dropped at a request that the seed draws. That request had
+    /// its effect (odd numbers) or not (even ones) and was never answered.
     pub async fn crash(&self, config: ProducerConfig, seed: u64, before: u64) -> bool {
         let at = Instant::draw(seed << 32 | before);
         let dead = Arc::new(Notify::new());
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// Runs until the store gives no answer to request `n`, and is asked to stop then.
+    /// Runs until the store does not answer request `n`, and then requests a stop.
     pub async fn run_until_silent(
         &self,
         config: ProducerConfig,
@@ -136,14 +136,14 @@ impl World {
         Log::open(self.store.clone(), &options).await.ok()
     }
 
-    /// The keys of all links of input lists.
+    /// Returns the keys of all links of input lists.
     pub fn inputs(&self) -> Vec<String> {
         let mut keys = self.store.keys();
         keys.retain(|key| key.starts_with(INPUTS));
         keys
     }
 
-    /// Their sizes added up.
+    /// Returns the total size of these links.
     pub async fn inputs_bytes(&self) -> u64 {
         let mut bytes = 0;
         for key in self.inputs() {
@@ -152,7 +152,7 @@ impl World {
         bytes
     }
 
-    /// A pass of reclamation; how many links of input lists it has deleted.
+    /// Runs a pass of reclamation. Returns the number of links of input lists that it deleted.
     pub async fn reclaim_inputs(&self) -> u64 {
         let mut log = self.log().await.unwrap();
         let report = Reclaimer::new().pass(&mut log, Limits::default()).await;
@@ -183,7 +183,7 @@ impl World {
             .expect("no progress in a minute");
     }
 
-    /// All committed batches, read from the data objects.
+    /// Returns all committed batches, read from the data objects.
     pub async fn batches(&self) -> Vec<Rows> {
         let batches = self.payloads().await.into_iter();
         batches
@@ -191,7 +191,7 @@ impl World {
             .collect()
     }
 
-    /// What each batch was made from.
+    /// Returns the provenance of each batch.
     pub async fn sources(&self) -> Vec<Sources> {
         let mut log = self.log().await.unwrap();
         let mut all = Vec::new();
@@ -207,7 +207,7 @@ impl World {
         all
     }
 
-    /// The payloads of each batch's slices.
+    /// Returns the payloads of each batch's slices.
     pub async fn payloads(&self) -> Vec<Vec<Vec<u8>>> {
         let Some(mut log) = self.log().await else {
             return Vec::new();
@@ -253,7 +253,7 @@ fn payload_rows(payload: &[u8]) -> Rows {
         .collect()
 }
 
-/// Lines of JSON with texts of all lengths.
+/// Returns lines of JSON with texts of all lengths.
 pub struct Corpus {
     pub lines: Vec<String>,
 }
@@ -284,7 +284,7 @@ impl Corpus {
         }
     }
 
-    /// Which lines are in which file.
+    /// The lines of each file.
     fn files(&self, files: usize) -> Vec<Range<usize>> {
         let n = self.lines.len();
         (0..files)
@@ -328,7 +328,7 @@ impl Corpus {
         pack(&Self::tokens(&lines.iter().collect::<Vec<_>>()), false)
     }
 
-    /// The first `batches` of an endless run.
+    /// Returns the first `batches` of an endless run.
     pub fn expected_passes(&self, batches: usize) -> Vec<Rows> {
         let mut passes = 1;
         loop {
@@ -341,7 +341,7 @@ impl Corpus {
         }
     }
 
-    /// What producer `index` of `of` makes of `files` files.
+    /// Returns the batches that producer `index` of `of` makes of `files` files.
     pub fn expected_of(&self, of: usize, index: usize, files: usize) -> Vec<Rows> {
         let mut mine = Vec::new();
         for (f, range) in self.files(files).into_iter().enumerate() {
@@ -357,7 +357,7 @@ impl Corpus {
     }
 }
 
-/// By the words of the format page, over the whole sequence at once.
+/// Packs by the definition in docs/format.md, over the whole sequence at once.
 fn pack(tokens: &[u32], pad: bool) -> Vec<Rows> {
     let rows = (SLICES * ROWS) as usize;
     let row = SEQ_LEN as usize;

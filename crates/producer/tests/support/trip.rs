@@ -18,9 +18,9 @@ pub(super) enum Trip {
     Die(Arc<Notify>),
 }
 
-/// An instant of a run: so many writes of data and records, then so many requests of any kind.
-/// However much reading it costs to open, some draws are in the middle of producing, and with no
-/// write to wait for some are in the middle of opening.
+/// An instant of a run: a number of writes of data and records, then a number of requests of any kind. Counting
+/// writes first makes some draws fall into the middle of producing, whatever the number of reads of the opening;
+/// draws of zero writes fall into the opening.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Instant {
     writes: u64,
@@ -36,7 +36,7 @@ impl Instant {
         }
     }
 
-    /// The request number `n`, from 1.
+    /// Returns the instant of request number `n`, from 1.
     pub(super) fn request(n: u64) -> Self {
         Self {
             writes: 0,
@@ -44,7 +44,7 @@ impl Instant {
         }
     }
 
-    /// Passes a request; true when it is the one.
+    /// Counts a request. Returns true when it is the drawn one.
     fn is_reached(&mut self, is_write: bool) -> bool {
         if self.writes > 0 {
             self.writes -= u64::from(is_write);
@@ -55,7 +55,7 @@ impl Instant {
     }
 }
 
-/// Does something at one instant; a dead store answers no more.
+/// A store that acts at one instant; a dead store does not answer any more.
 pub(super) struct Tripwire {
     inner: Arc<dyn Store>,
     left: Mutex<Instant>,

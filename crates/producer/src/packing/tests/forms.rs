@@ -4,7 +4,7 @@ use batchweave_core::tgb::{Dtype, Layout};
 
 use super::*;
 
-/// The payloads of a batch's slices.
+/// Returns the payloads of a batch's slices.
 fn encoded(encoder: &Encoder, batch: &PackedBatch) -> Vec<Vec<u8>> {
     let payload = |n: usize| {
         let slice = encoder.slice(batch, n).unwrap();

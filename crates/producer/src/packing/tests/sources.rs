@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Puts each row together again from its documents, and fills it up.
+/// Returns each row, made again from its documents and filled up.
 fn rebuilt(batch: &PackedBatch, documents: &[Document], shape: Shape) -> Vec<Vec<u32>> {
     let mut rows = vec![Vec::new(); shape.rows()];
     for (row, at, piece) in batch
@@ -70,7 +70,7 @@ fn samples_are_named_one_by_one() {
     assert_eq!(units(&batches[1]), [(1, 7)]);
 }
 
-/// Lengths as documents have them: most are short, a few are very long (log-normal, median 300 tokens).
+/// Returns typical lengths of documents: most short, a few very long (log-normal, median 300 tokens).
 fn realistic(documents: usize) -> Vec<usize> {
     let mut state = 17_u64;
     let mut uniform = || {
@@ -105,7 +105,7 @@ fn provenance_takes_at_most_two_hundredths_of_the_data() {
             .iter()
             .map(|b| encoder.frame_bytes(b, shape.slices))
             .sum();
-        // An object for each batch: the most that there can be of them.
+        // One object per batch, the largest possible number.
         let sources = all.iter().map(|batch| {
             let hash = batchweave_core::ids::Hash::sha256(b"");
             let blocks = [batch.sources.encode()];

@@ -81,7 +81,7 @@ struct Made {
     cursor: Cursor,
 }
 
-/// All batches, and the number of parts of each that has some.
+/// Returns all batches, and the number of parts of each batch that has parts.
 fn make(
     mode: Mode,
     shape: Shape,
@@ -180,7 +180,7 @@ proptest! {
     ) {
         let seq_len = if matches!(mode, Mode::Samples) { 1 } else { seq_len };
         let shape = Shape { slices, rows_per_slice, seq_len };
-        // Batches one by one, so that each has its cursor.
+        // One batch per object, so that each has its cursor.
         let (whole, none) = make(mode, shape, (slices, 0), &lengths);
         prop_assert!(none.is_empty());
         let (mut cut, _) = make(mode, shape, (1, object_bytes), &lengths);
@@ -213,13 +213,13 @@ fn objects_grow_so_that_a_batch_never_has_very_many() {
 }
 
 #[test]
-fn what_fits_in_an_object_is_not_cut_and_what_does_not_is_let_go_of_at_once() {
+fn a_batch_that_fits_in_an_object_stays_whole_and_a_larger_one_goes_on_in_parts() {
     let shape = Shape {
         slices: 4,
         rows_per_slice: 1,
         seq_len: 1,
     };
-    // Four samples a batch: 4 x 10 bytes share an object, 4 x 10 kB do not.
+    // Four samples per batch: 4 x 10 bytes share an object, 4 x 10 kB do not.
     let lengths = [10, 10, 10, 10, 10_000, 10_000, 10_000, 10_000];
     let (made, parts) = make(Mode::Samples, shape, (1, 12_000), &lengths);
     assert_eq!(made.len(), 2);

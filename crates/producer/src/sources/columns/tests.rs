@@ -1,4 +1,4 @@
-//! Rows from every place on, and files that can not be used.
+//! Rows from every place on, and files that cannot be used.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ async fn parquet_rows_from_every_place_and_nulls() {
         raw(&all[..3]),
         [
             Ok("a"),
-            Err("the value is null; leave such rows out".to_owned()),
+            Err("the value is null; leave rows without a value out".to_owned()),
             Ok("b")
         ]
     );
@@ -118,7 +118,7 @@ async fn parquet_that_can_not_be_used() {
     }
 }
 
-/// Units that are bad, and those at which the library panicked, of all flips by `flip` of one byte.
+/// Returns the number of bad units, and of those at which the library panicked, over all flips of one byte by `flip`.
 fn damage(codec: Compression, flip: u8) -> (usize, usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.parquet");
@@ -136,7 +136,7 @@ fn damage(codec: Compression, flip: u8) -> (usize, usize) {
         std::fs::write(&path, damaged).unwrap();
         let mut reader = FileReader::open(&file, &options, Place::default()).unwrap();
         let mut units = 0;
-        // Damage in the footer or in a page is never taken for a failure of the disk.
+        // Damage in the footer or in a page is never reported as a failure of the disk.
         while let Some(unit) = reader.next_unit().unwrap() {
             units += 1;
             bad += usize::from(unit.raw.is_err());
@@ -165,7 +165,7 @@ fn a_damaged_file_gives_rows_or_a_bad_document_and_never_a_panic() {
     }
 }
 
-/// No fault of the content: skipping it would leave out other documents than a replay does.
+/// Not a bad document: skipping it would leave out other documents than a replay does.
 #[test]
 fn a_parquet_file_that_shrinks_is_an_error_and_no_bad_document() {
     let folder = tempfile::tempdir().unwrap();

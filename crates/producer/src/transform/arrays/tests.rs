@@ -1,4 +1,4 @@
-//! Values that become arrays, and values that do not.
+//! Values that become arrays, and values that are refused.
 
 use super::*;
 use crate::sources::Place;

@@ -1,4 +1,4 @@
-//! Templates of several families against what Jinja2 writes, masks, injection, and templates that fail.
+//! Templates of several families compared with the output of Jinja2, masks, injection, and templates that fail.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,14 +26,14 @@ fn template(source: &str, most: u64) -> TemplateFile {
     TemplateFile::for_test(source, BTreeMap::from(tokens), most)
 }
 
-/// Bytes as tokens, `<|endoftext|>` as 256.
+/// Returns bytes as tokens, and `<|endoftext|>` as 256.
 fn chat(source: &str) -> Chat {
     let tokenizer = load(&Choice::Bytes).unwrap();
     let template = template(source, 1 << 20);
     Chat::new(template, tokenizer, ("messages", "tools"), None).unwrap()
 }
 
-/// The text that is learned, spans joined by `|`, and everything.
+/// Returns the learned text, spans joined by `|`, and the whole text.
 fn learned(chat: &Chat, line: &str) -> (String, String) {
     let turns = chat.turns(line.as_bytes()).unwrap().unwrap();
     let Content::Turns(tokens, marks) = turns else {

@@ -1,4 +1,4 @@
-//! Every way in which a unit can be no document.
+//! Units that are documents, and every reason why one is not.
 
 use super::*;
 
@@ -94,7 +94,7 @@ proptest::proptest! {
             },
             Ok(None) => assert!(line.trim_start_matches('\u{feff}').trim().is_empty()),
             Err(Reason::BrokenJson { .. }) => assert!(value.is_err(), "{line}"),
-            // Halves of pairs in other fields are nobody's business.
+            // Half a surrogate pair in another field is ignored.
             Err(_) => assert!(
                 value.is_ok() || line.starts_with('\u{feff}') || line.contains("\\u"),
                 "{line}"
@@ -102,9 +102,9 @@ proptest::proptest! {
         }
     }
 
-    /// Objects that are nearly as usual: fields in any order and twice, escapes, values of all kinds.
+    /// Objects with fields in any order and repeated, escapes, and values of all kinds.
     #[test]
-    fn the_quick_way_agrees_with_the_parser(
+    fn the_fast_path_agrees_with_the_parser(
         fields in proptest::collection::vec(
             "[ \t]?\"(text|a|t\\\\u0065xt)\"[ ]?:[ ]?(\"([a-zé中\x01 ]|\\\\[nt\"/\\\\xbf]|\\\\u[0-9dD][0-9a-f]{2}[0-9]){0,6}\"|-?[0-9.e]{1,4}|null|tru|true|\\{\"b\":\\[1,\\{\\}\\]\\}|\\[\\])[ ]?",
             0..4,
@@ -119,22 +119,22 @@ proptest::proptest! {
 }
 
 #[test]
-fn half_a_pair_elsewhere_is_nobodys_business() {
+fn half_a_surrogate_pair_in_another_field_is_ignored() {
     let line = r#"{"a":"\ud8ab","text":"b"}"#;
     assert_eq!(quick::field(line, "text").as_deref(), Some("b"));
     assert_eq!(parsed_field(line, "text").as_deref(), Ok("b"));
 }
 
-/// Each would be copied into room for the rest of the line.
+/// Each copy would reserve the rest of the line.
 #[test]
-fn a_field_that_is_there_twice_goes_the_other_way() {
+fn a_repeated_field_is_left_to_the_parser() {
     let line = r#"{"text":"old","text":"new"}"#;
     assert_eq!(quick::field(line, "text"), None);
     assert_eq!(json_field(line, "text").as_deref(), Ok("new"));
 }
 
 #[test]
-fn usual_lines_go_the_quick_way() {
+fn usual_lines_take_the_fast_path() {
     for (line, text) in [
         (r#"{"text":"a"}"#, "a"),
         (

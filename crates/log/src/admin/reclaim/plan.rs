@@ -78,7 +78,7 @@ pub(super) async fn make(
     let after = match (to, &due) {
         (Some(step), _) => {
             let request = log.new_request();
-            retention::asked(&fold, &objects, step, request)?.step
+            retention::requested_watermark(&fold, &objects, step, request)?.step
         }
         (None, Due::Publish(entry)) => entry.step,
         (None, _) => fold.watermark(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use batchweave_core::ids::{JobName, Step, Version};
-use batchweave_core::retention::{Asked, Due};
+use batchweave_core::retention::{Due, WatermarkRefused};
 use batchweave_store::StoreError;
 
 use crate::error::LogError;
@@ -19,7 +19,7 @@ pub enum ReclaimError {
     Log(#[from] LogError),
     /// The requested watermark is not possible.
     #[error(transparent)]
-    Asked(#[from] Asked),
+    Asked(#[from] WatermarkRefused),
 }
 
 /// The classes of objects that are deleted.

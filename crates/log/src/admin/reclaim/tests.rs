@@ -8,7 +8,7 @@ use batchweave_core::ids::{RequestId, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::JobClosed;
-use batchweave_core::retention::{Asked, Due};
+use batchweave_core::retention::{Due, WatermarkRefused};
 use batchweave_store::testing::faults::{Fault, FaultStore};
 use batchweave_store::{ErrorKind, Op, Store};
 
@@ -269,7 +269,7 @@ async fn a_person_moves_the_watermark_as_far_as_jobs_allow() {
     assert!(
         matches!(
             needed,
-            Asked::Needed {
+            WatermarkRefused::Needed {
                 floor: Some(14),
                 ..
             }
@@ -278,9 +278,12 @@ async fn a_person_moves_the_watermark_as_far_as_jobs_allow() {
     );
     assert!(matches!(
         refused(&mut log, 41).await,
-        Asked::BeyondHead { head: 40, .. }
+        WatermarkRefused::BeyondHead { head: 40, .. }
     ));
-    assert!(matches!(refused(&mut log, 0).await, Asked::NotAbove { .. }));
+    assert!(matches!(
+        refused(&mut log, 0).await,
+        WatermarkRefused::NotAbove { .. }
+    ));
     let mut reclaimer = Reclaimer::new();
     let plan = reclaimer.plan(&mut log, Some(13)).await.unwrap();
     let report = reclaimer

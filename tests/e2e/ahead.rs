@@ -1,4 +1,4 @@
-//! Back-pressure between processes: two producers and a job that exists only in the store.
+//! Flow control between processes: two producers and a job that exists only in the store.
 
 use std::time::Duration;
 
@@ -42,7 +42,8 @@ impl Job {
         self.log.manifest().next_step()
     }
 
-    /// Waits until the producers are at the bound of a job at `at`, and sees that they stay there.
+    /// Waits until the producers are at the bound of a job at `at`, and checks that they stay
+    /// there.
     async fn is_bound(&mut self, at: Step) {
         // Entries are whole: at most eight batches each, and two producers.
         let full = at + MOST - 16;
@@ -76,10 +77,10 @@ fn two_producers_wait_for_a_job_and_never_run_further_ahead_than_they_may() {
     let scene = Scene::new();
     let names = ["p0", "p1"];
     let mut producers = names.map(|name| scene.producer_of("paced", name, &names, AHEAD));
-    let said = |name: &str| scene.said(&format!("paced-{name}.log"));
+    let log_text = |name: &str| scene.log_text(&format!("paced-{name}.log"));
     for name in names {
         eventually("without a job they wait", || {
-            said(name).contains("held back: no open job paces")
+            log_text(name).contains("held back: no open job paces")
         });
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -93,17 +94,17 @@ fn two_producers_wait_for_a_job_and_never_run_further_ahead_than_they_may() {
             job.publish(at).await;
             job.is_bound(at).await;
         }
-        // Another one that begins far away lets all the rest go.
+        // Another job that begins far ahead releases all producers.
         let free = Job::open(&scene.url("paced"), "next", 1 << 40).await;
         job.close().await;
         drop(free);
     });
     for (name, producer) in names.iter().zip(&mut producers) {
-        assert_eq!(producer.wait(MINUTE), Some(0), "{}", said(name));
-        let said = said(name);
+        assert_eq!(producer.wait(MINUTE), Some(0), "{}", log_text(name));
+        let log_text = log_text(name);
         assert!(
-            said.contains("held back by job llm, whose attempt 0 is at step 0"),
-            "{said}"
+            log_text.contains("held back by job llm, whose attempt 0 is at step 0"),
+            "{log_text}"
         );
     }
     assert!(scene.steps("paced") > 1100, "{}", scene.steps("paced"));
@@ -113,11 +114,14 @@ fn two_producers_wait_for_a_job_and_never_run_further_ahead_than_they_may() {
 fn a_held_producer_stops_at_once() {
     let scene = Scene::new();
     let mut producer = scene.producer_of("stopped", "p0", &["p0"], AHEAD);
-    let said = || scene.said("stopped-p0.log");
-    eventually("it waits", || said().contains("held back"));
+    let log_text = || scene.log_text("stopped-p0.log");
+    eventually("it waits", || log_text().contains("held back"));
     producer.signal("TERM");
-    assert_eq!(producer.wait(MINUTE), Some(0), "{}", said());
-    let said = said();
-    assert!(said.contains("a restart continues from here"), "{said}");
-    assert!(!said.contains("before shutdown.deadline"), "{said}");
+    assert_eq!(producer.wait(MINUTE), Some(0), "{}", log_text());
+    let log_text = log_text();
+    assert!(
+        log_text.contains("a restart continues from here"),
+        "{log_text}"
+    );
+    assert!(!log_text.contains("before shutdown.deadline"), "{log_text}");
 }

@@ -5,9 +5,9 @@ use std::process::Command;
 use batchweave_tests::{program, seed};
 use serde_json::Value;
 
-/// Runs in `make test`.
+/// The number of runs in `make test`.
 const RUNS: u64 = 5;
-/// Runs in `make test-long`, which sets `BATCHWEAVE_LONG`.
+/// The number of runs in `make test-long`, which sets `BATCHWEAVE_LONG`.
 const RUNS_LONG: u64 = 50;
 
 fn demo(args: &[&str]) -> Value {
@@ -69,7 +69,7 @@ fn every_rank_gets_every_token_once_whatever_is_killed_when() {
     let first = seed();
     for run in 0..runs {
         let seed = (first + run).to_string();
-        // Every other run on the local store; every third kills twice as often.
+        // Every other run uses the local store; every third kills twice as often.
         let store = if run % 2 == 0 { "s3" } else { "file" };
         let kills = if run % 3 == 2 { "2" } else { "1" };
         let summary = demo(&["--store", store, "--kills", kills, "--seed", &seed]);

@@ -1,5 +1,5 @@
-//! Two instances of one producer fight: the old one frozen, replaced, woken. And an undisturbed
-//! run beside it, since the same input must give the same batches whatever happened.
+//! Two instances of one producer: the old one is frozen, replaced and woken. An undisturbed run beside
+//! it checks that the same input gives the same batches in spite of that.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn the_old_instance_stops_with_its_own_code_and_nothing_is_lost_or_doubled() {
         scene.producer("calm", "only").wait(MINUTE),
         Some(0),
         "{}",
-        scene.said("calm-only.log")
+        scene.log_text("calm-only.log")
     );
     let mut old = scene.producer("fight", "old");
     eventually("the old instance commits", || scene.records("fight") > 3);
@@ -29,12 +29,22 @@ fn the_old_instance_stops_with_its_own_code_and_nothing_is_lost_or_doubled() {
         scene.records("fight") > frozen_at + 3
     });
     old.signal("CONT");
-    assert_eq!(old.wait(MINUTE), FENCED, "{}", scene.said("fight-old.log"));
-    assert_eq!(new.wait(MINUTE), Some(0), "{}", scene.said("fight-new.log"));
-    let said = scene.said("fight-old.log");
+    assert_eq!(
+        old.wait(MINUTE),
+        FENCED,
+        "{}",
+        scene.log_text("fight-old.log")
+    );
+    assert_eq!(
+        new.wait(MINUTE),
+        Some(0),
+        "{}",
+        scene.log_text("fight-new.log")
+    );
+    let log_text = scene.log_text("fight-old.log");
     assert!(
-        said.contains("epoch 2") && said.contains("fenced"),
-        "{said}"
+        log_text.contains("epoch 2") && log_text.contains("fenced"),
+        "{log_text}"
     );
     assert_eq!(scene.digests("fight"), scene.digests("calm"));
 }
@@ -47,7 +57,7 @@ fn a_producer_killed_at_random_instants_makes_the_same_batches() {
         scene.producer("calm", "only").wait(MINUTE),
         Some(0),
         "{}",
-        scene.said("calm-only.log")
+        scene.log_text("calm-only.log")
     );
     let mut kills = 0;
     loop {
@@ -59,7 +69,7 @@ fn a_producer_killed_at_random_instants_makes_the_same_batches() {
         match producer.wait(MINUTE) {
             None => kills += 1,
             Some(0) => break,
-            Some(code) => panic!("exit {code}: {}", scene.said("stormy-any.log")),
+            Some(code) => panic!("exit {code}: {}", scene.log_text("stormy-any.log")),
         }
     }
     eprintln!("{kills} kills");

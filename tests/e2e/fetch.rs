@@ -1,4 +1,4 @@
-//! `batchweave bench fetch` at work: the figures that do not depend on the machine.
+//! `batchweave bench fetch`: the figures that do not depend on the machine.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ fn fetching_is_measured_and_reads_no_byte_twice() {
     for case in cases {
         let positive = |name: &str| case[name].as_f64().is_some_and(|cpu| cpu > 0.0);
         let both = positive("server_cpu_s_per_gib") && positive("raw_server_cpu_s_per_gib");
-        assert!(both, "the server's share is told: {case}");
+        assert!(both, "the server's share is reported: {case}");
     }
     assert!(number("ratio_to_raw_tcp") > 0.0 && number("cpu_s_per_gib") > 0.0);
     let amplification = number("read_amplification");

@@ -1,5 +1,5 @@
-//! A file store on a device that is really full: what is refused leaves nothing behind, and works
-//! once there is room.
+//! A file store on a device that is really full: a refused put leaves nothing behind, and succeeds once
+//! there is space.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::scene::{MINUTE, Scene};
 
 const STORE_UNAVAILABLE: Option<i32> = Some(69);
 
-/// Takes all but about `free` bytes of a device.
+/// Fills all but about `free` bytes of a device.
 fn fill(device: &Path, free: u64) -> PathBuf {
     let path = device.join("filler");
     let mut file = fs::File::create(&path).unwrap();
@@ -29,7 +29,7 @@ fn fill(device: &Path, free: u64) -> PathBuf {
     path
 }
 
-/// Takes every name that the device has for files, except `free` of them.
+/// Uses up all inodes of a device, except `free` of them.
 fn fill_names(device: &Path, free: usize) -> PathBuf {
     let folder = device.join("names");
     fs::create_dir(&folder).unwrap();
@@ -48,7 +48,7 @@ async fn put(store: &FileStore, op: Op, key: &str, body: &Bytes) -> Result<Creat
     }
 }
 
-/// Files below a folder, hidden ones included.
+/// Counts the files below a folder, hidden ones included.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -62,7 +62,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The put is refused for want of room and leaves nothing; without what fills the device it works.
+/// Checks that a put is refused for lack of space and leaves nothing, and succeeds once space is
+/// freed.
 async fn refused_then_done(root: &Path, op: Op, key: &str, room: impl FnOnce()) {
     let store = FileStore::open(root, false).await.unwrap();
     let body = Bytes::from(vec![9; 64 << 10]);
@@ -95,14 +96,15 @@ fn a_put_on_a_full_device_is_refused_and_leaves_nothing() {
     fs::create_dir(&root).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for op in [Op::Create, Op::Upload] {
-        // No room at all; room for the beginning of the object; folders that are there already.
+        // No space at all; space for the beginning of the object; folders that exist already.
         for (round, free) in [0, 32 << 10, 0].into_iter().enumerate() {
             let filler = fill(&device, free);
             let key = format!("data/{}/{round}.bin", op.name());
             let room = || fs::remove_file(filler).unwrap();
             runtime.block_on(refused_then_done(&root, op, &key, room));
         }
-        // Room for bytes, but for no more names: neither for the draft nor for the folder of the key.
+        // Space for bytes, but no inodes: neither for the temporary file nor for the folder of the
+        // key.
         for free in [0, 1] {
             let names = fill_names(&device, free);
             let key = format!("{}-{free}/names.bin", op.name());
@@ -120,22 +122,22 @@ fn a_producer_on_a_full_device_stops_with_one_error_and_goes_on_when_there_is_ro
     };
     let scene = Scene::with_streams_in(&device);
     let calm = scene.producer("calm", "only").wait(MINUTE);
-    assert_eq!(calm, Some(0), "{}", scene.said("calm-only.log"));
+    assert_eq!(calm, Some(0), "{}", scene.log_text("calm-only.log"));
     let filler = fill(&device, 1 << 20);
     let refused = scene.producer("full", "first").wait(MINUTE);
-    let said = scene.said("full-first.log");
-    assert_eq!(refused, STORE_UNAVAILABLE, "{said}");
-    let errors: Vec<_> = said
+    let log_text = scene.log_text("full-first.log");
+    assert_eq!(refused, STORE_UNAVAILABLE, "{log_text}");
+    let errors: Vec<_> = log_text
         .lines()
         .filter(|l| l.contains("No space left"))
         .collect();
-    assert_eq!(errors.len(), 1, "{said}");
-    assert!(errors[0].contains("free space on the device"), "{said}");
+    assert_eq!(errors.len(), 1, "{log_text}");
+    assert!(errors[0].contains("free space on the device"), "{log_text}");
     assert!(scene.records("full") > 1, "it had begun");
     let drafts = fs::read_dir(scene.stream("full").join(".batchweave-tmp"));
     assert_eq!(drafts.unwrap().count(), 0);
     fs::remove_file(filler).unwrap();
     let again = scene.producer("full", "second").wait(MINUTE);
-    assert_eq!(again, Some(0), "{}", scene.said("full-second.log"));
+    assert_eq!(again, Some(0), "{}", scene.log_text("full-second.log"));
     assert_eq!(scene.digests("full"), scene.digests("calm"));
 }

@@ -1,9 +1,10 @@
-//! Batches larger than the memory of who makes them: they go up slice by slice, in several objects, and
-//! reach a rank byte for byte; killed in the middle and run again, the producer makes the same.
+//! Batches larger than the memory of the program that makes them: they are uploaded slice by slice, in
+//! several objects, and reach a rank byte for byte. Killed in the middle and restarted, the producer
+//! makes the same batches.
 //!
-//! 256 MiB within 128 MiB here; 2 GiB within 1 GiB, and 10 GiB within 1 GiB on `dev-s3`, where objects of
-//! more than 32 MiB go up in parts, in `make test-long`. Memory is the daemon's whole resident memory at its
-//! highest (`VmHWM`), the program's text included; of the consumer, what it has beside its arena.
+//! 256 MiB within 128 MiB here; in `make test-long` 2 GiB within 1 GiB, and 10 GiB within 1 GiB on
+//! `dev-s3`, where objects of more than 32 MiB are uploaded in parts. Memory is the daemon's peak
+//! resident memory (`VmHWM`), the program's text included; for the consumer, without its arena.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -20,13 +21,13 @@ use crate::scene::{MINUTE, Scene};
 
 const MIB: u64 = 1 << 20;
 
-/// One batch, and what it may take.
+/// The size of one batch, and the memory that its daemons may use.
 struct Large {
     slices: u32,
     samples_per_slice: u32,
-    /// Of each sample about so much; they differ.
+    /// The approximate size of a sample; samples differ.
     sample_bytes: u64,
-    /// Files of samples; read again and again.
+    /// Files of samples, which are read repeatedly.
     files: u64,
     object_mib: u64,
     upload_mib: u64,
@@ -40,7 +41,7 @@ impl Large {
         u64::from(self.slices) * u64::from(self.samples_per_slice)
     }
 
-    /// Sample `n`, the same whenever it is asked for.
+    /// Returns sample `n`, which is always the same.
     fn sample(&self, n: u64) -> Vec<u8> {
         let n = n % self.files;
         let bytes =
@@ -98,7 +99,7 @@ impl Large {
     }
 }
 
-/// Highest resident memory so far, and what is resident beside shared memory and files now.
+/// Returns the peak resident memory, and the memory resident now without shared memory and files.
 fn memory(process: &Process) -> Option<(u64, u64)> {
     let path = format!("/proc/{}/status", process.0.id());
     let text = std::fs::read_to_string(path).ok()?;
@@ -110,15 +111,15 @@ fn memory(process: &Process) -> Option<(u64, u64)> {
     Some((kib("VmHWM:")? * 1024, kib("RssAnon:")? * 1024))
 }
 
-/// Runs it to its end; its highest resident memory.
-fn watched(process: &mut Process, said: impl Fn() -> String) -> u64 {
+/// Runs the producer to its end and returns its peak resident memory.
+fn watched(process: &mut Process, log_text: impl Fn() -> String) -> u64 {
     let mut most = 0;
     loop {
         if let Some((high, _)) = memory(process) {
             most = most.max(high);
         }
         if let Some(status) = process.0.try_wait().unwrap() {
-            assert!(status.success(), "{status}: {}", said());
+            assert!(status.success(), "{status}: {}", log_text());
             return most;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -133,7 +134,8 @@ fn samples_of(slice: &Slice) -> Vec<Vec<u8>> {
     ends.windows(2).map(|w| data[w[0]..w[1]].to_vec()).collect()
 }
 
-/// Reads the batch as each rank in turn and compares; the highest of the daemon's own memory.
+/// Reads the batch as each rank in turn and compares it. Returns the peak of the daemon's own
+/// memory.
 fn consumed(large: &Large, scene: &Scene, url: &str, env: &[(String, String)]) -> u64 {
     let socket = scene.path("s.sock");
     let share = large.samples() * large.sample_bytes / u64::from(large.ranks);
@@ -158,7 +160,7 @@ fn consumed(large: &Large, scene: &Scene, url: &str, env: &[(String, String)]) -
         };
         let connected = Client::connect(options);
         let mut reader =
-            connected.unwrap_or_else(|why| panic!("{why}: {}", scene.said("consumer.log")));
+            connected.unwrap_or_else(|why| panic!("{why}: {}", scene.log_text("consumer.log")));
         let batch = reader.next(5 * MINUTE).unwrap().unwrap();
         for slice in batch.slices() {
             for sample in samples_of(slice) {
@@ -172,7 +174,7 @@ fn consumed(large: &Large, scene: &Scene, url: &str, env: &[(String, String)]) -
     most
 }
 
-/// Kills it once some of the batch's objects are there, so often.
+/// Kills the producer once some of the batch's objects are stored, this many times.
 fn killed(start: impl Fn() -> Process, objects: impl Fn() -> usize, times: u32) {
     let mut random = StdRng::seed_from_u64(seed());
     for _ in 0..times {
@@ -209,7 +211,7 @@ fn produced_and_consumed(large: &Large) {
     let config = large.config(&scene, &url);
     let log = scene.path("large.log");
     let start = || Process::start("batchweave-producer", &["--config", &config], &env, &log);
-    let made = watched(&mut start(), || scene.said("large.log"));
+    let made = watched(&mut start(), || scene.log_text("large.log"));
     let read = consumed(large, &scene, &url, &env);
     let bytes: u64 = (0..large.samples())
         .map(|n| large.sample(n).len() as u64)
@@ -224,7 +226,7 @@ fn produced_and_consumed(large: &Large) {
     assert!(read <= large.most_mib * MIB, "{read} bytes in the consumer");
 }
 
-/// `dev-s3`, with its objects on disk.
+/// Starts `dev-s3` with its objects on disk.
 struct S3 {
     env: Vec<(String, String)>,
     _process: Process,
@@ -276,7 +278,7 @@ fn a_batch_of_256_mib_takes_128_mib() {
     produced_and_consumed(&SMALLEST);
 }
 
-/// Two gigabytes, with the settings that a configuration has by itself.
+/// Two gigabytes with the default settings.
 #[test]
 #[ignore = "half a minute: make test-long"]
 fn a_batch_of_2_gib_takes_1_gib() {
@@ -309,7 +311,7 @@ fn a_batch_of_10_gib_takes_1_gib() {
     });
 }
 
-/// Text with all fields, 25 bytes a token: 150 MB in one batch; and samples.
+/// Text with all fields, 25 bytes per token: 150 MB in one batch; and samples.
 #[test]
 fn a_large_batch_killed_in_the_middle_comes_out_the_same() {
     let scene = Scene::new();
@@ -333,7 +335,12 @@ fn a_large_batch_killed_in_the_middle_comes_out_the_same() {
     // In one object, in many, and in many with kills.
     let done = |stream: &str, object_kib: u32| {
         let ended = start(stream, object_kib).wait(5 * MINUTE);
-        assert_eq!(ended, Some(0), "{}", scene.said(&format!("{stream}.log")));
+        assert_eq!(
+            ended,
+            Some(0),
+            "{}",
+            scene.log_text(&format!("{stream}.log"))
+        );
         scene.digests(stream)
     };
     let whole = done("whole", 1 << 20);

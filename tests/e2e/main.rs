@@ -1,6 +1,6 @@
 //! End to end, with the real programs: build them first (`cargo build --release --workspace`).
 #![forbid(unsafe_code)]
-// A test that can't go on says so by panicking.
+// A test that cannot continue panics.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod ahead;

@@ -1,5 +1,5 @@
-//! Memory: eight ranks read at full speed, one of them stops reading. What the daemon has, its arena
-//! included, stays within the bound that its configuration names.
+//! Memory: eight ranks read at full speed, and one of them stops reading. The daemon's memory, its
+//! arena included, stays within the configured bound.
 //!
 //! Fifteen seconds; with `BATCHWEAVE_LONG=1` ten minutes, or `BATCHWEAVE_LONG_SECONDS`.
 
@@ -17,16 +17,17 @@ use crate::scene::MINUTE;
 const RANKS: u32 = 8;
 const EPOCH_STEPS: u64 = 16;
 const EPOCHS: u64 = 34;
-/// More than the arena holds.
+/// More steps than the arena holds.
 const STEPS: u64 = EPOCH_STEPS * EPOCHS;
-/// Of each slice: 4 rows of 16 Ki tokens of 2 bytes.
+/// The size of each slice: 4 rows of 16 Ki tokens of 2 bytes.
 const SEQ_LEN: u64 = 16 << 10;
 const ROWS: u64 = 4;
-/// So large that the daemon's own memory, about 43 MiB at full speed whatever the arena is, is below
-/// a tenth.
+/// The arena's size. The daemon's own memory, about 43 MiB at full speed whatever the arena is, is
+/// below a tenth of it.
 const ARENA_BYTES: u64 = 512 << 20;
 
-/// Resident memory of a process, the arena among it; without the program's own text, which is a file's.
+/// Returns the resident memory of a process with its arena, without the program's text, which is a
+/// file's.
 fn resident(process: &Process) -> u64 {
     let path = format!("/proc/{}/status", process.0.id());
     let text = std::fs::read_to_string(path).unwrap();
@@ -91,7 +92,7 @@ fn options(socket: &PathBuf, rank: u32) -> ConnectOptions {
     }
 }
 
-/// Reads the stream again and again until `stop`.
+/// Reads the stream repeatedly until `stop`.
 fn read_on(socket: &PathBuf, rank: u32, stop: &AtomicBool, steps: &AtomicU64) {
     while !stop.load(Relaxed) {
         let mut reader = Client::connect(options(socket, rank)).unwrap();
@@ -99,7 +100,7 @@ fn read_on(socket: &PathBuf, rank: u32, stop: &AtomicBool, steps: &AtomicU64) {
             let Some(batch) = reader.next(MINUTE).unwrap() else {
                 break;
             };
-            // Every page is looked at, as training does.
+            // Touches every page, as training does.
             let bytes = batch.slices().iter().map(batchweave_client::Slice::bytes);
             let sum: u64 = bytes.flatten().step_by(4096).map(|b| u64::from(*b)).sum();
             steps.fetch_add(u64::from(sum > 0), Relaxed);
@@ -107,7 +108,7 @@ fn read_on(socket: &PathBuf, rank: u32, stop: &AtomicBool, steps: &AtomicU64) {
     }
 }
 
-/// Takes what its credits allow, and nothing more until `stop`.
+/// Takes the steps that its credits allow, and nothing more until `stop`.
 fn stand_still(socket: &PathBuf, rank: u32, stop: &AtomicBool) {
     let mut reader = Client::connect(options(socket, rank)).unwrap();
     let held: Vec<_> = (0..4)
@@ -169,7 +170,7 @@ fn memory_stays_within_its_bound_while_a_rank_stands_still() {
         most as f64 / f64::from(1 << 20),
         ARENA_BYTES >> 20
     );
-    assert!(steps > STEPS, "it was no idle time: {steps}");
+    assert!(steps > STEPS, "the ranks were idle: {steps}");
     assert!(
         most <= ARENA_BYTES + ARENA_BYTES / 10,
         "{most} bytes resident"

@@ -1,5 +1,5 @@
-//! Every mode of packing through the real daemons: killed again and again, a producer makes what an
-//! undisturbed one makes; and samples reach a rank byte for byte as they lay in their files.
+//! Every packing mode through the real daemons: a producer that is killed repeatedly makes the same
+//! batches as an undisturbed one, and samples reach a rank byte for byte as they are in their files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,7 +29,7 @@ const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m
 /// The arrays of a sample, as bytes.
 type Sample = Vec<Vec<u8>>;
 
-/// A picture, some actions of seven joints, a reward.
+/// Returns a sample: a picture, some actions of seven joints, a reward.
 fn robot(rng: &mut StdRng) -> Sample {
     let image = (0..rng.random_range(0..3000)).map(|_| rng.random());
     let image: Vec<u8> = image.collect();
@@ -64,7 +64,7 @@ fn write_parquet(path: &Path, samples: &[Sample]) {
     writer.close().unwrap();
 }
 
-/// A .npy file of version 1.0 with points in space.
+/// Returns a .npy file of version 1.0 with points in space.
 fn write_npy(path: &Path, data: &[u8]) {
     let mut header = format!(
         "{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, 3), }}",
@@ -81,7 +81,7 @@ fn write_npy(path: &Path, data: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Pictures, actions and rewards in two Parquet files.
+/// Writes pictures, actions and rewards into two Parquet files.
 fn robots(scene: &Scene, count: usize) -> (String, Vec<Sample>) {
     let mut rng = StdRng::seed_from_u64(11);
     let samples: Vec<Sample> = (0..count).map(|_| robot(&mut rng)).collect();
@@ -92,7 +92,7 @@ fn robots(scene: &Scene, count: usize) -> (String, Vec<Sample>) {
     (scene.path("robot-*.parquet").display().to_string(), samples)
 }
 
-/// One cloud of points a file.
+/// Writes point clouds, one per file.
 fn clouds(scene: &Scene, count: usize) -> (String, Vec<Sample>) {
     let mut rng = StdRng::seed_from_u64(12);
     let cloud = |n: usize| {
@@ -105,7 +105,7 @@ fn clouds(scene: &Scene, count: usize) -> (String, Vec<Sample>) {
     (scene.path("cloud-*.npy").display().to_string(), samples)
 }
 
-/// Conversations of any length, some with special tokens that a person spelled.
+/// Writes conversations of any length, some with special tokens in a person's text.
 fn conversations(scene: &Scene, count: usize) -> String {
     let mut rng = StdRng::seed_from_u64(13);
     let mut text = String::new();
@@ -126,7 +126,7 @@ fn conversations(scene: &Scene, count: usize) -> String {
     scene.path("talk.jsonl").display().to_string()
 }
 
-/// A producer of `stream` from `path`, packing as `packing` says.
+/// Starts a producer of `stream` from `path` with the given packing.
 fn producer(scene: &Scene, stream: &str, path: &str, packing: &str, seq_len: u32) -> Process {
     std::fs::create_dir_all(scene.stream(stream)).unwrap();
     let config = scene.path(&format!("{stream}.toml"));
@@ -148,16 +148,16 @@ fn producer(scene: &Scene, stream: &str, path: &str, packing: &str, seq_len: u32
     Process::start("batchweave-producer", &["--config", &config], &[], &log)
 }
 
-/// Kills producers until so many were hit, on as many streams as that takes; each stream comes out as
-/// one that nobody disturbed.
+/// Kills producers until this many were hit, on as many streams as needed. Each stream must equal
+/// that of an undisturbed run.
 fn killed(scene: &Scene, mode: &str, path: &str, packing: &str, seq_len: u32) {
     let long = std::env::var_os("BATCHWEAVE_LONG").is_some();
     let wanted = if long { 100 } else { 10 };
     let mut rng = StdRng::seed_from_u64(seed());
     let start = |stream: &str| producer(scene, stream, path, packing, seq_len);
-    let said = |stream: &str| scene.said(&format!("{stream}.log"));
+    let log_text = |stream: &str| scene.log_text(&format!("{stream}.log"));
     let calm = format!("{mode}-calm");
-    assert_eq!(start(&calm).wait(MINUTE), Some(0), "{}", said(&calm));
+    assert_eq!(start(&calm).wait(MINUTE), Some(0), "{}", log_text(&calm));
     let expected = scene.digests(&calm);
     assert!(expected.len() > 100, "{} batches", expected.len());
     let (mut kills, mut streams) = (0, 0);
@@ -173,7 +173,7 @@ fn killed(scene: &Scene, mode: &str, path: &str, packing: &str, seq_len: u32) {
             match process.wait(MINUTE) {
                 None => kills += 1,
                 Some(0) => break,
-                Some(code) => panic!("exit {code}: {}", said(&stream)),
+                Some(code) => panic!("exit {code}: {}", log_text(&stream)),
             }
         }
         assert_eq!(scene.digests(&stream), expected, "{stream}");
@@ -209,7 +209,7 @@ fn producers_of_samples_killed_at_random_instants_make_the_same_batches() {
     killed(&scene, "points", &path, POINTS, 1);
 }
 
-/// All samples of a stream, as a rank gets them from a consumer daemon.
+/// Returns all samples of a stream, as a rank gets them from a consumer daemon.
 fn received(scene: &Scene, stream: &str, arrays: &[(&str, usize)]) -> Vec<Sample> {
     let socket = scene.path(&format!("{stream}.sock"));
     let config = scene.path(&format!("{stream}-consumer.toml"));
@@ -259,7 +259,7 @@ fn samples_reach_a_rank_byte_for_byte() {
         producer(&scene, "robot", &path, ROBOT, 1).wait(MINUTE),
         Some(0),
         "{}",
-        scene.said("robot.log")
+        scene.log_text("robot.log")
     );
     let arrays = [("image", 1), ("action", 28), ("reward", 8)];
     assert!(received(&scene, "robot", &arrays) == samples);
@@ -268,7 +268,7 @@ fn samples_reach_a_rank_byte_for_byte() {
         producer(&scene, "points", &path, POINTS, 1).wait(MINUTE),
         Some(0),
         "{}",
-        scene.said("points.log")
+        scene.log_text("points.log")
     );
     assert!(received(&scene, "points", &[("points", 12)]) == samples);
 }

@@ -1,6 +1,6 @@
-//! A reclaimer that is killed again and again while two jobs of different pace read: each restart
-//! point that a job keeps leads to the same bytes, and a quiet pass afterwards leaves nothing behind.
-//! Ten kills; a hundred with `BATCHWEAVE_LONG=1`.
+//! A reclaimer that is killed repeatedly while two jobs of different speed read: each restart point
+//! that a job keeps leads to the same bytes, and a last undisturbed pass leaves nothing behind. Ten
+//! kills; a hundred with `BATCHWEAVE_LONG=1`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,7 +38,7 @@ struct World {
     log: Log,
     producer: TestProducer,
     jobs: Vec<Job>,
-    /// What each step's part held when it was uploaded.
+    /// The hash of each step's part when it was uploaded.
     bytes: BTreeMap<Step, Hash>,
 }
 
@@ -120,7 +120,7 @@ impl World {
         self.producer.try_commit(tgbs, cursor).await.unwrap();
     }
 
-    /// A job trains up to `to`, with checkpoints on the way.
+    /// Lets a job train up to `to`, with checkpoints on the way.
     async fn train(&mut self, at: usize, to: Step) {
         let job = &mut self.jobs[at];
         let from = job.position;
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Ranks restart from each mark that a job keeps and get the bytes that were committed.
+    /// Checks that ranks that restart from each kept mark get the committed bytes.
     async fn restarts_work(&mut self) {
         self.log.catch_up().await.unwrap();
         let head = self.log.manifest().next_step();
@@ -166,15 +166,15 @@ fn reclaim(root: &Path) -> Command {
     command
 }
 
-/// Runs a pass to its end; what it told.
+/// Runs a pass to its end and returns its report.
 fn pass(root: &Path) -> serde_json::Value {
     let output = reclaim(root).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Starts a process and kills it after a time; how long it took if it ended before that.
+/// Starts a process and kills it after a time. Returns its run time if it ended before that.
 fn killed_after(mut command: Command, time: Duration) -> JoinHandle<Option<Duration>> {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
@@ -203,13 +203,13 @@ fn a_reclaimer_killed_at_random_harms_no_job_and_leaves_nothing_behind() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut world = runtime.block_on(World::new(dir.path()));
     let (mut kills, mut rounds) = (0, 0);
-    // How long a pass takes here and now: the kills are to fall within it.
+    // The run time of a pass on this machine: the kills must fall within it.
     let mut whole = Duration::from_millis(40);
     while kills < kills_wanted {
         rounds += 1;
         assert!(rounds < 100 * kills_wanted, "only {kills} kills hit");
-        let fate = whole.mul_f64(rng.random());
-        let pass = killed_after(reclaim(dir.path()), fate);
+        let kill_after = whole.mul_f64(rng.random());
+        let pass = killed_after(reclaim(dir.path()), kill_after);
         runtime.block_on(async {
             for _ in 0..4 {
                 world.commit(&mut rng).await;
@@ -220,7 +220,7 @@ fn a_reclaimer_killed_at_random_harms_no_job_and_leaves_nothing_behind() {
         });
         match pass.join().unwrap() {
             None => kills += 1,
-            Some(took) => whole = took,
+            Some(elapsed) => whole = elapsed,
         }
         runtime.block_on(world.restarts_work());
     }

@@ -1,4 +1,5 @@
-//! What each daemon refuses before it has begun: in one report, with the exit code of its kind.
+//! Errors that each daemon reports before it starts: all in one report, with the exit code of their
+//! kind.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use crate::scene::MINUTE;
 const CONFIG: Option<i32> = Some(64);
 const STORE_UNAVAILABLE: Option<i32> = Some(69);
 
-/// Runs a daemon on a configuration that can't be; gives its exit code and its words.
+/// Runs a daemon on an invalid configuration. Returns its exit code and its output.
 fn refused(daemon: &str, folder: &Path, config: &str) -> (Option<i32>, String) {
     let path = folder.join(format!("{daemon}.toml"));
     std::fs::write(&path, config).unwrap();
@@ -35,8 +36,8 @@ fn a_configuration_is_refused_with_all_its_problems_and_their_places() {
         ),
     ] {
         let config = format!("[store]\nurll = \"file:///x\"\n{table}[log]\nlevel = \"a=b=c\"\n");
-        let (code, said) = refused(daemon, folder.path(), &config);
-        assert_eq!(code, CONFIG, "{said}");
+        let (code, output) = refused(daemon, folder.path(), &config);
+        assert_eq!(code, CONFIG, "{output}");
         for part in [
             format!("{daemon}.toml:2:"),
             "store.url".to_owned(),
@@ -45,7 +46,7 @@ fn a_configuration_is_refused_with_all_its_problems_and_their_places() {
             format!("{daemon}.toml:6:"),
             "log.level".to_owned(),
         ] {
-            assert!(said.contains(&part), "{part} in {said}");
+            assert!(output.contains(&part), "{part} in {output}");
         }
     }
 }
@@ -59,9 +60,9 @@ fn a_folder_that_is_not_there_is_named() {
         nowhere.display(),
         folder.path().join("s.sock").display(),
     );
-    let (code, said) = refused("batchweave-consumer", folder.path(), &config);
-    assert_eq!(code, STORE_UNAVAILABLE, "{said}");
+    let (code, output) = refused("batchweave-consumer", folder.path(), &config);
+    assert_eq!(code, STORE_UNAVAILABLE, "{output}");
     for part in ["nowhere", "create the bucket or folder"] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(output.contains(part), "{part} in {output}");
     }
 }

@@ -1,6 +1,6 @@
-//! Two jobs of different pace, each with its own consumer daemon and a rank that restarts again and
-//! again from one of the checkpoints that the job keeps, while reclaimers are killed: the bytes are
-//! the same each time, no start is refused, and both runs are proved at the end, data gone or not.
+//! Two jobs of different speed, each with its own consumer daemon and a rank that restarts repeatedly
+//! from one of the kept checkpoints, while reclaimers are killed. The bytes are the same each time, no
+//! start is refused, and both runs are proved at the end, whether or not their data still exists.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ const KEEP: usize = 2;
 const INTERVAL: u64 = 20;
 const STREAM: &str = "kept";
 
-/// A job's rank, as a trainer with checkpoints of its own would run it.
+/// A job's rank, as a trainer with its own checkpoints would run it.
 struct Rank {
     job: &'static str,
     socket: PathBuf,
     step_time: Duration,
     rng: StdRng,
-    /// What each step held when it was read first.
+    /// The hash of each step when it was read first.
     bytes: BTreeMap<u64, Hash>,
-    /// Its checkpoints, oldest first: step and state; no state at the beginning.
+    /// Its checkpoints, oldest first: step and state; the beginning has no state.
     points: Vec<(u64, Option<String>)>,
-    /// Below it the watermark may be by now.
+    /// The watermark is at most this step.
     low: u64,
     restarts: u64,
     again: u64,
@@ -52,7 +52,7 @@ impl Rank {
         }
     }
 
-    /// One attempt: from one of the checkpoints that the job keeps, some steps, a clean end.
+    /// Runs one attempt: from one of the kept checkpoints, some steps, a clean end.
     fn attempt(&mut self) {
         let kept = self.points.iter().filter(|(step, _)| *step >= self.low);
         let kept = kept.count().min(KEEP);
@@ -124,24 +124,24 @@ fn batchweave(url: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Runs the verb to its end; what it told.
-fn told(url: &str, args: &[&str]) -> serde_json::Value {
+/// Runs the verb to its end and returns its report.
+fn report(url: &str, args: &[&str]) -> serde_json::Value {
     let output = batchweave(url, args).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{args:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Starts passes and kills them until `wanted` were hit and some have reclaimed; how many there were
-/// in all.
+/// Starts passes and kills them until `wanted` were hit and some have reclaimed. Returns the number
+/// of passes.
 fn kill_reclaimers(url: &str, wanted: u64, killed: &AtomicU64, rng: &mut StdRng) -> u64 {
     let (mut rounds, began) = (0, Instant::now());
     let (mut whole, mut reclaims) = (Duration::ZERO, false);
     while killed.load(Relaxed) < wanted || !reclaims {
         if rounds % 8 == 0 {
-            // One that lives: how long a pass takes here and now.
+            // An undisturbed pass shows the time that one takes on this machine.
             let began = Instant::now();
-            let pass = told(url, &["reclaim", "--apply"]);
+            let pass = report(url, &["reclaim", "--apply"]);
             reclaims = pass["watermark_after"].as_u64() > Some(0);
             whole = began.elapsed();
         }
@@ -158,7 +158,7 @@ fn kill_reclaimers(url: &str, wanted: u64, killed: &AtomicU64, rng: &mut StdRng)
             .spawn()
             .unwrap();
         thread::sleep(whole.mul_f64(rng.random_range(0.1..1.1)));
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = pass.kill();
         killed.fetch_add(u64::from(pass.wait().unwrap().code().is_none()), Relaxed);
     }
@@ -218,20 +218,20 @@ fn ranks_restart_from_every_kept_checkpoint_while_reclaimers_are_killed() {
         assert_eq!(daemon.wait(MINUTE), Some(0));
     }
     let before = files(&scene.stream(STREAM).join("data"));
-    let killed_at = told(&url, &["status"])["watermark"].as_u64().unwrap();
+    let killed_at = report(&url, &["status"])["watermark"].as_u64().unwrap();
     assert!(killed_at > 0, "passes and their ends did something");
-    let last = told(&url, &["reclaim", "--apply"]);
+    let last = report(&url, &["reclaim", "--apply"]);
     let low = ranks.iter().map(|rank| rank.low).min().unwrap();
-    // A rank that went back has let fewer checkpoints stand than it had told of before.
+    // A rank that went back keeps fewer checkpoints than it had reported before.
     let watermark = last["watermark_after"].as_u64().unwrap();
     assert!(0 < watermark && watermark <= low, "{low}: {last}");
-    let quiet = told(&url, &["reclaim", "--apply"]);
+    let quiet = report(&url, &["reclaim", "--apply"]);
     for class in quiet["classes"].as_array().unwrap() {
         assert_eq!(class["dead"]["objects"], 0, "{quiet}");
     }
-    assert_eq!(told(&url, &["verify", "--data"])["problem_count"], 0);
+    assert_eq!(report(&url, &["verify", "--data"])["problem_count"], 0);
     for rank in &ranks {
-        let proof = told(&url, &["verify", "--job", rank.job]);
+        let proof = report(&url, &["verify", "--job", rank.job]);
         assert_eq!(proof["verdict"], "proved", "{proof}");
         assert_eq!(
             proof["attempts"].as_array().unwrap().len() as u64,
@@ -246,7 +246,7 @@ fn ranks_restart_from_every_kept_checkpoint_while_reclaimers_are_killed() {
     );
 }
 
-/// Until a producer has made it.
+/// Waits until a producer has made the stream.
 fn wait_for_stream(scene: &Scene) {
     let file = scene.stream(STREAM).join("stream.json");
     batchweave_tests::eventually("there is a stream", || file.is_file());

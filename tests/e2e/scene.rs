@@ -1,4 +1,4 @@
-//! A corpus, streams in folders, producers of them as processes, and what is in a stream afterwards.
+//! A corpus, streams in folders, their producers as processes, and the content of a stream afterwards.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use batchweave_tests::Process;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Longer than any healthy process needs.
+/// Longer than a healthy process needs.
 pub(crate) const MINUTE: Duration = Duration::from_mins(1);
 
 /// One corpus of 6,000 documents and any number of streams.
@@ -39,7 +39,7 @@ impl Scene {
         Self { folder, streams }
     }
 
-    /// With its streams in another folder than configurations, logs and the corpus.
+    /// Puts its streams into another folder than configurations, logs and the corpus.
     pub(crate) fn with_streams_in(streams: &Path) -> Self {
         Self {
             streams: streams.to_owned(),
@@ -59,12 +59,12 @@ impl Scene {
         format!("file://{}", self.stream(stream).display())
     }
 
-    /// A producer of `stream`, with its own configuration file.
+    /// Starts a producer of `stream` with its own configuration file.
     pub(crate) fn producer(&self, stream: &str, instance: &str) -> Process {
         self.start(stream, instance, ("p0", &["p0"]), "")
     }
 
-    /// One of several producers of `stream`, with more lines of configuration.
+    /// Starts one of several producers of `stream`, with more lines of configuration.
     pub(crate) fn producer_of(
         &self,
         stream: &str,
@@ -100,11 +100,11 @@ impl Scene {
         Process::start("batchweave-producer", &["--config", &config], &[], &log)
     }
 
-    pub(crate) fn said(&self, log: &str) -> String {
+    pub(crate) fn log_text(&self, log: &str) -> String {
         std::fs::read_to_string(self.path(log)).unwrap_or_default()
     }
 
-    /// Every step, and the number of void entries in the log.
+    /// Returns every step, and the number of void entries in the log.
     fn read(&self, stream: &str) -> (Vec<Arc<StepEntry>>, u64) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -133,7 +133,7 @@ impl Scene {
         })
     }
 
-    /// The number of steps of a stream that has ended.
+    /// Returns the number of steps of a stream that has ended.
     pub(crate) fn steps(&self, stream: &str) -> usize {
         self.read(stream).0.len()
     }
@@ -142,7 +142,8 @@ impl Scene {
         count(&self.stream(stream).join("log"))
     }
 
-    /// The digests by sequence number: what the batches are, whoever committed them.
+    /// Returns the digests by sequence number, which identify the batches whichever instance
+    /// committed them.
     pub(crate) fn digests(&self, stream: &str) -> BTreeMap<u64, String> {
         let (steps, void) = self.read(stream);
         assert_eq!(void, 0, "no correct writer writes a void entry");

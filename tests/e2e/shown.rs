@@ -1,5 +1,5 @@
-//! `show --decode` and `where` on what the demo leaves: its text is held against the documents that it
-//! says it is from, line by line.
+//! `show --decode` and `where` on the demo's stream: the decoded text is compared, line by line, with
+//! the documents that the commands name as its sources.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::process::Command;
 use batchweave_tests::program;
 use serde_json::Value;
 
-/// Steps that are looked at.
+/// The number of steps that are compared.
 const LOOKED_AT: usize = 6;
 
 struct Left {
@@ -23,7 +23,7 @@ impl Drop for Left {
     }
 }
 
-/// Runs the demo on a folder and keeps what it made.
+/// Runs the demo on a folder and keeps its files.
 fn left() -> Left {
     let out = Command::new(program("batchweave"))
         .args(["demo", "--store", "file", "--kills", "1", "--seed", "7"])
@@ -47,7 +47,7 @@ fn left() -> Left {
 }
 
 impl Left {
-    fn said(&self, args: &[&str]) -> Value {
+    fn output(&self, args: &[&str]) -> Value {
         let out = Command::new(program("batchweave"))
             .args(["--store", &self.store, "--json"])
             .args(args)
@@ -58,7 +58,7 @@ impl Left {
         serde_json::from_slice(&out.stdout).unwrap()
     }
 
-    /// The steps that reclamation left, from the first to the last.
+    /// Returns the steps that reclamation left, from the first to the last.
     fn steps(&self) -> Vec<u64> {
         let number = |field: &str| self.summary[field].as_u64().unwrap();
         let (from, to) = (number("steps_reclaimed"), number("steps"));
@@ -70,7 +70,7 @@ impl Left {
     }
 }
 
-/// The text of a line of a JSONL file.
+/// Returns the text of a line of a JSONL file.
 fn text_of(files: &mut BTreeMap<String, Vec<String>>, source: &str) -> String {
     let (file, line) = source.rsplit_once(':').unwrap();
     let lines = files.entry(file.to_owned()).or_insert_with(|| {
@@ -88,7 +88,7 @@ fn what_the_demo_leaves_is_the_text_of_the_documents_that_show_and_where_name() 
     let (mut files, mut pieces, mut begins, mut found) = (BTreeMap::new(), 0, 0, 0);
     for step in left.steps() {
         let number = step.to_string();
-        let shown = left.said(&["show", &number, "--decode"]);
+        let shown = left.output(&["show", &number, "--decode"]);
         for row in shown["rows"].as_array().unwrap() {
             for part in row["documents"].as_array().unwrap() {
                 let source = part["source"].as_str().unwrap();
@@ -106,7 +106,7 @@ fn what_the_demo_leaves_is_the_text_of_the_documents_that_show_and_where_name() 
         }
         let first = &shown["rows"][0]["documents"][0];
         let (source, pass) = (first["source"].as_str().unwrap(), &first["pass"]);
-        let place = left.said(&["where", source]);
+        let place = left.output(&["where", source]);
         let here = |one: &&Value| one["step"] == step && one["pass"] == *pass;
         let steps = place["found"].as_array().unwrap();
         assert_eq!(steps.iter().filter(here).count(), 1, "{source}: {place}");

@@ -1,7 +1,7 @@
-//! The vanishing matrix: daemon, rank, store, and the connections between them are killed, frozen or
-//! cut at a random instant, round after round. Afterwards each rank has had each of its slices once,
-//! bit by bit as in an undisturbed run; no call waited beyond its time-out; and nothing is left: no
-//! session, no frame, no descriptor, no process.
+//! The fault matrix: daemon, rank, store, and the connections between them are killed, frozen or cut at
+//! a random instant, round after round. Afterwards each rank has received each of its slices once, bit
+//! by bit as in an undisturbed run; no call waited longer than its time-out; and no session, frame,
+//! descriptor or process is left.
 //!
 //! 10 rounds, each cell once; with `BATCHWEAVE_LONG=1` 200.
 
@@ -20,11 +20,11 @@ use rand::{RngExt, SeedableRng};
 use place::Place;
 use readers::Readers;
 
-/// Steps that one round reads.
+/// The number of steps that one round reads.
 const STEPS: u64 = 60;
-/// What a rank trains at each.
+/// The time that a rank trains at each step.
 const STEP_TIME: Duration = Duration::from_millis(4);
-/// No healthy round takes longer, on a slow machine either.
+/// Longer than a healthy round takes on a slow machine.
 const ROUND: Duration = Duration::from_mins(2);
 
 #[derive(Debug, Clone, Copy)]
@@ -32,71 +32,71 @@ enum Victim {
     Daemon,
     Rank,
     Store,
-    /// Between ranks and daemon.
+    /// The connections between ranks and daemon.
     Socket,
-    /// Between daemon and store.
+    /// The connections between daemon and store.
     Wire,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Blow {
-    /// SIGKILL, or a cut.
+enum Fault {
+    /// SIGKILL, or a cut connection.
     Kill,
-    /// SIGSTOP and SIGCONT, or nothing passes for a while.
+    /// SIGSTOP and SIGCONT, or a connection that passes nothing for a while.
     Freeze,
 }
 
-const CELLS: [(Victim, Blow); 10] = [
-    (Victim::Daemon, Blow::Kill),
-    (Victim::Daemon, Blow::Freeze),
-    (Victim::Rank, Blow::Kill),
-    (Victim::Rank, Blow::Freeze),
-    (Victim::Store, Blow::Kill),
-    (Victim::Store, Blow::Freeze),
-    (Victim::Socket, Blow::Kill),
-    (Victim::Socket, Blow::Freeze),
-    (Victim::Wire, Blow::Kill),
-    (Victim::Wire, Blow::Freeze),
+const CELLS: [(Victim, Fault); 10] = [
+    (Victim::Daemon, Fault::Kill),
+    (Victim::Daemon, Fault::Freeze),
+    (Victim::Rank, Fault::Kill),
+    (Victim::Rank, Fault::Freeze),
+    (Victim::Store, Fault::Kill),
+    (Victim::Store, Fault::Freeze),
+    (Victim::Socket, Fault::Kill),
+    (Victim::Socket, Fault::Freeze),
+    (Victim::Wire, Fault::Kill),
+    (Victim::Wire, Fault::Freeze),
 ];
 
 struct Matrix {
     place: Place,
     rng: StdRng,
-    /// State after the last step that all ranks have read.
+    /// The state after the last step that all ranks have read.
     state: Option<String>,
 }
 
 impl Matrix {
-    fn round(&mut self, number: u64, (victim, blow): (Victim, Blow)) -> String {
+    fn round(&mut self, number: u64, (victim, fault): (Victim, Fault)) -> String {
         let began = Instant::now();
         let (at, lasts) = (
             Duration::from_millis(self.rng.random_range(0..450)),
             Duration::from_millis(self.rng.random_range(0..1200)),
         );
-        let told = format!("round {number}: {victim:?} {blow:?} at {at:?}, for {lasts:?}");
+        let text = format!("round {number}: {victim:?} {fault:?} at {at:?}, for {lasts:?}");
         let first = number * STEPS;
         let mut readers = Readers::start(&self.place, number, first, self.state.as_ref());
         std::thread::sleep(at);
-        match (victim, blow) {
-            (Victim::Daemon, Blow::Kill) => self.place.restart_daemon(lasts),
-            (Victim::Daemon, Blow::Freeze) => freeze(&self.place.daemon, lasts),
-            (Victim::Store, Blow::Kill) => self.place.restart_store(lasts),
-            (Victim::Store, Blow::Freeze) => freeze(&self.place.store, lasts),
-            (Victim::Socket, Blow::Kill) => self.place.socket.cut(),
-            (Victim::Socket, Blow::Freeze) => self.place.socket.freeze(lasts),
-            (Victim::Wire, Blow::Kill) => self.place.wire.cut(),
-            (Victim::Wire, Blow::Freeze) => self.place.wire.freeze(lasts),
-            (Victim::Rank, blow) => {
+        match (victim, fault) {
+            (Victim::Daemon, Fault::Kill) => self.place.restart_daemon(lasts),
+            (Victim::Daemon, Fault::Freeze) => freeze(&self.place.daemon, lasts),
+            (Victim::Store, Fault::Kill) => self.place.restart_store(lasts),
+            (Victim::Store, Fault::Freeze) => freeze(&self.place.store, lasts),
+            (Victim::Socket, Fault::Kill) => self.place.socket.cut(),
+            (Victim::Socket, Fault::Freeze) => self.place.socket.freeze(lasts),
+            (Victim::Wire, Fault::Kill) => self.place.wire.cut(),
+            (Victim::Wire, Fault::Freeze) => self.place.wire.freeze(lasts),
+            (Victim::Rank, fault) => {
                 let which = self.rng.random_range(0..readers.count());
-                match blow {
-                    Blow::Kill => readers.restart(&self.place, which, lasts),
-                    Blow::Freeze => freeze(readers.process(which), lasts),
+                match fault {
+                    Fault::Kill => readers.restart(&self.place, which, lasts),
+                    Fault::Freeze => freeze(readers.process(which), lasts),
                 }
             }
         }
-        self.state = readers.end(&self.place, began + ROUND, &told);
-        self.place.is_clean(&told);
-        format!("{told}: {:?}", began.elapsed())
+        self.state = readers.end(&self.place, began + ROUND, &text);
+        self.place.is_clean(&text);
+        format!("{text}: {:?}", began.elapsed())
     }
 }
 
@@ -122,8 +122,8 @@ fn whatever_vanishes_the_data_is_the_same_and_nothing_leaks() {
         state: None,
     };
     for (number, cell) in cells.iter().enumerate() {
-        let told = matrix.round(number as u64, *cell);
-        eprintln!("{told}");
+        let text = matrix.round(number as u64, *cell);
+        eprintln!("{text}");
     }
     matrix.place.stop();
     eprintln!(

@@ -60,7 +60,7 @@ def synopsis(text: str) -> str:
     options = [name + value for name, value in found if name not in ("--help", "--version")]
     required = usage[1].split()
     optional = [f"[{one}]" for one in options if one.split()[0] not in required]
-    line = usage[1].replace(" [OPTIONS]", "")
+    line = usage[1].replace(" [OPTIONS]", "").replace("batchweave-lab ", "batchweave ")
     # An option and its value stay on one line.
     whole = " ".join([line, *(one.replace(" ", "\0") for one in optional)])
     wrapped = textwrap.wrap(whole, 100, subsequent_indent="    ", break_on_hyphens=False)

@@ -136,7 +136,7 @@ def training(tmp_path: Path) -> Iterator[Training]:
 
 
 def on(training: Training, more: int, what: str) -> None:
-    """Wait until both ranks have got so many more steps."""
+    """Wait until both ranks have received this many more steps."""
     goals = [training.steps(rank) + more for rank in (0, 1)]
     eventually(what, lambda: all(training.steps(rank) >= goals[rank] for rank in (0, 1)))
 
@@ -149,7 +149,7 @@ def waited(training: Training, number: int) -> dict[str, float]:
 
 
 def lasts(seconds: float, seen: Callable[[], bool], what: str) -> None:
-    """A trouble lasts until it is seen; for so long in a long run."""
+    """Keep a failure until it is detected; in a long run, for this time."""
     began = time.monotonic()
     eventually(what, seen)
     time.sleep(max(0.0, began + seconds - time.monotonic()) if LONG else 0.0)

@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// A program of this workspace, built by the same `cargo` command line profile as this test.
+/// Returns the path of a program of this workspace, built with the same profile as this test.
 ///
 /// # Panics
-/// When it is not there: build the workspace first, as `make test` does.
+/// When it is missing: build the workspace first, as `make test` does.
 pub fn program(name: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap_or_default();
     let path = here.ancestors().nth(2).unwrap_or(Path::new(".")).join(name);
@@ -25,14 +25,14 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
-/// A port on this host that nobody uses at this moment. Not one of those that the system hands out:
-/// an outgoing connection of somebody else could have it before the program does.
+/// Returns a free port on this host, outside the range that the system hands out: another program's
+/// outgoing connection could take such a port first.
 ///
 /// # Panics
-/// When the system gives no socket at all.
+/// When the system provides no socket.
 pub fn free_port() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Processes that begin together have neighbouring ids: their ports must not be neighbours.
+    // Processes started together have neighbouring ids: their ports must not be neighbours.
     let first = (u64::from(std::process::id()) * 61 % 12_000) as u16;
     loop {
         let turn = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -44,12 +44,12 @@ pub fn free_port() -> SocketAddr {
     }
 }
 
-/// The root of the checkout.
+/// Returns the root of the checkout.
 pub fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The seed of a random test: `BATCHWEAVE_SEED`, or one from the process id and the time.
+/// Returns the seed of a random test: `BATCHWEAVE_SEED`, or one from the process id and the time.
 pub fn seed() -> u64 {
     let given = std::env::var("BATCHWEAVE_SEED")
         .ok()
@@ -62,15 +62,15 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// A child that is killed when dropped.
+/// A child process that is killed when dropped.
 #[derive(Debug)]
 pub struct Process(pub Child);
 
 impl Process {
-    /// Starts a program of this workspace; its standard error goes to `log`.
+    /// Starts a program of this workspace, with its standard error in `log`.
     ///
     /// # Panics
-    /// When it can't be started.
+    /// When it cannot be started.
     pub fn start(name: &str, args: &[&str], env: &[(String, String)], log: &Path) -> Self {
         let open = || std::fs::File::options().create(true).append(true).open(log);
         let Ok(log) = open() else {
@@ -96,7 +96,7 @@ impl Process {
             .status();
     }
 
-    /// Its exit code, `None` for a signal; waits up to `within`.
+    /// Waits up to `within` and returns the exit code, or `None` for a signal.
     ///
     /// # Panics
     /// When it does not end in time.
@@ -123,7 +123,7 @@ impl Drop for Process {
     }
 }
 
-/// Waits until `done` holds.
+/// Waits until `done` returns true.
 ///
 /// # Panics
 /// When it does not within a minute.

@@ -1,25 +1,26 @@
-//! A device small enough to be filled: a tmpfs in a mount namespace of the test's own, so that
-//! nothing is mounted on the machine and nothing is left behind, however the test ends.
+//! A device small enough to be filled: a tmpfs in the test's own mount namespace, so that nothing is
+//! mounted on the machine and nothing is left behind, however the test ends.
 //!
-//! A test that wants one runs itself again, alone, inside the namespace; no root is needed where
-//! the system allows user namespaces.
+//! The test runs itself again, alone, inside the namespace; it needs no root where the system allows
+//! user namespaces.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 const INSIDE: &str = "BATCHWEAVE_TINY_DISK";
-/// Of the script, when the namespace or the mount is refused.
+/// The script's exit code when the namespace or the mount is refused.
 const REFUSED: i32 = 111;
 const SCRIPT: &str =
     r#"mount -t tmpfs -o "$1" tmpfs "$2" || exit 111; exec "$3" --exact "$4" --nocapture"#;
 
-/// The folder of the device, in the inner run of the test `name` (its full path in its binary); what
-/// is done there fails the outer run, too. `None` in the outer run, when all is over.
+/// Returns the folder of the device in the inner run of the test `name` (its full path in its
+/// binary), whose failure fails the outer run, too. Returns `None` in the outer run, when the inner
+/// one has ended.
 ///
-/// Where the system refuses the mount, this says so aloud; under CI as root it is a failure.
+/// Where the system refuses the mount, this prints a note; under CI as root it is a failure.
 ///
 /// # Panics
-/// When the inner run fails, or can't be made under `CI=true` as root.
+/// When the inner run fails, or cannot be started under `CI=true` as root.
 pub fn within(name: &str, mount_options: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os(INSIDE) {
         return Some(PathBuf::from(folder));
@@ -38,7 +39,7 @@ pub fn within(name: &str, mount_options: &str) -> Option<PathBuf> {
         .status();
     match status {
         Ok(status) if status.success() => return None,
-        // 1 is also what unshare says when it is refused; a failed test says 101.
+        // Exit code 1 also means that unshare was refused; a failed test exits with 101.
         Ok(status) if ![Some(REFUSED), Some(1)].contains(&status.code()) => {
             panic!("{name} failed on the small device: {status}")
         }

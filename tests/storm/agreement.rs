@@ -1,5 +1,5 @@
-//! The simulator against reality: the same load in virtual time and in real time over `dev-s3` with
-//! the same latencies. A benchmark: run it alone, on a machine that has nothing else to do.
+//! The simulator compared with reality: the same load in virtual time, and in real time over `dev-s3`
+//! with the same latencies. A benchmark: run it alone on an idle machine.
 //!
 //!     cargo test --release -p batchweave-tests --test storm -- \
 //!         --ignored --nocapture the_simulator_and_dev_s3
@@ -16,9 +16,9 @@ use tokio::runtime::Runtime;
 use crate::alone;
 use crate::real::{Load, run};
 
-/// Entries a second of each producer.
+/// Entries per second of each producer.
 const RATE: f64 = 2.0;
-/// Virtual seconds: many, so that chance plays no part on that side.
+/// Virtual seconds; a long run makes the simulator's figures independent of chance.
 const SIMULATED_S: u64 = 300;
 
 #[test]

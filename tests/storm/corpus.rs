@@ -1,4 +1,4 @@
-//! Seeded documents of every length, and the rows that must become of them.
+//! Seeded documents of every length, and the rows that they must become.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,12 +8,12 @@ use rand::{RngExt, SeedableRng};
 
 pub(crate) const SLICES: usize = 4;
 pub(crate) const SEQ_LEN: usize = 16;
-/// Tokens that one TGB advances by.
+/// The tokens by which one TGB advances.
 const ADVANCE: usize = SLICES * SEQ_LEN;
-/// Follows each document when tokens are raw bytes.
+/// The token after each document when tokens are raw bytes.
 const END: u16 = 256;
 
-/// The input of one producer: exactly so many TGBs.
+/// The input of one producer: exactly this many TGBs.
 pub(crate) struct Corpus {
     documents: Vec<String>,
 }
@@ -21,12 +21,12 @@ pub(crate) struct Corpus {
 impl Corpus {
     pub(crate) fn new(seed: u64, producer: u64, tgbs: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003) ^ producer);
-        // The last row ends with the token that the next would begin with.
+        // The last row ends with the first token of the next TGB.
         let mut left = tgbs as usize * ADVANCE + 1;
         let mut documents = Vec::new();
         while left > 0 {
             let length = rng.random_range(1..200).min(left - 1);
-            // An empty document is a mistake, so none is left over.
+            // An empty document would be an error, so the corpus has none.
             let length = length + usize::from(left - (length + 1) == 1);
             let letters = (0..length).map(|_| char::from(rng.random_range(b'!'..b'{')));
             documents.push(letters.collect());
@@ -43,7 +43,7 @@ impl Corpus {
         std::fs::write(path, text).unwrap();
     }
 
-    /// All TGBs, each with its rows, each of them with the first token of the next.
+    /// Returns all TGBs as rows; each row includes the first token of the next.
     pub(crate) fn expected(&self) -> Vec<Vec<Vec<u16>>> {
         let mut tokens: Vec<u16> = Vec::new();
         for document in &self.documents {

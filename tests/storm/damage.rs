@@ -1,5 +1,5 @@
-//! One byte of one stored object is wrong, missing or too many, and then one read of a whole object: no
-//! program gives a wrong token, deletes what is needed, or calls a stream sound that lacks something.
+//! One byte of one stored object is changed, missing or added, or one read of a whole object is wrong.
+//! No program may return a wrong token, delete needed data, or call a damaged stream sound.
 
 mod mutation;
 mod rank;
@@ -16,12 +16,12 @@ use std::time::Instant;
 use batchweave_tests::seed;
 
 use self::mutation::{Mutation, class, draw, keys};
-use self::trial::{Took, Undisturbed, consume, copy, produce, proof, prove, reclaim, verify};
+use self::trial::{Reaction, Undisturbed, consume, copy, produce, proof, prove, reclaim, verify};
 use self::whole::{Place, Whole};
 use crate::alone;
 
 const PROGRAMS: [&str; 5] = ["verify", "proof", "reclaimer", "producer", "consumer"];
-/// Trials side by side.
+/// Trials that run at the same time.
 const AT_ONCE: usize = 4;
 
 #[test]
@@ -30,8 +30,8 @@ fn sixty_damaged_objects_give_no_wrong_token_and_no_wrong_delete() {
     damaged(60);
 }
 
-/// Damages `BATCHWEAVE_TRIALS` objects; by default each object at least once, those of small classes in
-/// every way.
+/// Damages `BATCHWEAVE_TRIALS` objects; by default each object at least once, those of small
+/// classes in every way.
 #[test]
 #[ignore = "takes minutes: make damage"]
 fn each_damaged_object_gives_no_wrong_token_and_no_wrong_delete() {
@@ -47,7 +47,7 @@ fn forty_wrong_reads_of_whole_objects_change_nothing() {
     reads::lied_to(&whole, &undisturbed(&whole), 40, seed);
 }
 
-/// Lies in `BATCHWEAVE_TRIALS` of the reads of all programs; by default in each of them.
+/// Falsifies `BATCHWEAVE_TRIALS` of the reads of all programs; by default each of them.
 #[test]
 #[ignore = "takes minutes: make damage"]
 fn each_wrong_read_of_a_whole_object_changes_nothing() {
@@ -61,8 +61,8 @@ fn trials(usual: usize) -> usize {
     std::env::var("BATCHWEAVE_TRIALS").map_or(usual, |n| n.parse().unwrap())
 }
 
-/// How often each program took each class of object in each way.
-type Tally = BTreeMap<(&'static str, &'static str, Took), usize>;
+/// Counts the reactions of each program to each kind of damage in each class of object.
+type Tally = BTreeMap<(&'static str, &'static str, Reaction), usize>;
 
 fn damaged(count: usize) {
     let seed = seed();
@@ -84,14 +84,14 @@ fn damaged(count: usize) {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(mutation) = mutations.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let took = trial(&whole, &spared, Some(mutation));
-                    for (program, took) in PROGRAMS.into_iter().zip(took) {
-                        if let Took::Wrong(what) = &took {
-                            let said = format!("{mutation:?}, {program}: {what}");
-                            println!("WRONG {said}");
-                            wrong.lock().unwrap().push(said);
+                    let reaction = trial(&whole, &spared, Some(mutation));
+                    for (program, reaction) in PROGRAMS.into_iter().zip(reaction) {
+                        if let Reaction::Wrong(what) = &reaction {
+                            let output = format!("{mutation:?}, {program}: {what}");
+                            println!("WRONG {output}");
+                            wrong.lock().unwrap().push(output);
                         }
-                        let key = (class(&mutation.key), program, took);
+                        let key = (class(&mutation.key), program, reaction);
                         *tally.lock().unwrap().entry(key).or_default() += 1;
                     }
                 }
@@ -108,7 +108,7 @@ fn damaged(count: usize) {
     );
 }
 
-/// What the programs do on an undamaged copy.
+/// Returns the results of the programs on an undamaged copy.
 fn undisturbed(whole: &Whole) -> Undisturbed {
     let place = place(whole, None);
     let before = keys(&place.path("stream"));
@@ -120,7 +120,7 @@ fn undisturbed(whole: &Whole) -> Undisturbed {
     assert_eq!(all.proof["verdict"], "proved", "{}", all.proof);
     assert_eq!(
         reclaim(&place, || keys(&place.path("stream")), &all),
-        Took::Right
+        Reaction::Right
     );
     let after = keys(&place.path("stream"));
     let run = place.cli(&["status"]).output().unwrap();
@@ -135,13 +135,13 @@ fn undisturbed(whole: &Whole) -> Undisturbed {
     };
     fs::remove_dir_all(&place.folder).unwrap();
     assert!(spared.deleted.iter().any(|key| key.starts_with("data/")));
-    for took in trial(whole, &spared, None) {
-        assert_eq!(took, Took::Right);
+    for reaction in trial(whole, &spared, None) {
+        assert_eq!(reaction, Reaction::Right);
     }
     spared
 }
 
-/// A copy of the stream in a folder of its own, with one object damaged.
+/// Copies the stream into a new folder and damages one object.
 fn place(whole: &Whole, mutation: Option<&Mutation>) -> Place {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -162,15 +162,15 @@ fn place(whole: &Whole, mutation: Option<&Mutation>) -> Place {
     place
 }
 
-/// All four programs, those that write to the stream each with a copy that the other has not touched.
-fn trial(whole: &Whole, spared: &Undisturbed, mutation: Option<&Mutation>) -> [Took; 5] {
+/// Runs all four programs; each that writes gets its own copy of the stream.
+fn trial(whole: &Whole, spared: &Undisturbed, mutation: Option<&Mutation>) -> [Reaction; 5] {
     let first = place(whole, mutation);
     let verified = verify(&first, whole);
     let proved = prove(&first, spared);
     let reclaimed = reclaim(&first, || keys(&first.path("stream")), spared);
     let second = place(whole, mutation);
     let produced = produce(&second);
-    let consumed = consume(&second, whole, produced == Took::Right);
+    let consumed = consume(&second, whole, produced == Reaction::Right);
     for place in [first, second] {
         fs::remove_dir_all(&place.folder).unwrap();
     }
@@ -179,12 +179,12 @@ fn trial(whole: &Whole, spared: &Undisturbed, mutation: Option<&Mutation>) -> [T
 
 fn report(tally: &Tally, mutations: usize, began: Instant) {
     println!("{mutations} mutations in {:.1?}", began.elapsed());
-    for ((class, program, took), count) in tally {
-        let took = match took {
-            Took::Right => "as if it were whole".to_owned(),
-            Took::Named(name) => name.clone(),
-            Took::Wrong(_) => "WRONG".to_owned(),
+    for ((class, program, reaction), count) in tally {
+        let reaction = match reaction {
+            Reaction::Right => "as if it were whole".to_owned(),
+            Reaction::Named(name) => name.clone(),
+            Reaction::Wrong(_) => "WRONG".to_owned(),
         };
-        println!("{class:>10} {program:>9} {count:>5}  {took}");
+        println!("{class:>10} {program:>9} {count:>5}  {reaction}");
     }
 }

@@ -1,5 +1,5 @@
-//! The kill storm: many real producer processes over a faulty store, one of them killed at random after
-//! each 250 requests and started again at once, until each has finished.
+//! The kill storm: many real producer processes over a faulty store. After each 250 requests one of
+//! them is killed at random and restarted immediately, until each has finished.
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -16,12 +16,13 @@ use crate::corpus::{Corpus, SEQ_LEN, SLICES};
 use crate::proof::prove;
 use crate::{URL, alone, open_store, start_server};
 
-/// Requests of all producers between two kills: about 200 ms on an idle machine. Counted, since on a
-/// busy machine a process that is killed by the clock may never reach its first commit.
+/// Requests of all producers between two kills: about 200 ms on an idle machine. Requests are
+/// counted because on a busy machine a process killed by the clock may never reach its first
+/// commit.
 const KILL_EVERY: u64 = 250;
-/// The exit code of one that gave up on the store; a supervisor starts it again.
+/// The exit code of a producer that gave up on the store; a supervisor restarts it.
 const STORE_UNAVAILABLE: i32 = 69;
-/// Of all requests, where they apply.
+/// The fault rates of the requests to which they apply.
 const FAULTS: &str = "error=0.004,slow=0.006,conflict=0.004,reset=0.004,lost=0.004,stall=0.0005";
 
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +37,7 @@ fn is_long() -> bool {
     std::env::var("BATCHWEAVE_LONG").is_ok_and(|v| v == "1")
 }
 
-/// 16 x 150; `BATCHWEAVE_LONG=1`: 16 x 2,000, as the goal says.
+/// 16 x 150 TGBs; with `BATCHWEAVE_LONG=1` 16 x 2,000.
 #[test]
 fn sixteen_producers_under_kill_nine() {
     storm(Form {
@@ -107,14 +108,14 @@ impl Storm {
         Process::start("batchweave-producer", &["--config", &config], &env, &log)
     }
 
-    fn said(&self, producer: u64) -> String {
+    fn log_text(&self, producer: u64) -> String {
         let text = std::fs::read_to_string(self.path(&format!("{producer}.log")));
         let text = text.unwrap_or_default();
         let lines: Vec<_> = text.lines().rev().take(20).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
-    /// Kills and starts until each has ended with success.
+    /// Kills and restarts the producers until each has exited with success.
     fn rage(&mut self, server: &Server) {
         let began = Instant::now();
         let mut running: Vec<(u64, Process)> = Vec::new();
@@ -127,7 +128,7 @@ impl Storm {
             running = self.supervise(running);
             if server.stats().total() >= next_kill {
                 next_kill = server.stats().total() + KILL_EVERY;
-                // Among all: were the blows of the finished dealt to the last, it could never end.
+                // Draws among all producers: if the last one got all kills, it could never finish.
                 let victim = self.rng.random_range(0..self.form.producers);
                 if let Some((_, process)) = running.iter_mut().find(|(n, _)| *n == victim) {
                     self.kills += u64::from(kill(&mut process.0));
@@ -137,7 +138,7 @@ impl Storm {
                 let left: Vec<_> = running.iter().map(|(n, _)| *n).collect();
                 panic!(
                     "not finished: {left:?}; the first says\n{}",
-                    self.said(left[0])
+                    self.log_text(left[0])
                 );
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -150,20 +151,20 @@ impl Storm {
             match process.0.try_wait().unwrap().map(|status| status.code()) {
                 None => left.push((producer, process)),
                 Some(Some(0)) => {}
-                // Killed.
+                // The process was killed.
                 Some(None) => left.push((producer, self.start(producer))),
                 Some(Some(STORE_UNAVAILABLE)) => {
                     self.gave_up += 1;
                     left.push((producer, self.start(producer)));
                 }
-                Some(Some(code)) => panic!("p{producer}: exit {code}\n{}", self.said(producer)),
+                Some(Some(code)) => panic!("p{producer}: exit {code}\n{}", self.log_text(producer)),
             }
         }
         left
     }
 }
 
-/// SIGKILL; false when it has ended by itself meanwhile.
+/// Sends SIGKILL. Returns false if the process had exited already.
 fn kill(child: &mut Child) -> bool {
     matches!(child.try_wait(), Ok(None)) && child.kill().is_ok()
 }
@@ -201,7 +202,7 @@ fn storm(form: Form) {
     let seconds = began.elapsed().as_secs_f64();
     let stats = server.stats();
     server.faults().set(FaultSpec::default());
-    let said = runtime.block_on(async {
+    let summary = runtime.block_on(async {
         let store = open_store(server.endpoint()).await;
         prove(&store, &corpora, form.tgbs).await
     });
@@ -212,10 +213,10 @@ fn storm(form: Form) {
         serde_json::json!({
             "producers": form.producers, "tgbs_each": form.tgbs, "seed": seed,
             "seconds": seconds, "kills": storm.kills, "starts": storm.starts,
-            "gave_up": storm.gave_up, "epochs": said.epochs, "records": said.records,
-            "entries_per_record": said.entries as f64 / said.records as f64,
-            "attempts_per_record": puts as f64 / said.records as f64,
-            "intents_left": said.intents_left, "requests": stats.total(),
+            "gave_up": storm.gave_up, "epochs": summary.epochs, "records": summary.records,
+            "entries_per_record": summary.entries as f64 / summary.records as f64,
+            "attempts_per_record": puts as f64 / summary.records as f64,
+            "intents_left": summary.intents_left, "requests": stats.total(),
             "faults": stats.faults,
         })
     );

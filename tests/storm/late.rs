@@ -1,4 +1,4 @@
-//! A proxy whose answers are late: each second answer of the server waits, as a busy or a distant store does.
+//! A proxy that delays each second answer of the server, like a busy or distant store.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use rand::{RngExt, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How late an answer is: from a tenth of this to all of it.
+/// The longest delay of an answer; each delay is between a tenth of this and all of it.
 const LATE: Duration = Duration::from_millis(1500);
 const PIECE: usize = 64 << 10;
 
-/// Starts the proxy in front of `server` on a free port; answers its address. It lives as long as the
-/// runtime.
+/// Starts the proxy in front of `server` on a free port and returns its address. It runs as long as
+/// the runtime.
 pub(crate) async fn start(server: SocketAddr, seed: u64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -26,7 +26,7 @@ pub(crate) async fn start(server: SocketAddr, seed: u64) -> SocketAddr {
     address
 }
 
-/// Carries one connection until one side closes it; then the other side is closed too.
+/// Carries one connection until one side closes it, then closes the other side.
 async fn carry(client: TcpStream, server: SocketAddr, mut rng: StdRng) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
@@ -63,7 +63,7 @@ async fn carry(client: TcpStream, server: SocketAddr, mut rng: StdRng) {
     }
 }
 
-/// Whether a future is ready now: whether something was asked since the last answer.
+/// Returns true if a future is ready now: a request was sent since the last answer.
 async fn is_ready(ready: impl Future<Output = ()>) -> bool {
     tokio::time::timeout(Duration::ZERO, ready).await.is_ok()
 }

@@ -1,8 +1,8 @@
-//! Many real producers at once over `dev-s3`: killed at random, and compared with the simulator; and whole
-//! jobs with all that is killed in them.
-//! Build the programs first (`cargo build --release --workspace`).
+//! Many real producers at once over `dev-s3`: killed at random, and compared with the simulator; and
+//! whole jobs whose programs are killed. Build the programs first (`cargo build --release
+//! --workspace`).
 #![forbid(unsafe_code)]
-// A test that can't go on says so by panicking.
+// A test that cannot continue panics.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod agreement;
@@ -19,22 +19,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use batchweave_dev_s3::{Options, Server};
 use batchweave_store::{AccessKeys, OpenOptions, Store};
 
-/// The stream of every run.
+/// The URL of the stream in every run.
 const URL: &str = "s3://batchweave/stream";
 
-/// Each of these tests wants the whole machine.
+/// A lock: each of these tests needs the whole machine.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A server whose puts of records are noted.
+/// Starts a server that keeps a journal of the puts of records.
 async fn start_server(options: Options) -> Server {
     let journal = Some("stream/log/".to_owned());
     Server::start(Options { journal, ..options }).await.unwrap()
 }
 
-/// One client for all who ask.
+/// Returns the one client that all tests share.
 async fn open_store(endpoint: String) -> Arc<dyn Store> {
     let options = Options::default();
     let keys = AccessKeys {

@@ -1,4 +1,4 @@
-//! What must hold of a stream whatever happened to its producers: proven from the store alone.
+//! The rules that a stream must keep whatever happened to its producers, checked from the store alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tokio::task::JoinSet;
 
 use crate::corpus::{Corpus, SEQ_LEN, SLICES};
 
-/// Requests at once.
+/// Object reads that run at the same time.
 const READS: usize = 64;
 const HEADER_BYTES: usize = 64;
 
-/// What the log says of itself.
+/// The log's own account of the stream.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct LogSummary {
     pub(crate) records: u64,
     pub(crate) entries: u64,
     pub(crate) epochs: u64,
@@ -51,7 +51,7 @@ async fn get_all(store: &Arc<dyn Store>, keys: Vec<String>) -> BTreeMap<String, 
     found
 }
 
-/// Every record below `end`, read one by one and not through the fold.
+/// Reads every record below `end` one by one, without the fold.
 pub(crate) async fn records(store: &Arc<dyn Store>, end: Version) -> Vec<Record> {
     let bytes = get_all(store, (0..end).map(keys::log).collect()).await;
     (0..end)
@@ -59,7 +59,7 @@ pub(crate) async fn records(store: &Arc<dyn Store>, end: Version) -> Vec<Record>
         .collect()
 }
 
-/// The entries of one producer, as the records have them.
+/// Returns the entries of one producer, as the records have them.
 struct Thread {
     epoch: Epoch,
     next_seq: u64,
@@ -78,14 +78,18 @@ impl Thread {
     }
 
     fn batch(&mut self, e: &BatchEntry) {
-        let who = &e.producer;
-        assert!(!self.finished, "{who}: a batch after the finish");
-        assert_eq!(e.epoch, self.epoch, "{who}: epoch of {}", e.first_seq);
-        assert_eq!(e.first_seq, self.next_seq, "{who}: sequence");
-        assert_eq!(e.last_seq + 1 - e.first_seq, e.tgbs.len() as u64, "{who}");
+        let producer = &e.producer;
+        assert!(!self.finished, "{producer}: a batch after the finish");
+        assert_eq!(e.epoch, self.epoch, "{producer}: epoch of {}", e.first_seq);
+        assert_eq!(e.first_seq, self.next_seq, "{producer}: sequence");
+        assert_eq!(
+            e.last_seq + 1 - e.first_seq,
+            e.tgbs.len() as u64,
+            "{producer}"
+        );
         assert_eq!(
             e.cursor_before, self.cursor,
-            "{who}: cursor before {}",
+            "{producer}: cursor before {}",
             e.first_seq
         );
         self.cursor = e.cursor.hash();
@@ -93,14 +97,14 @@ impl Thread {
     }
 }
 
-/// Sequences, epochs and cursors go on from entry to entry.
-fn check_records(records: &[Record], producers: &[ProducerName], tgbs: u64) -> Said {
+/// Checks that sequence numbers, epochs and cursors are continuous from entry to entry.
+fn check_records(records: &[Record], producers: &[ProducerName], tgbs: u64) -> LogSummary {
     let mut threads: BTreeMap<_, _> = producers.iter().map(|p| (p, Thread::new())).collect();
-    let mut said = Said::default();
+    let mut log_summary = LogSummary::default();
     for record in records {
-        said.records += 1;
+        log_summary.records += 1;
         for entry in &record.entries {
-            said.entries += 1;
+            log_summary.entries += 1;
             let Some((producer, _)) = entry.producer() else {
                 continue;
             };
@@ -122,12 +126,12 @@ fn check_records(records: &[Record], producers: &[ProducerName], tgbs: u64) -> S
     for (producer, thread) in threads {
         assert!(thread.finished, "{producer} has not finished");
         assert_eq!(thread.next_seq, tgbs, "{producer}");
-        said.epochs += thread.epoch;
+        log_summary.epochs += thread.epoch;
     }
-    said
+    log_summary
 }
 
-/// The rows of a TGB, from its objects.
+/// Returns the rows of a TGB, from its objects.
 fn rows(tgb: &TgbRecord, objects: &BTreeMap<String, Bytes>) -> Vec<Vec<u16>> {
     let mut rows = Vec::new();
     for part in &tgb.parts {
@@ -159,7 +163,8 @@ async fn steps(log: &mut Log) -> Vec<Arc<StepEntry>> {
     steps
 }
 
-/// Every TGB of every producer exactly once, in order, with the tokens of its source.
+/// Checks that every TGB of every producer is there exactly once, in order, with the tokens of its
+/// source.
 async fn check_steps(store: &Arc<dyn Store>, log: &mut Log, corpora: &[(ProducerName, Corpus)]) {
     let steps = steps(log).await;
     let keys: BTreeSet<String> = steps
@@ -187,7 +192,7 @@ async fn check_steps(store: &Arc<dyn Store>, log: &mut Log, corpora: &[(Producer
     }
 }
 
-/// Intents that somebody could still commit: none. How many dead ones are left.
+/// Checks that no intent could still be committed. Returns the number of dead ones left.
 async fn check_intents(store: &Arc<dyn Store>, log: &Log) -> usize {
     let (mut listed, mut page) = (Vec::new(), None);
     loop {
@@ -209,12 +214,12 @@ async fn check_intents(store: &Arc<dyn Store>, log: &Log) -> usize {
     listed.len()
 }
 
-/// Proves the whole stream; panics at the first thing that is not as it must be.
+/// Checks the whole stream; panics at the first violation.
 pub(crate) async fn prove(
     store: &Arc<dyn Store>,
     corpora: &[(ProducerName, Corpus)],
     tgbs: u64,
-) -> Said {
+) -> LogSummary {
     let options = LogOptions {
         write_snapshots: false,
         ..LogOptions::new([7; 32])
@@ -226,8 +231,8 @@ pub(crate) async fn prove(
     assert_eq!(m.end(), Some(m.next_step()), "the stream has ended");
     let producers: Vec<_> = corpora.iter().map(|(name, _)| name.clone()).collect();
     let records = records(store, m.next_version()).await;
-    let mut said = check_records(&records, &producers, tgbs);
+    let mut log_summary = check_records(&records, &producers, tgbs);
     check_steps(store, &mut log, corpora).await;
-    said.intents_left = check_intents(store, &log).await;
-    said
+    log_summary.intents_left = check_intents(store, &log).await;
+    log_summary
 }

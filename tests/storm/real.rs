@@ -1,5 +1,5 @@
-//! A load in real time: tasks with the real log code and the real S3 client against `dev-s3`,
-//! measured at the store, as the simulator measures its own.
+//! A load in real time: tasks with the real log code and the real S3 client against `dev-s3`, measured
+//! at the store like the simulator's.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,22 +24,22 @@ use tokio::time::sleep_until;
 use crate::proof::records;
 use crate::{open_store, start_server};
 
-/// From the beginning of the load to the time that counts, as in the simulator.
+/// The settling time before the measured time, as in the simulator.
 const SETTLE: Duration = Duration::from_secs(10);
-/// So many write snapshots, as in the simulator.
+/// The number of producers that write snapshots, as in the simulator.
 const SNAPSHOT_WRITERS: u32 = 8;
 
-/// What to run.
+/// The plan of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) producers: u32,
-    /// Entries a second of each.
+    /// Entries per second of each producer.
     pub(crate) rate: f64,
     pub(crate) counted: Duration,
     pub(crate) seed: u64,
 }
 
-/// What was measured.
+/// The measured figures of a load.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) p50_ms: f64,
@@ -50,10 +50,10 @@ pub(crate) struct Measured {
     pub(crate) entries: usize,
 }
 
-/// When each TGB was ready, by producer and sequence.
+/// The time at which each TGB was ready, by producer and sequence number.
 type Ready = Arc<Mutex<BTreeMap<(ProducerName, u64), Instant>>>;
 
-/// Runs the load.
+/// Runs the load and measures it.
 pub(crate) async fn run(load: Load) -> Measured {
     let server = start_server(Options {
         latency: LatencyProfile::S3Standard,
@@ -107,7 +107,7 @@ struct Task {
     all_open: Arc<Barrier>,
 }
 
-/// One producer: TGBs that are ready at once, at its rate.
+/// Runs one producer, which makes TGBs at its rate.
 async fn produce(task: Task) {
     let mut rng = StdRng::seed_from_u64(task.load.seed ^ u64::from(task.number) << 32);
     let name: ProducerName = format!("p{}", task.number).parse().unwrap();
@@ -174,7 +174,7 @@ async fn measure(
     let won: Vec<_> = deeds.iter().filter(|d| d.status == 200).collect();
     let records = records(store, won.len() as u64).await;
     let mut visible: BTreeMap<(ProducerName, u64), Instant> = BTreeMap::new();
-    // Versions come to be in order.
+    // Versions are created in order.
     for (record, deed) in records.iter().zip(&won) {
         assert!(
             deed.key.ends_with(&keys::log(record.version)),

@@ -1,6 +1,6 @@
-//! Whole jobs: two producers, one consumer daemon, four ranks; each of them is killed three times, the
-//! store is down for ten seconds and each second answer is late. Then `verify --job` must prove every
-//! step, and every mark must have come in time.
+//! Whole jobs: two producers, one consumer daemon, four ranks. Each of them is killed three times, the
+//! store is down for ten seconds, and each second answer is late. Then `verify --job` must prove every
+//! step, and every mark must have been stored in time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use crate::corpus::{Corpus, SEQ_LEN, SLICES};
 use crate::{URL, alone, late};
 
-/// Batches of each of the two producers: 600 steps in all.
+/// Batches of each of the two producers: 600 steps in total.
 const TGBS: u64 = 300;
 const STEPS: Step = 2 * TGBS;
 const RANKS: u32 = 4;
@@ -29,26 +29,26 @@ const KILLS: usize = 3;
 const DOWN: Duration = Duration::from_secs(10);
 const MARK_LATE_MAX: Duration = Duration::from_secs(30);
 const WITHIN: Duration = Duration::from_mins(10);
-/// Producers are this far ahead of the slowest rank.
+/// The bound of the producers ahead of the slowest rank, in steps.
 const AHEAD: Step = 120;
 const PROGRAMS: [&str; 7] = ["p0", "p1", "consumer", "r0", "r1", "r2", "r3"];
 
-/// `BATCHWEAVE_RUNS` runs, one by default; seeds count on from the first.
+/// Runs `BATCHWEAVE_RUNS` times, once by default, with consecutive seeds.
 #[test]
 #[ignore = "takes minutes: make whole-jobs"]
 fn whole_jobs_are_proved_over_every_step() {
     let _alone = alone();
     let runs = std::env::var("BATCHWEAVE_RUNS").map_or(1, |n| n.parse().unwrap());
     let first = seed();
-    let told: Vec<Outcome> = (first..first + runs).map(run).collect();
-    let proved = told.iter().filter(|o| o.proved).count();
-    let latest = told.iter().map(|o| o.latest_mark).max().unwrap();
+    let outcomes: Vec<Outcome> = (first..first + runs).map(run).collect();
+    let proved = outcomes.iter().filter(|o| o.proved).count();
+    let latest = outcomes.iter().map(|o| o.latest_mark).max().unwrap();
     println!("{proved} of {runs} proved; latest mark {latest:?}");
     assert_eq!(proved as u64, runs);
     assert!(latest <= MARK_LATE_MAX, "a mark was {latest:?} late");
 }
 
-/// A mark, and how long after its rank was seen behind it it was stored.
+/// A mark, and the time from its rank's reaching it until it was stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Late {
     by: Duration,
@@ -66,11 +66,11 @@ struct Job {
     folder: tempfile::TempDir,
     endpoint: String,
     running: BTreeMap<&'static str, Process>,
-    /// Ranks and producers that have ended.
+    /// Ranks and producers that have exited.
     done: Vec<&'static str>,
     /// Steps at which each program is killed, the next one last.
     kills: BTreeMap<&'static str, Vec<Step>>,
-    /// When a rank was first seen at a step that it marks.
+    /// The time at which a rank was first seen at a step that it marks.
     marked: BTreeMap<(u32, Step), Instant>,
     killed: Vec<(&'static str, Instant)>,
     starts: u64,
@@ -149,7 +149,7 @@ impl Job {
         self.running.insert(name, process);
     }
 
-    /// The step that a rank trains next, as it has saved it.
+    /// Returns the step that a rank trains next, as it has saved it.
     fn position(&self, rank: u32) -> Step {
         let read = || -> Option<Step> {
             let saved: Value =
@@ -162,13 +162,13 @@ impl Job {
         read().unwrap_or_default()
     }
 
-    fn said(&self, name: &str) -> String {
+    fn log_text(&self, name: &str) -> String {
         let text = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
         let lines: Vec<_> = text.lines().rev().take(10).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
-    /// Starts again what was killed or gave up; notes what has ended.
+    /// Restarts programs that were killed or gave up, and notes those that have finished.
     fn supervise(&mut self) {
         for name in PROGRAMS {
             let Some(process) = self.running.get_mut(name) else {
@@ -180,14 +180,15 @@ impl Job {
                     self.running.remove(name);
                     self.done.push(name);
                 }
-                // Killed, or the store was down for longer than it is waited for.
+                // It was killed, or the store was down longer than the program retries.
                 Some(None | Some(1 | 69)) => self.start(name),
-                Some(Some(code)) => panic!("{name}: exit {code}\n{}", self.said(name)),
+                Some(Some(code)) => panic!("{name}: exit {code}\n{}", self.log_text(name)),
             }
         }
     }
 
-    /// Kills what is due: a rank by its own position, the others by that of the slowest rank.
+    /// Kills the programs that are due: a rank by its own position, the others by that of the
+    /// slowest rank.
     fn kill(&mut self) {
         let positions: Vec<Step> = (0..RANKS).map(|rank| self.position(rank)).collect();
         let now = Instant::now();
@@ -240,15 +241,15 @@ impl Job {
             .envs(Self::env())
             .output();
         let run = run.unwrap();
-        let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("verify said {said}"))
+        let stderr = String::from_utf8_lossy(&run.stderr).into_owned();
+        serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("verify printed {stderr}"))
     }
 
-    /// The latest mark, and how many are not stored though their rank lived.
+    /// Returns the latest mark, and the number of marks not stored although their rank lived.
     fn marks(&self, server: &Server) -> (Late, usize) {
         let mut stored: BTreeMap<(u32, Step), Instant> = BTreeMap::new();
         for deed in server.deeds() {
-            // As it stood in the request: behind the stream's prefix, and encoded.
+            // The key as in the request: behind the stream's prefix, and encoded.
             let key = deed.key.split_once('/').map_or("", |(_, key)| key);
             let key = key.replace("%40", "@");
             if let Some(mark) = keys::parse_mark(&key).filter(|_| deed.status == 200) {
@@ -259,8 +260,8 @@ impl Job {
         let (mut latest, mut lacking) = (Late::default(), 0);
         for (&(rank, step), seen) in &self.marked {
             let name = format!("r{rank}");
-            let died = |(who, at): &(&str, Instant)| {
-                *who == name && *at >= *seen && at.duration_since(*seen) < MARK_LATE_MAX
+            let died = |(program, at): &(&str, Instant)| {
+                *program == name && *at >= *seen && at.duration_since(*seen) < MARK_LATE_MAX
             };
             match stored.get(&(rank, step)) {
                 Some(at) => {
@@ -281,9 +282,9 @@ impl Job {
     }
 }
 
-/// Steps to be killed at, the first one last; all before the program ends.
+/// Returns the steps of the kills, the first one last; all are before the program ends.
 fn drawn(rng: &mut StdRng, name: &str) -> Vec<Step> {
-    // One producer may come to its end while the other has hardly begun.
+    // One producer may finish when the other has hardly begun.
     let end = if name.starts_with('p') {
         TGBS - AHEAD - 10
     } else {
@@ -341,9 +342,9 @@ fn run(seed: u64) -> Outcome {
         assert!(
             began.elapsed() < WITHIN,
             "seed {seed}: not finished; consumer:\n{}\nr0:\n{}\np0:\n{}",
-            job.said("consumer"),
-            job.said("r0"),
-            job.said("p0"),
+            job.log_text("consumer"),
+            job.log_text("r0"),
+            job.log_text("p0"),
         );
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -358,18 +359,21 @@ fn run(seed: u64) -> Outcome {
     let killed: Vec<_> = job
         .killed
         .iter()
-        .map(|(who, at)| (who, since(Some(*at))))
+        .map(|(program, at)| (program, since(Some(*at))))
         .collect();
     let proved = report["verdict"] == "proved" && report["steps"] == STEPS && lacking == 0;
     let kills: BTreeMap<_, _> = PROGRAMS
         .map(|name| {
             (
                 name,
-                job.killed.iter().filter(|(who, _)| *who == name).count(),
+                job.killed
+                    .iter()
+                    .filter(|(program, _)| *program == name)
+                    .count(),
             )
         })
         .into();
-    let said = serde_json::json!({
+    let summary = serde_json::json!({
         "seed": seed, "seconds": seconds, "proved": proved, "verdict": report["verdict"],
         "to": report["to"], "steps": report["steps"], "contradiction": report["contradiction"],
         "not_proved": report["not_proved"], "retold": report["lineage"][0]["retold"],
@@ -379,7 +383,7 @@ fn run(seed: u64) -> Outcome {
         "killed": killed,
         "requests": server.stats().total(),
     });
-    println!("{said}");
+    println!("{summary}");
     let bad = !proved || late.by > MARK_LATE_MAX;
     if bad && let Ok(folder) = std::env::var("BATCHWEAVE_KEEP") {
         let _ = Command::new("cp")

@@ -1,4 +1,4 @@
-//! What the documentation claims: links lead somewhere, TOML parses, commands and errors exist.
+//! Claims of the documentation: links have targets, TOML parses, commands, errors, tests and files exist.
 
 mod commands;
 mod crates;
@@ -15,12 +15,11 @@ use crate::{assert_none, root};
 
 /// A page of documentation.
 struct Page {
-    /// Below the root.
     name: String,
     text: String,
 }
 
-/// All pages that people read.
+/// All pages of the documentation.
 fn pages() -> Vec<Page> {
     let mut paths: Vec<PathBuf> = [
         "README.md",
@@ -52,7 +51,7 @@ fn markdown_below(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A line of a page and where it stands.
+/// A line of a page, with its number and the block around it.
 struct Line<'a> {
     number: usize,
     text: &'a str,

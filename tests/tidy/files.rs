@@ -7,7 +7,7 @@ use crate::{assert_none, root};
 
 const MAX_LINES: usize = 400;
 
-/// Folders that hold no source of ours.
+/// Folders without own sources.
 const SKIPPED: [&str; 9] = [
     ".git",
     ".venv",

@@ -1,4 +1,4 @@
-//! House rules as tests: what would otherwise be a line in a guide that nobody reads.
+//! House rules as tests.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 

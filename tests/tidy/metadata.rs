@@ -1,4 +1,4 @@
-//! What cargo knows of the workspace and of all packages it is built from.
+//! Metadata from cargo: the workspace and all its packages.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! What a rank gets: a step with its slices, and typed views of their arrays.
+//! A delivered step: its slices, with typed views of their arrays.
 
 use std::sync::Arc;
 
@@ -18,28 +18,28 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The step.
+    /// Returns the step of the batch.
     pub fn step(&self) -> u64 {
         self.step
     }
 
-    /// The slices in ascending order: `slices / dp_size` of them.
+    /// Returns the rank's `slices / dp_size` slices in ascending order.
     pub fn slices(&self) -> &[Slice] {
         &self.slices
     }
 
-    /// The slices, to be kept or dropped one by one.
+    /// Returns the slices, to be kept or dropped one by one.
     pub fn into_slices(self) -> Vec<Slice> {
         self.slices
     }
 
-    /// The state to save once this step has been trained, however far the reader is ahead by then.
+    /// Returns the state to save once this step has been trained, even if the reader is ahead by then.
     pub fn state_dict(&self) -> String {
         self.after.to_json()
     }
 }
 
-/// One slice. A clone shares the frame, which goes back when the last one is dropped.
+/// One slice. Clones share the frame, which is released when the last one is dropped.
 #[derive(Clone)]
 pub struct Slice {
     pub(crate) index: u32,
@@ -47,23 +47,23 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Index of the slice in the global batch.
+    /// Returns the index of the slice in the global batch.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Names, types and shapes of the arrays.
+    /// Returns names, types and shapes of the arrays.
     pub fn arrays(&self) -> &[ArrayLayout] {
         &self.frame.layout.arrays
     }
 
-    /// All bytes of the slice's arrays, as they lie in the arena.
+    /// Returns all bytes of the slice's arrays, as laid out in the arena.
     pub fn bytes(&self) -> &[u8] {
         self.frame.view.bytes()
     }
 
-    /// The elements of an array, row-major, in place. `T` is the array's own type; booleans are read as
-    /// `u8`, half floats as `u16`.
+    /// Returns the elements of an array in place, row-major. `T` must be the array's type; booleans are
+    /// read as `u8`, half floats as `u16`.
     pub fn array<T: Element>(&self, name: &str) -> Result<&[T], ClientError> {
         let wanted = |a: &&ArrayLayout| a.name == name && T::DTYPES.contains(&a.dtype);
         let array = self.arrays().iter().find(wanted);

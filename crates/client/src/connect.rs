@@ -1,4 +1,4 @@
-//! Connecting: tried until the deadline while nobody is there.
+//! Connecting, with retries until the deadline.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,18 @@ use batchweave_wire::{Hello, WaitCause, Welcome};
 use crate::session::{Event, Failure, Session};
 use crate::{ClientError, ConnectOptions, Reader};
 
-/// Pause between tries to connect: short at first, so that a restart costs little.
+/// First and longest pause between tries; short, so that a daemon's restart costs little.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
-/// A daemon that is there gets this long for its welcome, however short the caller's patience.
+/// Least time for a connected daemon's welcome, however short the caller's time-out.
 const HANDSHAKE_MIN: Duration = Duration::from_millis(200);
 
-/// Connects readers.
+/// Entry point: connects readers to a daemon.
 #[derive(Debug)]
 pub struct Client;
 
 impl Client {
-    /// Connects and waits for the daemon's welcome.
+    /// Connects and waits for the daemon's welcome, at most for the options' time-out.
     pub fn connect(options: ConnectOptions) -> Result<Reader, ClientError> {
         let hello = options.hello()?;
         let deadline = Deadline::after(options.timeout);
@@ -27,7 +27,7 @@ impl Client {
     }
 }
 
-/// A time-out and when it began.
+/// A time-out with its start.
 pub(crate) struct Deadline {
     begun: Instant,
     timeout: Duration,
@@ -35,7 +35,7 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub(crate) fn after(timeout: Duration) -> Self {
-        // A year stands for "without end", so that no sum of instants overflows.
+        // At most a year, so that no sum of instants overflows.
         Self {
             begun: Instant::now(),
             timeout: timeout.min(Duration::from_hours(24 * 365)),
@@ -55,7 +55,7 @@ impl Deadline {
     }
 }
 
-/// The last cause of waiting, and the daemon's words.
+/// The last cause of waiting, with the daemon's details.
 pub(crate) type Cause = Option<(WaitCause, String)>;
 
 /// Opens a session and waits for its welcome.
@@ -110,7 +110,7 @@ fn try_open(
                 return Err(session.bad("a message before the welcome").into());
             }
         }
-        // A daemon that only sends causes must not hold us beyond the deadline.
+        // A daemon that only sends causes must not delay the caller beyond the deadline.
         if deadline.left().is_zero() {
             return Err(late(hello, deadline, cause).into());
         }

@@ -1,23 +1,23 @@
-//! Parts of a row for context parallelism: every rank reads the same rows, and each takes its own
-//! columns of them, in place. Nothing of it is known to the daemon or the store.
+//! Parts of a row for context parallelism: all ranks read the same rows, and each uses its own columns in
+//! place. Daemon and store are not involved.
 
 use std::ops::Range;
 
 use crate::ClientError;
 
-/// How rows are cut among context-parallel ranks.
+/// The way in which rows are divided among context-parallel ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ContextCut {
     #[default]
     Full,
-    /// Into one part for each rank.
+    /// One part per rank.
     Contiguous,
-    /// Into two parts for each rank, from both ends, so that causal attention costs all ranks the same.
+    /// Two parts per rank, from both ends, so that causal attention costs all ranks the same.
     Zigzag,
 }
 
 impl ContextCut {
-    /// Into how many equal parts a row is cut for so many ranks.
+    /// Returns the number of equal parts of a row for `ranks` ranks.
     fn parts(self, ranks: usize) -> Option<usize> {
         match self {
             Self::Full => Some(1),
@@ -27,11 +27,11 @@ impl ContextCut {
     }
 }
 
-/// The columns of rank `rank` of `ranks` in rows of `columns`: one range, or two in ascending order.
+/// Returns the columns of rank `rank` of `ranks` in rows of `columns`: one range, or two in ascending order.
 ///
 /// Count the columns of *inputs*, which are the stream's `seq_len`, one less than a row of `tokens`.
-/// The same ranges are taken of inputs (`&row[..seq_len]`) and of labels (`&row[1..]`), so labels are
-/// shifted before the cut:
+/// Apply the same ranges to inputs (`&row[..seq_len]`) and labels (`&row[1..]`): labels are
+/// shifted before the row is divided:
 ///
 /// ```
 /// use batchweave_client::{ContextCut, context_columns};
@@ -48,7 +48,7 @@ impl ContextCut {
 /// # }
 /// ```
 ///
-/// `cu_seqlens` is not cut: it has borders in the whole row, the same for all ranks.
+/// `cu_seqlens` is not divided: its borders are positions in the whole row, the same for all ranks.
 pub fn context_columns(
     cut: ContextCut,
     rank: usize,
@@ -76,7 +76,7 @@ fn does_not_fit(cut: ContextCut, ranks: usize, columns: usize) -> ClientError {
         cut.parts(*n)
             .is_some_and(|parts| columns.is_multiple_of(parts))
     };
-    // Rows have millions of columns at most, and this is the way to an error.
+    // Rows have at most millions of columns, and this runs only before an error.
     let fit: Vec<String> = (1..=columns).filter(fits).map(|n| n.to_string()).collect();
     let fit = if fit.is_empty() {
         "none".to_owned()
@@ -84,7 +84,7 @@ fn does_not_fit(cut: ContextCut, ranks: usize, columns: usize) -> ClientError {
         fit.join(", ")
     };
     ClientError::BadMesh(format!(
-        "rows of {columns} columns can't be cut into equal parts ({cut:?} for {ranks} ranks); numbers of \
+        "cannot divide rows of {columns} columns into equal parts ({cut:?} for {ranks} ranks); numbers of \
          ranks that fit: {fit}"
     ))
 }
@@ -110,7 +110,7 @@ mod tests {
                         "{cut:?} {ranks} {width}"
                     );
                 }
-                // What causal attention costs: each column looks at those up to it.
+                // The cost of causal attention: each column attends to those up to it.
                 let cost = |rank| {
                     of(ContextCut::Zigzag, rank)
                         .into_iter()
@@ -127,24 +127,24 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_parts_is_an_error_that_says_what_would_do() {
-        let said = |cut, rank, ranks, columns| {
+    fn rows_that_cannot_be_divided_are_refused_with_the_numbers_that_fit() {
+        let refusal = |cut, rank, ranks, columns| {
             let error = context_columns(cut, rank, ranks, columns).unwrap_err();
             assert_eq!(error.name(), "bad_mesh");
             error.to_string()
         };
-        let text = said(ContextCut::Zigzag, 0, 5, 24);
+        let text = refusal(ContextCut::Zigzag, 0, 5, 24);
         assert!(
             text.contains("ranks that fit: 1, 2, 3, 4, 6, 12;"),
             "{text}"
         );
-        let text = said(ContextCut::Contiguous, 0, 5, 24);
+        let text = refusal(ContextCut::Contiguous, 0, 5, 24);
         assert!(text.contains("fit: 1, 2, 3, 4, 6, 8, 12, 24;"), "{text}");
-        let text = said(ContextCut::Zigzag, 0, 1, 25);
+        let text = refusal(ContextCut::Zigzag, 0, 1, 25);
         assert!(text.contains("fit: none;"), "{text}");
-        said(ContextCut::Zigzag, 0, usize::MAX, 24);
+        refusal(ContextCut::Zigzag, 0, usize::MAX, 24);
         for (rank, ranks) in [(2, 2), (0, 0)] {
-            let text = said(ContextCut::Full, rank, ranks, 24);
+            let text = refusal(ContextCut::Full, rank, ranks, 24);
             assert!(text.contains("counted from 0"), "{text}");
         }
     }

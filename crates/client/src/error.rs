@@ -1,52 +1,49 @@
-//! One error type. Each error has the name that docs/socket.md gives it, in every client.
+//! The error type. Each error has the name of docs/socket.md, in every client.
 
 use std::time::Duration;
 
 use batchweave_arena::{ArenaError, SocketError};
 use batchweave_wire::{ErrorName, Fault, WaitCause, WireError};
 
-/// Why a reader could not connect or hand out a step.
+/// The reason why a reader cannot connect or return a step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The daemon said so.
+    /// An error reported by the daemon.
     #[error("{0}")]
     Daemon(Fault),
-    /// Nobody served the socket in time.
+    /// No daemon served the socket in time.
     #[error("no daemon within {waited:?}: {source}")]
     NoDaemon {
-        /// How long it was tried.
+        /// The time spent trying.
         waited: Duration,
         source: SocketError,
     },
-    /// The daemon went away and did not come back in time.
+    /// The daemon disconnected and did not return in time.
     #[error(
-        "the daemon at {socket} went away and did not come back within {waited:?} (step {step}); see its log, \
-         or start it again: the reader can go on from this step"
+        "the daemon at {socket} disconnected and did not return within {waited:?} (step {step}); see its log, \
+         or start it again: the reader can continue at this step"
     )]
     DaemonGone {
         socket: String,
-        /// The step waited for.
         step: u64,
         waited: Duration,
     },
-    /// The step did not come in time.
-    #[error("step {step} did not come within {waited:?}: {}", cause_text(*.cause, .detail))]
+    /// The step did not arrive in time.
+    #[error("step {step} did not arrive within {waited:?}: {}", cause_text(*.cause, .detail))]
     Timeout {
-        /// The step waited for.
         step: u64,
         waited: Duration,
         /// The last cause that the daemon gave.
         cause: Option<WaitCause>,
         detail: String,
     },
-    /// The step did not come because this rank holds all its credits.
+    /// The step did not arrive because this rank holds all its credits.
     #[error(
-        "step {step} did not come within {waited:?}: this rank still holds the frames of {held}; \
-         drop old batches, or ask for more credits"
+        "step {step} did not arrive within {waited:?}: this rank still holds the frames of {held}; \
+         drop old batches, or connect with more credits"
     )]
     FramesHeld {
-        /// The step waited for.
         step: u64,
         waited: Duration,
         /// The frames, as `step 3 (slices 0, 1)`.
@@ -63,7 +60,7 @@ pub enum ClientError {
     /// The daemon speaks another protocol.
     #[error("{0}")]
     ProtocolVersion(WireError),
-    /// A text that is no state of a reader.
+    /// A text that is not a reader's state.
     #[error(
         "the saved state {reason}; pass what state_dict() returned, unchanged, or start at a step"
     )]
@@ -71,18 +68,17 @@ pub enum ClientError {
     /// Options that contradict themselves.
     #[error("{0}; correct the options of connect")]
     BadHello(String),
-    /// Rows that can't be shared out among so many ranks.
+    /// Rows that cannot be divided among the ranks.
     #[error("{0}; choose a number of ranks that divides the rows")]
     BadMesh(String),
     /// The reader is closed, or was inherited by a forked child.
     #[error("the reader is closed{0}")]
     Closed(&'static str),
-    /// An array that the slice does not have, or of another type.
-    #[error("no array {name:?} of the type asked for; the slice has {have}")]
+    /// An array that the slice lacks, or has with another type.
+    #[error("no array {name:?} of the requested type; the slice has {have}")]
     NoArray {
-        /// The name asked for.
         name: String,
-        /// Names, types and shapes of those that are there.
+        /// Names, types and shapes of the slice's arrays.
         have: String,
     },
     /// The system refused a segment or a system call.
@@ -94,7 +90,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The error's name in docs/socket.md.
+    /// Returns the error's name in docs/socket.md.
     pub fn name(&self) -> &str {
         match self {
             Self::Daemon(fault) => &fault.name,

@@ -1,7 +1,7 @@
-//! Frames in use and their release: what a session shares with the slices handed out.
+//! Frames in use and their release: the state that a session shares with its slices.
 //!
-//! A frame goes back when its last slice is dropped, in whatever thread. The socket stays open until the
-//! last frame is gone, since its end would tell the daemon that all frames are free.
+//! A frame is released when its last slice is dropped, in any thread. The socket stays open until the
+//! last frame is released, because its end would free all frames for the daemon.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use batchweave_arena::{Connection, FrameView};
 use batchweave_wire::{ClientMessage, FRAMES_MAX, Layout, Release, SliceRef};
 
-/// The socket and the frames that came over it.
+/// The socket and its frames in use.
 pub(crate) struct Link {
     pub(crate) connection: Connection,
-    /// First step not received in full; goes with every release.
+    /// First step not received in full; sent with every release.
     pub(crate) next_step: AtomicU64,
     /// The process that connected; a forked child sends nothing.
     owner: u32,
@@ -24,12 +24,12 @@ pub(crate) struct Link {
 struct Frames {
     /// Step and slice of each frame in use.
     held: BTreeMap<u64, (u64, u32)>,
-    /// Dropped, and not yet told.
+    /// Dropped frames that were not released yet.
     dropped: Vec<u64>,
 }
 
 impl Frames {
-    /// Whether another frame of the step is held: frames of a step have numbers in a row.
+    /// Returns whether another frame of the step is held; frames of a step have consecutive numbers.
     fn holds_beside(&self, id: u64, step: u64) -> bool {
         let before = self.held.range(..id).next_back();
         let after = self.held.range(id..).next();
@@ -53,13 +53,13 @@ impl Link {
         std::process::id() != self.owner
     }
 
-    /// Sends the releases that did not go when their frames were dropped. What does not go now goes
-    /// later; with a socket that is gone they need not go at all.
+    /// Sends releases that could not be sent when their frames were dropped, as far as the socket has
+    /// space. After the end of the socket none are needed.
     pub(crate) fn flush(&self) {
         self.send_dropped(&mut self.frames());
     }
 
-    /// The frames in use, by step.
+    /// Returns the slices of the frames in use, by step.
     pub(crate) fn held(&self) -> BTreeMap<u64, Vec<u32>> {
         let mut steps: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for &(step, slice) in self.frames().held.values() {
@@ -127,7 +127,7 @@ impl Drop for Frame {
             return;
         };
         frames.dropped.push(self.id);
-        // One message for all slices of a step; a step that is kept in part goes with the next call.
+        // One message for all slices of a step; a partly held step is released with the next call.
         if !frames.holds_beside(self.id, step) {
             self.link.send_dropped(&mut frames);
         }

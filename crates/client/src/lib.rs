@@ -17,9 +17,14 @@
 //! # }
 //! ```
 //!
-//! Arrays are views of the daemon's shared memory. A frame goes back to the daemon when the last
-//! [`Slice`] of it is dropped. This crate never copies a slice, never writes to shared memory and never
-//! waits without a deadline.
+//! Arrays are views of the daemon's shared memory. A frame is released to the daemon when its last
+//! [`Slice`] is dropped. This crate never copies a slice, never writes to shared memory and never waits
+//! without a deadline.
+//!
+//! - `connect`, `options`: from options to a session; `session`: one connection; `reader`: steps in order,
+//!   over several sessions.
+//! - `batch`, `frames`: delivered slices and their release; `state`, `marks`: positions and checkpoints.
+//! - `context`: columns for context parallelism; `watch`: the cause of a wait, for other threads.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -1,4 +1,4 @@
-//! Checkpoint marks until the daemon has stored them; repeated in a new session.
+//! Checkpoint marks until the daemon has stored them; sent again in a new session.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use batchweave_wire::{Checkpoint, ClientMessage, Fault};
 use crate::ClientError;
 use crate::session::Session;
 
-/// Marks kept; a trainer that outruns the store so far loses its oldest ones, which newer ones replace.
+/// Most marks kept; beyond it the oldest is dropped, because newer ones replace it.
 const MARKS_MAX: usize = 64;
 
-/// Marks that are not known to be stored, oldest first.
+/// Marks without a confirmation, oldest first.
 #[derive(Default)]
 pub(crate) struct Marks {
     waiting: VecDeque<Checkpoint>,
-    /// How many of them, from the front, this session has sent.
+    /// Number of marks, from the front, that this session has sent.
     sent: usize,
-    /// Refusals that nobody was told of yet, oldest first.
+    /// Refusals not yet reported to the caller, oldest first.
     refusals: VecDeque<Fault>,
 }
 
@@ -33,7 +33,7 @@ impl Marks {
         self.waiting.is_empty()
     }
 
-    /// The daemon has stored the mark of `step`.
+    /// Removes the mark of `step`, which the daemon has stored.
     pub(crate) fn stored(&mut self, step: u64) {
         if let Some(at) = self.waiting.iter().position(|mark| mark.step == step) {
             self.waiting.remove(at);
@@ -41,7 +41,7 @@ impl Marks {
         }
     }
 
-    /// The daemon will never store the mark of the fault's step.
+    /// Removes the mark of the fault's step, which the daemon refused.
     pub(crate) fn refused(&mut self, fault: Fault) {
         if let Some(step) = fault.step {
             self.stored(step);
@@ -55,12 +55,12 @@ impl Marks {
         self.refusals.pop_front()
     }
 
-    /// A new session has begun.
+    /// Sends all marks again, in a new session.
     pub(crate) fn send_again(&mut self) {
         self.sent = 0;
     }
 
-    /// Sends what has not gone yet, as far as there is room.
+    /// Sends marks that this session has not sent, as far as the socket has space.
     pub(crate) fn send(&mut self, session: &Session) -> Result<(), ClientError> {
         while let Some(mark) = self.waiting.get(self.sent) {
             if !session.send(&ClientMessage::Checkpoint(mark.clone()))? {

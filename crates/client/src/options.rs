@@ -1,4 +1,4 @@
-//! What a rank says when it connects.
+//! The options of a connection.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,48 +10,48 @@ use batchweave_wire::{Hello, Mode};
 use crate::state::hex;
 use crate::{ClientError, State};
 
-/// Where reading begins.
+/// The position where reading begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     Step(u64),
-    /// Where a saved state stands: the text of `state_dict()`.
+    /// The position of a saved state: the text of `state_dict()`.
     State(String),
 }
 
-/// How to connect. `ConnectOptions::new(path)` reads all slices from step 0.
+/// The options of a connection. `ConnectOptions::new(path)` reads all slices from step 0.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
     pub socket: PathBuf,
-    /// The job; without one the reader neither holds data nor paces producers.
+    /// The job; without one the reader neither retains data nor holds producers back.
     pub job: Option<String>,
-    /// The attempt's id, 32 hexadecimal digits, equal on all ranks. Without one, the only rank of a job
-    /// draws its own; among several ranks the trainer draws and broadcasts it.
+    /// The attempt's id, 32 hexadecimal digits, equal on all ranks. The only rank of a job may omit it and
+    /// draws its own; with several ranks, the trainer draws and broadcasts it.
     pub attempt: Option<String>,
     /// Index on the flattened data-parallel axis.
     pub dp_rank: u32,
-    /// Size of that axis; divides the stream's slices.
+    /// Size of the data-parallel axis; divides the stream's slices.
     pub dp_size: u32,
     /// The rank in the whole job, where there is one.
     pub global_rank: Option<u32>,
-    /// Other ranks of the attempt read the same coordinate, each with its own `global_rank`.
+    /// Whether other ranks of the attempt read the same coordinate, each with its own `global_rank`.
     pub shared: bool,
     pub start: Start,
-    /// This rank alone was restarted; its attempt runs on.
+    /// Whether only this rank was restarted, in a running attempt.
     pub resume: bool,
     /// Steps that may be held or queued at once; at least 2.
     pub credits: u32,
-    /// How long to wait for the daemon and its welcome.
+    /// Longest wait for the daemon and its welcome.
     pub timeout: Duration,
-    /// Slices per step that the trainer counts on; refused where the stream has others.
+    /// Slices per step that the trainer expects; refused where the stream differs.
     pub slices: Option<u32>,
-    /// Tokens per row that the trainer counts on.
+    /// Tokens per row that the trainer expects.
     pub seq_len: Option<u32>,
-    /// Rows per slice that the trainer counts on.
+    /// Rows per slice that the trainer expects.
     pub rows_per_slice: Option<u32>,
 }
 
 impl ConnectOptions {
-    /// All slices from step 0, 4 credits, 30 seconds.
+    /// Returns options to read all slices from step 0, with 4 credits and a time-out of 30 seconds.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self {
             socket: socket.into(),
@@ -71,7 +71,7 @@ impl ConnectOptions {
         }
     }
 
-    /// The hello of the first session.
+    /// Returns the hello of the first session.
     pub(crate) fn hello(&self) -> Result<Hello, ClientError> {
         let (next_step, stream, parent) = match &self.start {
             Start::Step(step) => (*step, None, None),

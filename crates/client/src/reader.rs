@@ -1,4 +1,4 @@
-//! The reader: steps in order, over as many sessions as it takes.
+//! The reader: steps in order, over any number of sessions.
 
 mod position;
 
@@ -19,38 +19,38 @@ use crate::state::hex;
 use crate::watch::Watch;
 use crate::{Batch, ClientError, ConnectOptions};
 
-/// Waits longer than this are told to the daemon at once.
-const WAIT_TOLD: Duration = Duration::from_millis(100);
-/// Progress is told at most this often.
+/// Length of a wait from which it is reported to the daemon immediately.
+const REPORT_WAIT_AFTER: Duration = Duration::from_millis(100);
+/// Shortest interval between reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// Sessions opened anew for one step before the daemon is called faulty.
+/// New sessions for one step before the daemon counts as faulty.
 const RESYNCS_MAX: u32 = 3;
 
-/// Reads steps in order. It may be used by one thread at a time; batches go where they like.
+/// Reads steps in order. One thread at a time may use it; batches may move to other threads.
 pub struct Reader {
     options: ConnectOptions,
     hello: Hello,
     session: Option<Session>,
     welcome: Welcome,
-    /// First step not handed out.
+    /// First step not returned to the caller.
     next_step: u64,
     end: Option<u64>,
-    /// Slices of `next_step` that have come.
+    /// Slices of `next_step` received so far.
     partial: Vec<Slice>,
     last_wait: Watch,
-    /// Time waited in this session, and before it for want of one.
+    /// Time waited in this session, and before it for a session.
     waited: Duration,
-    /// How much of the current call is in `waited` already.
+    /// The part of the current call's time that `waited` contains already.
     counted: Duration,
-    told: Option<Instant>,
+    last_reported: Option<Instant>,
     marks: Marks,
-    /// Segments of earlier sessions, as long as frames keep them mapped.
+    /// Segments of earlier sessions that frames may still keep mapped.
     earlier: Vec<Weak<MappedSegment>>,
     resyncs: u32,
 }
 
 impl Reader {
-    /// A reader whose session has just begun.
+    /// Returns a reader with a new session.
     pub(crate) fn new(
         options: ConnectOptions,
         hello: Hello,
@@ -68,7 +68,7 @@ impl Reader {
             last_wait: Watch::default(),
             waited: Duration::ZERO,
             counted: Duration::ZERO,
-            told: None,
+            last_reported: None,
             marks: Marks::default(),
             earlier: Vec::new(),
             resyncs: 0,
@@ -76,8 +76,8 @@ impl Reader {
         reader.enter(welcome).map(|()| reader)
     }
 
-    /// The next step, or `None` at the stream's end. After an error the reader stands where it stood,
-    /// and a later call tries again.
+    /// Returns the next step, or `None` at the stream's end. An error leaves the position unchanged, and a
+    /// later call tries again.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Batch>, ClientError> {
         let deadline = Deadline::after(timeout);
         self.counted = Duration::ZERO;
@@ -86,7 +86,7 @@ impl Reader {
         result
     }
 
-    /// Adds what was waited in this call since it was counted last.
+    /// Adds the time of this call since the last count to `waited`.
     fn count(&mut self, deadline: &Deadline) {
         let elapsed = deadline.elapsed();
         self.waited += elapsed.saturating_sub(self.counted);
@@ -95,7 +95,7 @@ impl Reader {
 
     fn next_until(&mut self, deadline: &Deadline) -> Result<Option<Batch>, ClientError> {
         self.refuse_inherited()?;
-        let mut told = false;
+        let mut reported = false;
         loop {
             if self.end.is_some_and(|end| self.next_step >= end) {
                 return Ok(None);
@@ -107,8 +107,12 @@ impl Reader {
             session.link.flush();
             self.marks.send(session)?;
             let left = deadline.left();
-            let patience = left.min(if told { PROGRESS_EVERY } else { WAIT_TOLD });
-            let event = match session.event(patience) {
+            let wait = left.min(if reported {
+                PROGRESS_EVERY
+            } else {
+                REPORT_WAIT_AFTER
+            });
+            let event = match session.event(wait) {
                 Ok(event) => event,
                 Err(error) => {
                     self.leave();
@@ -120,14 +124,14 @@ impl Reader {
                     return Err(self.late(deadline.timeout()));
                 }
                 Event::Nothing => {
-                    told = true;
-                    // A wait counts while it lasts: who looks at a rank that stands must see it.
+                    reported = true;
+                    // A wait is counted while it lasts, so that metrics show a rank that is stuck.
                     self.count(deadline);
-                    self.tell_progress(true)?;
+                    self.report_progress(true)?;
                 }
                 event => {
                     if matches!(event, Event::Gone) {
-                        // From here on it is the daemon that is waited for.
+                        // The rest of the wait is for the daemon.
                         self.count(deadline);
                     }
                     if let Some(batch) = self.take(event)? {
@@ -138,7 +142,7 @@ impl Reader {
         }
     }
 
-    /// Acts on an event; gives the batch that it completes.
+    /// Handles an event and returns the batch that it completes.
     fn take(&mut self, event: Event) -> Result<Option<Batch>, ClientError> {
         match event {
             Event::Batch(message) => return self.take_batch(&message),
@@ -176,7 +180,7 @@ impl Reader {
             drop(slices);
             return self.resync(message.step).map(|()| None);
         }
-        // The welcome's own check has it that these sums fit.
+        // The decoder of the welcome has checked that these sums do not overflow.
         let own = self.welcome.first_slice..self.welcome.first_slice + self.welcome.slice_count;
         let indices = own.skip(message.first as usize);
         if message.of != self.welcome.slice_count
@@ -186,7 +190,7 @@ impl Reader {
                 .eq(indices.take(slices.len()))
         {
             let error = session.bad(format!(
-                "step {}: not the slices that the welcome said",
+                "step {}: not the slices announced in the welcome",
                 message.step
             ));
             self.leave();
@@ -208,12 +212,12 @@ impl Reader {
             slices: std::mem::take(&mut self.partial),
             after: self.state(self.next_step),
         };
-        self.tell_progress(false)?;
+        self.report_progress(false)?;
         Ok(Some(batch))
     }
 
-    /// Another step than the expected one: begin a new session at our own step. The old socket stays
-    /// until its frames are gone.
+    /// Opens a new session at the expected step after the daemon sent another one. The old socket stays
+    /// until its frames are released.
     fn resync(&mut self, got: u64) -> Result<(), ClientError> {
         self.resyncs += 1;
         let (tries, step) = (self.resyncs, self.next_step);
@@ -223,14 +227,14 @@ impl Reader {
             .filter(|_| tries > RESYNCS_MAX)
             .map(|session| {
                 session.bad(format!(
-                    "it sends step {got} instead of step {step}, also in a new session"
+                    "it sends step {got} instead of step {step}, even in a new session"
                 ))
             });
         self.leave();
         error.map_or(Ok(()), Err)
     }
 
-    /// Gives the session up; frames handed out keep its socket and its mappings.
+    /// Ends the session; frames in use keep its socket and mappings.
     fn leave(&mut self) {
         if let Some(session) = self.session.take() {
             self.waited = Duration::ZERO;
@@ -240,7 +244,7 @@ impl Reader {
         }
     }
 
-    /// Gives the session up for good, once the daemon knows how far the rank has come.
+    /// Ends the last session, once the daemon has received the rank's position.
     fn part(&mut self) {
         self.partial.clear();
         if let Some(session) = self.session.take() {
@@ -275,13 +279,13 @@ impl Reader {
             self.last_wait.set(cause);
         }
         self.marks.send_again();
-        // Told with the first batch or wait, apart from what is waited for in this session.
+        // Reported with the first batch or wait, separately from the waits of this session.
         self.count(deadline);
-        self.told = None;
+        self.last_reported = None;
         self.enter(welcome)
     }
 
-    /// Takes over what the welcome says. It may pass over quarantined steps, never go back.
+    /// Applies a welcome. It may skip quarantined steps but never go back.
     fn enter(&mut self, welcome: Welcome) -> Result<(), ClientError> {
         let Some(session) = &self.session else {
             return Ok(());
@@ -325,10 +329,10 @@ impl Reader {
         }
     }
 
-    fn tell_progress(&mut self, waiting: bool) -> Result<(), ClientError> {
+    fn report_progress(&mut self, waiting: bool) -> Result<(), ClientError> {
         let due = self
-            .told
-            .is_none_or(|told| told.elapsed() >= PROGRESS_EVERY);
+            .last_reported
+            .is_none_or(|reported| reported.elapsed() >= PROGRESS_EVERY);
         if !waiting && !due {
             return Ok(());
         }
@@ -342,7 +346,7 @@ impl Reader {
             waiting,
         };
         session.send(&ClientMessage::Progress(progress))?;
-        self.told = Some(Instant::now());
+        self.last_reported = Some(Instant::now());
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! One connection's life: hello and welcome, then segments, layouts and batches as they come.
+//! One connection: hello and welcome, then segments, layouts and batches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,11 +17,11 @@ use crate::ClientError;
 use crate::batch::Slice;
 use crate::frames::{Frame, Link};
 
-/// How long a rank that leaves waits for the daemon to read its last words.
+/// Time for the daemon to read the last messages of a rank that leaves.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_PAUSE: Duration = Duration::from_micros(200);
 
-/// What a session tells its reader.
+/// An event of the session for its reader.
 pub(crate) enum Event {
     Welcome(Welcome),
     Batch(BatchMessage),
@@ -30,17 +30,17 @@ pub(crate) enum Event {
     Fault(Fault),
     Marked(u64),
     MarkRefused(Fault),
-    /// The daemon is gone.
+    /// The daemon closed the connection.
     Gone,
-    /// Nothing came in the time given.
+    /// Nothing arrived in the given time.
     Nothing,
 }
 
-/// Why a try to open a session failed.
+/// A failed try to open a session.
 pub(crate) enum Failure {
-    /// Nobody there, or gone again: worth another try.
+    /// There is no daemon, or it disconnected: a retry may succeed.
     Absent(Option<SocketError>),
-    /// It will not get better by itself.
+    /// A retry does not help.
     Final(ClientError),
 }
 
@@ -54,14 +54,14 @@ pub(crate) struct Session {
     pub(crate) link: Arc<Link>,
     socket: String,
     segments: BTreeMap<u32, Arc<MappedSegment>>,
-    /// All that came, also retired ones that frames still use.
+    /// All received segments, including retired ones that frames still use.
     mapped: Vec<Weak<MappedSegment>>,
     layouts: BTreeMap<u32, Arc<Layout>>,
     buffer: Vec<u8>,
 }
 
 impl Session {
-    /// Connects and says hello; the welcome comes as an event.
+    /// Connects and sends the hello; the welcome arrives as an event.
     pub(crate) fn open(path: &Path, hello: &Hello, deadline: Instant) -> Result<Self, Failure> {
         let connection = Connection::connect(path, deadline).map_err(|e| match e {
             SocketError::NoDaemon { .. } => Failure::Absent(Some(e)),
@@ -86,7 +86,7 @@ impl Session {
         })
     }
 
-    /// The next event; segments and layouts are taken in on the way.
+    /// Waits for the next event and handles segments and layouts meanwhile.
     pub(crate) fn event(&mut self, timeout: Duration) -> Result<Event, ClientError> {
         let begun = Instant::now();
         loop {
@@ -116,7 +116,7 @@ impl Session {
         }
     }
 
-    /// Keeps segments and layouts; the rest is the reader's.
+    /// Keeps segments and layouts; returns other messages as events.
     fn take_in(
         &mut self,
         message: DaemonMessage,
@@ -131,7 +131,7 @@ impl Session {
                 let segment = MappedSegment::map(fd, m.bytes)?;
                 self.mapped.push(Arc::downgrade(&segment));
                 if self.segments.insert(m.id, segment).is_some() {
-                    return Err(self.bad(format!("segment {} came twice", m.id)));
+                    return Err(self.bad(format!("segment {} was sent twice", m.id)));
                 }
                 return Ok(None);
             }
@@ -154,7 +154,7 @@ impl Session {
         Ok(Some(event))
     }
 
-    /// The slices of a batch message as views.
+    /// Returns the slices of a batch message as views.
     pub(crate) fn slices(&self, batch: &BatchMessage) -> Result<Vec<Slice>, ClientError> {
         let one = |s: &batchweave_wire::SliceRef| {
             let Some(segment) = self.segments.get(&s.segment) else {
@@ -182,7 +182,7 @@ impl Session {
         batch.slices.iter().map(one).collect()
     }
 
-    /// Sends if there is room; says whether it went.
+    /// Sends if the socket has space; returns whether it did.
     pub(crate) fn send(&self, message: &ClientMessage) -> Result<bool, ClientError> {
         let bytes = message.encode().map_err(|e| self.bad(e.to_string()))?;
         match self.link.connection.send(&bytes, None) {
@@ -193,9 +193,9 @@ impl Session {
         }
     }
 
-    /// Tells for the last time how far the rank has come, and that it leaves. Returns when the daemon
-    /// has read that, or after a while: a socket that closes with unread messages may reach the
-    /// daemon before they do, and its ledger would lack the last steps.
+    /// Sends the rank's final position and its goodbye, and waits for the daemon to read them, at most for
+    /// `LINGER`: the daemon may see the end of a socket before its unread messages, and its ledger would
+    /// lack the last steps.
     pub(crate) fn part(mut self, next_step: u64) -> Vec<Weak<MappedSegment>> {
         let deadline = Instant::now() + LINGER;
         self.link.flush();
@@ -203,18 +203,18 @@ impl Session {
             next_step,
             frames: Vec::new(),
         };
-        let mut told = [ClientMessage::Release(position), ClientMessage::Bye]
+        let mut unread = [ClientMessage::Release(position), ClientMessage::Bye]
             .iter()
             .all(|message| self.insist(message, deadline));
-        while told && Instant::now() < deadline {
-            told = self.link.connection.unread().is_ok_and(|bytes| bytes > 0);
+        while unread && Instant::now() < deadline {
+            unread = self.link.connection.unread().is_ok_and(|bytes| bytes > 0);
             std::thread::sleep(LINGER_PAUSE);
         }
         while let Ok(Some(_)) = self.link.connection.recv(&mut self.buffer) {}
         self.mapped
     }
 
-    /// Sends as soon as there is room; false when the daemon is gone or the time over.
+    /// Sends as soon as the socket has space; returns false when the daemon is gone or the time over.
     fn insist(&self, message: &ClientMessage, deadline: Instant) -> bool {
         let Ok(bytes) = message.encode() else {
             return false;
@@ -230,7 +230,7 @@ impl Session {
         }
     }
 
-    /// Ends the session for this side; gives the segments, to see later which are still in use.
+    /// Ends this side of the session and returns the segments, some of which may still be in use.
     pub(crate) fn leave(self) -> Vec<Weak<MappedSegment>> {
         let _ = self.send(&ClientMessage::Bye);
         self.mapped

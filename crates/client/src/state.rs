@@ -1,7 +1,7 @@
 //! The saved position: one constant key with one JSON string, equal on all ranks.
 //!
 //! Checkpoint libraries flatten, shard and merge nested values by rank; a single string under a constant
-//! key comes back as it was, on any number of ranks.
+//! key is restored unchanged, on any number of ranks.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +24,10 @@ pub struct State {
     pub next_step: u64,
     /// The attempt that trained so far.
     pub attempt: Option<String>,
-    /// Its number within the job.
+    /// The attempt's number within the job.
     #[serde(default)]
     pub attempt_number: Option<u64>,
-    /// How many data-parallel ranks there were: for people, never compared.
+    /// Number of data-parallel ranks; informational only.
     pub world: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ struct Head {
 }
 
 impl State {
-    /// A position.
+    /// Returns a state of the current format.
     pub fn new(
         stream_id: String,
         next_step: u64,
@@ -55,24 +55,24 @@ impl State {
         }
     }
 
-    /// What a hello says of the attempt that made this state.
+    /// Returns the attempt that made this state, for a hello.
     pub(crate) fn parent(&self) -> Option<Parent> {
         let (id, attempt) = self.attempt.clone().zip(self.attempt_number)?;
         let step = self.next_step;
         Some(Parent { attempt, id, step })
     }
 
-    /// The inner text: what a checkpoint mark carries.
+    /// Returns the inner text, which a checkpoint mark carries.
     pub fn inner(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// `{"batchweave": "<inner>"}`, to be kept with the model's checkpoint.
+    /// Returns `{"batchweave": "<inner>"}`, to be saved with the model's checkpoint.
     pub fn to_json(&self) -> String {
         serde_json::to_string(&BTreeMap::from([(KEY, self.inner())])).unwrap_or_default()
     }
 
-    /// Reads what `to_json` made.
+    /// Parses the text of `to_json`.
     pub fn parse(text: &str) -> Result<Self, ClientError> {
         let bad = |reason: String| ClientError::BadState { reason };
         let outer: BTreeMap<String, String> = serde_json::from_str(text)
@@ -100,7 +100,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A stream's id as people write it.
+/// Formats a stream's id as UUID.
 pub(crate) fn uuid(bytes: &[u8; 16]) -> String {
     let parts = [
         &bytes[..4],
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_comes_back_and_others_are_refused() {
+    fn a_state_survives_a_round_trip_and_others_are_refused() {
         let state = State::new("id".into(), 7, Some("ab".into()), Some(3), Some(4));
         let text = state.to_json();
         assert_eq!(

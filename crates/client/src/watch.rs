@@ -1,4 +1,4 @@
-//! What a reader waits for, for other threads: a trainer's own watchdog or its logs.
+//! The cause of a reader's wait, for other threads: a trainer's watchdog or logs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,12 +6,12 @@ use batchweave_wire::WaitCause;
 
 use crate::connect::Cause;
 
-/// Says why a reader's next step has not come, while `next` waits in another thread.
+/// The cause of a reader's wait, while `next` blocks another thread.
 #[derive(Debug, Clone, Default)]
 pub struct Watch(Arc<Mutex<Cause>>);
 
 impl Watch {
-    /// The cause, with the daemon's words; `None` while nothing is late.
+    /// Returns the cause and the daemon's details; `None` while nothing is late.
     pub fn cause(&self) -> Option<(WaitCause, String)> {
         let cause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cause.clone()

@@ -1,4 +1,4 @@
-//! What a faulty daemon sends is refused with a name, and nothing leaks. One test: it counts descriptors.
+//! Messages of a faulty daemon are refused by name, and nothing leaks. One test, because it counts descriptors.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -24,7 +24,7 @@ fn one(session: &Session, change: impl Fn(&mut SliceRef)) {
     }));
 }
 
-/// Each fault and what the error says.
+/// Each fault and its error.
 const FAULTS: &[(Fault, &str, &str)] = &[
     (
         |s| s.connection.send(b"GET / HTTP/1.1", None).unwrap(),
@@ -68,7 +68,7 @@ const FAULTS: &[(Fault, &str, &str)] = &[
     (
         |s| one(s, |slice| slice.slice += 1),
         "bad_message",
-        "not the slices that the welcome said",
+        "not the slices announced in the welcome",
     ),
     (
         |s| s.send_with_file(&DaemonMessage::Marked(1)),
@@ -130,7 +130,7 @@ fn faults_have_names_and_nothing_leaks() {
     (0..5).for_each(|_| round());
     assert_eq!((descriptors(), mappings()), (before, 0));
 
-    // A long run: every step's frames go back, and nothing grows.
+    // A long run: every step's frames are released, and nothing grows.
     let (mut reader, session) = daemon.connect(options(&path));
     let mut flat = None;
     let mut buffer = vec![0; 64 << 10];

@@ -1,5 +1,5 @@
-//! One process of the simulated world: it can be slow, freeze (all that it waits for comes late)
-//! or die at any request (nothing that it waits for comes ever). What it has sent goes on.
+//! One process of the simulated world. It can be slow, freeze (its answers and timers are late) or die
+//! at any request (they never arrive). Requests that it has sent still take effect.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,26 +20,25 @@ use crate::time::{Timeline, UNIT};
 /// The points of a request at which a process can die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Moment {
-    /// Before it is sent.
+    /// Before the request is sent.
     Before,
-    /// When it is on its way.
+    /// While the request is in flight.
     Sent,
-    /// When its answer has come, before anything is done with it.
+    /// When the answer has arrived, before the process uses it.
     Answered,
 }
 
-/// How an actor differs from others.
+/// The properties of an actor.
 #[derive(Debug, Clone)]
 pub struct Nature {
-    /// How many times slower than others its requests are.
+    /// The factor by which its requests are slower than those of others.
     pub slow: f64,
-    /// Its clock.
     pub skew: Skew,
-    /// It dies at this request, counted from 1.
+    /// The request at which it dies, counted from 1.
     pub dies: Option<(u64, Moment)>,
-    /// It freezes before these requests, for so long.
+    /// The requests before which it freezes, and the duration of each freeze.
     pub stalls: Vec<(u64, Duration)>,
-    /// The store refuses its ledgers from the first of these times to the second.
+    /// The interval in which the store refuses its ledgers.
     pub refused: Option<(Duration, Duration)>,
 }
 
@@ -56,7 +55,7 @@ impl Default for Nature {
 }
 
 impl Nature {
-    /// The answer to a request that the store refuses this actor now.
+    /// Returns the answer to a request that the store refuses this actor now.
     pub(crate) fn refusal(&self, op: Op, key: &str, now: Duration) -> Option<Reply> {
         let (from, to) = self.refused?;
         let refused = op == Op::Create && key.contains("/ledger/") && (from..to).contains(&now);
@@ -71,18 +70,16 @@ struct State {
     frozen_until: Duration,
     requests: u64,
     draw: Draw,
-    /// Reads under way by class of keys.
+    /// The reads in progress, by class of keys.
     reads: BTreeMap<&'static str, u32>,
 }
 
-/// A process.
+/// A process of the simulated world.
 #[derive(Debug)]
 pub struct Actor {
-    /// Its number in the trace.
     pub id: u32,
-    /// Its name for people.
+    /// The name in traces and stories.
     pub name: String,
-    /// What it is like.
     pub nature: Nature,
     time: Timeline,
     state: Mutex<State>,
@@ -111,24 +108,24 @@ impl Actor {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Freezes it until `until`.
+    /// Freezes the actor until `until`.
     pub fn freeze(&self, until: Duration) {
         let mut state = self.state();
         state.frozen_until = state.frozen_until.max(until);
     }
 
-    /// Kills it.
+    /// Kills the actor immediately.
     pub fn kill(&self) {
         self.state().dead = true;
         self.died.notify_one();
     }
 
-    /// Whether it is dead.
+    /// Returns true if the actor is dead.
     pub fn is_dead(&self) -> bool {
         self.state().dead
     }
 
-    /// Waits for its death.
+    /// Waits until the actor dies.
     pub async fn died(&self) {
         self.died.notified().await;
     }
@@ -137,7 +134,7 @@ impl Actor {
         with(&mut self.state().draw)
     }
 
-    /// Every wait of the process ends here: late if it is frozen, never if it is dead.
+    /// Ends every wait of the process: late if it is frozen, never if it is dead.
     pub(crate) async fn awake(&self) {
         loop {
             let until = {
@@ -152,7 +149,7 @@ impl Actor {
         }
     }
 
-    /// A read goes out; true when another of the same class is under way.
+    /// Counts a read that is sent. Returns true if another of the same class is in progress.
     pub(crate) fn begins_read(&self, class: &'static str) -> bool {
         let mut state = self.state();
         let reads = state.reads.entry(class).or_default();
@@ -166,14 +163,14 @@ impl Actor {
         }
     }
 
-    /// Counts a request; its number within the actor.
+    /// Counts a request. Returns its number within the actor.
     pub(crate) fn count(&self) -> u64 {
         let mut state = self.state();
         state.requests += 1;
         state.requests
     }
 
-    /// Dies if this is the moment; then waits to be awake.
+    /// Dies if this is the planned moment; then waits until the actor is awake.
     pub(crate) async fn pass(&self, request: u64, moment: Moment) {
         if self.nature.dies == Some((request, moment)) && !self.is_dead() {
             self.kill();
@@ -185,15 +182,15 @@ impl Actor {
         self.awake().await;
     }
 
-    /// What its clock shows.
+    /// Returns the time of the actor's clock.
     pub fn now(&self) -> Duration {
         self.nature.skew.shows(self.time.now())
     }
 
-    /// Waits by its own clock.
+    /// Waits by the actor's clock.
     pub async fn sleep(&self, time: Duration) {
         if !time.is_zero() {
-            // At least one unit, or rounding could keep somebody from ever getting there.
+            // At least one unit: rounding could otherwise keep the wait from ever ending.
             let at = self.nature.skew.reaches(self.now() + time);
             let at = at.max(self.time.now() + UNIT);
             self.time.sleep_until(at).await;
@@ -201,7 +198,7 @@ impl Actor {
         self.awake().await;
     }
 
-    /// Its clock as the log takes it.
+    /// Returns the actor's clock for the log.
     pub fn clock(self: &Arc<Self>) -> Arc<dyn Clock> {
         Arc::new(ActorClock(Arc::clone(self)))
     }
@@ -212,19 +209,19 @@ impl Actor {
 pub(crate) struct Actors(Vec<(String, Weak<Actor>)>);
 
 impl Actors {
-    /// Adds the one that `new` makes with its number.
+    /// Adds the actor that `new` makes with its number.
     pub(crate) fn add(&mut self, new: impl FnOnce(u32) -> Actor) -> Arc<Actor> {
         let actor = Arc::new(new(self.0.len() as u32 + 1));
         self.0.push((actor.name.clone(), Arc::downgrade(&actor)));
         actor
     }
 
-    /// The name of actor n at n - 1.
+    /// Returns the names; actor n has the name n - 1.
     pub(crate) fn names(&self) -> Vec<String> {
         self.0.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// The names of those that somebody still has and that have not died.
+    /// Returns the names of the actors that are in use and have not died.
     pub(crate) fn living(&self) -> Vec<String> {
         let all = self.0.iter().filter_map(|(_, actor)| actor.upgrade());
         let living = all.filter(|actor| !actor.is_dead());

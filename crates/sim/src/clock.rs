@@ -1,25 +1,24 @@
-//! An actor's own clock: runs too fast or too slow, and jumps forward. Never backward: the
-//! programs use monotonic clocks.
+//! An actor's clock: it is too fast or too slow, and jumps forward. It never goes back, as the programs
+//! use monotonic clocks.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A sudden step of a clock.
+/// A sudden forward step of a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Jump {
-    /// When, in the simulation's time.
+    /// The simulation's time of the jump.
     pub at: Duration,
-    /// How far.
+    /// The size of the jump.
     pub by: Duration,
 }
 
-/// How a clock relates to the simulation's time.
+/// The relation of a clock to the simulation's time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Skew {
-    /// Seconds that it counts per second.
+    /// The seconds that it counts per second.
     pub rate: f64,
-    /// Its jumps, in order.
     pub jumps: Vec<Jump>,
 }
 
@@ -33,13 +32,13 @@ impl Default for Skew {
 }
 
 impl Skew {
-    /// What the clock shows at the time `at`.
+    /// Returns the clock's time at the simulation's time `at`.
     pub fn shows(&self, at: Duration) -> Duration {
         let jumped: Duration = self.jumps.iter().filter(|j| j.at <= at).map(|j| j.by).sum();
         at.mul_f64(self.rate) + jumped
     }
 
-    /// The first time at which the clock shows `local` or more.
+    /// Returns the first simulation time at which the clock shows `local` or more.
     pub fn reaches(&self, local: Duration) -> Duration {
         let mut jumped = Duration::ZERO;
         for jump in &self.jumps {

@@ -1,5 +1,5 @@
-//! Seeded randomness: every actor and every purpose has a generator of its own, so that removing
-//! one actor from a world changes as little as possible for the others.
+//! Seeded randomness. Every actor and every purpose has its own generator, so that removing one actor
+//! from a world changes little for the others.
 
 use std::f64::consts::TAU;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// A generator for one purpose.
+/// A random generator for one purpose.
 #[derive(Debug)]
 pub struct Draw(StdRng);
 
 impl Draw {
-    /// The generator of `purpose` number `index` under `seed`.
+    /// Creates the generator of `purpose` number `index` under `seed`.
     pub fn new(seed: u64, purpose: &str, index: u64) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -22,38 +22,38 @@ impl Draw {
         Self(StdRng::from_seed(bytes))
     }
 
-    /// Uniform in [0, 1).
+    /// Returns a uniform number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         self.0.random()
     }
 
-    /// True in `per_mille` of 1000 draws.
+    /// Returns true in `per_mille` of 1000 draws.
     pub fn chance(&mut self, per_mille: u32) -> bool {
         self.0.random_range(0..1000) < per_mille
     }
 
-    /// Uniform in the range.
+    /// Returns a uniform integer in the range.
     pub fn range(&mut self, range: Range<u64>) -> u64 {
         self.0.random_range(range)
     }
 
-    /// Uniform between the two.
+    /// Returns a uniform duration between the two.
     pub fn duration(&mut self, from: Duration, to: Duration) -> Duration {
         from + to.saturating_sub(from).mul_f64(self.unit())
     }
 
-    /// 32 random bytes, to seed another generator.
+    /// Returns 32 random bytes, to seed another generator.
     pub fn seed(&mut self) -> [u8; 32] {
         self.0.random()
     }
 
-    /// Standard normal, by Box and Muller's method.
+    /// Returns a standard normal number, by Box and Muller's method.
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (TAU * self.unit()).cos()
     }
 
-    /// Exponential with mean 1.
+    /// Returns an exponential number with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }

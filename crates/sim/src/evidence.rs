@@ -16,129 +16,115 @@ use crate::trace::Event;
 /// One step as a reader saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
-    /// Whose TGB.
     pub producer: ProducerName,
-    /// Which.
     pub seq: Seq,
-    /// Committed in which epoch.
+    /// The epoch in which it was committed.
     pub epoch: Epoch,
-    /// By which record.
+    /// The record that committed it.
     pub version: Version,
-    /// What is in it.
     pub digest: Digest,
-    /// How far the reader had folded.
+    /// The version up to which the reader had folded.
     pub head: Version,
 }
 
-/// What a run leaves behind.
+/// The evidence of a run.
 #[derive(Debug)]
 pub struct Evidence {
-    /// What was to happen.
     pub plan: Plan,
-    /// The stream.
     pub stream: StreamConfig,
-    /// Its bytes.
+    /// The bytes of `stream.json`.
     pub stream_json: Bytes,
-    /// The store at the end.
+    /// The objects in the store at the end.
     pub objects: BTreeMap<Arc<str>, Bytes>,
-    /// All objects that ever were, in order.
+    /// All objects that were ever created, in order.
     pub landed: Vec<Landed>,
-    /// All that happened.
+    /// All events of the run.
     pub events: Vec<Event>,
-    /// Names of the actors; actor n is name n - 1.
+    /// The names of the actors; actor n has the name n - 1.
     pub actors: Vec<String>,
-    /// What each reader saw.
+    /// The steps that each reader saw.
     pub reads: Vec<Vec<Read>>,
-    /// The next sequence that each producer's process was told of, by number of the producer.
+    /// The sequence number up to which each producer's process had its commits confirmed.
     pub acknowledged: BTreeMap<u32, Seq>,
     /// Sessions of ranks with their daemons, in order.
     pub sessions: Vec<Session>,
-    /// What each rank received, in its order.
+    /// The steps that ranks received, in order.
     pub received: Vec<Received>,
-    /// Marks of which ranks were told that they are stored.
+    /// The marks whose storage was confirmed to the rank.
     pub marked: Vec<Marked>,
-    /// What the actors found themselves.
+    /// Violations that the actors found themselves.
     pub found: Vec<Violation>,
-    /// Fingerprint of the run.
+    /// The fingerprint of the run.
     pub hash: u64,
-    /// Requests made.
+    /// The number of requests.
     pub requests: u64,
-    /// The time it took, virtually.
+    /// The virtual duration of the run.
     pub lasted: Duration,
 }
 
 impl Evidence {
-    /// The name of an actor, for people.
+    /// Returns the name of an actor.
     pub fn actor(&self, id: u32) -> &str {
         let index = id.checked_sub(1).map(|i| i as usize);
         let name = index.and_then(|i| self.actors.get(i));
-        name.map_or("nobody in particular", String::as_str)
+        name.map_or("no single actor", String::as_str)
     }
 }
 
-/// A session of a rank, once its daemon has let it in.
+/// A session of a rank, from its acceptance by the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
     /// The job that the trainer belongs to.
     pub job: JobName,
-    /// In which attempt.
     pub attempt: AttemptId,
-    /// The data coordinate.
     pub coordinate: u32,
-    /// The daemon's run.
+    /// The run of the daemon.
     pub instance: String,
-    /// The step from which the rank goes on.
+    /// The step at which the rank continues.
     pub next_step: Step,
-    /// When it was let in.
+    /// The time of the acceptance.
     pub at: Duration,
 }
 
 /// One step as a rank received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// The session, by its place among all.
+    /// The session, as an index into all sessions.
     pub session: usize,
     /// The job that the trainer belongs to.
     pub job: JobName,
-    /// In which attempt.
     pub attempt: AttemptId,
-    /// The data coordinate.
     pub coordinate: u32,
-    /// The step.
     pub step: Step,
-    /// CRC32C of each slice's data, as it stood in shared memory.
+    /// CRC32C of each slice's data in shared memory.
     pub sums: Vec<u32>,
-    /// When.
     pub at: Duration,
 }
 
-/// A rank was told that its mark is stored.
+/// A mark whose storage the daemon confirmed to its rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marked {
     /// The job that the trainer belongs to.
     pub job: JobName,
-    /// In which attempt.
     pub attempt: AttemptId,
-    /// The data coordinate.
     pub coordinate: u32,
     /// The step at which the checkpoint restarts.
     pub step: Step,
-    /// When.
     pub at: Duration,
 }
 
-/// Something that must not be.
+/// A rule that the run broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which check found it.
+    /// The check that found it.
     pub check: &'static str,
-    /// Who did it; 0: nobody in particular.
+    /// The actor that broke the rule; 0 if no single one did.
     pub actor: u32,
-    /// At which version.
+    /// The version of the log that is concerned.
     pub version: Option<Version>,
-    /// When, if known.
+    /// The time, if known.
     pub at: Option<Duration>,
-    /// In words.
+    /// The violation in words.
     pub text: String,
 }
 
@@ -157,7 +143,7 @@ impl Violation {
         }
     }
 
-    /// The same, done by an actor at a time.
+    /// Returns the violation with its actor and time.
     pub(crate) fn by(mut self, actor: u32, at: Duration) -> Self {
         self.actor = actor;
         self.at = Some(at);

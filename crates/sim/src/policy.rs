@@ -1,4 +1,4 @@
-//! The commit policies by name: what producers use, and what it is compared with.
+//! The commit policies by name: the one of the producers, and those compared with it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;
 
-/// Which policy.
+/// The name of a commit policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyKind {
-    /// Announce, combine, lead.
+    /// Announce, combine and lead, as producers do.
     Dac,
-    /// Commit at once, back off after a lost race.
+    /// Commit immediately, and back off after a lost race.
     Plain,
-    /// Commit at once, again and again.
+    /// Commit immediately, and retry without a pause.
     Naive,
 }
 
 impl PolicyKind {
-    /// One for a producer of a faulty world: mostly what producers use.
+    /// Draws the policy of a producer in a faulty world: mostly the one of the producers.
     pub fn draw(draw: &mut Draw) -> Self {
         match draw.range(0..10) {
             0 | 1 => Self::Plain,
@@ -48,7 +48,7 @@ impl FromStr for PolicyKind {
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "dac" => Ok(Self::Dac),
-            // Plain is the backoff.
+            // Plain is the policy that backs off.
             "plain" | "backoff" => Ok(Self::Plain),
             "naive" => Ok(Self::Naive),
             _ => Err(format!(
@@ -58,7 +58,7 @@ impl FromStr for PolicyKind {
     }
 }
 
-/// Any of them.
+/// One of the policies.
 #[derive(Debug)]
 pub(crate) enum AnyPolicy {
     Dac(Box<Dac>),

@@ -1,5 +1,5 @@
-//! Makes a failing plan smaller: leaves out crashes, freezes, faults, readers, producers and TGBs
-//! one by one for as long as it still breaks the same rule.
+//! Makes a failing plan smaller: removes crashes, freezes, faults, readers, producers and TGBs one by
+//! one while the plan still breaks the same rule.
 
 use crate::check::check;
 use crate::evidence::Evidence;
@@ -10,21 +10,21 @@ use crate::plan::lifecycle::LifecyclePlan;
 use crate::plan::operator::Act;
 use crate::world::run;
 
-/// Runs spent on shrinking at most.
+/// The limit of runs.
 const RUNS_MAX: usize = 400;
 
 /// The smallest plan found, its evidence and its violations.
 #[derive(Debug)]
 pub struct Smallest {
-    /// What was run.
+    /// The evidence of the smallest plan's run.
     pub evidence: Evidence,
-    /// What it broke.
+    /// The rules that it broke.
     pub violations: Vec<Violation>,
-    /// Runs that it took to find.
+    /// The number of runs that the search took.
     pub runs: usize,
 }
 
-/// Shrinks `plan`, which fails.
+/// Shrinks the plan of a failing run.
 pub fn shrink(evidence: Evidence, violations: Vec<Violation>) -> std::io::Result<Smallest> {
     let rule = violations.first().map_or("", |v| v.check);
     let mut best = Smallest {
@@ -49,7 +49,7 @@ pub fn shrink(evidence: Evidence, violations: Vec<Violation>) -> std::io::Result
     }
 }
 
-/// Plans that are smaller by one piece, large pieces first.
+/// Returns plans that are smaller by one piece, large pieces first.
 fn candidates(plan: &Plan) -> Vec<Plan> {
     let mut all = Vec::new();
     let mut with = |change: &dyn Fn(&mut Plan)| {
@@ -116,7 +116,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     all
 }
 
-/// Takes a change and keeps the plan that it gives.
+/// Applies a change and keeps the resulting plan.
 type Keep<'a> = dyn FnMut(&dyn Fn(&mut Plan)) + 'a;
 
 fn fewer_faults(with: &mut Keep<'_>) {
@@ -136,7 +136,7 @@ fn fewer_faults(with: &mut Keep<'_>) {
     with(&|p| p.rates.read = 0);
 }
 
-/// Takes a change of the lifecycle.
+/// Applies a change to the lifecycle.
 fn life(plan: &mut Plan, change: impl FnOnce(&mut LifecyclePlan)) {
     if let Some(life) = &mut plan.life {
         change(life);

@@ -1,4 +1,4 @@
-//! A failing run in words: what must not be, and the requests that led there.
+//! A failing run in words: the violations, and the requests that led to them.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ use crate::evidence::Evidence;
 use crate::evidence::Violation;
 use crate::trace::{Answer, Event, What};
 
-/// Events told at most.
+/// The limit of events in a story.
 const EVENTS_MAX: usize = 60;
 
-/// The story of a run that broke a rule.
+/// Returns the story of a run that broke a rule.
 pub fn tell(evidence: &Evidence, violations: &[Violation]) -> String {
     let mut story = String::new();
     for v in violations.iter().take(5) {
@@ -33,7 +33,7 @@ pub fn tell(evidence: &Evidence, violations: &[Violation]) -> String {
         .events
         .iter()
         .take_while(|e| e.at <= upto)
-        // What is left of a world that does not end asks for the same again and again.
+        // A world that does not end repeats the same requests.
         .filter(|e| matches!(e.what, What::Note(_)) || first.check != "stuck" && is_telling(e))
         .collect();
     let skipped = told.len().saturating_sub(EVENTS_MAX);
@@ -44,7 +44,8 @@ pub fn tell(evidence: &Evidence, violations: &[Violation]) -> String {
     story
 }
 
-/// Requests on the log and on intents, marks, progress, deletions of data, and what befell the actors.
+/// Returns true for requests on the log, intents, marks and progress, for deletions of data, and
+/// for faults of actors.
 fn is_telling(event: &Event) -> bool {
     let key = event.key.as_ref();
     let of_the_log = key.starts_with(keys::LOG) || key.starts_with(keys::INTENTS);
@@ -58,7 +59,7 @@ fn is_telling(event: &Event) -> bool {
         || (of_jobs && landed)
 }
 
-/// Keys without their padding.
+/// Returns a key without its padding.
 fn short(key: &str) -> String {
     match key
         .strip_prefix(keys::LOG)

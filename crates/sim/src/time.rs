@@ -10,14 +10,14 @@ const UNIT_MICROS: u64 = 10;
 /// Virtual time per tokio millisecond: the grid of all timers.
 pub const UNIT: Duration = Duration::from_micros(UNIT_MICROS);
 
-/// The simulation's own time; what the actors see of it is a matter of their clocks.
+/// The simulation's time, from which each actor's clock is derived.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeline {
     start: Instant,
 }
 
 impl Timeline {
-    /// Time since the beginning.
+    /// Returns the time since the beginning.
     pub fn now(&self) -> Duration {
         Duration::from_micros(self.start.elapsed().as_millis() as u64 * UNIT_MICROS)
     }
@@ -28,13 +28,13 @@ impl Timeline {
         tokio::time::sleep_until(self.start + Duration::from_millis(units)).await;
     }
 
-    /// Waits for `time`.
+    /// Waits for the duration `time`.
     pub async fn sleep(&self, time: Duration) {
         self.sleep_until(self.now() + time).await;
     }
 }
 
-/// Runs a simulation on a runtime of its own: one thread, time that jumps to the next timer.
+/// Runs a simulation on its own runtime: one thread, and time that jumps to the next timer.
 pub fn run<F: Future>(make: impl FnOnce(Timeline) -> F) -> std::io::Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -1,12 +1,12 @@
-//! What happened, in order: every request, its effect and its answer, and what befell the actors.
-//! The hash over it is the run's fingerprint: the same seed gives the same.
+//! The trace of a run: every request, its effect and its answer, and faults of actors, in order. The
+//! hash of the trace is the run's fingerprint: the same seed gives the same one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_store::{Effect, ErrorKind, Op};
 
-/// FNV-1a over bytes: a fingerprint, not a defence.
+/// FNV-1a over bytes: a fingerprint without protection against attacks.
 pub(crate) fn fnv(bytes: &[u8]) -> u64 {
     fnv_on(0xcbf2_9ce4_8422_2325, bytes)
 }
@@ -17,7 +17,7 @@ fn fnv_on(hash: u64, bytes: &[u8]) -> u64 {
     })
 }
 
-/// How a request was answered.
+/// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     /// A put created the object.
@@ -26,53 +26,46 @@ pub enum Answer {
     Exists,
     /// A read found the object.
     Found,
-    /// A read found the object, and other bytes arrived.
+    /// A read found the object, but other bytes arrived.
     Lied,
     /// A read found nothing.
     Missing,
-    /// A listing, with this many keys.
+    /// A listing returned this many keys.
     Listed(u32),
-    /// A deletion.
     Deleted,
-    /// An error.
     Failed(ErrorKind, Effect),
 }
 
-/// One thing that happened.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A request leaves; with the fingerprint and size of its body.
+    /// A request is sent.
     Sent {
-        /// Of the body.
+        /// The fingerprint of its body.
         print: u64,
-        /// Bytes.
+        /// The size of its body.
         bytes: u32,
     },
     /// A write takes effect, or finds the key taken.
     Landed {
-        /// Whether the object is there because of it.
+        /// True if the write created the object.
         created: bool,
     },
-    /// The actor learns of it.
+    /// The actor gets the answer.
     Answered(Answer),
-    /// Something that is no request.
+    /// Any other event, in words.
     Note(String),
 }
 
-/// An event; `request` 0 is none.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// When.
     pub at: Duration,
-    /// Whose.
     pub actor: u32,
-    /// Which request.
+    /// The request's number; 0 for an event that belongs to none.
     pub request: u64,
-    /// Its operation.
     pub op: Op,
-    /// Its key.
     pub key: Arc<str>,
-    /// What.
     pub what: What,
 }
 

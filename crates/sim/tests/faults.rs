@@ -8,7 +8,7 @@ use std::thread;
 
 use batchweave_sim::command::faults::{explain, one};
 
-/// Runs the seeds on two threads; each world has a runtime of its own.
+/// Runs the seeds on two threads; each world has its own runtime.
 fn seeds_are_clean(from: u64, to: u64) {
     let shard = |odd: u64| {
         thread::spawn(move || {
@@ -70,7 +70,7 @@ fn another_process_gives_the_same_run() {
     );
 }
 
-/// The worlds are worth something: the faults that they are made of do happen.
+/// Checks that the worlds contain the faults that they are made of.
 #[test]
 fn the_worlds_hold_what_they_should() {
     let (mut crashes, mut fenced, mut snapshots, mut segments, mut intents) = (0, 0, 0, 0, 0);
@@ -106,7 +106,7 @@ fn the_worlds_hold_what_they_should() {
     assert!(seen.iter().all(|&n| n > 0), "{seen:?}");
 }
 
-/// People, faulty programs and lying links do what they are there for, and snapshots fall into it.
+/// Checks that people, faulty programs and wrong reads have effects, also on snapshots.
 #[test]
 fn the_worlds_are_hostile_enough() {
     let counted = [
@@ -160,7 +160,7 @@ fn the_worlds_are_hostile_enough() {
     assert!(seen.iter().all(|&n| n > 0), "{counted:?}: {seen:?}");
 }
 
-/// Puts that took effect after their answer, or after their sender was gone.
+/// Counts puts that took effect after their answer, or after their sender was gone.
 fn late_landings(events: &[batchweave_sim::trace::Event]) -> usize {
     use batchweave_sim::trace::What;
     let mut answered = std::collections::BTreeSet::new();

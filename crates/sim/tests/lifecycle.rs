@@ -10,7 +10,7 @@ use batchweave_sim::evidence::Evidence;
 use batchweave_sim::plan::Plan;
 use batchweave_sim::trace::What;
 
-/// What the protocol is afraid of, and how often it happened.
+/// Counts of the dangerous events of the protocol.
 type Seen = [usize; 9];
 const COUNTED: [&str; 9] = [
     "watermarks",
@@ -24,8 +24,8 @@ const COUNTED: [&str; 9] = [
     "steps received",
 ];
 
-/// Runs the seeds on two threads; each world has a runtime of its own. The worlds are worth something:
-/// all that is counted does happen in them.
+/// Runs the seeds on two threads; each world has its own runtime. All counted events must happen in
+/// them.
 fn seeds_are_clean(from: u64, to: u64) {
     let shard = |odd: u64| {
         thread::spawn(move || {

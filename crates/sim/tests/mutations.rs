@@ -14,7 +14,7 @@ use batchweave_sim::plan::Plan;
 use batchweave_sim::store::link::LinkPlan;
 use batchweave_sim::world::run;
 
-/// The first seed that finds the mistake, and by which checks.
+/// Returns the first seed that finds the mistake, and the checks that do.
 fn found_by(mutation: Mutation, worlds: fn(u64) -> Plan) -> Option<(u64, String, String)> {
     (0..300).find_map(|seed| {
         set(Some(mutation));
@@ -25,7 +25,7 @@ fn found_by(mutation: Mutation, worlds: fn(u64) -> Plan) -> Option<(u64, String,
         set(None);
         let found = check(&evidence);
         let first = found.first()?;
-        // And nothing is wrong with the world itself.
+        // The world itself must break no rule.
         let honest = check(&run(&plan).unwrap());
         assert!(honest.is_empty(), "seed {seed} alone: {}", honest[0].text);
         let checks: BTreeSet<_> = found.iter().map(|v| v.check).collect();
@@ -59,12 +59,13 @@ fn every_mistake_of_the_lifecycle_is_found() {
     are_found(&all, Plan::draw_lifecycle);
 }
 
-/// Jobs that stop soon after a restart: their newest attempt has fewer restart points than they keep.
+/// Jobs that stop soon after a restart: their newest attempt has fewer restart points than they
+/// keep.
 fn short_attempts(seed: u64) -> Plan {
     let mut plan = Plan::draw_lifecycle(seed);
     for job in plan.life.iter_mut().flat_map(|life| &mut life.jobs) {
         (job.keep, job.mark_every, job.abandons) = (3, 5, Some(32));
-        // Nobody reads on for whom producers would wait.
+        // No job may stop reading while producers wait for it.
         job.paces = false;
     }
     plan
@@ -80,7 +81,7 @@ fn every_mistake_of_the_consumer_is_found() {
     are_found(&Mutation::CONSUMER, Plan::draw_lifecycle);
 }
 
-/// A failing world is made smaller, and its story says what was broken and by which requests.
+/// A failing world is made smaller, and its story names the broken rule and the requests.
 #[test]
 fn a_failing_world_is_explained() {
     set(Some(Mutation::NextAfterUnknown));

@@ -1,5 +1,5 @@
-//! Where the rounds happen: a store with a stream that has ended, a consumer daemon, and what lies
-//! between, with looks at what the daemon still has when its ranks are gone.
+//! The setting of the rounds: a store with a stream that has ended, a consumer daemon, the connections
+//! between them, and checks of what the daemon still holds after its ranks have ended.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use batchweave_client::{Client, ConnectOptions};
 use batchweave_tests::{Process, checkout, eventually, free_port, program};
 
 use super::rank::hash_of;
-use super::wires::{self, Fate};
+use super::wires::{self, Traffic};
 use crate::scene::MINUTE;
 
 pub(crate) const SLICES: u32 = 4;
@@ -32,16 +32,16 @@ pub(crate) struct Place {
     through: SocketAddr,
     pub(crate) store: Process,
     pub(crate) daemon: Process,
-    pub(crate) socket: Fate,
-    pub(crate) wire: Fate,
+    pub(crate) socket: Traffic,
+    pub(crate) wire: Traffic,
     /// A Python with numpy, for ranks.
     pub(crate) python: Option<PathBuf>,
-    /// What each slice held in an undisturbed run.
+    /// The hash of each slice in an undisturbed run.
     pub(crate) hashes: BTreeMap<(u64, u32), String>,
 }
 
 impl Place {
-    /// With a stream of at least `steps`.
+    /// Creates a stream of at least `steps`.
     pub(crate) fn new(steps: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (store_at, admin_at) = (free_port(), free_port());
@@ -101,38 +101,38 @@ impl Place {
         reader.close(MINUTE).unwrap();
     }
 
-    /// The step and slice that are known by this hash; none of torn bytes.
+    /// Returns the step and slice of a hash, or none for torn bytes.
     pub(crate) fn whose(&self, hash: &str) -> Option<(u64, u32)> {
         let mut known = self.hashes.iter();
         known.find(|(_, of)| *of == hash).map(|(place, _)| *place)
     }
 
-    /// Nothing of a round is left once its ranks have ended.
-    pub(crate) fn is_clean(&self, told: &str) {
-        eventually(&format!("{told}: no session, no frame in use"), || {
+    /// Checks that nothing of a round is left once its ranks have ended.
+    pub(crate) fn is_clean(&self, round: &str) {
+        eventually(&format!("{round}: no session, no frame in use"), || {
             let metrics = self.metrics();
             let zero = |name: &str| metrics.lines().any(|line| line == format!("{name} 0"));
             zero("batchweave_consumer_sessions")
                 && zero("batchweave_consumer_arena_bytes{part=\"held\"}")
                 && zero("batchweave_consumer_arena_bytes{part=\"used\"}")
         });
-        eventually(&format!("{told}: no connection of a rank"), || {
+        eventually(&format!("{round}: no connection of a rank"), || {
             self.socket.open() == 0 && self.connections() == 0
         });
         let files = open_files(self.daemon.0.id());
         let count = |what: &str| files.iter().filter(|file| file.contains(what)).count() as u64;
         assert!(
             count("memfd:") <= ARENA_MIB / SEGMENT_MIB,
-            "{told}: {files:?}"
+            "{round}: {files:?}"
         );
-        assert_eq!(count("pidfd"), 0, "{told}: {files:?}");
+        assert_eq!(count("pidfd"), 0, "{round}: {files:?}");
         // Connections to the store are kept for a while after use, more after a restart.
-        eventually(&format!("{told}: few files are open"), || {
+        eventually(&format!("{round}: few files are open"), || {
             open_files(self.daemon.0.id()).len() < 64
         });
     }
 
-    /// Accepted connections of the daemon's socket.
+    /// Returns the number of accepted connections of the daemon's socket.
     fn connections(&self) -> usize {
         let text = fs::read_to_string("/proc/net/unix").unwrap();
         let path = self.path("daemon.sock").display().to_string();
@@ -155,10 +155,11 @@ impl Place {
         get().unwrap_or_default()
     }
 
-    /// Ends daemon and store as a service manager would; the log then proves what the ranks were fed.
+    /// Stops daemon and store as a service manager would; the log then proves the steps delivered
+    /// to the ranks.
     pub(crate) fn stop(&mut self) {
         self.daemon.signal("TERM");
-        assert_eq!(self.daemon.wait(MINUTE), Some(0), "{}", self.said());
+        assert_eq!(self.daemon.wait(MINUTE), Some(0), "{}", self.log_text());
         let output = Command::new(program("batchweave"))
             .args(["verify", "--job", JOB, "--json", "--store", URL])
             .args(["--endpoint", &format!("http://{}", self.store_at)])
@@ -172,8 +173,8 @@ impl Place {
         assert_eq!(proof["verdict"], "proved", "{proof}");
     }
 
-    /// The last lines of the daemon's log.
-    pub(crate) fn said(&self) -> String {
+    /// Returns the last lines of the daemon's log.
+    pub(crate) fn log_text(&self) -> String {
         let text = fs::read_to_string(self.path("daemon.log")).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
@@ -187,7 +188,7 @@ impl Place {
     }
 }
 
-/// The checkout's environment, or the system's Python.
+/// Returns the checkout's Python environment, or the system's Python.
 fn python() -> Option<PathBuf> {
     let own = checkout().join(".venv/bin/python");
     [own, "python3".into()].into_iter().find(|path| {
@@ -219,7 +220,7 @@ fn start_store(folder: &Path, at: SocketAddr) -> Process {
 /// Writes a corpus and packs it.
 fn produce(folder: &Path, store: SocketAddr, steps: u64) {
     let mut text = String::new();
-    // Each document is 1,023 bytes and an end: two rows. Some more than needed.
+    // Each document is 1,023 bytes and an end: two rows. There are some more than needed.
     for line in 0..(steps + 8) * u64::from(SLICES) / 2 {
         let words: Vec<String> = (0..128)
             .map(|word| format!("{:07}", line * 128 + word))
@@ -260,7 +261,7 @@ fn start_daemon(folder: &Path, store: SocketAddr, admin: SocketAddr) -> Process 
     Process::start("batchweave-consumer", &args, &keys(), &log)
 }
 
-/// What a process has open.
+/// Returns the open files of a process.
 fn open_files(pid: u32) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     entries

@@ -1,5 +1,5 @@
-//! A rank as a process of its own: this test binary again, with one test picked out. It reads its
-//! steps and writes each down with the hashes of its slices, as `rank.py` does:
+//! A rank as its own process: this test binary again, with one test selected. It reads its steps and
+//! writes down each with the hashes of its slices, as `rank.py` does:
 //!
 //! ```text
 //! joined               there was a session
@@ -8,7 +8,8 @@
 //! done STATE           all are read; the state to go on from
 //! ```
 //!
-//! Any other line is a fault: an error that is none of a wait, or a wait beyond its time-out.
+//! Any other line reports a fault: an error that waiting does not explain, or a wait longer than its
+//! time-out.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,7 +21,7 @@ use rand::RngExt;
 
 /// The path of the test below.
 pub(crate) const TEST: &str = "vanish::rank::a_rank_by_itself";
-/// Beyond a time-out, for a machine that is busy and for the time that the rank itself is frozen.
+/// The allowance beyond a time-out, for a busy machine and the time that the rank itself is frozen.
 const SLACK: Duration = Duration::from_secs(10);
 
 fn given(name: &str) -> Option<String> {
@@ -31,12 +32,12 @@ fn number(name: &str) -> u64 {
     given(name).unwrap().parse().unwrap()
 }
 
-/// Errors that a rank meets by waiting: it stands where it stood and may try again.
+/// Errors that a rank meets while it waits: its position does not change, and it may retry.
 fn is_wait(error: &ClientError) -> bool {
     matches!(error.name(), "timeout" | "daemon_gone" | "no_daemon")
 }
 
-/// Of its tokens: without padding, so that Python says the same.
+/// The hash of its tokens, without padding, so that Python computes the same.
 pub(crate) fn hash_of(slice: &Slice) -> String {
     let tokens: &[u16] = slice.array("tokens").unwrap();
     let bytes: Vec<u8> = tokens
@@ -60,7 +61,7 @@ fn connect_options() -> ConnectOptions {
     }
 }
 
-/// What `call` gives, once it has waited long enough; each try may take its time-out and no longer.
+/// Returns the result of `call`, which it repeats within its time; each try may take its time-out.
 fn patiently<T>(
     out: &mut File,
     mut call: impl FnMut(Duration) -> Result<T, ClientError>,
@@ -112,13 +113,13 @@ fn a_rank_by_itself() {
         };
         let batch = batch.expect("the stream has more steps");
         let hashes: Vec<String> = batch.slices().iter().map(hash_of).collect();
-        // One write: a kill leaves the line or nothing.
+        // One write: a kill leaves the whole line or nothing.
         let line = format!("{} {}\n", batch.step(), hashes.join(" "));
         out.write_all(line.as_bytes()).unwrap();
         std::thread::sleep(pause);
     }
     let state = reader.state_dict();
-    // The model is saved here; the mark also tells the last steps to whatever daemon there is.
+    // The model is saved here; the mark also reports the last steps to any running daemon.
     reader.checkpoint(&state).unwrap();
     reader.close(Duration::from_mins(1)).unwrap();
     writeln!(out, "done {state}").unwrap();

@@ -1,5 +1,5 @@
 //! The ranks of a round: two of the job, one that evaluates and reads all slices, and one in Python
-//! that evaluates a quarter. Each is a process that writes down what it gets.
+//! that evaluates a quarter. Each is a process that writes down the slices that it gets.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use batchweave_tests::{Process, checkout};
 use super::place::{JOB, Place, SLICES};
 use super::{STEP_TIME, STEPS, rank};
 
-/// Data coordinate and size, and whether it is of the job.
+/// The data coordinate and size, and whether the rank belongs to the job.
 const RUST: [(u32, u32, bool); 3] = [(0, 2, true), (1, 2, true), (0, 1, false)];
 const PYTHON: (u32, u32, bool) = (2, 4, false);
 
@@ -32,7 +32,7 @@ pub(crate) struct Readers {
     state: Option<String>,
 }
 
-/// What a rank wrote: whether it ever had a session, its last step, its state at the end.
+/// The output of a rank: whether it had a session, its last step, its state at the end.
 #[derive(Default)]
 struct Written {
     joined: bool,
@@ -61,7 +61,7 @@ fn written(file: &PathBuf) -> Written {
 }
 
 impl Readers {
-    /// Starts the ranks of a round, from `state` on where there is one.
+    /// Starts the ranks of a round, from `state` where there is one.
     pub(crate) fn start(place: &Place, round: u64, first: u64, state: Option<&String>) -> Self {
         let mut readers = Self {
             all: Vec::new(),
@@ -87,7 +87,7 @@ impl Readers {
         readers
     }
 
-    /// A process that goes on where `file` ends.
+    /// Starts a process that appends to `file`.
     fn spawn(
         &self,
         place: &Place,
@@ -144,10 +144,10 @@ impl Readers {
         &self.all[which].process
     }
 
-    /// Kills a rank, and starts it again where it stood.
+    /// Kills a rank, and restarts it at its last step.
     pub(crate) fn restart(&mut self, place: &Place, which: usize, after: Duration) {
         let reader = &mut self.all[which];
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = reader.process.0.kill();
         reader.process.0.wait().unwrap();
         sleep(after);
@@ -160,13 +160,13 @@ impl Readers {
         self.all[which].process = process;
     }
 
-    /// Waits for all, and compares what they got; gives the state of the job's first rank.
-    pub(crate) fn end(mut self, place: &Place, deadline: Instant, told: &str) -> Option<String> {
+    /// Waits for all ranks and compares their slices. Returns the state of the job's first rank.
+    pub(crate) fn end(mut self, place: &Place, deadline: Instant, round: &str) -> Option<String> {
         let (first, mut state) = (self.first, None);
         for reader in &mut self.all {
             let left = deadline.saturating_duration_since(Instant::now());
             let who = format!(
-                "{told}: rank {} of {}{}",
+                "{round}: rank {} of {}{}",
                 reader.dp_rank,
                 reader.dp_size,
                 reader.python.as_ref().map_or("", |_| " in Python")
@@ -177,13 +177,13 @@ impl Readers {
                     Instant::now() < deadline,
                     "{who} did not end within {left:?}; it says\n{}\nthe daemon\n{}",
                     says(),
-                    place.said()
+                    place.log_text()
                 );
                 sleep(Duration::from_millis(2));
             }
             let all = written(&reader.file);
             let log = || fs::read_to_string(place.path("ranks.log")).unwrap_or_default();
-            assert_eq!(all.fault, None, "{who}: {}\n{}", log(), place.said());
+            assert_eq!(all.fault, None, "{who}: {}\n{}", log(), place.log_text());
             assert!(all.done.is_some(), "{who} did not end well: {}", log());
             let each = SLICES / reader.dp_size;
             let slices = reader.dp_rank * each..(reader.dp_rank + 1) * each;

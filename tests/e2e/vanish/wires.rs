@@ -1,5 +1,5 @@
 //! Connections that pass through the test: a rank's socket with its descriptors, and the daemon's
-//! connections to the store. All of one kind can be cut, or let nothing pass for a while.
+//! connections to the store. All of one kind can be cut, or stopped for a while.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,33 +16,33 @@ use batchweave_wire::MESSAGE_BYTES_MAX;
 
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What happens to all connections of a kind.
+/// The state of all connections of a kind.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fate {
+pub(crate) struct Traffic {
     frozen: Arc<AtomicBool>,
     cuts: Arc<AtomicU64>,
     open: Arc<AtomicU64>,
 }
 
-impl Fate {
-    /// Ends all connections; new ones pass. What a rank has received stays its own until it leaves.
+impl Traffic {
+    /// Cuts all connections; new ones pass. A rank keeps the messages that it received.
     pub(crate) fn cut(&self) {
         self.cuts.fetch_add(1, SeqCst);
     }
 
-    /// Lets nothing pass for a while.
+    /// Stops all traffic for a while.
     pub(crate) fn freeze(&self, lasts: Duration) {
         self.frozen.store(true, SeqCst);
         thread::sleep(lasts);
         self.frozen.store(false, SeqCst);
     }
 
-    /// Connections that pass now.
+    /// Returns the number of open connections.
     pub(crate) fn open(&self) -> u64 {
         self.open.load(SeqCst)
     }
 
-    /// Runs `step` until it says that nothing more can pass, or until a cut.
+    /// Runs `step` until it returns that nothing more can pass, or until a cut.
     fn pass(&self, mut step: impl FnMut() -> Passed) {
         let before = self.cuts.load(SeqCst);
         while self.cuts.load(SeqCst) == before {
@@ -65,7 +65,7 @@ enum Passed {
     End,
 }
 
-/// One direction of a rank's socket: a message may wait for room.
+/// One direction of a rank's socket, with the message that waits for space.
 struct Lane<'a> {
     from: &'a Connection,
     to: &'a Connection,
@@ -96,33 +96,33 @@ impl Lane<'_> {
     }
 }
 
-/// Serves `path` by passing all on to `daemon`.
-pub(crate) fn between_ranks_and(daemon: PathBuf, path: &Path) -> Fate {
+/// Serves `path` by forwarding all messages to `daemon`.
+pub(crate) fn between_ranks_and(daemon: PathBuf, path: &Path) -> Traffic {
     let listener = Listener::bind(path, 0o600).unwrap();
-    let fate = Fate::default();
-    let all = fate.clone();
+    let traffic = Traffic::default();
+    let all = traffic.clone();
     thread::spawn(move || {
         loop {
             let Ok((rank, _)) = listener.accept() else {
                 thread::sleep(PAUSE);
                 continue;
             };
-            let (fate, daemon) = (all.clone(), daemon.clone());
+            let (traffic, daemon) = (all.clone(), daemon.clone());
             thread::spawn(move || {
-                // Nobody there: the rank finds its connection closed, and tries again.
+                // The daemon does not listen: the rank finds its connection closed, and retries.
                 let soon = Instant::now() + Duration::from_secs(5);
                 if let Ok(daemon) = Connection::connect(&daemon, soon) {
-                    fate.open.fetch_add(1, SeqCst);
-                    pass_messages(&fate, &rank, &daemon);
-                    fate.open.fetch_sub(1, SeqCst);
+                    traffic.open.fetch_add(1, SeqCst);
+                    pass_messages(&traffic, &rank, &daemon);
+                    traffic.open.fetch_sub(1, SeqCst);
                 }
             });
         }
     });
-    fate
+    traffic
 }
 
-fn pass_messages(fate: &Fate, rank: &Connection, daemon: &Connection) {
+fn pass_messages(traffic: &Traffic, rank: &Connection, daemon: &Connection) {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     let lane = |from, to| Lane {
         from,
@@ -131,7 +131,7 @@ fn pass_messages(fate: &Fate, rank: &Connection, daemon: &Connection) {
     };
     let (mut up, mut down) = (lane(rank, daemon), lane(daemon, rank));
     let mut left = false;
-    fate.pass(|| match (up.step(&mut buffer), down.step(&mut buffer)) {
+    traffic.pass(|| match (up.step(&mut buffer), down.step(&mut buffer)) {
         (Passed::End, _) => {
             left = true;
             Passed::End
@@ -143,7 +143,7 @@ fn pass_messages(fate: &Fate, rank: &Connection, daemon: &Connection) {
     if !left {
         return see_out(&mut up);
     }
-    // A rank that leaves has waited until its last words were read: they must not be lost here.
+    // A rank that leaves has waited until its last messages were read: they must not be lost here.
     let deadline = Instant::now() + Duration::from_secs(1);
     while Instant::now() < deadline && daemon.unread().is_ok_and(|bytes| bytes > 0) {
         thread::sleep(PAUSE);
@@ -151,11 +151,11 @@ fn pass_messages(fate: &Fate, rank: &Connection, daemon: &Connection) {
     while matches!(daemon.recv(&mut buffer), Ok(Some(_))) {}
 }
 
-/// Ends a rank's connection. The rank reads to the end, as of a daemon that is gone; the daemon must not
-/// hear the same of the rank before the rank has left, since then its frames are used again.
+/// Ends a rank's connection. The rank reads to its end, as if the daemon had gone. The daemon must
+/// not see the end before the rank has left, because it then reuses the rank's frames.
 fn see_out(up: &mut Lane<'_>) {
     let end = up.from.as_fd().try_clone_to_owned().unwrap();
-    // It may be gone already.
+    // The connection may be closed already.
     let _ = UnixStream::from(end).shutdown(Shutdown::Write);
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     while !matches!(up.step(&mut buffer), Passed::End) {
@@ -163,33 +163,33 @@ fn see_out(up: &mut Lane<'_>) {
     }
 }
 
-/// Listens on a port and passes all on to `store`.
-pub(crate) fn before(store: SocketAddr) -> (Fate, SocketAddr) {
+/// Listens on a port and forwards all bytes to `store`.
+pub(crate) fn before(store: SocketAddr) -> (Traffic, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let fate = Fate::default();
-    let all = fate.clone();
+    let traffic = Traffic::default();
+    let all = traffic.clone();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            // Nobody there: the client finds its connection closed.
+            // The store does not listen: the client finds its connection closed.
             let Ok(server) = TcpStream::connect(store) else {
                 continue;
             };
             for (from, to) in [(&client, &server), (&server, &client)] {
                 let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                let fate = all.clone();
-                thread::spawn(move || pass_bytes(&fate, from, to));
+                let traffic = all.clone();
+                thread::spawn(move || pass_bytes(&traffic, from, to));
             }
         }
     });
-    (fate, address)
+    (traffic, address)
 }
 
-fn pass_bytes(fate: &Fate, mut from: TcpStream, mut to: TcpStream) {
+fn pass_bytes(traffic: &Traffic, mut from: TcpStream, mut to: TcpStream) {
     from.set_read_timeout(Some(Duration::from_millis(10)))
         .unwrap();
     let mut buffer = vec![0; 64 << 10];
-    fate.pass(|| match from.read(&mut buffer) {
+    traffic.pass(|| match from.read(&mut buffer) {
         Ok(0) => Passed::End,
         Ok(count) if to.write_all(&buffer[..count]).is_ok() => Passed::Something,
         Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -198,7 +198,7 @@ fn pass_bytes(fate: &Fate, mut from: TcpStream, mut to: TcpStream) {
         _ => Passed::End,
     });
     for end in [from, to] {
-        // It may be closed already.
+        // The connection may be closed already.
         let _ = end.shutdown(Shutdown::Both);
     }
 }

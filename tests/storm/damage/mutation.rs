@@ -1,4 +1,4 @@
-//! One byte of one object that is wrong, missing or too many.
+//! One byte of one object that is changed, missing or added.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) struct Mutation {
     pub(super) how: How,
 }
 
-/// The class of a key: its first name, and for jobs and data what kind of object it is.
+/// Returns the class of a key: its first name, and for jobs and data the kind of object.
 pub(super) fn class(key: &str) -> &'static str {
     let names: Vec<&str> = key.split('/').collect();
     match (names[0], names.get(3).copied().unwrap_or_default()) {
@@ -40,7 +40,7 @@ pub(super) fn class(key: &str) -> &'static str {
     }
 }
 
-/// Every key of a folder, in order.
+/// Returns every key of a folder, in order.
 pub(super) fn keys(root: &Path) -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -61,8 +61,8 @@ pub(super) fn keys(root: &Path) -> Vec<String> {
     keys
 }
 
-/// Each object once and then again, those of rare classes more often, until there are `count`: all classes
-/// in turn, so that the first few hundred hold something of each.
+/// Returns each object once and then again, those of rare classes more often, until there are
+/// `count`. Classes alternate, so that the first few hundred cover each of them.
 pub(super) fn draw(root: &Path, count: usize, seed: u64) -> Vec<Mutation> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut classes: Vec<(&str, Vec<String>)> = Vec::new();
@@ -81,7 +81,8 @@ pub(super) fn draw(root: &Path, count: usize, seed: u64) -> Vec<Mutation> {
     let mut round = 0;
     while drawn.len() < count {
         for (_, keys) in &classes {
-            // Large classes take several turns per round, so that 40 rounds damage each of their objects.
+            // Large classes take several turns per round, so that 40 rounds damage each of their
+            // objects.
             let turns = if count < objects {
                 1
             } else {
@@ -104,11 +105,12 @@ pub(super) fn draw(root: &Path, count: usize, seed: u64) -> Vec<Mutation> {
     drawn
 }
 
-/// Draws the damage: any byte the first time, then in turn the last, the first, one byte less, one more.
+/// Draws the damage: any byte the first time, then in turn the last, the first, one byte less, one
+/// more.
 fn how(size: usize, lap: usize, rng: &mut StdRng) -> How {
     let at = rng.random_range(0..size.max(1));
     let flip = |at, rng: &mut StdRng| {
-        // One bit as often as any other damage.
+        // Flips one bit as often as it does any other damage.
         let with = if rng.random() {
             1 << rng.random_range(0..8)
         } else {
@@ -135,7 +137,7 @@ fn how(size: usize, lap: usize, rng: &mut StdRng) -> How {
 }
 
 impl Mutation {
-    /// Puts a damaged file in the place of the whole one, of which other folders hold links.
+    /// Replaces a file by its damaged content; other folders keep their links to the whole one.
     pub(super) fn apply(&self, root: &Path) {
         let path = root.join(&self.key);
         let mut bytes = fs::read(&path).unwrap();

@@ -1,4 +1,4 @@
-//! A rank that compares every token with the truth.
+//! A rank that compares every token with the expected ones.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -7,23 +7,23 @@ use std::time::Duration;
 use batchweave_client::{Batch, Client, ClientError, ConnectOptions, Start};
 use batchweave_core::ids::Step;
 
-/// Longer than any program that goes on needs for one step.
+/// Longer than a working program needs for one step.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// The rows of each step, known without a line of the code that is under test: producers take turns.
+/// Returns the rows of each step without the code under test: producers take turns.
 pub(super) struct Truth {
     rows: Vec<Vec<Vec<u16>>>,
     skipped: RangeInclusive<Step>,
 }
 
-/// What became of a rank.
+/// The result of a rank.
 #[derive(Debug)]
-pub(super) enum Fate {
-    /// Every step up to the one that was wanted, each token as it must be.
+pub(super) enum Outcome {
+    /// It read every step up to the wanted one, and each token was right.
     Right,
-    /// Stopped by an error, after steps that were all right.
+    /// An error stopped it, after steps that were all right.
     Stopped(ClientError),
-    /// A wrong token, a step too few or in another order.
+    /// It read a wrong token, too few steps, or steps in another order.
     Wrong(String),
 }
 
@@ -35,7 +35,7 @@ impl Truth {
         Self { rows, skipped }
     }
 
-    /// The step that follows for an attempt that was opened behind the quarantine.
+    /// Returns the next step for an attempt that was opened after the quarantine.
     fn after(&self, step: Step) -> Step {
         if self.skipped.contains(&step) {
             self.skipped.end() + 1
@@ -58,8 +58,14 @@ impl Truth {
     }
 }
 
-/// Reads on from a saved state, below step `until`; `at_end`: there the stream must end, too.
-pub(super) fn read(socket: &Path, state: &str, truth: &Truth, until: Step, at_end: bool) -> Fate {
+/// Reads from a saved state up to step `until`; with `at_end` the stream must end there.
+pub(super) fn read(
+    socket: &Path,
+    state: &str,
+    truth: &Truth,
+    until: Step,
+    at_end: bool,
+) -> Outcome {
     let options = ConnectOptions {
         job: Some("llm".to_owned()),
         start: Start::State(state.to_owned()),
@@ -69,28 +75,28 @@ pub(super) fn read(socket: &Path, state: &str, truth: &Truth, until: Step, at_en
     };
     let mut reader = match Client::connect(options) {
         Ok(reader) => reader,
-        Err(why) => return Fate::Stopped(why),
+        Err(why) => return Outcome::Stopped(why),
     };
     let mut next = reader.next_step();
     while next < until {
         match reader.next(PATIENCE) {
             Ok(Some(batch)) if batch.step() != truth.after(next) => {
-                return Fate::Wrong(format!("step {} in place of {next}", batch.step()));
+                return Outcome::Wrong(format!("step {} in place of {next}", batch.step()));
             }
             Ok(Some(batch)) if !truth.holds(&batch) => {
-                return Fate::Wrong(format!("wrong tokens in step {}", batch.step()));
+                return Outcome::Wrong(format!("wrong tokens in step {}", batch.step()));
             }
             Ok(Some(batch)) => next = batch.step() + 1,
-            Ok(None) => return Fate::Wrong(format!("the end at step {next} of {until}")),
-            Err(why) => return Fate::Stopped(why),
+            Ok(None) => return Outcome::Wrong(format!("the end at step {next} of {until}")),
+            Err(why) => return Outcome::Stopped(why),
         }
     }
     if !at_end {
-        return Fate::Right;
+        return Outcome::Right;
     }
     match reader.next(PATIENCE) {
-        Ok(None) => Fate::Right,
-        Ok(Some(batch)) => Fate::Wrong(format!("step {} behind the end", batch.step())),
-        Err(why) => Fate::Stopped(why),
+        Ok(None) => Outcome::Right,
+        Ok(Some(batch)) => Outcome::Wrong(format!("step {} behind the end", batch.step())),
+        Err(why) => Outcome::Stopped(why),
     }
 }

@@ -1,4 +1,5 @@
-//! All objects are whole, and one read of one of them lies: each read of each program in turn.
+//! All objects are whole, and one read of one of them returns wrong bytes: each read of each program in
+//! turn.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +14,12 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use tokio::runtime::Runtime;
 
-use super::trial::{Took, Undisturbed, consume, copy, produce, prove, reclaim, verify};
+use super::trial::{Reaction, Undisturbed, consume, copy, produce, prove, reclaim, verify};
 use super::whole::{Place, Whole};
 use super::{AT_ONCE, PROGRAMS, mutation};
 use crate::{URL, open_store};
 
-/// One program, and which of its reads lies in which way.
+/// One program, and the wrong read that it gets.
 #[derive(Debug, Clone, Copy)]
 struct Lie {
     program: &'static str,
@@ -26,7 +27,7 @@ struct Lie {
     how: Fault,
 }
 
-/// The stream in a server's own files, of which each trial has a copy.
+/// The stream in a server's own files; each trial gets a copy.
 struct Served<'a> {
     whole: &'a Whole,
     undisturbed: &'a Undisturbed,
@@ -64,13 +65,14 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// One program on a copy; how it took it, how many reads it made and how many of them lied.
-    fn trial(&self, program: &str, lie: Option<Lie>) -> (Took, u64, u64) {
+    /// Runs one program on a copy. Returns its reaction, the number of its reads, and of the wrong
+    /// ones.
+    fn trial(&self, program: &str, lie: Option<Lie>) -> (Reaction, u64, u64) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let folder = self.whole.inputs().join(format!("r{number}"));
         fs::create_dir(&folder).unwrap();
         copy(&self.folder, &folder.join("served"));
-        // A lock on the one link would be a lock on all.
+        // A lock on the one link would lock all copies.
         fs::remove_file(folder.join("served/.lock")).unwrap();
         let started = Server::start(options(&folder.join("served")));
         let server = self.runtime.block_on(started).unwrap();
@@ -84,7 +86,7 @@ impl<'a> Served<'a> {
             server.faults().lie_after(lie.read, lie.how);
         }
         let keys = || self.runtime.block_on(keys(&server));
-        let took = match program {
+        let reaction = match program {
             "verify" => verify(&place, self.whole),
             "proof" => prove(&place, self.undisturbed),
             "reclaimer" => reclaim(&place, keys, self.undisturbed),
@@ -93,16 +95,16 @@ impl<'a> Served<'a> {
         };
         let stats = server.stats();
         let lies = Fault::ALL.into_iter().filter(|fault| fault.lies());
-        let told = lies
+        let results = lies
             .filter_map(|fault| stats.faults.get(fault.name()))
             .sum();
         self.runtime.block_on(server.shutdown());
         fs::remove_dir_all(&place.folder).unwrap();
-        (took, stats.of(Op::Get), told)
+        (reaction, stats.of(Op::Get), results)
     }
 }
 
-/// All keys, by a client: the server's files have other names.
+/// Lists all keys with a client, as the server's files have other names.
 async fn keys(server: &Server) -> Vec<String> {
     let store = open_store(server.endpoint()).await;
     let (mut keys, mut page) = (Vec::new(), None);
@@ -116,8 +118,9 @@ async fn keys(server: &Server) -> Vec<String> {
     }
 }
 
-/// Draws at most `count` lies: each read with one bit flipped, and each fifth read in another way, too. The
-/// last read of each program, mostly of data and of a range, comes first, in all ways.
+/// Draws at most `count` wrong reads: each read with one bit flipped, and each fifth read in
+/// another way, too. The last read of each program, mostly of a range of data, comes first and in
+/// all ways.
 fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Lie> {
     let others = [Fault::Short, Fault::Long, Fault::Spoil];
     let mut lies = Vec::new();
@@ -135,7 +138,7 @@ fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Lie
     lies.shuffle(&mut StdRng::seed_from_u64(seed));
     let last = |lie: &Lie| lie.read + 1 == reads[lie.program];
     lies.sort_by_key(|lie| !last(lie));
-    // The same number per program as long as there are: some read much more than others.
+    // The same number per program as long as there are some: programs differ in their reads.
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
     let mut turn = |lie: &Lie| {
         let turn = taken.entry(lie.program).or_default();
@@ -147,13 +150,13 @@ fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Lie
     lies.into_iter().map(|(_, lie)| lie).take(count).collect()
 }
 
-/// One wrong read changes nothing: every program does what it does without it.
+/// Checks that one wrong read changes nothing in each program's result.
 pub(super) fn lied_to(whole: &Whole, undisturbed: &Undisturbed, count: usize, seed: u64) {
     let served = Served::new(whole, undisturbed);
     let mut reads = BTreeMap::new();
     for program in PROGRAMS {
-        let (took, count, _) = served.trial(program, None);
-        assert_eq!(took, Took::Right, "{program}");
+        let (reaction, count, _) = served.trial(program, None);
+        assert_eq!(reaction, Reaction::Right, "{program}");
         let _ = reads.insert(program, count);
     }
     let lies = draw(&reads, count, seed);
@@ -165,31 +168,31 @@ pub(super) fn lied_to(whole: &Whole, undisturbed: &Undisturbed, count: usize, se
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(lie) = lies.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (took, _, told) = served.trial(lie.program, Some(*lie));
-                    if took != Took::Right {
-                        println!("WRONG {lie:?}: {took:?}");
+                    let (reaction, _, wrong) = served.trial(lie.program, Some(*lie));
+                    if reaction != Reaction::Right {
+                        println!("WRONG {lie:?}: {reaction:?}");
                     }
-                    results.lock().unwrap().push((*lie, took, told));
+                    results.lock().unwrap().push((*lie, reaction, wrong));
                 }
             });
         }
     });
     let results = results.into_inner().unwrap();
     for program in PROGRAMS {
-        let of = |r: &&(Lie, Took, u64)| r.0.program == program;
+        let of = |r: &&(Lie, Reaction, u64)| r.0.program == program;
         let tried = results.iter().filter(of).count();
-        let told = results.iter().filter(of).filter(|r| r.2 > 0).count();
+        let wrong = results.iter().filter(of).filter(|r| r.2 > 0).count();
         let right = results
             .iter()
             .filter(of)
-            .filter(|r| r.1 == Took::Right)
+            .filter(|r| r.1 == Reaction::Right)
             .count();
         println!(
-            "{program:>9}: {tried} trials, {told} with a lie, {right} as if there had been none"
+            "{program:>9}: {tried} trials, {wrong} with a wrong read, {right} with the right result"
         );
     }
     println!("{} lies in {:.1?}", results.len(), began.elapsed());
-    let wrong: Vec<_> = results.iter().filter(|r| r.1 != Took::Right).collect();
+    let wrong: Vec<_> = results.iter().filter(|r| r.1 != Reaction::Right).collect();
     assert!(
         wrong.is_empty(),
         "{} are wrong, the first: {:?}",

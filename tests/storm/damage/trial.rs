@@ -1,4 +1,4 @@
-//! What the four kinds of programs make of a damaged copy of the stream.
+//! The reactions of the four kinds of programs to a damaged copy of the stream.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,25 +8,25 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::rank::{Fate, read};
+use super::rank::{Outcome, read};
 use super::whole::{MINUTE, Place, STEPS, Whole};
 
-/// Exit codes of a program that says what is wrong with the store or with what is in it.
+/// Exit codes of a program that reports an error of the store or of its content.
 const NAMED: [i32; 6] = [1, 65, 66, 69, 73, 76];
 
-/// How one program took it.
+/// The reaction of one program.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Took {
-    /// It did what it does on the whole stream.
+pub(super) enum Reaction {
+    /// It did the same as on the whole stream.
     Right,
-    /// It stopped, or did less, with an error that has a name.
+    /// It stopped, or did less, with a named error.
     Named(String),
-    /// What must never be.
+    /// It broke a rule.
     Wrong(String),
 }
 
-/// What may be deleted, what becomes of the watermark by a reclaimer of the whole stream, and what is proved
-/// of the job's run.
+/// The results on the whole stream: the objects that a reclaimer may delete, the watermark that it
+/// publishes, and the proof of the job's run.
 #[derive(Debug, Default)]
 pub(super) struct Undisturbed {
     pub(super) deleted: BTreeSet<String>,
@@ -40,21 +40,21 @@ pub(super) fn copy(from: &Path, to: &Path) {
     assert!(done.unwrap().success());
 }
 
-/// Whether a program that ended with this code has named what is wrong.
-fn named(program: &str, code: Option<i32>, said: &str) -> Took {
-    let words = said.lines().rev().find(|line| {
+/// Returns true if a program with this exit code has named the error.
+fn named(program: &str, code: Option<i32>, output: &str) -> Reaction {
+    let words = output.lines().rev().find(|line| {
         ["error", "ERROR", "batchweave-"]
             .iter()
             .any(|word| line.contains(word))
     });
     match (code, words) {
-        _ if said.contains("panicked") => Took::Wrong(format!("{program}: {said}")),
-        (Some(code), Some(words)) if NAMED.contains(&code) => Took::Named(short(code, words)),
-        _ => Took::Wrong(format!("{program}: exit {code:?}: {said}")),
+        _ if output.contains("panicked") => Reaction::Wrong(format!("{program}: {output}")),
+        (Some(code), Some(words)) if NAMED.contains(&code) => Reaction::Named(short(code, words)),
+        _ => Reaction::Wrong(format!("{program}: exit {code:?}: {output}")),
     }
 }
 
-/// Words of errors that name damage, and what each says.
+/// Words of errors that name damage, and the meaning of each.
 const WORDS: [(&str, &str); 8] = [
     (
         "does not end in the digest",
@@ -86,72 +86,76 @@ fn short(code: i32, words: &str) -> String {
 fn answer(mut command: Command) -> (Option<i32>, Value, String) {
     let run = command.output().unwrap();
     let value = serde_json::from_slice(&run.stdout).unwrap_or_default();
-    let mut said = String::from_utf8_lossy(&run.stderr).into_owned();
-    if said.trim().is_empty() {
-        said = format!("error: {}", String::from_utf8_lossy(&run.stdout));
+    let mut output = String::from_utf8_lossy(&run.stderr).into_owned();
+    if output.trim().is_empty() {
+        output = format!("error: {}", String::from_utf8_lossy(&run.stdout));
     }
-    (run.status.code(), value, said)
+    (run.status.code(), value, output)
 }
 
-pub(super) fn verify(place: &Place, whole: &Whole) -> Took {
-    let (code, report, said) = answer(place.cli(&["verify", "--data"]));
+pub(super) fn verify(place: &Place, whole: &Whole) -> Reaction {
+    let (code, report, output) = answer(place.cli(&["verify", "--data"]));
     if code != Some(0) {
-        return named("verify", code, &said);
+        return named("verify", code, &output);
     }
     let stands = (report["steps"].as_u64(), report["watermark"].as_u64());
     if stands == (Some(whole.committed), Some(Whole::watermark())) {
-        Took::Right
+        Reaction::Right
     } else {
-        Took::Wrong(format!("sound, with {stands:?}: {report}"))
+        Reaction::Wrong(format!("sound, with {stands:?}: {report}"))
     }
 }
 
-/// What `verify --job` says of the run: the verdict, and over which steps.
+/// The result of `verify --job` about a run: the verdict, and the steps that it covers.
 pub(super) fn proof(place: &Place) -> (Option<i32>, Value, String) {
-    let (code, report, said) = answer(place.cli(&["verify", "--job", "llm"]));
+    let (code, report, output) = answer(place.cli(&["verify", "--job", "llm"]));
     let parts = ["verdict", "from", "to", "steps", "ledgers", "mark"];
     let parts = parts.map(|part| (part.to_owned(), report[part].clone()));
-    (code, Value::Object(parts.into_iter().collect()), said)
+    (code, Value::Object(parts.into_iter().collect()), output)
 }
 
-/// Runs `verify --job`, which must never prove more steps, or other ones, than on the whole stream.
-pub(super) fn prove(place: &Place, whole: &Undisturbed) -> Took {
-    let (code, proof, said) = proof(place);
+/// Runs `verify --job`, which must not prove more steps, or other ones, than on the whole stream.
+pub(super) fn prove(place: &Place, whole: &Undisturbed) -> Reaction {
+    let (code, proof, output) = proof(place);
     match code {
-        Some(0) if proof == whole.proof => Took::Right,
-        Some(0) => Took::Wrong(format!("{proof} in place of {}", whole.proof)),
-        _ => named("verify", code, &said),
+        Some(0) if proof == whole.proof => Reaction::Right,
+        Some(0) => Reaction::Wrong(format!("{proof} in place of {}", whole.proof)),
+        _ => named("verify", code, &output),
     }
 }
 
-/// Runs a reclaimer, which must delete no more than on the whole stream. `keys` lists what is there.
-pub(super) fn reclaim(place: &Place, keys: impl Fn() -> Vec<String>, whole: &Undisturbed) -> Took {
+/// Runs a reclaimer, which must delete no more than on the whole stream. `keys` lists the objects.
+pub(super) fn reclaim(
+    place: &Place,
+    keys: impl Fn() -> Vec<String>,
+    whole: &Undisturbed,
+) -> Reaction {
     let before = keys();
-    let (code, report, said) = answer(place.cli(&["reclaim", "--apply"]));
+    let (code, report, output) = answer(place.cli(&["reclaim", "--apply"]));
     let after: BTreeSet<String> = keys().into_iter().collect();
     let lost = before
         .into_iter()
         .filter(|key| !after.contains(key) && !whole.deleted.contains(key));
     let lost: Vec<String> = lost.collect();
     if !lost.is_empty() {
-        return Took::Wrong(format!("deleted {lost:?}: {report}"));
+        return Reaction::Wrong(format!("deleted {lost:?}: {report}"));
     }
     match report["watermark_after"].as_u64() {
-        Some(at) if at > whole.watermark => Took::Wrong(format!("watermark {at}: {report}")),
-        _ if code == Some(0) => Took::Right,
-        _ => named("reclaim", code, &said),
+        Some(at) if at > whole.watermark => Reaction::Wrong(format!("watermark {at}: {report}")),
+        _ if code == Some(0) => Reaction::Right,
+        _ => named("reclaim", code, &output),
     }
 }
 
-/// Runs both producers from where they were stopped to the end of their input.
-pub(super) fn produce(place: &Place) -> Took {
+/// Runs both producers from their last commit to the end of their input.
+pub(super) fn produce(place: &Place) -> Reaction {
     let mut running = ["p0", "p1"].map(|name| place.start(name));
     let (began, mut asked) = (Instant::now(), false);
     loop {
         let codes = running
             .each_mut()
             .map(|process| process.0.try_wait().unwrap());
-        // One that waits for the turn of another that has stopped waits for a person.
+        // A producer that waits for the turn of one that has stopped waits for an operator.
         if !asked && codes.iter().flatten().any(|status| !status.success()) {
             asked = true;
             let living = running.iter().zip(&codes);
@@ -160,38 +164,38 @@ pub(super) fn produce(place: &Place) -> Took {
             }
         }
         if codes.iter().all(Option::is_some) {
-            let told = ["p0", "p1"].into_iter().zip(codes.into_iter().flatten());
-            let told = told.map(|(name, status)| match status.code() {
-                Some(0) => Took::Right,
-                // Asked to stop before it could hear that.
-                None if asked => Took::Right,
-                code => named(name, code, &place.said(&format!("{name}.log"))),
+            let results = ["p0", "p1"].into_iter().zip(codes.into_iter().flatten());
+            let results = results.map(|(name, status)| match status.code() {
+                Some(0) => Reaction::Right,
+                // The signal arrived before it could handle it.
+                None if asked => Reaction::Right,
+                code => named(name, code, &place.log_text(&format!("{name}.log"))),
             });
-            // What is wrong is more than what has a name, and that is more than what is right.
-            return told.max().unwrap_or(Took::Right);
+            // A broken rule outweighs a named error, and that outweighs a right result.
+            return results.max().unwrap_or(Reaction::Right);
         }
         if began.elapsed() > 2 * MINUTE {
-            return Took::Wrong(format!("producers hang: {}", place.said("p0.log")));
+            return Reaction::Wrong(format!("producers hang: {}", place.log_text("p0.log")));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// Runs a consumer daemon and a rank that reads every step from the oldest restart point on.
-pub(super) fn consume(place: &Place, whole: &Whole, complete: bool) -> Took {
+pub(super) fn consume(place: &Place, whole: &Whole, complete: bool) -> Reaction {
     let mut daemon = place.start("c");
     let began = Instant::now();
-    while !place.said("c.log").contains("serving stream") {
+    while !place.log_text("c.log").contains("serving stream") {
         if let Ok(Some(status)) = daemon.0.try_wait() {
-            return named("consumer", status.code(), &place.said("c.log"));
+            return named("consumer", status.code(), &place.log_text("c.log"));
         }
         if began.elapsed() > MINUTE {
-            return Took::Wrong(format!("a daemon hangs: {}", place.said("c.log")));
+            return Reaction::Wrong(format!("a daemon hangs: {}", place.log_text("c.log")));
         }
         std::thread::sleep(Duration::from_millis(2));
     }
     let until = if complete { STEPS } else { whole.committed };
-    let fate = read(
+    let outcome = read(
         &place.path("s"),
         &whole.state,
         &whole.truth,
@@ -200,15 +204,15 @@ pub(super) fn consume(place: &Place, whole: &Whole, complete: bool) -> Took {
     );
     daemon.signal("TERM");
     let code = daemon.wait(MINUTE);
-    let said = place.said("c.log");
+    let output = place.log_text("c.log");
     let _ = fs::remove_file(place.path("s"));
-    match fate {
-        Fate::Wrong(what) => Took::Wrong(format!("{what}: {said}")),
-        Fate::Stopped(why) if why.name() == "timeout" => {
-            Took::Wrong(format!("a rank waits in vain: {why}: {said}"))
+    match outcome {
+        Outcome::Wrong(what) => Reaction::Wrong(format!("{what}: {output}")),
+        Outcome::Stopped(why) if why.name() == "timeout" => {
+            Reaction::Wrong(format!("a rank waits in vain: {why}: {output}"))
         }
-        Fate::Stopped(why) => Took::Named(format!("rank: {}", short(0, &why.to_string()))),
-        Fate::Right if code == Some(0) && !said.contains("panicked") => Took::Right,
-        Fate::Right => named("consumer", code, &said),
+        Outcome::Stopped(why) => Reaction::Named(format!("rank: {}", short(0, &why.to_string()))),
+        Outcome::Right if code == Some(0) && !output.contains("panicked") => Reaction::Right,
+        Outcome::Right => named("consumer", code, &output),
     }
 }

@@ -1,6 +1,6 @@
-//! A real stream in a folder, made by the real programs: two producers that were killed and came back, a
-//! job with two attempts, marks, progress, ledgers, a quarantine, a watermark, snapshots, a segment and an
-//! intent. And what everybody who reads it must see.
+//! A real stream in a folder, made by the real programs: two producers that were killed and restarted,
+//! a job with two attempts, marks, progress, ledgers, a quarantine, a watermark, snapshots, a segment
+//! and an intent; and the expected result of each reader.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,34 +24,34 @@ use super::rank::Truth;
 use crate::corpus::{Corpus, SEQ_LEN, SLICES};
 use crate::proof::records;
 
-/// The bound at which the producers are stopped, enough for a segment; and how near they must have come, since
-/// all batches of an object are committed together.
+/// The bound at which the producers stop, enough for a segment; and the least number of steps that
+/// they must have committed, since all batches of an object are committed together.
 const AHEAD: Step = 1200;
 const NEAR: Step = AHEAD - 40;
 /// Batches of a lane that may wait for their turn.
 const LANE_LEAD: u64 = 12;
-/// Batches of each producer: some are left for a producer that is started again.
+/// Batches of each producer: some remain for a producer that is restarted.
 const TGBS: u64 = AHEAD / 2 + 2 * LANE_LEAD;
 pub(super) const STEPS: Step = 2 * TGBS;
-/// Records before the job begins: three snapshots' worth.
+/// Records before the job begins, enough for three snapshots.
 const RECORDS: Version = 800;
 const SKIPPED: std::ops::RangeInclusive<Step> = 90..=92;
-/// Where attempt 0 marks, and attempt 1.
+/// Steps that attempt 0 marks, and attempt 1.
 const MARKS: [&[Step]; 2] = [&[16, 32, 48], &[64]];
-/// How far they read.
+/// Steps that each attempt reads.
 const READ: [Step; 2] = [60, 80];
 pub(super) const MINUTE: Duration = Duration::from_mins(1);
 
 pub(super) struct Whole {
     folder: tempfile::TempDir,
     pub(super) truth: Truth,
-    /// Steps in the stream.
+    /// The number of steps in the stream.
     pub(super) committed: Step,
-    /// What a rank saved at step 48, the oldest restart point.
+    /// The state that a rank saved at step 48, the oldest restart point.
     pub(super) state: String,
 }
 
-/// Names of configurations and sockets of one place.
+/// Numbers the configurations and sockets of one place.
 pub(super) struct Place {
     pub(super) folder: PathBuf,
     pub(super) url: String,
@@ -67,7 +67,7 @@ impl Place {
         self.path(name).display().to_string()
     }
 
-    pub(super) fn said(&self, log: &str) -> String {
+    pub(super) fn log_text(&self, log: &str) -> String {
         fs::read_to_string(self.path(log)).unwrap_or_default()
     }
 
@@ -91,13 +91,14 @@ impl Place {
         command
     }
 
-    /// Configurations of all daemons; producers are at most `ahead` steps ahead of the job, 0 without a bound.
+    /// Writes the configurations of all daemons; producers are at most `ahead` steps ahead of the
+    /// job, 0 for no bound.
     pub(super) fn configure(&self, inputs: &Path, ahead: Step) {
         let endpoint = self.endpoint.as_deref().unwrap_or_default();
         let store = format!("[store]\nurl = {:?}\nendpoint = {endpoint:?}\n", self.url);
         for (n, name) in ["p0", "p1"].into_iter().enumerate() {
-            // The starts of documents make frames of one length here, found by arithmetic, and of several
-            // lengths there, found by the index.
+            // The beginnings of documents make frames of one length here, which need no index, and
+            // of several lengths there, which do.
             let object = ["8KiB", "4KiB"][n];
             let text = format!(
                 "{store}[stream]\nslices = {SLICES}\nrows_per_slice = 1\nseq_len = {SEQ_LEN}\norder = \"lanes\"\n\
@@ -134,8 +135,8 @@ impl Place {
 
     fn done(&self, words: &[&str]) {
         let run = self.cli(words).output().unwrap();
-        let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert!(run.status.success(), "{words:?}: {said}");
+        let output = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(run.status.success(), "{words:?}: {output}");
     }
 }
 
@@ -144,7 +145,7 @@ impl Whole {
         self.folder.path().join("stream")
     }
 
-    /// Where attempt 0 has left the watermark: at its second last mark.
+    /// Returns the watermark that attempt 0 leaves: its second last mark.
     pub(super) fn watermark() -> Step {
         MARKS[0][1]
     }
@@ -180,7 +181,7 @@ impl Whole {
     }
 }
 
-/// Both producers, killed once on the way, until the stream is about as long as it may be; how long it is.
+/// Runs both producers, killed once, until the stream reaches the bound. Returns its length.
 fn produce(place: &Place) -> Step {
     let runtime = Runtime::new().unwrap();
     let store = runtime.block_on(batchweave_store::open(&place.url, &OpenOptions::default()));
@@ -197,14 +198,14 @@ fn produce(place: &Place) -> Step {
     };
     let mut first = place.start("p0");
     eventually("the stream is there", || {
-        assert!(runs(&mut first), "{}", place.said("p0.log"));
+        assert!(runs(&mut first), "{}", place.log_text("p0.log"));
         place.path("stream/stream.json").exists()
     });
     place.done(&["job", "open", "llm", "--keep", "2"]);
     let mut second = place.start("p1");
     eventually("something is committed", || {
-        assert!(runs(&mut first), "{}", place.said("p0.log"));
-        assert!(runs(&mut second), "{}", place.said("p1.log"));
+        assert!(runs(&mut first), "{}", place.log_text("p0.log"));
+        assert!(runs(&mut second), "{}", place.log_text("p1.log"));
         head() > AHEAD / 4
     });
     drop((first, second));
@@ -212,12 +213,17 @@ fn produce(place: &Place) -> Step {
     eventually("nearly all that may be is committed", || head() > NEAR);
     for process in &mut again {
         process.signal("TERM");
-        assert_eq!(process.wait(MINUTE), Some(0), "{}", place.said("p0.log"));
+        assert_eq!(
+            process.wait(MINUTE),
+            Some(0),
+            "{}",
+            place.log_text("p0.log")
+        );
     }
     head()
 }
 
-/// Jobs that come and go: records enough for three snapshots, and with them a segment.
+/// Opens and closes jobs: enough records for three snapshots, and with them a segment.
 fn lengthen(place: &Place) {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
@@ -258,7 +264,8 @@ fn runs(process: &mut Process) -> bool {
     matches!(process.0.try_wait(), Ok(None))
 }
 
-/// Two attempts of two ranks each, a reclaimer between them, a quarantine behind both; the state at step 48.
+/// Runs two attempts of two ranks each, a reclaimer between them, a quarantine after both. Returns
+/// the state at step 48.
 fn train(place: &Place) -> String {
     let mut saved = BTreeMap::new();
     for (n, (marks, steps)) in MARKS.into_iter().zip(READ).enumerate() {
@@ -295,7 +302,7 @@ fn train(place: &Place) -> String {
             saved.extend(rank.join().unwrap());
         }
         daemon.signal("TERM");
-        assert_eq!(daemon.wait(MINUTE), Some(0), "{}", place.said("c.log"));
+        assert_eq!(daemon.wait(MINUTE), Some(0), "{}", place.log_text("c.log"));
         if n == 0 {
             place.done(&["reclaim", "--apply"]);
         }
@@ -305,7 +312,7 @@ fn train(place: &Place) -> String {
     saved.remove(&48).unwrap()
 }
 
-/// What a producer leaves that died between a commit and the deletion of its intent.
+/// Leaves an intent, as a producer does that dies between a commit and the intent's deletion.
 fn announce(place: &Place) {
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {

@@ -10,7 +10,7 @@ use crate::{assert_none, root};
 /// Options of a program or verb, and whether each takes a value.
 type Options = BTreeMap<String, bool>;
 
-/// Text that begins as a command line does, but is none: what a digest is computed over.
+/// Text that looks like a command line: the bytes before a digest.
 const NO_COMMANDS: [&str; 1] = ["batchweave tgb digest 1\\n"];
 
 struct Programs {
@@ -64,7 +64,7 @@ impl Programs {
         }
     }
 
-    /// What is wrong with a command line, its program's name first.
+    /// The fault of a command line, if any; `words` begins with the program's name.
     fn fault(&self, words: &[&str]) -> Option<String> {
         let program = words.first()?.rsplit('/').next()?;
         if let Some(options) = self.daemons.get(program) {
@@ -87,7 +87,7 @@ impl Programs {
     }
 }
 
-/// Checks options against those that are known; collects the words that are none.
+/// Checks options against the known ones; collects the other words.
 fn check<'w>(words: &[&'w str], known: &[&Options], plain: &mut Vec<&'w str>) -> Option<String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {

@@ -10,7 +10,7 @@ use crate::{assert_none, root};
 /// Pitfalls that the page must answer.
 const PITFALLS: u32 = 18;
 
-/// A row's last column says that one of these exists.
+/// The kinds of checks that a row's last column names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Test,
@@ -42,7 +42,7 @@ fn rows(page: &str) -> Vec<Row> {
         .collect()
 }
 
-/// What is named between backticks: tests, and after `sim`, `model` and `mutation` theirs, up to the
+/// The names between backticks: tests, and after `sim`, `model` and `mutation` their checks, up to the
 /// next semicolon or full stop.
 fn claims(cell: &str) -> Vec<(Kind, String)> {
     let mut kind = Kind::Test;
@@ -73,7 +73,7 @@ fn rows_named(page: &str) -> BTreeSet<String> {
     rows(page).into_iter().map(|row| row.name).collect()
 }
 
-/// `read-exists` as `ReadExists`.
+/// Turns `read-exists` into `ReadExists`.
 fn variant(guard: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();

@@ -1,5 +1,5 @@
-//! docs/socket.md: its table of causes has those of the code, with a test for each that shows the cause;
-//! and every test that the page names exists.
+//! docs/socket.md lists the causes of the code, each with a test that shows it; every test that the page
+//! names exists.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ struct Cause {
     variant: String,
 }
 
-/// Lines as `Producing = 1 "producing",`.
+/// Parses lines such as `Producing = 1 "producing",`.
 fn causes(code: &str) -> Vec<Cause> {
     let cause = |line: &str| {
         let (variant, rest) = line.trim().split_once(" = ")?;
@@ -34,12 +34,12 @@ fn causes(code: &str) -> Vec<Cause> {
     code.lines().filter_map(cause).collect()
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 pub(super) fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// Rows of the table whose head begins with `head`: their cells.
+/// Returns the cells of each row of the table whose head begins with `head`.
 pub(super) fn table<'a>(page: &'a str, head: &str) -> Vec<Vec<&'a str>> {
     let rows = page.lines().skip_while(|line| !line.starts_with(head));
     let rows = rows.take_while(|line| line.starts_with('|')).skip(2);

@@ -1,4 +1,4 @@
-//! Where a reader stands: state, checkpoint marks, and the end.
+//! A reader's position: state, checkpoint marks, and the end.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::state::{hex, uuid};
 use crate::{ClientError, State, Watch};
 
 impl Reader {
-    /// Says that the checkpoint with this state (of `Batch::state_dict` or `Reader::state_dict`) is
-    /// durable. The mark is repeated in a new session until the daemon has stored or refused it.
-    /// The error may be the refusal of an earlier mark; this one is on its way all the same.
+    /// Marks the checkpoint with this state (of `Batch::state_dict` or `Reader::state_dict`) as durable.
+    /// The mark is sent again in new sessions until the daemon has stored or refused it. The error may be
+    /// the refusal of an earlier mark; this one is sent nevertheless.
     pub fn checkpoint(&mut self, state: &str) -> Result<(), ClientError> {
         self.refuse_inherited()?;
         let state = State::parse(state)?;
@@ -35,41 +35,41 @@ impl Reader {
         self.refused_mark()
     }
 
-    /// The oldest refusal of a mark that was not told yet.
+    /// Returns the oldest unreported refusal of a mark as an error.
     fn refused_mark(&mut self) -> Result<(), ClientError> {
         self.marks
             .take_refusal()
             .map_or(Ok(()), |fault| Err(ClientError::Daemon(fault)))
     }
 
-    /// Why the next step has not come, as far as the daemon has said; `None` when it was not late. While
-    /// `next` waits, another thread can ask a [`Watch`].
+    /// Returns the last cause and details for which the next step was late; `None` when it was not. While
+    /// `next` waits, other threads can use a [`Watch`].
     pub fn cause(&self) -> Option<(WaitCause, String)> {
         self.last_wait.cause()
     }
 
-    /// Tells other threads what `next` waits for.
+    /// Returns a handle with which other threads see what `next` waits for.
     pub fn watch(&self) -> Watch {
         self.last_wait.clone()
     }
 
-    /// The attempt's id, as on all ranks; `None` without a job.
+    /// Returns the attempt's id, equal on all ranks; `None` without a job.
     pub fn attempt(&self) -> Option<String> {
         let id = self.welcome.attempt;
         (id != [0; 16]).then(|| hex(&id))
     }
 
-    /// The state after the last step handed out; valid before the first.
+    /// Returns the state after the last returned step; also valid before the first.
     pub fn state_dict(&self) -> String {
         self.state(self.next_step).to_json()
     }
 
-    /// First step not handed out.
+    /// Returns the first step that `next` has not returned.
     pub fn next_step(&self) -> u64 {
         self.next_step
     }
 
-    /// Slices of the stream, tokens per row, rows per slice.
+    /// Returns the stream's slices, tokens per row, and rows per slice.
     pub fn shape(&self) -> (u32, u32, u32) {
         (
             self.welcome.slices,
@@ -78,7 +78,7 @@ impl Reader {
         )
     }
 
-    /// The stream's id.
+    /// Returns the stream's id as UUID.
     pub fn stream_id(&self) -> String {
         uuid(&self.welcome.stream)
     }
@@ -94,8 +94,8 @@ impl Reader {
         )
     }
 
-    /// Says goodbye, after the daemon has stored or refused all marks; a refusal is the error.
-    /// Batches that still live stay valid.
+    /// Closes the reader after the daemon has stored or refused all marks; a refusal is the error.
+    /// Batches in use stay valid.
     pub fn close(mut self, timeout: Duration) -> Result<(), ClientError> {
         self.refuse_inherited()?;
         let deadline = Deadline::after(timeout);

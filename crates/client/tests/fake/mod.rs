@@ -1,4 +1,4 @@
-//! A daemon that does what a test says, over the real socket and real segments.
+//! A daemon controlled by the test, with a real socket and real segments.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(
@@ -21,7 +21,7 @@ use batchweave_wire::{
 };
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// Tokens of a slice; its frame takes 64 bytes.
+/// Tokens of a slice; its frame has 64 bytes.
 pub(crate) const TOKENS: u32 = 16;
 const SEGMENT_BYTES: u64 = 1 << 16;
 
@@ -31,7 +31,7 @@ pub(crate) struct Daemon {
     pub(crate) slices: u32,
 }
 
-/// One rank's session, on the daemon's side.
+/// The daemon's side of one rank's session.
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) hello: Hello,
@@ -53,7 +53,7 @@ pub(crate) fn options(path: &Path) -> ConnectOptions {
     }
 }
 
-/// A reader of two slices a step and the daemon's side of its session, which has sent segment and layout.
+/// Returns a reader of two slices per step and the daemon's side of its session, which has sent segment and layout.
 pub(crate) fn connected(path: &Path) -> (Reader, Daemon, Session) {
     let daemon = Daemon::bind(path, 1);
     let (reader, session) = daemon.connect(options(path));
@@ -77,7 +77,7 @@ impl Daemon {
         })
     }
 
-    /// The next connection and its hello.
+    /// Accepts the next connection and its hello.
     pub(crate) fn accept(&self) -> Session {
         let deadline = Instant::now() + PATIENCE;
         let connection = loop {
@@ -120,7 +120,7 @@ impl Daemon {
         session
     }
 
-    /// Lets the next connection in, with segment and layout.
+    /// Welcomes the next connection, with segment and layout.
     pub(crate) fn welcome(&self) -> Session {
         let session = self.accept();
         session.send(&DaemonMessage::Welcome(session.welcome.clone()));
@@ -164,7 +164,7 @@ impl Session {
             .unwrap();
     }
 
-    /// A message with some descriptor where none belongs.
+    /// Sends a message with an unexpected descriptor.
     pub(crate) fn send_with_file(&self, message: &DaemonMessage) {
         let file = File::open("/proc/self/exe").unwrap();
         self.connection
@@ -172,7 +172,7 @@ impl Session {
             .unwrap();
     }
 
-    /// What the rank sends next; `None` when it is gone.
+    /// Receives the rank's next message; `None` when it is gone.
     pub(crate) fn recv(&mut self) -> Option<ClientMessage> {
         assert!(
             self.connection.wait(Interest::Readable, PATIENCE).unwrap(),
@@ -183,7 +183,7 @@ impl Session {
         Some(ClientMessage::decode(&self.buffer[..packet.bytes]).unwrap())
     }
 
-    /// The same without progress messages, which come when they like.
+    /// Receives the next message other than progress, which may arrive at any time.
     pub(crate) fn recv_deed(&mut self) -> Option<ClientMessage> {
         loop {
             match self.recv() {
@@ -193,7 +193,7 @@ impl Session {
         }
     }
 
-    /// Frames released by the next message, and the position that came with them.
+    /// Receives a release: its frames and position.
     pub(crate) fn released(&mut self) -> (u64, Vec<u64>) {
         match self.recv_deed() {
             Some(ClientMessage::Release(release)) => (release.next_step, release.frames),
@@ -208,7 +208,7 @@ impl Session {
             .unwrap()
     }
 
-    /// Where a slice lies: frame number = step x slices + slice.
+    /// Returns the place of a slice: frame number = step x slices + slice.
     pub(crate) fn place(&self, step: u64, slice: u32) -> SliceRef {
         let frame = step * u64::from(self.welcome.slices) + u64::from(slice);
         SliceRef {
@@ -221,7 +221,7 @@ impl Session {
         }
     }
 
-    /// Writes and announces all slices of a step, in one message.
+    /// Writes and delivers all slices of a step in one message.
     pub(crate) fn step(&self, step: u64) {
         let slices = self.fill(step);
         BatchMessage::split(step, &slices).for_each(|part| self.send(&DaemonMessage::Batch(part)));
@@ -243,7 +243,7 @@ impl Session {
     }
 }
 
-/// The token that the fake daemon writes there.
+/// Returns the token that the fake daemon writes.
 pub(crate) fn token(step: u64, slice: u32, at: u64) -> u16 {
     (step * 1000 + u64::from(slice) * 100 + at) as u16
 }

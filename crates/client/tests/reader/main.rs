@@ -1,4 +1,4 @@
-//! The reader against a daemon that follows a script: order, frames, restarts, waits.
+//! The reader with a scripted daemon: order, frames, restarts, waits.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -17,7 +17,7 @@ use batchweave_wire::{
 
 use fake::{Daemon, PATIENCE, connected, folder, options, token};
 
-/// A wait that is over at once in tests that want the time-out.
+/// A short time-out, for tests that expect it to pass.
 const SHORT: Duration = Duration::from_millis(150);
 
 fn read(reader: &mut Reader) -> Batch {
@@ -71,14 +71,14 @@ fn steps_come_in_order_and_frames_go_back_when_dropped() {
     assert_eq!(session.recv_deed(), None);
 }
 
-/// What a rank received last is told before its socket ends, however late the daemon reads.
+/// The final position arrives before the socket's end, however late the daemon reads.
 #[test]
 fn a_reader_that_closes_waits_until_its_last_words_are_read() {
     let (_dir, path) = folder();
     let (mut reader, _daemon, mut session) = connected(&path);
     session.step(0);
     drop(read(&mut reader));
-    // It stays unread in the rank, which would reset the connection.
+    // A message that stays unread in the rank would reset the connection.
     session.step(1);
     std::thread::scope(|scope| {
         let closed = scope.spawn(|| reader.close(PATIENCE));
@@ -125,7 +125,7 @@ fn a_restarted_daemon_is_met_at_our_own_step_and_old_arrays_stay() {
             read(&mut reader)
         });
         let session = daemon.welcome();
-        // Step 1 had been queued by the first daemon: it was read before the end, or dropped with it.
+        // The first daemon had queued step 1: it was read before the end, or dropped with it.
         assert!((1..=2).contains(&session.hello.next_step));
         (session.hello.next_step..=2).for_each(|step| session.step(step));
         (batch.join().unwrap(), session)
@@ -181,7 +181,7 @@ fn without_a_daemon_the_error_has_a_name_and_comes_in_time() {
     let error = reader.next(SHORT).unwrap_err();
     assert_eq!(error.name(), "daemon_gone");
     assert!(error.to_string().contains("(step 0)"), "{error}");
-    // It can be called again, and goes on when the daemon is back.
+    // A later call continues when the daemon is back.
     let daemon = Daemon::bind(&path, 2);
     std::thread::scope(|scope| {
         let batch = scope.spawn(|| read(&mut reader));
@@ -224,8 +224,8 @@ fn a_late_step_is_an_error_that_names_the_cause() {
     drop(held);
 }
 
-/// A message was lost: the reader begins a new session at its own step, and frames of the old one
-/// keep the old socket.
+/// After a lost message the reader opens a new session at its own step, and frames of the old one keep
+/// the old socket.
 #[test]
 fn an_unexpected_step_resyncs() {
     let (_dir, path) = folder();

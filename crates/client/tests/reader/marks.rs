@@ -1,4 +1,4 @@
-//! Checkpoint marks and attempts, as a rank sees them.
+//! Checkpoint marks and attempts on the rank's side.
 
 use super::*;
 

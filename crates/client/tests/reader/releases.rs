@@ -1,10 +1,10 @@
-//! Releases that find no room in the socket.
+//! Releases while the socket is full.
 
 use std::time::Instant;
 
 use super::*;
 
-/// More releases than a socket takes: none is lost, whenever the daemon reads them.
+/// More releases than fit the socket: none is lost, whenever the daemon reads them.
 #[test]
 fn releases_that_find_no_room_are_sent_later() {
     const STEPS: u64 = 3000;
@@ -27,7 +27,7 @@ fn releases_that_find_no_room_are_sent_later() {
     assert!(released.len() < all, "the socket never was full");
     let deadline = Instant::now() + PATIENCE;
     while released.len() < all && Instant::now() < deadline {
-        // Nothing comes; what found no room goes.
+        // Nothing arrives; pending releases are sent.
         assert!(reader.next(Duration::from_millis(1)).is_err());
         take(&mut session, &mut released);
     }

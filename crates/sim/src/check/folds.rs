@@ -1,5 +1,5 @@
-//! The product's own fold, from the beginning: nothing in the log may be void, and everything that
-//! was stored beside the log must be what the fold gives, byte for byte.
+//! Checks with the product's own fold from the beginning: no correct writer's entry is void, and the
+//! objects stored beside the log are byte for byte those of the fold.
 
 use std::collections::BTreeMap;
 

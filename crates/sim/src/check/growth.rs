@@ -1,5 +1,5 @@
-//! What each prefix holds when all is over: bounded by what is alive and by what was committed, never
-//! by how often somebody died, tried again or asked.
+//! Checks the number of objects of each prefix at the end: it is bounded by the live processes and the
+//! committed data, whatever the number of deaths, retries and requests.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::plan::mischief::Mischief;
 use crate::store::throttle::class;
 use crate::trace::What;
 
-/// Objects by class of keys.
+/// Returns the number of objects by class of keys.
 pub(crate) fn counts(evidence: &Evidence) -> BTreeMap<&'static str, u64> {
     let mut counts = BTreeMap::new();
     for key in evidence.objects.keys() {
@@ -33,7 +33,7 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
     let bounds = BTreeMap::from([
         ("stream", 1),
         ("log", log.records.len() as u64),
-        // Each life may end between its snapshot and the removal of an older one.
+        // Each process may end between writing its snapshot and removing an older one.
         ("snapshots", SNAPSHOTS_KEPT as u64 + lives),
         ("index", log.steps.len() as u64 / SEGMENT_STEPS + debris),
         ("data", uploads.count() as u64),
@@ -48,7 +48,8 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
     }
 }
 
-/// A process leaves at most what it had announced and not yet asked to be deleted, and no reclaimer came.
+/// Returns the bound of intents without a reclaimer: a process leaves at most those that it
+/// announced and has not deleted yet.
 fn intents_max(evidence: &Evidence) -> u64 {
     const LEFT_BY_ONE: u64 = 64;
     LEFT_BY_ONE * evidence.plan.producers.len() as u64

@@ -1,18 +1,18 @@
-//! Jobs as one knows them who sees every mark, every progress and every record in the order in
-//! which they took effect. Written a second time, from docs/protocol.md; not with `lifecycle`.
+//! Jobs as seen from every mark, progress and record in the order of their effects. Written
+//! independently of the product and of `lifecycle`, from docs/protocol.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::manifest::entry::JobOpened;
 
-/// One attempt.
+/// One attempt of a job.
 #[derive(Debug)]
 struct Attempt {
     start: Step,
     dp_size: u32,
     marks: BTreeMap<Step, BTreeSet<u32>>,
-    /// The most that each coordinate has told of.
+    /// The highest published progress of each coordinate.
     progress: BTreeMap<u32, Step>,
 }
 
@@ -50,7 +50,7 @@ impl Job {
         }
     }
 
-    /// An attempt opens: what lies above its start was done by attempts that are given up.
+    /// Opens an attempt, which abandons the restart points above its start.
     pub(super) fn attempt(&mut self, start: Step, dp_size: u32) {
         self.points.retain(|point| *point <= start);
         self.points.insert(start);
@@ -62,7 +62,7 @@ impl Job {
         });
     }
 
-    /// A mark by one coordinate, or by one for all.
+    /// Adds a mark by one coordinate, or by one for all.
     pub(super) fn mark(&mut self, attempt: AttemptNo, step: Step, coordinate: Option<u32>) {
         let later = self.attempts.iter().skip(attempt as usize + 1);
         let top = later.map(|a| a.start).min().unwrap_or(Step::MAX);
@@ -76,7 +76,7 @@ impl Job {
         }
     }
 
-    /// Coordinates have received everything below `step`.
+    /// Publishes that coordinates have received each step below `step`.
     pub(super) fn progress(&mut self, attempt: AttemptNo, step: Step, first: u32, last: u32) {
         if let Some(attempt) = self.attempts.get_mut(attempt as usize) {
             for coordinate in first..=last {
@@ -86,8 +86,8 @@ impl Job {
         }
     }
 
-    /// The oldest step that the job may still ask for; none: everything that is there. What is told
-    /// of steps above the head counts for nothing.
+    /// Returns the oldest step that the job may still ask for, or none if it may ask for all.
+    /// Points above the head do not count.
     pub(super) fn needs(&self, head: Step) -> Option<Step> {
         let newest = self.attempts.last()?;
         let points = self.points.range(..=head);
@@ -95,12 +95,12 @@ impl Job {
         Some(newest.position().min(kept))
     }
 
-    /// What all coordinates of the newest attempt have told of.
+    /// Returns the step up to which all coordinates of the newest attempt have published progress.
     pub(super) fn position(&self) -> Step {
         self.attempts.last().map_or(self.start, Attempt::position)
     }
 
-    /// Whether something was told of steps that are not there, and what was told before is gone.
+    /// Returns true if progress was published above the head, which hides the progress before it.
     pub(super) fn ahead(&self, head: Step) -> bool {
         let told = self.attempts.iter().flat_map(|a| a.progress.values());
         told.max().is_some_and(|step| *step > head)
@@ -117,14 +117,14 @@ impl Job {
     }
 }
 
-/// What a key below `jobs/` says.
+/// The content of a key below `jobs/`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     Mark(Step, Option<u32>),
     Progress(Step, u32, u32),
 }
 
-/// Job, incarnation, attempt and sign of a key.
+/// Parses a key into job, incarnation, attempt and content.
 pub(super) fn sign(key: &str) -> Option<(JobName, Version, AttemptNo, Sign)> {
     let mut fields = key.strip_prefix("jobs/")?.split('/');
     let (job, opened) = fields.next()?.split_once('@')?;

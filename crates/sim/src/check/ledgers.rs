@@ -1,10 +1,10 @@
-//! What ledgers tell, by a rule of its own and not by the proof of `verify --job`:
+//! Checks ledgers independently of the proof of `verify --job`:
 //!
-//! - their checksums are those of what is committed, and quarantined steps are not in them;
-//! - when a mark lands, and with each `told`, all steps below are told already that the store still has;
-//! - a rank that hears of its mark has one in the store;
-//! - a step is told once as received for the first time, and never more often than the rank received it,
-//!   but by daemons that could not know of one another's telling.
+//! - their checksums are those of the committed data, and they contain no quarantined steps;
+//! - when a mark lands, and with each `told`, all lower steps that the store still has are recorded;
+//! - a rank gets the confirmation of a mark only after the mark is stored;
+//! - a step is recorded once as first received, and never more often than the rank received it, except
+//!   by daemons that could not know of each other's records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::evidence::{Evidence, Violation};
 use crate::store::Landed;
 use crate::world::content::crc;
 
-/// A ledger object as docs/format.md has it.
+/// A ledger object as in docs/format.md.
 #[derive(Deserialize)]
 struct Object {
     id: AttemptId,
@@ -51,7 +51,7 @@ struct Reach {
     to: Step,
 }
 
-/// One telling of a step.
+/// One record of a step.
 struct Tell {
     at: Duration,
     node: String,
@@ -66,9 +66,9 @@ struct Ledgers<'a> {
     history: History,
     found: &'a mut Vec<Violation>,
     tells: BTreeMap<Reader, BTreeMap<Step, Vec<Tell>>>,
-    /// All steps below are told, quarantined, or were reclaimed when that was asked.
+    /// A step below which all steps are recorded, quarantined or reclaimed.
     covered: BTreeMap<Reader, Step>,
-    /// When objects of a daemon said first how far is told without a hole: what other daemons go by.
+    /// The time of a daemon's first `told`, on which other daemons rely.
     claimed: BTreeMap<Reader, BTreeMap<String, Vec<(Step, Duration)>>>,
     watermark: Step,
     marks: BTreeMap<(AttemptId, Option<u32>, Step), Duration>,
@@ -119,7 +119,7 @@ impl Ledgers<'_> {
                 .find(|(_, a)| (&a.job, a.opened, a.number) == (&job, opened, number))
                 .map(|(id, _)| *id);
             if let Some(id) = made {
-                // A retry of it may land once more after it was reclaimed.
+                // A retry may create the object once more after it was reclaimed.
                 let made = self.marks.entry((id, coordinate, step));
                 made.or_insert(self.at);
                 let reader = (id, coordinate.unwrap_or(0));
@@ -191,7 +191,7 @@ impl Ledgers<'_> {
         Ok(())
     }
 
-    /// All steps below `step` are told, as far as the store has them now.
+    /// Checks that all steps below `step` are recorded, as far as the store has them now.
     fn below(&mut self, reader: Reader, step: Step, what: &str) {
         let Some(attempt) = self.history.attempts.get(&reader.0).cloned() else {
             return;
@@ -266,7 +266,8 @@ impl Ledgers<'_> {
         }
     }
 
-    /// Daemons that came to know the rank before any object said that the step is told, and told of it.
+    /// Returns the number of daemons that recorded a step and met the rank before any object
+    /// recorded it.
     fn unaware(
         &self,
         reader: Reader,
@@ -277,7 +278,7 @@ impl Ledgers<'_> {
         let Some((first, _)) = received.first() else {
             return 0;
         };
-        // A rank may hear late that its session has begun: what the daemon said itself does not count.
+        // A rank may get the acceptance of its session late: the daemon's own objects do not count.
         let claimed = |node: &str| {
             let claims = self.claimed.get(&reader).into_iter().flatten();
             let others = claims.filter(|(by, _)| *by != node);
@@ -293,7 +294,8 @@ impl Ledgers<'_> {
             let sessions = self.evidence.sessions.iter().filter(own);
             sessions.map(|session| session.at).min()
         };
-        // A daemon knows what it sent, and tells of it again only when a rank receives it again.
+        // A daemon knows the steps that it sent, and records one again only when a rank receives it
+        // again.
         let could_not_know = |node: &str| {
             let told = tells.iter().filter(|tell| tell.node == node).count();
             let own = received.iter().filter(|(_, on)| *on == node).count();

@@ -1,5 +1,5 @@
-//! Deletions, watermarks and attempts in the order in which they took effect, seen by one who knows
-//! everything; and what is left when all is quiet.
+//! Checks deletions, watermarks and attempts in the order of their effects, with full knowledge of the
+//! run; and the objects that remain at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::evidence::{Evidence, Violation};
 use crate::lifecycle::RECLAIMER;
 use crate::trace::{Event, What};
 
-/// A committed TGB as an object's content.
+/// A committed TGB as the content of an object.
 struct Content {
     committed: Version,
     placed: Version,
@@ -28,7 +28,7 @@ struct Replay<'a> {
     found: &'a mut Vec<Violation>,
     contents: BTreeMap<&'a str, Vec<Content>>,
     present: BTreeSet<&'a str>,
-    /// Records so far.
+    /// The number of records until now.
     head: Version,
     steps: Step,
     watermark: Step,
@@ -102,7 +102,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What is deleted must not be needed: not by a step that may be read, not by one to come.
+    /// Checks that a deleted object is not needed by a readable step or one to come.
     fn deleted(&mut self, key: &'a str) {
         self.present.remove(key);
         let (head, watermark) = (self.head, self.watermark);
@@ -181,8 +181,9 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// No record brings the stream further ahead of the slowest job that paces than it may be, by
-    /// what that job had told when the record landed; but when it has read all, one item may come.
+    /// Checks that no record takes the stream further ahead of the slowest job than its bound
+    /// allows, by that job's published progress; one item more may follow when the job has read all
+    /// steps.
     fn ahead(&mut self, after: Step) {
         let bound = self.evidence.plan.life.as_ref().and_then(|life| life.ahead);
         let pacing = self.jobs.values().filter(|job| job.paces);
@@ -197,7 +198,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// No watermark passes what a job that holds keeps, by all that can be known at that time.
+    /// Checks that no watermark passes a step that a job keeps, by the knowledge at that time.
     fn moved(&mut self, step: Step, asked: bool) {
         let holding: Vec<_> = self.jobs.iter().filter(|(_, job)| job.holds).collect();
         let mut broken = Vec::new();
@@ -230,13 +231,13 @@ impl<'a> Replay<'a> {
             (Some(job), Sign::Progress(step, first, last)) => {
                 job.progress(attempt, step, first, last);
             }
-            // Of a job that is closed.
+            // A deletion for a job that is closed.
             (None, _) => {}
         }
     }
 
-    /// After the quiet pass nothing is left that nobody may need, and the watermark stands where
-    /// the jobs allow.
+    /// Checks that the last pass left only needed objects, and the highest watermark that the jobs
+    /// allow.
     fn at_the_end(&mut self) {
         self.at = self.evidence.lasted;
         self.actor = 0;
@@ -270,7 +271,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Marks and progress of jobs that are closed, and intents that nobody can commit.
+    /// Checks that marks and progress of closed jobs, and dead intents, are deleted.
     fn hints_and_signs(&mut self) {
         let all_finished = self.log.producers.values().all(|p| p.finished);
         let dead = |key: &str| {
@@ -285,7 +286,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Whether somebody may read this object, or commit it.
+    /// Returns true if this object may still be read or committed.
     fn needed(&self, key: &str) -> bool {
         if let Some(contents) = self.contents.get(key) {
             return contents.iter().any(|c| c.step >= self.watermark);

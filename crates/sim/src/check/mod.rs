@@ -1,18 +1,19 @@
-//! What must hold after every run, checked on the evidence alone.
+//! The rules that each run must keep, checked on the evidence alone.
 //!
-//! - `oracle`: the log read with a second, independent set of rules: every TGB once, in its
-//!   producer's order, cursors continuous, nothing of a fenced epoch, whole objects only, nothing
-//!   committed before it was uploaded, everything acknowledged is there, no gap;
-//! - `writers`: nobody put v + 1 without having read all up to v; only the same bytes went to the
+//! - `oracle`: the log read by a second, independent set of rules: every TGB once, in its producer's
+//!   order, cursors continuous, no entry of a fenced epoch, whole objects only, no commit before the
+//!   upload, every acknowledged commit, no gap;
+//! - `writers`: no put of v + 1 without having read all records up to v; only the same bytes for the
 //!   same version;
-//! - `openings`: an announced opening that came to nothing is announced again;
-//! - `folds`: no correct writer wrote a void entry or record; snapshots and segments are byte for
-//!   byte what a fold from the beginning gives;
+//! - `openings`: a failed announced opening is announced again;
+//! - `folds`: correct writers write no void entry or record; snapshots and segments are byte for byte
+//!   those of a fold from the beginning;
 //! - `readers`: every reader saw a prefix, and in the end everything;
-//! - `life`: no data that may still be needed is deleted, no watermark passes what a job keeps, and
-//!   nothing is left behind; `received`: ranks got their steps, in order; `ledgers`: what is told of them;
-//! - `growth`: what each prefix holds at the end is bounded;
-//! - `requests`: nobody but a reclaimer deletes data, nobody lists the log.
+//! - `lifecycle` with `jobs`: no deletion of data that may still be needed, no watermark above a kept
+//!   step, no objects left over; `received`: the steps of each rank, in order; `ledgers`: their
+//!   records;
+//! - `growth`: bounds of the objects of each prefix at the end;
+//! - `requests`: only reclaimers delete data, and no process lists the log.
 
 mod folds;
 pub(crate) mod growth;
@@ -29,7 +30,7 @@ mod writers;
 use crate::evidence::{Evidence, Violation};
 use crate::lifecycle::RECLAIMER;
 
-/// All violations in a run; empty when it is as it must be.
+/// Returns all violations of a run.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = evidence.found.clone();
     let log = oracle::check(evidence, &mut found);

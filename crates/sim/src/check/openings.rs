@@ -1,5 +1,5 @@
-//! A producer whose announced opening came to nothing, since somebody else has its epoch, says so
-//! again as soon as it has seen that: it announces another one, or puts its own record.
+//! Checks that a producer whose announced opening failed, because another instance has the epoch, opens
+//! again as soon as it has seen that: it announces another opening, or puts its own record.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use super::writers::version;
 use crate::evidence::{Evidence, Violation};
 use crate::trace::{Answer, What};
 
-/// Looks that found the head, from learning that an announced opening is dead to the next announcement
-/// or record: who is far behind reads up to the head first. What was asked for before it learned may
-/// still come in.
+/// The limit of polls that reach the head, from the discovery that an announced opening is dead to
+/// the next announcement or record. A producer that is far behind reads up to the head first, and
+/// answers to earlier requests may still arrive.
 const LOOKS_MAX: u32 = 3;
 
 /// An announced opening of one process.
@@ -91,7 +91,7 @@ pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) 
     }
 }
 
-/// Name, epoch and the key of the announcement for each opening in a record.
+/// Returns name, epoch and the key of the announcement for each opening in a record.
 fn openings(record: Option<Record>) -> Vec<(ProducerName, Epoch, String)> {
     let entries = record.into_iter().flat_map(|record| record.entries);
     let openings = entries.filter_map(|entry| match entry {

@@ -1,4 +1,4 @@
-//! The log read by rules written a second time, from docs/protocol.md and not from the fold.
+//! The log, read by rules that are written a second time, from docs/protocol.md and not from the fold.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,29 +17,28 @@ use crate::world::content::digest;
 use crate::world::faulty::FAULTY;
 use crate::world::shared::name;
 
-/// A committed TGB.
+/// A committed TGB in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tgb {
     pub(super) producer: ProducerName,
     pub(super) seq: Seq,
     pub(super) epoch: Epoch,
     pub(super) version: Version,
-    /// The version that gave it its step.
+    /// The version that assigned its step.
     pub(super) placed: Version,
-    /// Its objects.
     pub(super) objects: Vec<String>,
 }
 
-/// What the log says.
+/// The content of the log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// The bytes of its records.
     pub(super) records: Vec<Bytes>,
-    /// Those by the faulty program: nothing in them may count.
+    /// The records of the faulty program, whose entries must not count.
     pub(super) void: BTreeSet<Version>,
     /// The TGBs in the order of their steps.
     pub(super) steps: Vec<Tgb>,
-    /// Who has written, and what waits for its turn.
+    /// The producers, with the TGBs that wait for their turn.
     pub(super) producers: BTreeMap<ProducerName, Producer>,
 }
 
@@ -52,9 +51,9 @@ pub(super) struct Producer {
     pub(super) next: Seq,
     pub(super) finished: bool,
     retired: bool,
-    /// Mixtures by the sequence number from which they are in force.
+    /// Mixtures by the first sequence number at which they apply.
     mixtures: BTreeMap<Seq, u64>,
-    /// Committed, without a step so far.
+    /// Committed TGBs without a step.
     pub(super) waiting: VecDeque<Tgb>,
 }
 
@@ -71,7 +70,7 @@ struct Oracle<'a> {
 }
 
 pub(super) fn check(evidence: &Evidence, found: &mut Vec<Violation>) -> Log {
-    // The first counts: a retry of an upload may land once more after the object was deleted.
+    // The first one counts: a retry of an upload may create the object again after its deletion.
     let landed = evidence.landed.iter().rev().map(|l| (l.key.as_ref(), l));
     let mut oracle = Oracle {
         landed: landed.collect(),
@@ -156,7 +155,7 @@ impl Oracle<'_> {
                     state.mixtures.insert(*seq, e.id);
                 }
             }
-            // Checked by `life`.
+            // `lifecycle` checks these entries.
             Entry::JobOpened(_)
             | Entry::JobClosed(_)
             | Entry::AttemptOpened(_)
@@ -260,7 +259,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// Gives steps: in the order of the log, or in turns.
+    /// Assigns steps in the order of the log, or in turns.
     fn place(&mut self) {
         if self.evidence.stream.order == StreamOrder::Arrival {
             let log = &mut self.log;

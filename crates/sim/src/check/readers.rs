@@ -1,4 +1,4 @@
-//! Every reader saw a prefix of the stream, and at the end all of it.
+//! Checks that every reader saw a prefix of the stream, and at the end all of it.
 
 use super::oracle::Log;
 use crate::evidence::{Evidence, Violation};

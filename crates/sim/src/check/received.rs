@@ -1,6 +1,6 @@
-//! What ranks received: each data coordinate of an attempt the steps from its start on, in order, without
-//! those that were quarantined when the attempt was opened, and as committed; in each session from where the
-//! rank said that it stands, every step once.
+//! Checks the steps that ranks received: each data coordinate of an attempt gets the committed steps
+//! from its start on, in order, without those that were quarantined when the attempt was opened; each
+//! session delivers every step once from the rank's position on.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::oracle::Log;
 use crate::evidence::{Evidence, Violation};
 use crate::world::content::{SLICES, data_crc};
 
-/// A range of steps, when it came into force and when it was lifted.
+/// A range of steps, with the versions that set and lifted it.
 struct Quarantine {
     id: RequestId,
     first: Step,
@@ -29,7 +29,7 @@ pub(super) struct Attempt {
     pub(super) number: AttemptNo,
     pub(super) start: Step,
     pub(super) dp_size: u32,
-    /// Its record.
+    /// The version of its record.
     version: Version,
 }
 
@@ -86,7 +86,7 @@ impl History {
         }
     }
 
-    /// Whether an attempt passes over a step.
+    /// Returns true if an attempt skips a step.
     pub(super) fn skips(&self, attempt: &Attempt, step: Step) -> bool {
         let at = attempt.version;
         let in_force = |q: &&Quarantine| q.added < at && at < q.lifted;
@@ -94,7 +94,7 @@ impl History {
         ranges.any(|q| (q.first..=q.last).contains(&step))
     }
 
-    /// The first step from this one on that an attempt does not pass over.
+    /// Returns the first step from this one on that an attempt does not skip.
     pub(super) fn kept(&self, attempt: &Attempt, mut step: Step) -> Step {
         while self.skips(attempt, step) {
             step += 1;
@@ -106,7 +106,7 @@ impl History {
 pub(super) fn check(evidence: &Evidence, log: &Log, found: &mut Vec<Violation>) {
     let history = History::read(log);
     let mut wrong = |text: String| found.push(Violation::new("received", None, text));
-    // Where each session goes on, and how far each coordinate has come.
+    // The next step of each session, and of each coordinate.
     let mut sessions: Vec<Step> = Vec::new();
     let mut furthest: BTreeMap<(AttemptId, u32), Step> = BTreeMap::new();
     for session in &evidence.sessions {

@@ -1,5 +1,5 @@
-//! What nobody may ever ask the store for: a delete below `data/`, unless it is a reclaimer's, and
-//! a LIST of the log. A request counts when it is sent, whatever becomes of it.
+//! Checks for requests that are never allowed: a delete below `data/`, except by a reclaimer, and a
+//! LIST of the log. A request counts when it is sent, whatever its outcome.
 
 use batchweave_core::keys;
 use batchweave_store::Op;
@@ -7,7 +7,7 @@ use batchweave_store::Op;
 use crate::evidence::Violation;
 use crate::trace::{Event, What};
 
-/// Checks the requests of a run; `reclaims` says which actors are reclaimers.
+/// Checks the requests of a run; `reclaims` returns true for reclaimers.
 pub(crate) fn check(events: &[Event], reclaims: impl Fn(u32) -> bool, found: &mut Vec<Violation>) {
     for event in events {
         if !matches!(event.what, What::Sent { .. }) {
@@ -15,9 +15,9 @@ pub(crate) fn check(events: &[Event], reclaims: impl Fn(u32) -> bool, found: &mu
         }
         let key = event.key.as_ref();
         let broken = match event.op {
-            // Cleaning up after a failure deletes what was committed after all.
+            // Cleaning up after a failure would delete data that was committed after all.
             Op::Delete if key.starts_with(keys::DATA) && !reclaims(event.actor) => "data-deleted",
-            // A prefix above it would page through it as well.
+            // A prefix above it would list the log as well.
             Op::List if key.starts_with(keys::LOG) || keys::LOG.starts_with(key) => "log-listed",
             _ => continue,
         };

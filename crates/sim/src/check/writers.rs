@@ -1,4 +1,4 @@
-//! Rules on what each process asked for, whatever became of it: from its requests alone.
+//! Checks each process's requests alone, whatever their outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use batchweave_store::Op;
 use crate::evidence::{Evidence, Violation};
 use crate::trace::{Answer, What};
 
-/// What one process knows of the log.
+/// The part of the log that one process knows.
 #[derive(Debug, Default)]
 struct Knowledge {
-    /// Everything below is known.
+    /// All versions below this one are known.
     upto: Version,
     beyond: BTreeSet<Version>,
     sent: BTreeMap<Version, u64>,
@@ -26,7 +26,7 @@ impl Knowledge {
         }
     }
 
-    /// A snapshot stands for all records up to its version.
+    /// A snapshot contains all records below its version.
     fn learn_all(&mut self, upto: Version) {
         self.upto = self.upto.max(upto + 1);
         self.beyond = self.beyond.split_off(&self.upto);

@@ -11,38 +11,38 @@ use crate::load::{Figures, LoadPlan, run as run_load, svg};
 use crate::policy::PolicyKind;
 use crate::store::profile::Profile;
 
-/// What to run.
+/// The options of `commit`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How many producers; several separated by commas.
+    /// How many producers; several separated by commas
     #[arg(long, default_value = "64", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     producers: Vec<u32>,
-    /// Entries a second of each producer.
+    /// Entries per second of each producer
     #[arg(long, default_value_t = 2.0, value_parser = positive)]
     rate: f64,
-    /// The store: s3-standard or s3-express.
+    /// The store: s3-standard or s3-express
     #[arg(long, default_value = "s3-standard", value_parser = profile)]
     profile: Profile,
-    /// All latencies times this.
+    /// Multiply all latencies by this
     #[arg(long, default_value_t = 1.0, value_parser = positive)]
     latency_scale: f64,
-    /// How they commit: dac, plain (which backs off), backoff (the same), naive.
+    /// The commit policy: dac, plain (which backs off), backoff (the same), naive
     #[arg(long, default_value = "dac")]
     policy: PolicyKind,
     /// steady, jumps, leader-killed, leader-frozen, slow-store, slow-producers, bursts, zipf,
-    /// cold-start or rare.
+    /// cold-start or rare
     #[arg(long, default_value = "steady")]
     scenario: Scenario,
-    /// How long it is measured, in virtual time, after a while to settle.
+    /// The measured virtual time in seconds, after a settling time
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Feeds all that is random.
+    /// The seed of all random draws
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One JSON object for each number of producers, instead of a table.
+    /// Print one JSON object for each number of producers, instead of a table
     #[arg(long)]
     json: bool,
-    /// Writes JSON with a time line and a plot of each run to this folder.
+    /// Write JSON with a timeline and a plot of each run to this folder
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -58,7 +58,7 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Runs the load with each number of producers.
+/// Runs the load with each number of producers and prints its figures.
 pub fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
     if !arguments.json {
         writeln!(

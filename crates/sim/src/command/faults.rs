@@ -14,19 +14,19 @@ use crate::store::link::LinkPlan;
 use crate::story;
 use crate::world::run as run_world;
 
-/// What to run.
+/// The options of `faults` and `lifecycle`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The seeds A..B, B not included; or one seed.
+    /// The seeds A..B, without B; or one seed
     #[arg(long, default_value = "0..300", value_parser = seeds)]
     seeds: Range<u64>,
-    /// One JSON object a seed, instead of text.
+    /// Print one JSON object per seed, instead of text
     #[arg(long)]
     json: bool,
-    /// Stop at the first seed that fails, without making it smaller.
+    /// Stop at the first seed that fails, without making it smaller
     #[arg(long)]
     no_shrink: bool,
-    /// No slow links and no lying reads.
+    /// Run without slow links and wrong reads
     #[arg(long)]
     honest: bool,
 }
@@ -39,7 +39,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// Gives the world of a seed.
+/// A function from a seed to its world.
 pub type Worlds = fn(u64) -> Plan;
 
 /// Runs the faulty world of one seed.
@@ -54,7 +54,7 @@ pub fn one_of(worlds: Worlds, seed: u64) -> io::Result<(Evidence, Vec<Violation>
     Ok((evidence, violations))
 }
 
-/// The story of a failing seed, made as small as can be.
+/// Returns the story of a failing seed, made as small as possible.
 pub fn explain(evidence: Evidence, violations: Vec<Violation>) -> io::Result<String> {
     let seed = evidence.plan.seed;
     let smallest = shrink(evidence, violations)?;
@@ -66,7 +66,7 @@ pub fn explain(evidence: Evidence, violations: Vec<Violation>) -> io::Result<Str
     ))
 }
 
-/// Runs all seeds; false when one failed.
+/// Runs all seeds. Returns false if one broke a rule.
 pub fn run(arguments: &Arguments, worlds: Worlds, out: &mut impl Write) -> io::Result<bool> {
     let (mut failed, mut requests) = (0, 0);
     for seed in arguments.seeds.clone() {

@@ -1,4 +1,4 @@
-//! `batchweave-sim follow`: what thousands of nodes cost that follow one log.
+//! `batchweave-sim follow`: the cost of thousands of nodes that follow one log.
 
 use std::io::{self, Write};
 
@@ -7,36 +7,36 @@ use clap::Args;
 use crate::follow::{FollowPlan, Followed, run as run_follow};
 use crate::store::profile::Profile;
 
-/// What to run.
+/// The options of `follow`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How many nodes; several separated by commas.
+    /// How many nodes; several separated by commas
     #[arg(long, default_value = "1000", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
     nodes: Vec<u32>,
-    /// How many steps their trainers are behind the head; 0: they wait for each.
+    /// Steps between their trainers and the head; with 0 they wait for each step
     #[arg(long, default_value = "0,64", value_delimiter = ',')]
     lead: Vec<u64>,
-    /// Steps a second that become visible.
+    /// Committed steps per second
     #[arg(long, default_value_t = 2.0, value_parser = super::commit::positive)]
     rate: f64,
-    /// The store: s3-standard or s3-express.
+    /// The store: s3-standard or s3-express
     #[arg(long, default_value = "s3-standard", value_parser = super::commit::profile)]
     profile: Profile,
-    /// How long it is measured, in virtual time.
+    /// The measured virtual time in seconds
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Nodes that do not know how many they are.
+    /// The nodes do not know their number
     #[arg(long)]
     unaware: bool,
-    /// Feeds all that is random.
+    /// The seed of all random draws
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One JSON object for each case, instead of a table.
+    /// Print one JSON object for each case, instead of a table
     #[arg(long)]
     json: bool,
 }
 
-/// Runs each number of nodes with each lead.
+/// Runs each number of nodes with each lead and prints the figures.
 pub fn run(arguments: &Arguments, out: &mut impl Write) -> io::Result<bool> {
     if !arguments.json {
         writeln!(

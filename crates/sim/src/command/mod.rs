@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::plan::Plan;
 
-/// Deterministic simulation of the commit protocol.
+/// Simulates the commit protocol deterministically.
 #[derive(Debug, Parser)]
 #[command(name = "batchweave-sim", version, about)]
 struct Arguments {
@@ -20,19 +20,19 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Worlds full of faults, one a seed; checks that nothing is lost, doubled or reordered.
+    /// Run faulty worlds, one per seed: checks that no data is lost, doubled or reordered
     Faults(faults::Arguments),
-    /// The same with jobs, checkpoints, reclaimers and zombies; checks that no reader misses an object
-    /// and that nothing is left behind.
+    /// Run faulty worlds with jobs, checkpoints, reclaimers and zombies: checks that no reader
+    /// misses an object and that no object is left over
     Lifecycle(faults::Arguments),
-    /// Many producers at a given rate: latencies, attempts and requests of the commits.
+    /// Run many producers at a given rate: latencies, attempts and requests of the commits
     Commit(commit::Arguments),
-    /// Thousands of nodes that follow one log: reads of its newest key, and time from commit to
-    /// delivery.
+    /// Run thousands of nodes that follow one log: reads of its newest key, and time from commit to
+    /// delivery
     Follow(follow::Arguments),
 }
 
-/// Runs the program; exit code 0: all is well, 1: a rule was broken, 70: it could not run.
+/// Runs the program. Exit code 0: success, 1: a rule was broken, 70: it could not run.
 pub fn main() -> ExitCode {
     let out = &mut std::io::stdout().lock();
     let done = match Arguments::parse().command {

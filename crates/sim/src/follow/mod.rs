@@ -1,6 +1,6 @@
-//! Thousands of nodes follow one log, each with the real log code and the consumer's rule of when to
-//! look (`batchweave_core::follow`). Measured: reads of the busiest key, and the time from a record's
-//! landing in the store until a node knows it.
+//! Thousands of nodes follow one log, each with the real log code and the consumer's polling rule
+//! (`batchweave_core::polling`). Measured are the reads of the busiest key, and the time from a
+//! record's creation until each node knows it.
 
 mod node;
 mod run;
@@ -13,56 +13,52 @@ use crate::store::profile::Profile;
 
 pub use run::run;
 
-/// What to run.
+/// The plan of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct FollowPlan {
-    /// How many nodes.
     pub nodes: u32,
-    /// Steps that each node's trainer is behind the head that it knows.
+    /// Steps between each node's trainer and the head that it knows.
     pub lead: u64,
-    /// Steps a second.
+    /// Steps per second of the writer.
     pub rate: f64,
-    /// The store.
     pub profile: Profile,
-    /// The time that counts.
+    /// The duration of the measured time, in seconds.
     pub seconds: u64,
-    /// Whether the nodes know from the log how many they are.
+    /// True if the nodes know their number from the log.
     pub aware: bool,
-    /// Feeds all that is random.
+    /// The seed of all random draws.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The figures of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Followed {
-    /// How many nodes.
     pub nodes: u32,
     /// Steps behind the head.
     pub lead: u64,
-    /// Whether they knew how many they are.
+    /// True if the nodes knew their number.
     pub aware: bool,
-    /// The store.
     pub profile: &'static str,
-    /// Steps committed in the time that counts.
+    /// Steps committed in the measured time.
     pub steps: u64,
-    /// Reads of the busiest key in a second, on average.
+    /// Mean reads per second of the busiest key.
     pub busiest_key_per_second: f64,
-    /// The same in the worst second.
+    /// Its reads in the worst second.
     pub busiest_key_peak: u64,
-    /// Reads of all keys of the log in a second, on average.
+    /// Mean reads per second of all keys of the log.
     pub log_reads_per_second: f64,
-    /// Answers 503 in the time that counts.
+    /// Answers 503 in the measured time.
     pub throttled: u64,
-    /// Records that nodes came to know: records times nodes, less those still on their way.
+    /// Deliveries of records to nodes: records times nodes, less those still to come.
     pub deliveries: u64,
-    /// From landing to known by a node.
+    /// The median time from a record's creation until a node knows it, in ms.
     pub delivery_p50_ms: f64,
-    /// The same.
+    /// The 99th percentile, in ms.
     pub delivery_p99_ms: f64,
-    /// The same.
+    /// The maximum, in ms.
     pub delivery_max_ms: f64,
-    /// Feeds all that is random.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// Fingerprint of the run.
+    /// The fingerprint of the run.
     pub hash: String,
 }

@@ -1,5 +1,5 @@
-//! One node's follower, as the consumer daemon's: look, wait as long as the rule says, look again;
-//! after a failure of the store a pause at random.
+//! One node's follower, like the consumer daemon's: it polls in the intervals of the rule, and pauses
+//! for a random time after a failure of the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ const LOOKS: PollSchedule = PollSchedule {
     steps_ahead: 64,
 };
 
-/// Follows until it is dropped.
+/// Follows the log until it is dropped.
 pub(super) async fn live(shared: Arc<Shared>, number: u32) {
     let actor = shared
         .store
         .actor(&format!("node{number}"), Nature::default());
     loop {
-        // The store failed: the daemon starts again.
+        // The store failed: the daemon restarts.
         if follow(&shared, &actor).await.is_ok() {
             return;
         }

@@ -1,4 +1,5 @@
-//! Everybody opens with no limits, then the writer writes and the store is counted.
+//! Runs nodes and a writer: all open without request limits, then the writer commits and the reads are
+//! counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +11,14 @@ use tokio::sync::watch;
 
 use super::shared::Shared;
 use super::{FollowPlan, Followed, node, writer};
+use crate::store::SimStore;
 use crate::store::link::LinkPlan;
 use crate::store::outcome::Rates;
-use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
+use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
 use crate::time::{Timeline, run as run_time};
 use crate::world::shared::stream;
 
-/// From the beginning to the time that counts.
+/// The settling time before the measured time.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Runs the plan and measures it.
@@ -65,7 +67,7 @@ async fn drive(plan: FollowPlan, time: Timeline) -> std::io::Result<Followed> {
     time.sleep_until(counted[1]).await;
     let after = (log_reads(&store), store.throttled());
     writing.abort();
-    // What landed last has the time to be known.
+    // Waits until the last records are known to all nodes.
     time.sleep(SETTLE).await;
     nodes.iter().for_each(tokio::task::JoinHandle::abort);
     let counts = [after.0 - before.0, after.1 - before.1];

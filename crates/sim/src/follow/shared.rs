@@ -12,7 +12,7 @@ use super::FollowPlan;
 use crate::load::memo::Memo;
 use crate::store::SimStore;
 
-/// What the writer and all nodes share.
+/// The state that the writer and all nodes share.
 pub(super) struct Shared {
     pub(super) plan: FollowPlan,
     pub(super) store: Arc<SimStore>,
@@ -24,7 +24,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct State {
     opened: u32,
-    /// When which version was known to some node.
+    /// Versions with the times at which nodes knew them.
     pub(super) known: Vec<(Version, Duration)>,
 }
 
@@ -60,13 +60,13 @@ impl Shared {
         self.state().opened += 1;
     }
 
-    /// A node has folded these.
+    /// Records that a node has folded these versions.
     pub(super) fn known(&self, versions: Range<Version>) {
         let now = self.store.time.now();
         self.state().known.extend(versions.map(|v| (v, now)));
     }
 
-    /// When the writer begins; known once everybody has opened.
+    /// Returns the beginning of the writes, once all nodes have opened.
     pub(super) async fn begin(&self) -> Duration {
         let mut begin = self.begin.clone();
         // The sender lives as long as the run.

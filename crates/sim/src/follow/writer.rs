@@ -1,4 +1,4 @@
-//! The one who writes: a job with an attempt of all nodes, then steps at a rate.
+//! The writer: it opens a job with an attempt of all nodes, then commits steps at a rate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn options(actor: &Arc<Actor>) -> LogOptions {
     }
 }
 
-/// The job and its attempt: from them the nodes know how many they are.
+/// Opens the job and its attempt, from which the nodes know their number.
 pub(super) async fn open_attempt(shared: &Arc<Shared>) -> Result<(), LogError> {
     let actor = shared.store.actor("trainer", Nature::default());
     let mut log = Log::open(shared.store.handle(&actor), &options(&actor)).await?;
@@ -63,7 +63,7 @@ pub(super) async fn open_attempt(shared: &Arc<Shared>) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Steps, one after the other, until it is dropped.
+/// Commits one step after another until it is dropped.
 pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
     let actor = shared.store.actor("p0", Nature::default());
     let log = Log::open(shared.store.handle(&actor), &options(&actor)).await?;
@@ -92,7 +92,7 @@ pub(super) async fn produce(shared: Arc<Shared>) -> Result<(), LogError> {
     Ok(())
 }
 
-/// The same with so many slices: one for each node.
+/// Returns the records with this many slices, one per node.
 fn slices(mut tgbs: Vec<TgbRecord>, slices: u32) -> Vec<TgbRecord> {
     for tgb in &mut tgbs {
         tgb.rows = slices.into();

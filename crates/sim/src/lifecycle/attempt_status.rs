@@ -1,5 +1,4 @@
-//! Where an attempt stands by the log, read once more: to tell whether a rank is refused what it has a
-//! right to.
+//! The status of an attempt by the newest log, to decide whether a daemon refuses a rank wrongly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +14,19 @@ use crate::world::shared::Shared;
 
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// By the newest record.
+/// The status by the newest record.
 pub(super) enum AttemptStatus {
     /// It is the newest attempt of its job, which is open.
     Newest { watermark: Step },
-    /// The log does not have it.
+    /// The log does not contain it.
     NotOpen { watermark: Step },
-    /// Another one has followed.
+    /// Another attempt has followed.
     Superseded,
-    /// The incarnation is over.
+    /// The incarnation is closed.
     Closed,
 }
 
-/// Reads the log until that works.
+/// Reads the log, with retries, and returns the status.
 pub(super) async fn attempt_status(
     shared: &Arc<Shared>,
     actor: &Arc<Actor>,

@@ -9,7 +9,7 @@ use super::restart_points::RestartPoints;
 use crate::plan::lifecycle::JobPlan;
 use crate::world::shared::Shared;
 
-/// What a job's programs share.
+/// A job and its machines.
 pub(super) struct Job {
     pub(super) shared: Arc<Shared>,
     pub(super) plan: JobPlan,

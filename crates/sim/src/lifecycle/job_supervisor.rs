@@ -1,5 +1,6 @@
-//! A job's supervisor: opens the job, runs its machines, starts its attempts' ranks, and starts another
-//! attempt when one has ended, from a restart point that it knows. Ranks that froze may go on beside it.
+//! A job's supervisor: it opens the job, runs its machines, starts the ranks of each attempt, and
+//! starts another attempt from a known restart point when one has ended. Frozen ranks may continue
+//! beside it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,20 +21,20 @@ use crate::plan::lifecycle::{AttemptEnd, AttemptPlan, JobPlan};
 use crate::world::person::Person;
 use crate::world::shared::Shared;
 
-/// Incarnations: a lease or a person may close a job that goes on.
+/// The limit of incarnations: a lease or a person may close a running job.
 const INCARNATIONS_MAX: u32 = 4;
-/// Attempts of an incarnation; more come to nothing.
+/// The limit of attempts per incarnation.
 const ATTEMPTS_MAX: u32 = 40;
 
-/// The time that stands for a request where a rank is to die at one.
+/// The time that stands for one request in the plan of a rank's death.
 const REQUEST: Duration = Duration::from_millis(40);
 
-/// How an attempt came to its end.
+/// The end of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// All has been read.
+    /// All steps have been read.
     Done,
-    /// Another one is to take its place.
+    /// Another attempt takes its place.
     Another,
     /// The job is closed.
     Closed,
@@ -52,7 +53,7 @@ struct Supervisor {
     alive: Vec<Arc<Actor>>,
 }
 
-/// Runs a job to the end of what it reads.
+/// Runs a job until it has read all its steps.
 pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
     let name = super::name(plan.number);
     let person = Person::new(&shared, name.as_str());
@@ -99,7 +100,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, plan: JobPlan) {
 }
 
 impl Supervisor {
-    /// Opens the job where it was, or at the watermark if that is gone.
+    /// Opens the job at its last restart point, or at the watermark if that is higher.
     async fn open(&mut self) -> Option<()> {
         let (plan, name) = (self.job.plan.clone(), self.job.name.clone());
         let from = self
@@ -143,14 +144,14 @@ impl Supervisor {
             "{ATTEMPTS_MAX} attempts of {} came to nothing",
             self.job.name
         );
-        // Who does not hold may be overtaken again and again.
+        // A job without protection from reclamation may lose its data again and again.
         if self.job.plan.holds {
             self.job.shared.found("stuck", 0, text);
         }
         Outcome::Done
     }
 
-    /// A restart point, or what works after a refusal.
+    /// Chooses a restart point, or a readable step after a refusal.
     fn choose(&mut self, back: usize) -> Wanted {
         let points: BTreeSet<Step> = self.job.restart_points(|points| points.points());
         let start = if let Some(watermark) = self.refused.take() {
@@ -225,7 +226,7 @@ impl Supervisor {
     ) -> Arc<Actor> {
         let job = Arc::clone(&self.job);
         let last = coordinate + 1 == wanted.dp_size;
-        // Ranks make no requests of their own: where they die is a matter of time.
+        // Ranks make no requests of their own, so that they die at a time.
         let dies = match plan.map(|p| p.fate) {
             Some(AttemptEnd::Dies(request, _)) if last => Some(request),
             _ => None,
@@ -236,7 +237,8 @@ impl Supervisor {
         );
         let actor = job.shared.store.actor(&name, Nature::default());
         self.alive.push(Arc::clone(&actor));
-        // Neighbours lie on different machines, so that one may have coordinates that are none.
+        // Neighbours run on different machines, so that one may have coordinates that are not
+        // neighbours.
         let at = coordinate as usize % job.nodes.len();
         let time = job.shared.store.time;
         let rank = Rank {
@@ -268,7 +270,7 @@ impl Supervisor {
                 .as_ref()
                 .map_or("died".to_owned(), |end| format!("ends: {end:?}"));
             shared.store.note(&it, text);
-            // The supervisor listens no more once it has started another attempt.
+            // The supervisor no longer listens once it has started another attempt.
             let _ = send.send(end);
         }));
         actor
@@ -283,7 +285,7 @@ impl Supervisor {
                     let text = format!("freezes for {:.1} s", lasts.as_secs_f64());
                     self.job.shared.store.note(rank, text);
                 }
-                // A machine freezes with all that runs on it, or its trainer alone does.
+                // A machine freezes with all its processes, or only its trainer does.
                 for node in &self.job.nodes {
                     if self.person.chance(500) {
                         node.freeze(until);
@@ -295,7 +297,7 @@ impl Supervisor {
         }
     }
 
-    /// Mostly a launcher kills the others; sometimes nobody does.
+    /// Kills the other ranks, as a launcher mostly does.
     fn stop(&self, ranks: &[Arc<Actor>]) {
         if self.person.chance(700) {
             kill(ranks);

@@ -1,5 +1,5 @@
-//! A job's machine: the consumer daemon's own code, over the simulated store. Its processes are killed,
-//! frozen and stopped in good order, and others start in their place.
+//! A job's machine: the consumer daemon's own code over the simulated store. Its processes are killed,
+//! frozen and stopped, and others replace them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,47 +16,47 @@ use crate::plan::lifecycle::{DaemonPlan, JobPlan};
 use crate::world::forward::options;
 use crate::world::shared::Shared;
 
-/// The arena: some dozens of steps, so that ranks that hold frames do not stop the others.
+/// The arena holds some dozens of steps, so that ranks that hold frames do not stop the others.
 const ARENA_BYTES: u64 = 256 << 10;
-/// Between two tries to open the log: as a service manager restarts a process.
+/// The pause between two tries to open the log, as a service manager restarts a process.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Time to stop in good order, by the runtime's clock, of which a second is 10 ms here.
+/// The deadline of an orderly stop, by the runtime's clock, of which a second is 10 ms here.
 const STOP_WITHIN: Duration = Duration::from_secs(1000);
 
-/// A process with a daemon in it.
+/// A process with a daemon.
 struct Process {
     actor: Arc<Actor>,
     /// None once it has ended.
     daemon: Option<Daemon>,
 }
 
-/// What the processes of a machine come to.
+/// The state of the processes of a machine.
 #[derive(Default)]
 struct State {
     running: Option<Process>,
-    /// Frozen, while others have taken their place.
+    /// Frozen processes that others have replaced.
     zombies: Vec<Arc<Process>>,
     over: bool,
 }
 
-/// A machine.
+/// A machine with its daemon.
 pub(super) struct Node {
     shared: Arc<Shared>,
     plan: DaemonPlan,
-    /// Of each process in turn: before which of its requests it freezes, and for how long.
+    /// For each process in turn, the requests before which it freezes, and for how long.
     stalls: Vec<Vec<(u64, Duration)>>,
     config: ConsumerConfig,
     name: String,
     state: Mutex<State>,
-    /// Something is to be done with the running process.
+    /// Notifies of a command for the running process.
     changed: Notify,
 }
 
-/// How a daemon process ended, so that the node starts another one or stops.
+/// The end of a daemon process, which decides whether another one starts.
 enum End {
-    /// It died, or is to.
+    /// It died, or is to be killed.
     Died,
-    /// It is to stop in good order.
+    /// It is to stop orderly.
     Stops,
     /// It is frozen: another one starts.
     Frozen,
@@ -82,14 +82,14 @@ impl Node {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects a rank; `None` while no daemon runs.
+    /// Connects a rank. Returns `None` while no daemon runs.
     pub(super) fn connect(&self) -> Option<Socket> {
         let state = self.state();
         let daemon = state.running.as_ref()?.daemon.as_ref()?;
         Some(daemon.connect())
     }
 
-    /// Freezes the running process; another one takes its place.
+    /// Freezes the running process, which another one then replaces.
     pub(super) fn freeze(&self, until: Duration) {
         if let Some(process) = &self.state().running {
             process.actor.freeze(until);
@@ -97,13 +97,13 @@ impl Node {
         self.changed.notify_one();
     }
 
-    /// Nobody needs it any more.
+    /// Ends the machine and its daemon.
     pub(super) fn end(&self) {
         self.state().over = true;
         self.changed.notify_one();
     }
 
-    /// Runs process after process until it is over.
+    /// Runs one process after another until the machine ends.
     pub(super) async fn run(self: Arc<Self>) {
         let mut ends = self.plan.ends.clone();
         ends.sort_unstable();
@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// Waits for what ends the running process.
+    /// Waits for an event that ends the running process.
     async fn watch(&self, actor: &Arc<Actor>, planned: Option<(Duration, bool)>) -> End {
         let time = self.shared.store.time;
         let planned = async {
@@ -177,7 +177,7 @@ impl Node {
             End::Frozen => {
                 let zombie = Arc::new(process);
                 self.state().zombies.push(Arc::clone(&zombie));
-                // It may die yet.
+                // It may still die.
                 tokio::spawn(async move {
                     zombie.actor.died().await;
                     kill(&zombie);
@@ -193,14 +193,14 @@ impl Node {
                         () = daemon.stop(STOP_WITHIN) => {}
                     }
                 }
-                // What it left behind does nothing more.
+                // The dropped process does nothing more.
                 process.actor.kill();
             }
         }
         self.shared.store.note(&process.actor, "ended");
     }
 
-    /// Opens the log and starts the daemon; none when a person has to do something first.
+    /// Opens the log and starts the daemon. Returns none if a person has to act first.
     async fn start(&self, actor: &Arc<Actor>) -> Option<Daemon> {
         let store = self.shared.store.handle(actor);
         let log = loop {

@@ -1,5 +1,4 @@
-//! Somebody who commits administrative entries by command, trying again for as long as the store
-//! fails; and the people of a world.
+//! The people of a world: they close jobs, move the watermark, and quarantine steps.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::plan::lifecycle::Deed;
 use crate::world::person::Person;
 
 impl Person {
-    /// Does what people do, one after the other.
+    /// Carries out the commands one after another.
     pub(super) async fn act(self, mut deeds: Vec<(Duration, Deed)>) {
         deeds.sort_by_key(|(at, _)| *at);
         for (at, deed) in deeds {
@@ -40,7 +39,7 @@ impl Person {
         }
     }
 
-    /// Whichever incarnation is open, once, whatever comes after.
+    /// Closes the incarnation that is open now.
     async fn close(&self, request: RequestId, number: u32) {
         let job = super::name(number);
         let mut opened = None;
@@ -61,7 +60,8 @@ impl Person {
         }
     }
 
-    /// `reclaim --to`: one try, unless the store fails; a refusal is an answer.
+    /// Runs `reclaim --to` once, with retries after failures of the store only; a refusal is an
+    /// answer.
     async fn reclaim_to(&self, share: u64) {
         let by_hand = format!("{RECLAIMER}-by-hand");
         let hand = Self::with(&self.shared, &by_hand, Nature::default());

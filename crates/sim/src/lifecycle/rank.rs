@@ -1,6 +1,6 @@
-//! The trainer of one data coordinate in one attempt: a rank of the job's daemons. It says hello, reads
-//! what stands in shared memory, releases it, marks its checkpoints; it outlives its daemons, and it ends and
-//! comes back, on the same machine or another, sometimes from an earlier checkpoint.
+//! The trainer of one data coordinate in one attempt, a rank of the job's daemons. It connects, reads
+//! steps from shared memory, releases them and marks its checkpoints. It outlives its daemons, and
+//! sometimes ends and reconnects, on the same machine or another, sometimes from an earlier checkpoint.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,35 +18,35 @@ use crate::actor::Actor;
 use crate::evidence::{Marked, Received, Session};
 use crate::world::shared::Shared;
 
-/// Between two tries to connect.
+/// The pause between two tries to connect.
 pub(super) const AGAIN: Duration = Duration::from_millis(50);
-/// A rank that has nothing to do says so after this.
+/// An idle rank reports its progress after this time.
 const IDLE: Duration = Duration::from_millis(20);
-/// And looks again whether there is.
+/// The interval of its further reports.
 const IDLE_AGAIN: Duration = Duration::from_millis(200);
-/// A rank that is done waits for its last marks at most this long.
+/// A rank that is done waits this long at most for its last marks.
 const MARKS_WITHIN: Duration = Duration::from_secs(5);
-/// Steps that a rank may hold or have queued.
+/// The steps that a rank may hold or have queued.
 const CREDITS: u32 = 3;
-/// A stream that has ended may be unsealed: a rank looks again after this.
+/// A stream that has ended may be unsealed: a rank retries after this time.
 pub(super) const ENDED: Duration = Duration::from_secs(1);
 
-/// How a rank ended, other than by dying.
+/// The end of a rank, other than death.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
-    /// It has read all that it was to read.
+    /// It has read all its steps.
     Done,
     /// A newer attempt is open.
     Superseded,
     /// The job is closed.
     Closed,
-    /// The attempt's start is reclaimed; the oldest step that can be read.
+    /// The attempt's start is reclaimed; this is the oldest readable step.
     Refused(Step),
-    /// The attempt never came, or something else that another attempt may mend.
+    /// The attempt never opened, or another error that a new attempt may avoid.
     Failed(String),
 }
 
-/// What an attempt is to be; the same for all its ranks.
+/// The attempt that a rank asks for, the same for all its ranks.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) opened: Version,
@@ -57,7 +57,7 @@ pub(super) struct Wanted {
     pub(super) dp_size: u32,
 }
 
-/// One rank.
+/// One rank of an attempt.
 pub(super) struct Rank {
     pub(super) shared: Arc<Shared>,
     pub(super) job: Arc<Job>,
@@ -70,17 +70,17 @@ pub(super) struct Rank {
     pub(super) position: Position,
 }
 
-/// What a rank knows of itself over its sessions.
+/// The state that a rank keeps over its sessions.
 #[derive(Debug)]
 pub(super) struct Position {
-    /// First step that it was not handed.
+    /// The first step that it has not received.
     pub(super) next: Step,
-    /// Where its last checkpoint stands.
+    /// The step of its last checkpoint.
     saved: Step,
-    /// Its attempt, once a daemon has let it in.
+    /// Its attempt, once a daemon has accepted it.
     pub(super) attempt: Option<AttemptNo>,
     replaces: Option<Replaces>,
-    /// Marks that are not known to be stored.
+    /// Marks whose storage is not confirmed.
     marks: VecDeque<Step>,
 }
 
@@ -96,21 +96,21 @@ impl Position {
     }
 }
 
-/// Why a session is over.
+/// The reason for the end of a session.
 pub(super) enum Over {
-    /// The daemon is gone, or has said that trying again may help.
+    /// The daemon is gone, or reported an error that a retry may avoid.
     Again(Duration),
-    /// The rank ends here and comes back.
+    /// The rank ends here and reconnects.
     Moves,
     Ends(End),
 }
 
-/// A session as the rank sees it.
+/// A session, seen by the rank.
 struct Open {
     link: Link,
-    /// Its place among the evidence.
+    /// Its index in the evidence.
     number: Option<usize>,
-    /// The step before: its frames are held until the next one is trained.
+    /// The previous step, whose frames are held until the next one is trained.
     held: Option<Whole>,
     since_idle: Option<Duration>,
 }
@@ -160,7 +160,7 @@ impl Rank {
         link.send(&ClientMessage::Hello(hello));
     }
 
-    /// Ends as a process does, and comes back from its last checkpoint, or where it was.
+    /// Ends like a process, and reconnects from its last checkpoint or its last step.
     fn moves(&mut self) -> Duration {
         let machines = self.job.nodes.len();
         let (elsewhere, back) = self.actor.draw(|draw| (draw.chance(600), draw.chance(500)));
@@ -168,7 +168,7 @@ impl Rank {
             self.at = (self.at + 1) % machines;
         }
         let position = &mut self.position;
-        // One rank's mark speaks for all: it may lie above what the others have saved.
+        // One rank's mark counts for all: it may be above the others' checkpoints.
         if back && !self.job.plan.rank0 {
             position.next = position.saved;
         }
@@ -231,7 +231,7 @@ impl Rank {
         }
     }
 
-    /// Says once in a while where it stands: producers may wait for it.
+    /// Reports progress in intervals: producers may wait for it.
     fn idle(&mut self, open: &mut Open) {
         let now = self.actor.now();
         let since = *open.since_idle.get_or_insert(now);
@@ -251,7 +251,7 @@ impl Rank {
         }
     }
 
-    /// Whether it has read all that it was to read; waits for its marks then.
+    /// Returns the end if the rank has read all its steps, after waiting for its marks.
     async fn done(&mut self, open: &mut Open) -> Option<Over> {
         let next = self.position.next;
         let abandons = self.job.plan.abandons.filter(|last| next >= *last);
@@ -303,7 +303,7 @@ impl Rank {
             session: welcome.session,
         });
         if open.number.is_some() {
-            // Quarantined steps are passed over.
+            // Quarantined steps are skipped.
             position.next = welcome.next_step;
             return;
         }
@@ -378,7 +378,7 @@ impl Rank {
     fn marked(&mut self, step: Step) {
         self.position.marks.retain(|mark| *mark != step);
         let (rank0, attempt) = (self.job.plan.rank0, self.position.attempt);
-        // Of the others nothing is stored then.
+        // In this mode the other ranks' marks are not stored.
         let Some(attempt) = attempt.filter(|_| !rank0 || self.coordinate == 0) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! What a rank makes of an error that its daemon tells it: an end, another try, or a finding.
+//! The reaction of a rank to an error of its daemon: an end, a retry, or a violation.
 
 use batchweave_wire::{ErrorName, Fault};
 
@@ -12,13 +12,13 @@ impl Rank {
         Over::Ends(End::Failed(text))
     }
 
-    /// Whether this rank has received all steps of a stream that has ended for good.
+    /// Returns true if the rank has received all steps of a stream that has ended for good.
     pub(super) fn is_past_the_end(&self) -> bool {
         let ends = self.shared.end();
         ends.is_some_and(|end| self.position.next >= end)
     }
 
-    /// What an error of the daemon means; what no daemon may say to this rank is found.
+    /// Classifies an error of the daemon, and reports one that no daemon may send to this rank.
     pub(super) async fn fault(&self, fault: Fault) -> Over {
         let text = fault.to_string();
         self.shared
@@ -28,7 +28,7 @@ impl Rank {
             Some(ErrorName::AttemptSuperseded) => Over::Ends(End::Superseded),
             Some(ErrorName::JobClosed | ErrorName::JobNotOpen) => Over::Ends(End::Closed),
             Some(ErrorName::AttemptNotOpened) => Over::Ends(End::Failed(text)),
-            // Steps that were quarantined ahead of time end beyond the stream.
+            // Steps that were quarantined in advance may be beyond the end of the stream.
             Some(ErrorName::StreamEnded) if self.is_past_the_end() => Over::Ends(End::Done),
             Some(ErrorName::StreamEnded | ErrorName::DuplicateCoordinate) => Over::Again(ENDED),
             Some(ErrorName::StoreUnavailable) => Over::Again(AGAIN),
@@ -40,7 +40,7 @@ impl Rank {
         }
     }
 
-    /// Where this rank's attempt stands by the log now.
+    /// Returns the status of this rank's attempt by the newest log.
     async fn attempt_status(&self) -> AttemptStatus {
         attempt_status(
             &self.shared,
@@ -51,7 +51,8 @@ impl Rank {
         .await
     }
 
-    /// Right for an attempt that is not open yet, or not the newest, and for a job that does not hold.
+    /// Classifies a reclaimed step. It is right for an attempt that is not open yet or not the
+    /// newest, and for a job without protection from reclamation.
     async fn reclaimed(&self, text: &str) -> Over {
         match self.attempt_status().await {
             AttemptStatus::Newest { watermark } => {
@@ -66,7 +67,8 @@ impl Rank {
         }
     }
 
-    /// The data is gone: that is right only for one who has lost the rights to it.
+    /// Classifies missing data, which is right only for an attempt that has lost its right to the
+    /// data.
     async fn missing(&self, text: String) -> Over {
         match self.attempt_status().await {
             AttemptStatus::Newest { watermark } if self.position.next < watermark => {

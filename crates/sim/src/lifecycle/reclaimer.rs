@@ -1,4 +1,4 @@
-//! The real reclaimer in a process that is killed, frozen, or slow between its plan and its deeds.
+//! The real reclaimer in a process that is killed, frozen, or slow between planning and deleting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::plan::lifecycle::ReclaimerPlan;
 use crate::world::person::Person;
 use crate::world::shared::Shared;
 
-/// From the death of a process to the start of the next.
+/// The time from the death of a process to the start of the next.
 const RESTART: Duration = Duration::from_millis(500);
 
-/// Runs reclaimer after reclaimer until there is nothing to do for them any more.
+/// Runs one reclaimer process after another until all jobs have read their steps.
 pub(super) async fn supervise(shared: Arc<Shared>, plan: ReclaimerPlan) {
     for process in 0.. {
         let nature = Nature {
@@ -79,7 +79,7 @@ async fn several(person: &Person, plan: &ReclaimerPlan) -> Result<(), ReclaimErr
     Ok(())
 }
 
-/// One pass without bounds; `to` gives the watermark that a person wants, by the head.
+/// Runs one pass without limits; `to` returns the watermark that a person asks for, from the head.
 pub(super) async fn once(
     person: &Person,
     to: impl Fn(Step) -> Option<Step>,

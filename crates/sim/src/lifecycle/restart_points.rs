@@ -1,5 +1,5 @@
-//! What a trainer knows of its own checkpoints: from these it restarts. The rule of docs/protocol.md
-//! on restart points, written for one who sees everything of his own run.
+//! The checkpoints that a trainer knows and restarts from: the rule of docs/protocol.md on restart
+//! points, for a trainer that sees its whole run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use batchweave_core::ids::{AttemptId, AttemptNo, Step};
 /// The attempts and marks of one incarnation.
 #[derive(Debug, Default)]
 pub(super) struct RestartPoints {
-    /// Where the job began.
+    /// The first step of the incarnation.
     from: Step,
     starts: BTreeMap<AttemptNo, (Step, u32, AttemptId)>,
     marks: BTreeMap<(AttemptNo, Step), BTreeSet<u32>>,
 }
 
 impl RestartPoints {
-    /// Of an incarnation that begins at `from`.
+    /// Creates the state of an incarnation that begins at `from`.
     pub(super) fn at(from: Step) -> Self {
         Self {
             from,
@@ -23,12 +23,12 @@ impl RestartPoints {
         }
     }
 
-    /// An attempt is open.
+    /// Adds an open attempt.
     pub(super) fn opened(&mut self, attempt: AttemptNo, made: (Step, u32, AttemptId)) {
         self.starts.insert(attempt, made);
     }
 
-    /// A mark is stored; `None` speaks for all.
+    /// Adds a stored mark; `None` counts for all coordinates.
     pub(super) fn marked(&mut self, attempt: AttemptNo, step: Step, coordinate: Option<u32>) {
         let made = self.marks.entry((attempt, step)).or_default();
         match (coordinate, self.starts.get(&attempt)) {
@@ -38,7 +38,7 @@ impl RestartPoints {
         }
     }
 
-    /// Restart points in order.
+    /// Returns the restart points in order.
     pub(super) fn points(&self) -> BTreeSet<Step> {
         let mut points = BTreeSet::new();
         for (&attempt, &(start, dp_size, _)) in &self.starts {
@@ -58,7 +58,7 @@ impl RestartPoints {
         points
     }
 
-    /// The attempt whose checkpoint at `step` is loaded.
+    /// Returns the attempt whose checkpoint at `step` is loaded.
     pub(super) fn attempt_of(&self, step: Step) -> Option<(AttemptNo, AttemptId)> {
         let marked = self.marks.keys().rev().find(|(_, at)| *at == step);
         let started = self

@@ -1,4 +1,4 @@
-//! Who is started in a lifecycle world, and the quiet pass at its end.
+//! Starts all actors of a lifecycle world, and the last pass when they have ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::plan::lifecycle::LifecyclePlan;
 use crate::world::person::Person;
 use crate::world::shared::Shared;
 
-/// Between two looks at whether all input is committed.
+/// The interval of checks whether all input is committed.
 const LOOK: Duration = Duration::from_millis(200);
-/// Nothing lands so long after it was sent.
+/// No write takes effect later than this after it was sent.
 const LANDED: Duration = Duration::from_mins(1);
 
-/// Runs jobs, reclaimers and people beside the producers; then, when all is quiet, one pass.
+/// Runs jobs, reclaimers and people beside the producers.
 pub(crate) async fn run(shared: Arc<Shared>, plan: LifecyclePlan) {
     let person = Person::new(&shared, "person");
     let people = tokio::spawn(person.act(plan.deeds));
@@ -36,7 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>, plan: LifecyclePlan) {
     }
 }
 
-/// Tells ranks where the stream ends, once all input is committed.
+/// Publishes the end of the stream to the ranks, once all input is committed.
 async fn count(shared: Arc<Shared>) {
     let person = Person::new(&shared, "counter");
     while !shared.done() {
@@ -56,7 +56,7 @@ async fn joined(shared: &Shared, task: tokio::task::JoinHandle<()>) {
     }
 }
 
-/// When nobody does anything any more: one pass by one who never came near a fault.
+/// Runs one pass without faults after all actors have ended.
 pub(crate) async fn quiet(shared: &Arc<Shared>) {
     let time = shared.store.time;
     let calm = shared.plan.calm_at.max(time.now());

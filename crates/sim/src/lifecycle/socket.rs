@@ -10,7 +10,7 @@ use batchweave_core::crc::crc32c;
 use batchweave_core::ids::Step;
 use batchweave_wire::{BatchMessage, ClientMessage, DaemonMessage, Release, SliceRef};
 
-/// A whole step: its slices.
+/// A complete step with its slices.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) step: Step,
@@ -18,27 +18,26 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// The numbers under which its frames are released.
+    /// Returns the numbers under which its frames are released.
     pub(super) fn frames(&self) -> Vec<u64> {
         self.slices.iter().map(|at| at.frame).collect()
     }
 }
 
-/// A connection.
+/// A rank's connection to its daemon.
 pub(super) struct Link {
     socket: Socket,
     segments: BTreeMap<u32, Arc<MappedSegment>>,
-    /// Slices of steps that are not whole.
+    /// Slices of incomplete steps.
     coming: BTreeMap<Step, Vec<SliceRef>>,
 }
 
-/// What a message means for the rank.
+/// The meaning of a message for the rank.
 pub(super) enum Heard {
     Message(DaemonMessage),
     Step(Whole),
-    /// Nothing to be done.
     Nothing,
-    /// What no correct daemon sends.
+    /// A message that no correct daemon sends.
     Wrong(String),
 }
 
@@ -51,7 +50,7 @@ impl Link {
         }
     }
 
-    /// Sends a message; drops it when the daemon has closed the connection.
+    /// Sends a message, which is lost if the daemon has closed the connection.
     pub(super) fn send(&self, message: &ClientMessage) {
         if let Ok(bytes) = message.encode() {
             self.socket.send(bytes);
@@ -62,7 +61,7 @@ impl Link {
         self.send(&ClientMessage::Release(Release { next_step, frames }));
     }
 
-    /// The next message; none when the daemon is gone.
+    /// Returns the next message, or none when the daemon is gone.
     pub(super) async fn receive(&mut self) -> Option<Packet> {
         self.socket.receive().await
     }
@@ -106,7 +105,8 @@ impl Link {
         Heard::Step(Whole { step, slices })
     }
 
-    /// CRC32C of each slice's data as it stands in shared memory now; none of a frame that is nowhere.
+    /// Returns the CRC32C of each slice's data in shared memory now, or none if a frame does not
+    /// exist.
     pub(super) fn sums(&self, step: &Whole) -> Option<Vec<u32>> {
         let sum = |at: &SliceRef| {
             let frame = self.segments.get(&at.segment)?.frame(at.offset, at.length);

@@ -1,4 +1,4 @@
-//! From what was recorded to the figures of the load table.
+//! Computes the figures of the load table from the recorded objects and counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,73 +13,66 @@ use crate::store::{Counts, Landed};
 /// One row of the load table.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
-    /// How many.
+    /// The number of producers.
     pub producers: u32,
-    /// The case.
     pub scenario: String,
-    /// The store.
     pub profile: &'static str,
-    /// How they commit.
     pub policy: String,
-    /// Entries a second of each.
+    /// Entries per second of each.
     pub rate: f64,
-    /// Median time from ready to visible.
+    /// The median time from ready to visible, in ms.
     pub p50_ms: f64,
-    /// 99th percentile.
+    /// The 99th percentile, in ms.
     pub p99_ms: f64,
-    /// The longest.
+    /// The maximum, in ms.
     pub max_ms: f64,
-    /// Record puts over records won.
+    /// Record puts per record won.
     pub attempts_per_commit: f64,
-    /// Requests over entries; a parallel window of reads counts once.
+    /// Requests per entry; parallel reads count once.
     pub requests_per_entry: f64,
-    /// Every request over entries.
+    /// HTTP requests per entry.
     pub http_requests_per_entry: f64,
-    /// What became visible over what became ready.
+    /// Visible entries per ready entry.
     pub visible_over_offered: f64,
-    /// Jain's fairness of what became visible over what became ready, by producer.
+    /// Jain's fairness index of visible per ready entries, by producer.
     pub jain: f64,
-    /// The 99th percentile of the producer that has the highest.
+    /// The highest 99th percentile of a producer, in ms.
     pub worst_producer_p99_ms: f64,
-    /// Of the run.
     pub seed: u64,
-    /// Seconds until everybody had opened; of a cold start.
+    /// Seconds until all producers have opened; of a cold start.
     pub opened_s: Option<f64>,
-    /// Records a second.
+    /// Records won per second.
     pub records_per_second: f64,
-    /// Requests answered 503 because they were too many, in the whole run.
+    /// Requests answered 503 because of the limits, in the whole run.
     pub throttled: u64,
     /// Entries that never became visible.
     pub never_visible: u64,
-    /// Processes that failed, and what the first said.
+    /// The number of processes that failed.
     pub failures: u64,
-    /// See above.
+    /// The error of the first one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Requests over entries by kind: `get log`, `create intents`, ...
+    /// Requests per entry by kind: `get log`, `create intents`, ...
     pub requests: BTreeMap<String, f64>,
-    /// Fingerprint of the run.
+    /// The fingerprint of the run.
     pub hash: String,
-    /// Second by second.
+    /// The figures second by second.
     pub timeline: Vec<Second>,
 }
 
 /// One second of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Second {
-    /// TGBs that became ready.
     pub offered: u64,
-    /// TGBs that became visible.
     pub visible: u64,
-    /// Records.
     pub records: u64,
-    /// Of those that became visible: median.
+    /// The median latency of those that became visible, in ms.
     pub p50_ms: f64,
-    /// And 99th percentile.
+    /// Their 99th percentile, in ms.
     pub p99_ms: f64,
 }
 
-/// What was recorded.
+/// The recorded data of a run.
 pub(super) struct Measured<'a> {
     pub(super) plan: &'a LoadPlan,
     pub(super) counted: [Duration; 2],
@@ -96,7 +89,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// The value that this part of the sorted values do not exceed.
+/// Returns the quantile of sorted values.
 fn quantile(sorted: &[Duration], part: f64) -> f64 {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted
@@ -110,7 +103,7 @@ fn sorted(mut values: Vec<Duration>) -> Vec<Duration> {
     values
 }
 
-/// The batch entries of a record as producer's number and sequence range.
+/// Returns the batch entries of a record as producer number and sequence range.
 fn batches(record: &Record) -> impl Iterator<Item = (usize, Seq, Seq)> + '_ {
     record.entries.iter().filter_map(|entry| match entry {
         Entry::Batch(e) => {
@@ -126,7 +119,8 @@ impl Measured<'_> {
         (self.counted[0]..self.counted[1]).contains(&at)
     }
 
-    /// When each TGB became visible, by producer and sequence; and when records did.
+    /// Returns the times at which each TGB, by producer and sequence number, and each record became
+    /// visible.
     fn visible(&self) -> (Vec<Vec<Duration>>, Vec<Duration>) {
         let mut visible: Vec<Vec<Duration>> = vec![Vec::new(); self.ready.len()];
         let mut records = Vec::new();
@@ -146,7 +140,7 @@ impl Measured<'_> {
         (visible, records)
     }
 
-    /// Requests of the time that counts: by kind, with windows counted once, all.
+    /// Returns the requests of the measured time: by kind, with parallel reads counted once, all.
     fn requests(&self, entries: f64) -> (BTreeMap<String, f64>, f64, f64) {
         let [before, after] = &self.counts;
         let (mut kinds, mut windows, mut http) = (BTreeMap::new(), 0.0, 0.0);

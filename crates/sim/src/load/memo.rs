@@ -1,5 +1,5 @@
-//! Thousands of logs in one process fold the same records: the first one folds, the others take
-//! over what came of it. A copy of a manifest shares its parts, so that costs next to nothing.
+//! A cache of folds: thousands of logs in one process fold the same records. The first one folds, the
+//! others copy the result. A copy of a manifest shares its parts, so that it costs almost nothing.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,7 +10,7 @@ use batchweave_core::manifest::{FoldError, Folded, Manifest};
 use batchweave_log::SharedFold;
 use bytes::Bytes;
 
-/// Folds kept; whoever is further behind folds by itself.
+/// The number of folds kept; a log that is further behind folds by itself.
 const KEPT: usize = 1024;
 
 struct Fold {
@@ -20,7 +20,7 @@ struct Fold {
     folded: Folded,
 }
 
-/// See the module.
+/// The cache of folds; see the module.
 #[derive(Default)]
 pub(crate) struct Memo {
     folds: Mutex<VecDeque<Fold>>,
@@ -36,8 +36,8 @@ impl SharedFold for Memo {
     fn fold(&self, manifest: &mut Manifest, bytes: &Bytes) -> Result<Folded, FoldError> {
         let mut folds = self.folds.lock().unwrap_or_else(PoisonError::into_inner);
         let before = manifest.prev();
-        // The store hands out one buffer for one object, so its address is its identity for as
-        // long as we hold it.
+        // The store returns the same buffer for the same object, so that its address identifies it
+        // while the cache holds it.
         let same = |f: &&Fold| {
             f.bytes.as_ptr() == bytes.as_ptr() && f.bytes.len() == bytes.len() && f.before == before
         };

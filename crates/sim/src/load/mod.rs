@@ -1,6 +1,5 @@
-//! Load in virtual time: N producers with the real log code commit at given rates, undisturbed or
-//! not. Latency is counted from the moment a TGB is ready until the record that holds it is in the
-//! store.
+//! Load in virtual time: N producers with the real log code commit at given rates, with or without
+//! disturbances. Latency is the time from a TGB's being ready until its record is in the store.
 
 mod figures;
 pub(crate) mod memo;

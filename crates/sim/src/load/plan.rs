@@ -1,4 +1,4 @@
-//! The plan of a load.
+//! The plan of a load and its phases.
 
 use std::time::Duration;
 
@@ -14,19 +14,16 @@ const SETTLED_PER_SECOND: u32 = 50;
 /// The plan of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadPlan {
-    /// How many producers; some scenarios have a number of their own.
+    /// The number of producers asked for; some scenarios have their own.
     pub asked: u32,
-    /// Entries a second of each, on average.
+    /// Mean entries per second of each producer.
     pub rate: f64,
-    /// The store.
     pub profile: Profile,
-    /// How they commit.
     pub policy: PolicyKind,
-    /// The case.
     pub scenario: Scenario,
-    /// The time that counts.
+    /// The duration of the measured time, in seconds.
     pub seconds: u64,
-    /// Feeds all that is random.
+    /// The seed of all random draws.
     pub seed: u64,
 }
 
@@ -39,7 +36,7 @@ impl LoadPlan {
         SETTLE.max(Duration::from_secs(1) * self.producers() / SETTLED_PER_SECOND)
     }
 
-    /// How long they produce.
+    /// Returns the time during which producers make entries.
     pub(super) fn whole(&self) -> Duration {
         self.settle() + Duration::from_secs(self.seconds)
     }

@@ -1,4 +1,4 @@
-//! A run as a picture: latency second by second on a logarithmic scale, as SVG.
+//! A run as an SVG plot: latency second by second on a logarithmic scale.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ const LEFT: f64 = 60.0;
 const BOTTOM: f64 = 40.0;
 const TOP: f64 = 30.0;
 
-/// Draws p50 and p99 of each second.
+/// Returns a plot of p50 and p99 of each second.
 pub fn svg(figures: &Figures) -> String {
     let most = figures
         .timeline

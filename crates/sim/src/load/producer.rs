@@ -1,5 +1,5 @@
-//! One producer of a load: it makes TGBs that are ready at once, at its rate, and hands them to
-//! the real commit task. When its process dies, another goes on.
+//! One producer of a load: it makes TGBs at its rate and passes them to the real commit task. When its
+//! process dies, another continues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::policy::{AnyPolicy, PolicyKind};
 use crate::world::content::{cursor, tgbs};
 use crate::world::shared::name;
 
-/// For so long after the load nobody leaves.
+/// Producers stay this long after the load.
 const STAY: Duration = Duration::from_secs(2);
-/// A dead process is started again after this time.
+/// A dead process is restarted after this time.
 const RESTART: Duration = Duration::from_secs(1);
 
-/// Lives until the load is over and everything is committed.
+/// Runs processes until the load is over and everything is committed.
 pub(super) async fn live(shared: Arc<Shared>, number: u32, starts: Duration) {
     shared.store.time.sleep_until(starts).await;
     let slow = shared.plan.scenario == Scenario::SlowProducers && number % 20 == 10;
@@ -68,7 +68,7 @@ impl Process<'_> {
         AnyPolicy::new(kind, seed)
     }
 
-    /// True when there is nothing left to do.
+    /// Returns true when no work is left.
     async fn run(&self) -> Result<bool, LogError> {
         let plan = &self.shared.plan;
         let options = LogOptions {
@@ -79,7 +79,8 @@ impl Process<'_> {
         };
         let store = self.shared.store.handle(self.actor);
         let log = Log::open(store, &options).await?;
-        // How others open is not what is measured of them, but for the cold start.
+        // Openings are measured only in a cold start; otherwise every policy opens like the
+        // producers'.
         let own = plan.policy == PolicyKind::Dac || plan.scenario == Scenario::ColdStart;
         let mut policy = self.policy(if own { plan.policy } else { PolicyKind::Dac });
         let producer =
@@ -142,7 +143,7 @@ impl Process<'_> {
             let gap = gap.mul_f64(0.5 + self.actor.draw(Draw::unit));
             next = (next + gap).max(time.now());
         }
-        // Who leads and leaves is another story: nobody does so within the time that counts.
+        // A leader that leaves would disturb the measured time.
         time.sleep_until(begin + plan.whole() + STAY).await;
         let (end, _) = queue.close(false).await?;
         Ok(!matches!(end, CommitEnd::Fenced { .. }))

@@ -16,7 +16,8 @@ use super::shared::Shared;
 use crate::draw::Draw;
 use crate::store::link::LinkPlan;
 use crate::store::outcome::Rates;
-use crate::store::{Counts, KEY_BYTES_MAX, Keep, Settings, SimStore};
+use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
+use crate::store::{Counts, SimStore};
 use crate::time::{Timeline, run as run_time};
 use crate::world::shared::stream;
 
@@ -82,7 +83,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
         biased;
         () = async {
             for life in lives {
-                // A panic shows in the figures as what is missing.
+                // A panic shows in the figures as missing entries.
                 let _ = life.await;
             }
         } => {}
@@ -91,7 +92,7 @@ async fn drive(plan: LoadPlan, time: Timeline) -> Figures {
     measure(&shared, counted, [before, after])
 }
 
-/// Kills or freezes whoever leads.
+/// Kills or freezes the leader in intervals.
 async fn disturb(shared: Arc<Shared>, counted: [Duration; 2]) {
     let time = shared.store.time;
     let mut at = counted[0] + DISTURB_EVERY / 4;

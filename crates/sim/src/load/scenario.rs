@@ -1,35 +1,35 @@
-//! The cases of the load table by name: who produces when, and what is disturbed.
+//! The cases of the load table by name: the rates of the producers, and the disturbances.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A case.
+/// A case of the load table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scenario {
-    /// Everybody at the same rate.
+    /// All producers have the same rate.
     Steady,
     /// 8, 64, 512 and 8 producers, a quarter of the time each.
     Jumps,
-    /// Whoever leads dies every 20 s and is started again after 1 s.
+    /// The leader dies every 20 s and is restarted after 1 s.
     LeaderKilled,
-    /// Whoever leads freezes for 5 s, every 20 s.
+    /// The leader freezes for 5 s, every 20 s.
     LeaderFrozen,
     /// All requests take four times as long.
     SlowStore,
     /// One producer in twenty is ten times slower than the others.
     SlowProducers,
-    /// All of the work in one second of ten: ten times the rate, then nothing.
+    /// All work happens in one second of ten, at ten times the rate.
     Bursts,
-    /// Rates as 1/1, 1/2, 1/3, ... with the same mean.
+    /// Rates are proportional to 1/1, 1/2, 1/3, ... with the same mean.
     Zipf,
-    /// Everybody opens at once; measured is the time until all have.
+    /// All producers open at the same time; measured is the time until all have.
     ColdStart,
-    /// One entry a second in all.
+    /// One entry per second in total.
     Rare,
 }
 
-/// All of them.
+/// Returns all scenarios in order.
 pub const ALL: [Scenario; 10] = [
     Scenario::Steady,
     Scenario::Jumps,
@@ -43,9 +43,9 @@ pub const ALL: [Scenario; 10] = [
     Scenario::Rare,
 ];
 
-/// Length of one burst with the pause after it.
+/// The length of one burst with the pause after it.
 const BURST: Duration = Duration::from_secs(10);
-/// Every so often something befalls the leader.
+/// The interval between injected leader faults.
 pub(super) const DISTURB_EVERY: Duration = Duration::from_secs(20);
 
 impl Scenario {
@@ -64,7 +64,7 @@ impl Scenario {
         }
     }
 
-    /// How many producers there are when `asked` were asked for.
+    /// Returns the number of producers when `asked` were asked for.
     pub(super) fn producers(self, asked: u32) -> u32 {
         match self {
             Self::Jumps => 512,
@@ -72,7 +72,7 @@ impl Scenario {
         }
     }
 
-    /// Entries a second of producer `n` of `all`, when each is to make `rate` on average.
+    /// Returns the entries per second of producer `n` of `all`, for a mean of `rate`.
     pub(super) fn rate(self, rate: f64, n: u32, all: u32) -> f64 {
         match self {
             Self::Bursts => rate * 10.0,
@@ -85,8 +85,8 @@ impl Scenario {
         }
     }
 
-    /// The next time at or after `at` at which producer `n` may make something; times are since
-    /// the beginning of a run of `whole`.
+    /// Returns the next time at or after `at` at which producer `n` may make an entry; times count
+    /// from the beginning of a run of length `whole`.
     pub(super) fn active_from(self, n: u32, at: Duration, whole: Duration) -> Duration {
         match self {
             Self::Bursts => {

@@ -18,7 +18,7 @@ use crate::world::shared::name;
 /// The first entries of the producers are spread over at least this time.
 pub(super) const RAMP: Duration = Duration::from_secs(5);
 
-/// What all producers of a load share.
+/// The state that all producers of a load share.
 pub(super) struct Shared {
     pub(super) plan: LoadPlan,
     pub(super) store: Arc<SimStore>,
@@ -32,7 +32,7 @@ pub(super) struct State {
     newest: BTreeMap<ProducerName, Arc<Actor>>,
     opened: Vec<bool>,
     waiting: u32,
-    /// When each TGB was ready, by producer and sequence.
+    /// The time at which each TGB was ready, by producer and sequence number.
     pub(super) ready: Vec<Vec<Duration>>,
     pub(super) failures: u64,
     pub(super) failure: Option<String>,
@@ -83,7 +83,7 @@ impl Shared {
         state.waiting -= u32::from(!before);
     }
 
-    /// When the load begins; known once everybody has opened.
+    /// Returns the beginning of the load, once all producers have opened.
     pub(super) async fn begin(&self) -> Duration {
         let mut begin = self.begin.clone();
         // The sender lives as long as the run.
@@ -93,7 +93,7 @@ impl Shared {
             .map_or_else(|_| Duration::ZERO, |b| b.unwrap_or_default())
     }
 
-    /// A TGB is ready now; again, when its first maker died with it.
+    /// Records that a TGB is ready now; again, if its first process died with it.
     pub(super) fn ready(&self, number: u32, seq: Seq) {
         let now = self.store.time.now();
         let mut state = self.state();
@@ -109,7 +109,7 @@ impl Shared {
         state.failure.get_or_insert_with(|| error.to_string());
     }
 
-    /// The process whose record said last that it leads.
+    /// Returns the process whose record reported last that it leads.
     pub(super) fn leader(&self) -> Option<Arc<Actor>> {
         let writer = self.store.newest_landed(|landed| {
             let record = Record::from_json(&landed.body, 0).ok()?;

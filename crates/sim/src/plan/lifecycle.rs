@@ -1,5 +1,4 @@
-//! What a lifecycle world has beside producers: jobs with their attempts, reclaimers, people. It is
-//! data, like the rest of a plan.
+//! The parts of a lifecycle world beside producers: jobs with their attempts, reclaimers, people.
 
 use std::time::Duration;
 
@@ -11,136 +10,133 @@ use crate::draw::Draw;
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 
-/// What ends an attempt before its time.
+/// The fault that ends an attempt early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptEnd {
     /// All its nodes die.
     Crash,
-    /// One node dies, and with it the others, at this request of its own.
+    /// One node dies at this request of its own, and the others with it.
     Dies(u64, Moment),
     /// A node freezes for this long, while another attempt takes its place.
     Freeze(Duration),
-    /// Somebody starts another attempt beside it.
+    /// Another attempt starts beside it.
     Doubled,
 }
 
 /// One attempt of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptPlan {
-    /// How long it lives.
+    /// The duration of its life.
     pub lives: Duration,
-    /// What ends it.
     pub fate: AttemptEnd,
-    /// Which restart point the next attempt takes, counted from the last.
+    /// The restart point of the next attempt, counted from the last one.
     pub back: usize,
     /// Data-parallel size of the attempt.
     pub dp_size: u32,
-    /// From its end to the start of the next.
+    /// From its end to the start of the next attempt.
     pub restart: Duration,
-    /// Its first node freezes before these requests, for so long: while it opens, mostly.
+    /// The requests before which its first node freezes, mostly while it opens, and for how long.
     pub stalls: Vec<(u64, Duration)>,
 }
 
-/// A training run.
+/// The plan of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobPlan {
     /// Its number, which gives its name.
     pub number: u32,
-    /// When it opens.
     pub opens: Duration,
-    /// Restart points that it keeps data for.
+    /// The number of restart points that it keeps data for.
     pub keep: u32,
-    /// Whether it keeps data from reclamation.
+    /// True if the job protects data from reclamation.
     pub holds: bool,
-    /// Whether it holds producers back.
+    /// True if producers wait for the job.
     pub paces: bool,
-    /// Seconds without a sign of life after which a reclaimer closes it.
+    /// Seconds without activity after which a reclaimer closes it.
     pub lease_seconds: Option<u64>,
-    /// One rank's mark speaks for all.
+    /// True if one rank's mark counts for all.
     pub rank0: bool,
-    /// Time that a step takes.
+    /// The duration of one step.
     pub pace: Duration,
-    /// Steps between marks.
+    /// The number of steps between marks.
     pub mark_every: u64,
     /// Steps between publications of progress.
     pub progress_every: u64,
     /// Attempts that end early; one more runs to the end.
     pub attempts: Vec<AttemptPlan>,
-    /// It stops at this step, without a word.
+    /// The step at which it stops without closing.
     pub abandons: Option<u64>,
-    /// It is closed when it is done.
+    /// True if it is closed when it is done.
     pub closes: bool,
-    /// Steps out of 1000 after which a rank ends and comes back, on the same daemon or another.
+    /// The rate, per 1000 steps, at which a rank ends and reconnects, to the same daemon or
+    /// another.
     #[serde(default)]
     pub moves: u32,
-    /// Its machines, each with a daemon.
+    /// The machines, each with a daemon.
     #[serde(default)]
     pub daemons: Vec<DaemonPlan>,
 }
 
-/// The daemons of a machine, one after another.
+/// The daemon processes of a machine, one after another.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonPlan {
-    /// The n-th process dies at this request.
+    /// The request at which the n-th process dies.
     pub deaths: Vec<(u64, Moment)>,
-    /// When the process of that time ends, and whether in good order.
+    /// The times at which the running process ends; true for an orderly stop.
     pub ends: Vec<(Duration, bool)>,
     /// From the end of one process to the start of the next.
     pub restart: Duration,
     /// Steps read ahead of each rank.
     pub ahead: u64,
-    /// The store refuses its ledgers from the first of these times to the second.
+    /// The interval in which the store refuses its ledgers.
     pub refused: Option<(Duration, Duration)>,
 }
 
-/// A reclaimer.
+/// The plan of a reclaimer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReclaimerPlan {
     /// Its number, which gives its name.
     pub number: u32,
     /// From one pass to the next.
     pub every: Duration,
-    /// Deletions in a pass at most.
+    /// The most deletions per pass.
     pub max_delete: u64,
-    /// Passes out of 1000 that wait between plan and deeds.
+    /// The rate, per 1000 passes, of a pause between planning and deleting.
     pub dawdles: u32,
-    /// For at most this long.
+    /// The longest such pause.
     pub dawdle: Duration,
-    /// Its n-th process dies at this request.
+    /// The request at which its n-th process dies.
     pub deaths: Vec<(u64, Moment)>,
-    /// Each of its processes freezes before these requests, for so long.
+    /// The requests before which each of its processes freezes, and for how long.
     pub stalls: Vec<(u64, Duration)>,
 }
 
-/// What a person does.
+/// A command of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deed {
-    /// Closes whatever job has this number.
+    /// Closes the job with this number.
     Close(u32),
-    /// Moves the watermark to this many thousandths of the stream, if no job objects.
+    /// Moves the watermark to this many thousandths of the stream, if no job needs the data.
     ReclaimTo(u64),
-    /// Takes steps out of the stream for attempts to come: thousandths of the head, and how many.
+    /// Excludes steps from future attempts: the first in thousandths of the head, and how many.
     Quarantine(u64, u64),
-    /// Undoes the last quarantine.
+    /// Lifts the last quarantine.
     Lift,
 }
 
-/// All of it.
+/// The lifecycle part of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LifecyclePlan {
-    /// Steps that producers may be ahead of the slowest job that paces.
+    /// The bound of producers ahead of the slowest job that they wait for, in steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<u64>,
-    /// Who trains.
     pub jobs: Vec<JobPlan>,
-    /// Who reclaims.
     pub reclaimers: Vec<ReclaimerPlan>,
-    /// What people do, and when.
+    /// The commands of people, with their times.
     pub deeds: Vec<(Duration, Deed)>,
 }
 
 impl LifecyclePlan {
-    /// The lifecycle of a seed's world.
+    /// Draws the lifecycle of a seed's world.
     pub fn draw(draw: &mut Draw) -> Self {
         let jobs = [1, 1, 2, 2, 3][draw.range(0..5) as usize];
         let reclaimers = [1, 2, 2, 3][draw.range(0..4) as usize];
@@ -153,7 +149,7 @@ impl LifecyclePlan {
         };
         if draw.chance(350) {
             life.ahead = Some(draw.range(1..60));
-            // A job that stops without a word would hold producers for ever, as it should.
+            // A job that stops without closing would hold producers for ever, as intended.
             for job in &mut life.jobs {
                 (job.abandons, job.closes) = (None, true);
             }
@@ -166,12 +162,12 @@ impl LifecyclePlan {
 }
 
 impl JobPlan {
-    /// Machines, what befalls them, and ranks that move between them.
+    /// Draws the machines, their faults, and the reconnects of ranks.
     fn run_on_daemons(&mut self, draw: &mut Draw) {
         self.moves = [0, 10, 60][draw.range(0..3) as usize];
         self.daemons = (0..draw.range(1..3)).map(|_| daemon(draw)).collect();
         for attempt in &mut self.attempts {
-            // Coordinates that are no neighbours on their machine.
+            // Coordinates that are not neighbours on their machine.
             if draw.chance(250) {
                 attempt.dp_size = 4;
             }
@@ -236,7 +232,7 @@ fn attempt(draw: &mut Draw) -> AttemptPlan {
     AttemptPlan {
         lives: draw.duration(Duration::ZERO, most),
         fate,
-        // Mostly the last; far back is refused now and then.
+        // Mostly the last one; a start far back is refused now and then.
         back: [0, 0, 1, 1, 2, 6][draw.range(0..6) as usize],
         dp_size: 1 + draw.range(0..2) as u32,
         restart: [MS, 20 * MS, 500 * MS][draw.range(0..3) as usize],
@@ -244,7 +240,7 @@ fn attempt(draw: &mut Draw) -> AttemptPlan {
     }
 }
 
-/// A freeze before some request, now and then; on average the `mean`-th.
+/// Draws freezes before some requests, on average the `mean`-th.
 fn stalls(draw: &mut Draw, mean: f64) -> Vec<(u64, Duration)> {
     let stall = |draw: &mut Draw| {
         let request = 1 + (draw.exponential() * mean) as u64;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;
 
-/// What it does.
+/// A kind of invalid record or object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mischief {
     /// TGBs of an epoch that is over.
@@ -15,19 +15,18 @@ pub enum Mischief {
     WrongSeq,
     /// TGBs from another cursor.
     WrongCursor,
-    /// Some TGBs of an object.
+    /// Only some TGBs of an object.
     HalfObject,
     /// A finish before the end.
     WrongFinish,
     /// A record of another stream.
     ForeignStream,
-    /// A record that continues another object.
+    /// A record with a wrong previous hash.
     WrongPrev,
-    /// A record by one who understood the log otherwise.
+    /// A record by a writer with another view of the log.
     WrongView,
-    /// The first half of a record.
     HalfRecord,
-    /// Half an intent, half a snapshot of a version to come, half a segment.
+    /// Half an intent, half a snapshot of a future version, half a segment.
     Debris,
 }
 
@@ -45,13 +44,13 @@ const ALL: [Mischief; 10] = [
 ];
 
 impl Mischief {
-    /// Whether everybody stops at it.
+    /// Returns true if every reader of the log stops at it.
     pub(crate) fn stops(self) -> bool {
         matches!(self, Self::WrongPrev | Self::WrongView | Self::HalfRecord)
     }
 }
 
-/// The mischief of a world, in order.
+/// Draws the mischief of a world, in order.
 pub(super) fn draw(draw: &mut Draw) -> Vec<(Duration, Mischief)> {
     if draw.chance(800) {
         return Vec::new();

@@ -1,5 +1,8 @@
-//! What a world consists of, drawn from a seed. A plan is data, so that a failing one can be made
-//! smaller piece by piece and printed.
+//! The plan of a world, drawn from a seed. A plan is data, so that a failing one can be printed and
+//! made smaller piece by piece.
+//!
+//! - `mischief`: invalid records of a faulty program; `operator`: commands of an operator;
+//! - `lifecycle`: jobs, reclaimers and people.
 
 pub mod lifecycle;
 pub mod mischief;
@@ -23,52 +26,48 @@ use crate::store::outcome::Rates;
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 
-/// One producer.
+/// The plan of a producer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProducerPlan {
     /// Its number, which gives its name.
     pub number: u32,
-    /// How it commits.
     pub policy: PolicyKind,
-    /// TGBs in its input.
+    /// The number of TGBs in its input.
     pub tgbs: u64,
-    /// TGBs in one object at most.
+    /// The most TGBs in one object.
     pub shared: u64,
-    /// Mean time to make an object.
+    /// The mean time to make an object.
     pub every: Duration,
-    /// How many times slower than others its requests are.
+    /// The factor by which its requests are slower than those of others.
     pub slow: f64,
-    /// Its clock.
     pub skew: Skew,
-    /// TGBs in one entry at most.
+    /// The most TGBs in one entry.
     pub per_entry: usize,
     /// From the end of one process to the start of the next.
     pub restart: Duration,
 }
 
-/// A process dies.
+/// The death of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Crash {
-    /// Of this producer.
     pub producer: u32,
-    /// Its n-th process, from 0.
+    /// The number of its process, from 0.
     pub process: u32,
-    /// At this request, from 1.
+    /// The request, from 1.
     pub request: u64,
-    /// At this point of it.
+    /// The point of the request.
     pub moment: Moment,
 }
 
-/// A process freezes: a zombie when another takes its place meanwhile.
+/// A freeze of a process, which is a zombie when another takes its place meanwhile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Freeze {
-    /// The newest process of this producer.
+    /// The producer whose newest process freezes.
     pub producer: u32,
-    /// When.
     pub at: Duration,
-    /// For how long.
+    /// The duration of the freeze.
     pub lasts: Duration,
-    /// After which time another process is started in its place.
+    /// The time after which another process is started in its place.
     pub taken_over: Option<Duration>,
 }
 
@@ -77,73 +76,64 @@ pub struct Freeze {
 pub struct ReaderPlan {
     /// Its number, which gives its name.
     pub number: u32,
-    /// When it starts.
     pub starts: Duration,
-    /// How often it looks.
+    /// The interval of its polls.
     pub every: Duration,
-    /// Whether it writes snapshots that are missing.
+    /// True if it writes missing snapshots.
     pub writes: bool,
 }
 
-/// A world.
+/// The plan of a world.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Feeds all that is random in the run.
+    /// The seed of all random draws in the run.
     pub seed: u64,
-    /// Of the stream.
     pub order: StreamOrder,
-    /// Whether stream.json names the producers.
+    /// True if stream.json names the producers.
     pub named: bool,
-    /// The store's profile by name.
+    /// The name of the store's profile.
     pub profile: String,
-    /// Faults.
     pub rates: Rates,
-    /// Slow and lying links.
     #[serde(default)]
     pub link: LinkPlan,
-    /// No faults from then on, so that every world ends.
+    /// No faults happen from this time on, so that every world ends.
     pub calm_at: Duration,
-    /// Who writes.
     pub producers: Vec<ProducerPlan>,
-    /// Who dies.
     pub crashes: Vec<Crash>,
-    /// Who freezes.
     pub freezes: Vec<Freeze>,
-    /// Who reads.
     pub readers: Vec<ReaderPlan>,
-    /// A person seals the stream for good.
+    /// The time at which a person seals the stream for good.
     pub sealed_at: Option<Duration>,
-    /// What an operator does, in order.
+    /// The commands of an operator, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acts: Vec<(Duration, Act)>,
-    /// What a faulty program does, in order.
+    /// The invalid records of a faulty program, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mischief: Vec<(Duration, Mischief)>,
-    /// Producers of which a second process begins this time after the first.
+    /// Producers that get a second process this long after the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub twins: Vec<(u32, Duration)>,
-    /// Jobs, reclaimers, people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<LifecyclePlan>,
 }
 
 impl Plan {
-    /// Whether all that is read is as it was written.
+    /// Returns true if all reads return the bytes that correct writers wrote.
     pub(crate) fn is_honest(&self) -> bool {
         self.link.lies == 0 && self.link.bad_connections == 0 && !self.stops()
     }
 
-    /// Whether everybody stops at some record until it is repaired.
+    /// Returns true if readers stop at some record until it is repaired.
     pub(crate) fn stops(&self) -> bool {
         self.mischief.iter().any(|(_, mischief)| mischief.stops())
     }
 
-    /// The world of a seed.
+    /// Draws the world of a seed.
     pub fn draw(seed: u64) -> Self {
         let draw = &mut Draw::new(seed, "plan", 0);
         let lanes = draw.chance(400);
         let long = draw.chance(60);
-        // Everybody at once and without a pause: announcing, leading, combining.
+        // All producers write at once without a pause: announcing, leading, combining.
         let busy = draw.chance(300);
         let count = if busy {
             draw.range(5..9)
@@ -188,10 +178,11 @@ impl Plan {
         plan
     }
 
-    /// The lifecycle world of a seed: that of [`Self::draw`] with jobs, reclaimers and people.
+    /// Draws the lifecycle world of a seed: that of [`Self::draw`] with jobs, reclaimers and
+    /// people.
     pub fn draw_lifecycle(seed: u64) -> Self {
         let mut plan = Self::draw(seed);
-        // Trainers take the readers' part; who sleeps for hours would only make all others wait.
+        // Trainers replace the readers. A freeze of hours would only make all others wait.
         plan.readers.clear();
         for freeze in &mut plan.freezes {
             freeze.lasts = freeze.lasts.min(300 * S);
@@ -287,7 +278,7 @@ fn freezes(draw: &mut Draw, producers: u32, calm_at: Duration) -> Vec<Freeze> {
     (0..count).map(freeze).collect()
 }
 
-/// Two machines are told to run the same producers, now and then.
+/// Draws the case that two machines run the same producers.
 fn twins(draw: &mut Draw, producers: u32) -> Vec<(u32, Duration)> {
     if draw.chance(750) {
         return Vec::new();

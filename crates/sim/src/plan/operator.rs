@@ -8,22 +8,22 @@ use crate::draw::Draw;
 
 const S: Duration = Duration::from_secs(1);
 
-/// What the operator does.
+/// A command of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Act {
     /// Seals the stream; always followed by an unseal.
     Seal,
-    /// Undoes that.
+    /// Lifts the seal again.
     Unseal,
     /// Ends the epoch of this producer; its supervisor starts another process.
     Retire(u32),
-    /// Sets another mixture, for each producer from this many TGBs after its next on.
+    /// Sets a new mixture, which begins this many TGBs after each producer's next one.
     Mixture(u64),
-    /// Sets this many mixtures that concern nobody, one record each.
+    /// Sets this many mixtures without producers, one record each.
     Chatter(u32),
 }
 
-/// The acts of a world, in order.
+/// Draws the commands of a world, in order.
 pub(super) fn draw(draw: &mut Draw, producers: &[u32]) -> Vec<(Duration, Act)> {
     let mut acts = Vec::new();
     if draw.chance(600) {
@@ -35,7 +35,7 @@ pub(super) fn draw(draw: &mut Draw, producers: &[u32]) -> Vec<(Duration, Act)> {
         match draw.range(0..4) {
             0 => {
                 acts.push((at, Act::Seal));
-                // Long enough for a snapshot to fall under the seal.
+                // Long enough for a snapshot during the seal.
                 if draw.chance(400) {
                     acts.push((at, Act::Chatter(draw.range(50..300) as u32)));
                 }

@@ -1,4 +1,4 @@
-//! Which key gets how many reads in a second: what a store answers from one place.
+//! Reads per key and second, which a store serves from one place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchweave_store::Op;
 
-/// Reads of single keys, second by second.
+/// The reads of single keys, second by second.
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     second: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    /// A request goes out.
+    /// Counts a request that is sent.
     pub(crate) fn note(&mut self, op: Op, key: &Arc<str>, now: Duration) {
         if now.as_secs() != self.second {
             self.end();
@@ -33,7 +33,7 @@ impl Busy {
         self.reads.clear();
     }
 
-    /// For each second that is over, the reads of the key that had most of them.
+    /// Returns, for each completed second, the reads of its busiest key.
     pub(crate) fn by_second(&mut self) -> Vec<u64> {
         self.end();
         std::mem::take(&mut self.busiest)

@@ -1,4 +1,4 @@
-//! The store as one actor sees it: the contract of `batchweave-store`.
+//! The store as one actor sees it, which implements the contract of `batchweave-store`.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,10 +17,10 @@ use crate::store::outcome::Reply;
 use crate::store::{ROOT, Request, SimStore};
 use crate::trace::Answer;
 
-/// Keys in one request for deletion.
+/// The most keys in one request for deletion.
 const DELETES_MAX: usize = 1000;
 
-/// The store in the hands of one actor.
+/// A store handle of one actor.
 #[derive(Debug)]
 struct Handle {
     store: Arc<SimStore>,
@@ -29,7 +29,7 @@ struct Handle {
 }
 
 impl SimStore {
-    /// The store as `actor` sees it.
+    /// Returns the store as `actor` sees it.
     pub fn handle(self: &Arc<Self>, actor: &Arc<Actor>) -> Arc<dyn Store> {
         Arc::new(Handle {
             store: Arc::clone(self),
@@ -44,14 +44,15 @@ impl SimStore {
 }
 
 impl Handle {
-    /// Sends a request; its number within the actor, for the moment of a crash.
+    /// Sends a request. Returns its number within the actor, for the moment of a crash.
     async fn send(&self, op: Op, key: &str, body: &Bytes) -> (u64, Request) {
         let number = self.actor.count();
         self.actor.pass(number, Moment::Before).await;
         (number, self.store.send(&self.actor, op, key, body))
     }
 
-    /// Waits for the answer, `late` by what its bytes take; `None` when it is as it was.
+    /// Waits for the answer, delayed by `late` for the transfer of its bytes. Returns `None` if it
+    /// is unchanged.
     async fn answer(&self, number: u64, request: &Request, late: Duration) -> Option<Reply> {
         self.actor.pass(number, Moment::Sent).await;
         self.store
@@ -84,7 +85,7 @@ impl Handle {
                     }
                     _ => store.land(&actor, &request, &body),
                 };
-                // Nobody may be listening any more.
+                // The receiver may be gone.
                 let _ = tell.send(there);
             });
         }
@@ -107,7 +108,7 @@ impl Handle {
         }
     }
 
-    /// One request for many keys: it has one outcome, but some keys may be refused.
+    /// Sends one request for many keys. It has one outcome, but single keys may be refused.
     async fn delete_some(&self, keys: &[String]) -> Result<Vec<(String, StoreError)>, StoreError> {
         let (number, request) = self.send(Op::Delete, &keys[0], &Bytes::new()).await;
         let request = Arc::new(request);
@@ -121,7 +122,7 @@ impl Handle {
                 for key in gone {
                     store.remove(&actor, request.id, &key);
                 }
-                // Nobody may be listening any more.
+                // The receiver may be gone.
                 let _ = tell.send(());
             });
         }
@@ -129,7 +130,7 @@ impl Handle {
         if let Some(Reply::Fail(kind, effect, text)) = answer {
             return Err(self.fail(&request, kind, effect, text));
         }
-        // Never answered before it has happened, also when both fall on one tick of the clock.
+        // The answer never precedes the effect, also when both fall on one tick of the clock.
         let _ = told.await;
         self.store.answered(&self.actor, &request, Answer::Deleted);
         Ok(refused)
@@ -180,7 +181,7 @@ impl Handle {
         Ok(bytes)
     }
 
-    /// What arrives of a range.
+    /// Returns the bytes that arrive of a range.
     async fn range(&self, key: &str, range: Range<u64>, fresh: bool) -> Result<Bytes, StoreError> {
         let read = self.get_some(Op::GetRange, key, Some(range), fresh);
         read.await?.ok_or_else(|| {
@@ -191,7 +192,7 @@ impl Handle {
         })
     }
 
-    /// What arrives of an object, or of a range of it; the object there is whole.
+    /// Returns the bytes that arrive of an object, or of a range of it; the stored object is whole.
     async fn get_some(
         &self,
         op: Op,
@@ -225,7 +226,7 @@ impl Handle {
     }
 }
 
-/// The body of an answer, all of it there.
+/// Returns the body of an answer that has arrived completely.
 struct Arrived(Bytes);
 
 #[async_trait]

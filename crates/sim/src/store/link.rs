@@ -1,5 +1,5 @@
-//! The link between one actor and the store: how long its bytes take, and reads that lie: the object
-//! in the store is whole, the bytes that arrive are not.
+//! The link between one actor and the store: the transfer time of bytes, and reads that return wrong
+//! bytes although the stored object is whole.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;
 
-/// How the links of a world behave.
+/// The behaviour of the links of a world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkPlan {
-    /// Reads out of 1,000 that lie, each on its own: the next look at the same object is honest, or not.
+    /// Wrong reads per 1,000, each independent of the next read of the same object.
     #[serde(default)]
     pub lies: u32,
-    /// Reads out of 1,000 at which an actor's connection goes bad. From then on every read over it
-    /// lies, until it breaks; a read over a fresh connection does not.
+    /// Reads per 1,000 at which an actor's connection becomes bad. Every read over a bad connection
+    /// is wrong until the connection breaks; a read over a fresh one is right.
     #[serde(default)]
     pub bad_connections: u32,
-    /// Bytes per second; none: bytes take no time.
+    /// Bytes per second; none for an immediate transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
 }
 
-/// Whether worlds lie by default.
+/// True if worlds have wrong reads by default.
 const LYING: bool = true;
 
-/// Reads over a bad connection until it breaks, at most.
+/// The most reads over a bad connection before it breaks.
 const BAD_READS_MAX: u64 = 64;
 
 impl LinkPlan {
-    /// The links of a world: half of the worlds lie, a third are slow.
+    /// Draws the links of a world: half of the worlds have wrong reads, a third are slow.
     pub fn draw(draw: &mut Draw) -> Self {
         let mut plan = Self::default();
         match draw.range(0..6) {
@@ -46,7 +46,7 @@ impl LinkPlan {
         plan
     }
 
-    /// The time that so many bytes take.
+    /// Returns the transfer time of this many bytes.
     pub(crate) fn takes(&self, bytes: usize) -> Duration {
         match self.bytes_per_second {
             Some(rate) => Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64),
@@ -55,17 +55,17 @@ impl LinkPlan {
     }
 }
 
-/// One actor's link.
+/// The link of one actor.
 #[derive(Debug)]
 pub(crate) struct Link {
     plan: LinkPlan,
     draw: Draw,
-    /// Reads that the connection in use will still lie in.
+    /// The number of reads that will still be wrong over this connection.
     bad_reads: u64,
 }
 
 impl Link {
-    /// The link of an actor; what it draws changes nothing else in the world.
+    /// Creates the link of an actor. Its draws do not affect the rest of the world.
     pub(crate) fn new(plan: LinkPlan, seed: u64, actor: &str) -> Self {
         Self {
             plan,
@@ -74,7 +74,7 @@ impl Link {
         }
     }
 
-    /// What arrives of `bytes`; the flag says that it is a lie.
+    /// Returns the bytes that arrive, and true if they are wrong.
     pub(crate) fn carries(&mut self, op: Op, bytes: &Bytes, fresh: bool) -> (Bytes, bool) {
         if !self.lies(fresh) || bytes.is_empty() {
             return (bytes.clone(), false);
@@ -96,7 +96,8 @@ impl Link {
     }
 }
 
-/// Other bytes than these: one flipped, or one less or more. A ranged read has its length by contract.
+/// Returns wrong bytes: one bit flipped, or one byte less or more. A ranged read keeps its length
+/// by contract.
 fn lie(draw: &mut Draw, op: Op, bytes: &Bytes) -> Bytes {
     let mut lie = BytesMut::from(bytes.as_ref());
     let at = draw.range(0..bytes.len() as u64) as usize;

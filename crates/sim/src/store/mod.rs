@@ -1,11 +1,18 @@
-//! The simulated object store. A write takes effect at a random instant between request and
-//! answer, on a task of its own: whoever sent it may be frozen, dead, or tired of waiting by then.
+//! The simulated object store.
+//!
+//! A write takes effect at a random instant between request and answer, on its own task, because its
+//! sender may be frozen, dead or timed out by then.
+//!
+//! - `settings`: the behaviour of a store; `handle`: the store as one actor sees it; `outcome`: the effect and answer of one request;
+//! - `profile`: latencies; `throttle`: request limits; `busy`: reads per key;
+//! - `link`: slow transfers and wrong reads.
 
 mod busy;
 mod handle;
 pub mod link;
 pub mod outcome;
 pub mod profile;
+pub mod settings;
 pub(crate) mod throttle;
 
 use std::collections::BTreeMap;
@@ -19,10 +26,9 @@ use batchweave_store::{Effect, ErrorKind, ListPage, ObjectMeta, Op, StoreError};
 use bytes::Bytes;
 
 use self::busy::Busy;
-use self::link::LinkPlan;
 
 use self::outcome::{Outcome, Rates};
-use self::profile::Profile;
+use self::settings::{Keep, Settings};
 use self::throttle::{Throttle, class};
 use crate::actor::{Actor, Actors, Nature};
 use crate::draw::Draw;
@@ -32,60 +38,24 @@ use crate::trace::{Answer, Event, Trace, What, fnv};
 /// The root in messages.
 pub(crate) const ROOT: &str = "sim://store";
 
-/// Keys in one page of a listing.
+/// The number of keys in one page of a listing.
 const PAGE_KEYS: usize = 1000;
 
-/// How much of a run is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// Every event and object.
-    All,
-    /// Log records, counts, and the hash over everything.
-    Records,
-}
-
-/// How a store behaves.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Feeds everything that is random.
-    pub seed: u64,
-    /// Latencies.
-    pub profile: Profile,
-    /// Faults.
-    pub rates: Rates,
-    /// Slow and lying links.
-    pub link: LinkPlan,
-    /// No faults from then on.
-    pub calm_at: Duration,
-    /// What to keep.
-    pub keep: Keep,
-    /// The longest key; intents ride in keys that are long enough.
-    pub key_bytes_max: usize,
-}
-
-/// S3's 1,024 bytes less a usual prefix.
-pub(crate) const KEY_BYTES_MAX: usize = 960;
-
-/// An object at the moment it came to be.
+/// An object at its creation.
 #[derive(Debug, Clone)]
 pub struct Landed {
-    /// When.
     pub at: Duration,
-    /// Who had sent it.
+    /// The actor that sent it.
     pub actor: u32,
-    /// Its key.
     pub key: Arc<str>,
-    /// Its bytes.
     pub body: Bytes,
 }
 
-/// Requests of one kind: all, and with those that went out beside another of the same actor and
-/// kind counted as one.
+/// The number of requests of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Every request.
     pub http: u64,
-    /// A parallel window of reads counts once.
+    /// The same, but reads of one actor in parallel count once.
     pub windows: u64,
 }
 
@@ -104,7 +74,7 @@ struct Inner {
     actors: Actors,
 }
 
-/// The store, the recorder of all that happens in it, and the maker of actors.
+/// The store, which also records the trace and creates the actors.
 pub struct SimStore {
     pub(crate) time: Timeline,
     pub(crate) settings: Settings,
@@ -117,7 +87,7 @@ impl fmt::Debug for SimStore {
     }
 }
 
-/// A request on its way.
+/// A request in flight.
 pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) op: Op,
@@ -127,7 +97,7 @@ pub(crate) struct Request {
 }
 
 impl SimStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(time: Timeline, settings: Settings) -> Arc<Self> {
         let inner = Inner {
             objects: BTreeMap::new(),
@@ -151,9 +121,10 @@ impl SimStore {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new actor.
+    /// Creates an actor of this name.
     pub fn actor(&self, name: &str, nature: Nature) -> Arc<Actor> {
-        // By name, not by number: an actor draws the same when another is taken out of the world.
+        // Seeded by name, not by number: an actor draws the same when another is removed from the
+        // world.
         let draw = Draw::new(self.settings.seed, name, 0);
         let new = |id| Actor::new(id, name.to_owned(), nature, self.time, draw);
         self.inner().actors.add(new)
@@ -163,71 +134,71 @@ impl SimStore {
         self.inner().actors.living()
     }
 
-    /// Puts an object there before the world begins.
+    /// Stores an object before the world begins.
     pub fn put_now(&self, key: &str, body: Bytes) {
         self.inner().objects.insert(key.into(), body);
     }
 
-    /// Objects by key, as they are now.
+    /// Returns the objects by key, as they are now.
     pub fn objects(&self) -> BTreeMap<Arc<str>, Bytes> {
         self.inner().objects.clone()
     }
 
-    /// The newest object for which `pick` has an answer.
+    /// Returns the first result of `pick` over all created objects, newest first.
     pub fn newest_landed<T>(&self, pick: impl FnMut(&Landed) -> Option<T>) -> Option<T> {
         self.inner().landed.iter().rev().find_map(pick)
     }
 
-    /// Every object that ever came to be, in order.
+    /// Returns every object that was ever created, in order.
     pub fn landed(&self) -> Vec<Landed> {
         self.inner().landed.clone()
     }
 
-    /// The run's fingerprint so far.
+    /// Returns the run's fingerprint until now.
     pub fn hash(&self) -> u64 {
         self.inner().trace.hash()
     }
 
-    /// Requests so far.
+    /// Returns the number of requests until now.
     pub fn requests(&self) -> u64 {
         self.inner().requests
     }
 
-    /// Limits hold, and reads of single keys are counted, from now on.
+    /// Applies the request limits and counts reads of single keys from now on.
     pub(crate) fn limits_begin(&self) {
         let mut inner = self.inner();
         inner.throttle = Throttle::new(self.settings.profile.limits());
         inner.busy = Some(Busy::default());
     }
 
-    /// Until then nothing is too much.
+    /// Suspends the request limits.
     pub(crate) fn lift_limits(&self) {
         self.inner().throttle = Throttle::new(throttle::NONE);
     }
 
-    /// Reads of the busiest key, second by second.
+    /// Returns the reads of the busiest key, second by second.
     pub(crate) fn busiest_reads(&self) -> Vec<u64> {
         let busy = self.inner().busy.as_mut().map(Busy::by_second);
         busy.unwrap_or_default()
     }
 
-    /// Requests so far that were too many: answered 503.
+    /// Returns the number of requests answered 503 because of the limits.
     pub fn throttled(&self) -> u64 {
         self.inner().throttled
     }
 
-    /// Requests so far by operation and prefix.
+    /// Returns the requests until now by operation and prefix.
     pub fn counts(&self) -> Counts {
         self.inner().counts.clone()
     }
 
-    /// The events kept, and the names of the actors; actor n is name n - 1.
+    /// Returns the kept events and the names of the actors; actor n has the name n - 1.
     pub fn take_events(&self) -> (Vec<Event>, Vec<String>) {
         let mut inner = self.inner();
         (inner.trace.take(), inner.actors.names())
     }
 
-    /// Records something that is no request.
+    /// Records an event that is not a request.
     pub fn note(&self, actor: &Actor, text: impl Into<String>) {
         self.record(actor, 0, Op::Open, &Arc::from(""), What::Note(text.into()));
     }
@@ -245,7 +216,7 @@ impl SimStore {
         self.inner().trace.push(event);
     }
 
-    /// A request leaves: it is counted, recorded and gets its outcome.
+    /// Sends a request: counts it, records it and draws its outcome.
     pub(crate) fn send(&self, actor: &Actor, op: Op, key: &str, body: &Bytes) -> Request {
         let now = self.time.now();
         let calm = now >= self.settings.calm_at;
@@ -258,7 +229,7 @@ impl SimStore {
             let latency = self.settings.profile.draw(op, draw);
             outcome::draw(op, latency.mul_f64(actor.nature.slow), &rates, draw)
         });
-        // Clients wait longer for a larger body, so that a slow link alone fails nothing.
+        // Clients wait longer for a larger body, so that a slow link alone causes no failure.
         let carried = self.settings.link.takes(body.len());
         outcome.effect = outcome.effect.map(|after| after + carried);
         outcome.answer += carried;
@@ -300,7 +271,7 @@ impl SimStore {
         }
     }
 
-    /// A put takes effect: what was there before, if anything.
+    /// Applies a put. Returns the object that existed before, if any.
     pub(crate) fn land(&self, actor: &Actor, request: &Request, body: &Bytes) -> Option<Bytes> {
         let there = {
             let mut inner = self.inner();
@@ -329,8 +300,8 @@ impl SimStore {
         self.record(actor, request, Op::Delete, key, What::Landed { created });
     }
 
-    /// Which keys of a bulk delete are refused for reasons of their own, and the others. The first
-    /// key stands for the request in the trace; the others are told beside it.
+    /// Splits the keys of a bulk delete into those refused with their own errors and the others.
+    /// The first key stands for the request in the trace; the others are recorded beside it.
     pub(crate) fn refuse_some(
         &self,
         actor: &Actor,
@@ -362,7 +333,8 @@ impl SimStore {
         self.inner().objects.get(key).cloned()
     }
 
-    /// One page of keys and sizes below `prefix`, shuffled: no order is promised.
+    /// Returns one page of keys and sizes below `prefix`, shuffled, as the contract promises no
+    /// order.
     pub(crate) fn list(&self, actor: &Actor, prefix: &str, page: Option<&str>) -> ListPage {
         let after = match page {
             Some(last) => Bound::Excluded(last),

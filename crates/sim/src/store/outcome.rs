@@ -1,5 +1,5 @@
-//! What becomes of one request: when it takes effect, when it is answered, and with what. The
-//! four cases of a write, happened or not x reported or not, are all here.
+//! The outcome of one request: the time of its effect, the time of its answer, and the answer. It
+//! covers all four cases of a write: with and without an effect, reported or not.
 
 use std::time::Duration;
 
@@ -10,42 +10,41 @@ use crate::draw::Draw;
 
 /// A client gives up on a request after this time.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
-/// A write that lands after its client gave up does so within this time.
+/// A write that takes effect after its client gave up does so within this time.
 const LATE_MAX: Duration = Duration::from_secs(30);
 
-/// How often each fault strikes, out of 1000 requests.
+/// The rate of each fault, per 1000 requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rates {
-    /// A write happens, its answer is lost.
+    /// A write takes effect, but its answer is lost.
     pub lost_answer: u32,
-    /// A write never arrives, and nobody says so.
+    /// A write never arrives, and no answer does.
     pub lost_request: u32,
-    /// A write lands seconds after its client gave up.
+    /// A write takes effect seconds after its client gave up.
     pub late: u32,
-    /// The connection breaks at once; the write may land shortly after.
+    /// The connection breaks immediately; the write may take effect shortly after.
     pub reset: u32,
-    /// 409: neither yes nor no.
+    /// 409: the effect is unknown.
     pub conflict: u32,
-    /// 503; half of the writes happened all the same.
+    /// 503; half of the writes take effect nevertheless.
     pub throttled: u32,
-    /// 500; half of the writes happened all the same.
+    /// 500; half of the writes take effect nevertheless.
     pub server: u32,
-    /// No connection: it surely did not happen.
+    /// The connection is refused: the request has no effect.
     pub refused: u32,
-    /// A client's own retry meets its first try: 412 to the winner.
+    /// A client's own retry meets its first try: the winner gets 412.
     pub own_412: u32,
-    /// A read fails: no answer, 500, or a body that ends early.
+    /// A read fails: no answer, 500, or a truncated body.
     pub read: u32,
 }
 
-/// How a request is answered.
+/// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// As it was.
+    /// The true effect of the request.
     True,
-    /// "It exists already", whatever happened.
+    /// "The object exists", whatever the effect.
     Exists,
-    /// With an error.
     Fail(ErrorKind, Effect, &'static str),
 }
 
@@ -60,7 +59,7 @@ pub(crate) struct Outcome {
 const LOST: Reply = Reply::Fail(ErrorKind::Timeout, Effect::Unknown, "no answer in time");
 const READ_LOST: Reply = Reply::Fail(ErrorKind::Timeout, Effect::DidNot, "no answer in time");
 
-/// Draws the outcome of a request that takes `latency` if nothing befalls it.
+/// Draws the outcome of a request that takes `latency` without a fault.
 pub(crate) fn draw(op: Op, latency: Duration, rates: &Rates, draw: &mut Draw) -> Outcome {
     let effect = latency.mul_f64(draw.unit());
     let writes = matches!(op, Op::Create | Op::Upload | Op::Delete);

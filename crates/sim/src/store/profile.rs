@@ -1,4 +1,4 @@
-//! How long requests take: log-normal distributions through p50 and p99. The figures are those of
+//! Request latencies: log-normal distributions given by p50 and p99. The figures are those of
 //! `batchweave dev-s3`, so that a simulated run can be compared with a real one against it.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::store::throttle::{self, Limits};
 /// The standard normal distribution's 99th percentile.
 const Z99: f64 = 2.326;
 
-/// Median and 99th percentile in milliseconds.
+/// The median and 99th percentile in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Quantiles {
     p50_ms: f64,
@@ -21,7 +21,6 @@ struct Quantiles {
 /// The latencies of one kind of store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Profile {
-    /// Its name on the command line.
     pub name: &'static str,
     put: Quantiles,
     get: Quantiles,
@@ -54,31 +53,31 @@ impl Profile {
         limits: throttle::EXPRESS,
     };
 
-    /// The profile of this name.
+    /// Returns the profile with this name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::STANDARD, Self::EXPRESS]
             .into_iter()
             .find(|p| p.name == name)
     }
 
-    /// The same store, `factor` times slower.
+    /// Returns the same store, slower by `factor`.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         let scale = self.scale * factor;
         Self { scale, ..self }
     }
 
-    /// What the store allows.
+    /// Returns the request limits of the store.
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Median latency of a put.
+    /// Returns the median latency of a put.
     pub fn put_p50(&self) -> Duration {
         Duration::from_secs_f64(self.put.p50_ms * self.scale / 1000.0)
     }
 
-    /// Draws the time that one request takes.
+    /// Draws the latency of one request.
     pub fn draw(&self, op: Op, draw: &mut Draw) -> Duration {
         let q = match op {
             Op::Get | Op::GetRange | Op::Head | Op::Open => self.get,

@@ -1,5 +1,5 @@
-//! What a store allows per second and top-level prefix. A token bucket each; one second's worth may
-//! be used at once.
+//! The request limits of a store per second and top-level prefix: one token bucket each, with a burst
+//! of one second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,12 +7,10 @@ use std::time::Duration;
 use batchweave_core::keys;
 use batchweave_store::Op;
 
-/// Requests a second and top-level prefix.
+/// Requests per second and top-level prefix.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Limits {
-    /// PUT, COPY, POST, DELETE and LIST.
     pub(crate) writes: f64,
-    /// GET and HEAD.
     pub(crate) reads: f64,
 }
 
@@ -27,13 +25,13 @@ pub(crate) const EXPRESS: Limits = Limits {
     reads: 200_000.0,
 };
 
-/// No limits.
+/// Limits that no load reaches.
 pub(crate) const NONE: Limits = Limits {
     writes: f64::INFINITY,
     reads: f64::INFINITY,
 };
 
-/// What a request is counted by: the first name in its key.
+/// Returns the class by which a request is counted: the first name in its key.
 pub(crate) fn class(key: &str) -> &'static str {
     let first = key.split(['/', '.']).next().unwrap_or_default();
     keys::CLASSES
@@ -48,7 +46,7 @@ struct Bucket {
     at: Duration,
 }
 
-/// All buckets of a store.
+/// All token buckets of a store.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     limits: Limits,
@@ -63,7 +61,7 @@ impl Throttle {
         }
     }
 
-    /// Takes a token for a request; false: answer 503.
+    /// Takes a token for a request. Returns false if the answer must be 503.
     pub(crate) fn admits(&mut self, op: Op, key: &str, now: Duration) -> bool {
         let reads = matches!(op, Op::Get | Op::GetRange | Op::Head);
         let rate = if reads {

@@ -1,5 +1,5 @@
-//! What is in every TGB: a function of its producer's name and its number alone, so that anybody can say
-//! what a rank must have received, and with which checksums.
+//! The content of every TGB: a function of its producer's name and its number alone, from which the
+//! checks compute the expected data and checksums of each rank.
 
 use std::sync::OnceLock;
 
@@ -12,8 +12,8 @@ use bytes::Bytes;
 /// Slices per TGB in every simulated stream.
 pub(crate) const SLICES: u32 = 4;
 
-/// Tokens of a row, and of the long slice that some TGBs have: their frames differ in size, so that
-/// their places stand in an index.
+/// Tokens of a row, and of the long slice that some TGBs have. Frames of different sizes need an
+/// index.
 const WIDTHS: [u64; 2] = [9, 129];
 
 static LAYOUTS: OnceLock<[Layout; 2]> = OnceLock::new();
@@ -28,7 +28,7 @@ fn layout(long: bool) -> &'static Layout {
     &layouts[usize::from(long)]
 }
 
-/// The payload of a slice; the array's data stands at its end.
+/// Returns the payload of a slice, which ends with the array's data.
 fn payload(name: &ProducerName, seq: Seq, slice: u32) -> Vec<u8> {
     let long = seq % 4 == 3 && slice == 1;
     let words = crate::trace::fnv(name.as_str().as_bytes())
@@ -46,24 +46,24 @@ fn payload(name: &ProducerName, seq: Seq, slice: u32) -> Vec<u8> {
     }
 }
 
-/// CRC32C of a slice's payload: what ledgers say.
+/// Returns the CRC32C of a slice's payload, as ledgers record it.
 pub(crate) fn crc(name: &ProducerName, seq: Seq, slice: u32) -> u32 {
     crc32c(&payload(name, seq, slice))
 }
 
-/// CRC32C of a slice's data without the header: what a rank finds in shared memory.
+/// Returns the CRC32C of a slice's data without the header, as a rank finds it in shared memory.
 pub(crate) fn data_crc(name: &ProducerName, seq: Seq, slice: u32) -> u32 {
     let payload = payload(name, seq, slice);
     let header = layout(seq % 4 == 3 && slice == 1).header().len();
     crc32c(&payload[header..])
 }
 
-/// The digest of TGB `seq`.
+/// Returns the digest of TGB `seq`.
 pub(crate) fn digest(name: &ProducerName, seq: Seq) -> Digest {
     Digest::from_crcs((0..SLICES).map(|slice| crc(name, seq, slice)))
 }
 
-/// An object with the TGBs `first..first + count`, and their records.
+/// Returns an object with the TGBs `first..first + count`, and their records.
 pub(crate) fn object(
     (stream, epoch): (StreamId, Epoch),
     name: &ProducerName,
@@ -91,12 +91,12 @@ pub(crate) fn object(
     (object.bytes, object.runs.into_iter().map(record).collect())
 }
 
-/// The records alone.
+/// Returns only the records of such an object.
 pub(crate) fn tgbs(name: &ProducerName, key: &str, first: Seq, count: u64) -> Vec<TgbRecord> {
     object((StreamId([0; 16]), 0), name, key, (first, count)).1
 }
 
-/// The cursor before TGB `seq`.
+/// Returns the cursor before TGB `seq`.
 pub(crate) fn cursor(seq: Seq) -> Cursor {
     match seq {
         0 => Cursor::default(),

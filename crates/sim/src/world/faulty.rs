@@ -1,6 +1,6 @@
-//! A faulty program beside good ones. It folds the log as they do, and then puts a record that no
-//! correct writer makes: one whose entries are void for everybody, or one at which everybody stops
-//! until a person repairs it. Or it leaves half an object behind.
+//! A faulty program beside correct ones. It folds the log as they do, and then puts a record that no
+//! correct writer makes: its entries are void, or readers stop at it until a person repairs it. Or it
+//! leaves half an object behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::world::person::Person;
 
 /// The name of the faulty actor.
 pub(crate) const FAULTY: &str = "faulty";
-/// Looks at a log that should be repaired.
+/// The limit of polls for a repair of the log.
 const REPAIRS_MAX: u32 = 100;
 
-/// Does the plan's mischief, and plays the person who repairs the log after it.
+/// Writes the plan's invalid records, and repairs the log after them as a person would.
 pub(super) async fn spoil(shared: Arc<Shared>) {
     let faulty = Person::new(&shared, FAULTY);
     let repairer = Person::new(&shared, "repairer");
@@ -65,7 +65,7 @@ async fn folded(faulty: &Person) -> Option<Manifest> {
     None
 }
 
-/// Puts until it is certain that an object is there, its own or another.
+/// Retries a put until an object is certainly there, its own or another.
 async fn put(faulty: &Person, key: &str, bytes: Bytes) {
     while let Err(e) = faulty.store.create(key, bytes.clone()).await {
         if e.kind == ErrorKind::Denied {
@@ -107,7 +107,7 @@ fn record(faulty: &Person, m: &Manifest, mischief: Mischief) -> Vec<u8> {
     record.to_json()
 }
 
-/// An entry that breaks one rule; none for mischief of the record itself.
+/// Returns an entry that breaks one rule, or none if the record itself is to be invalid.
 fn entry(
     mischief: Mischief,
     producer: batchweave_core::ids::ProducerName,
@@ -182,7 +182,7 @@ async fn mend(shared: &Arc<Shared>, person: &Person) {
             }
             Err(e) => Err(e),
         };
-        // A lie or a failure passes; a repair that is done shows at the next look.
+        // Wrong reads and failures pass; a completed repair shows at the next poll.
         let text = match done {
             Ok(Repaired::Refused(remedy)) if remedy != Remedy::Unsteady => {
                 Some(format!("a repair was refused: {remedy:?}"))

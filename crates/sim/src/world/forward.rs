@@ -1,5 +1,5 @@
-//! How a process of a world opens a log, and a watch over it: a fold goes forward, record by record or
-//! by a jump, and never back.
+//! Log options of a process, with a check that each open log folds forward, record by record or by a
+//! jump, and never back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::shared::Shared;
 use crate::actor::Actor;
 use crate::draw::Draw;
 
-/// One open log.
+/// The check of one open log.
 struct Forward {
     shared: Arc<Shared>,
     actor: Arc<Actor>,
-    /// The highest version that was folded.
+    /// The highest folded version.
     last: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ impl SharedFold for Forward {
     fn fold(&self, manifest: &mut Manifest, bytes: &Bytes) -> Result<Folded, FoldError> {
         let version = manifest.next_version();
         let last = self.last.fetch_max(version, Relaxed);
-        // Only one who doubts what it has read begins again.
+        // Only a fold that suspects its reads begins again.
         if version < last && self.shared.plan.is_honest() {
             let text = format!("{} folds {version} after {last}", self.actor.name);
             self.shared.found("fold-back", self.actor.id, text);
@@ -40,7 +40,7 @@ impl SharedFold for Forward {
     }
 }
 
-/// How `actor` opens a log.
+/// Returns the options with which `actor` opens a log.
 pub(crate) fn options(
     shared: &Arc<Shared>,
     actor: &Arc<Actor>,

@@ -1,5 +1,5 @@
-//! A person at work on the stream while producers write: seals and unseals it, retires producers,
-//! changes the mixture, and now and then writes so many records that a snapshot falls among them.
+//! A person who works on the stream while producers write: seals and unseals it, retires producers,
+//! changes the mixture, and sometimes writes enough records for a snapshot.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::shared::{Shared, name};
 use crate::plan::operator::Act;
 use crate::world::person::Person;
 
-/// Carries out the plan's acts.
+/// Carries out the plan's commands.
 pub(super) async fn operate(shared: Arc<Shared>) {
     let person = Person::new(&shared, "operator");
     for (at, act) in shared.plan.acts.clone() {
@@ -60,7 +60,8 @@ pub(super) async fn operate(shared: Arc<Shared>) {
     }
 }
 
-/// The next mixture, in force for each of these open producers from so many TGBs after its next on.
+/// Builds the next mixture, which begins for each of these open producers this many TGBs after its
+/// next.
 fn mixture(
     person: &Person,
     ahead: Vec<(ProducerName, Seq)>,

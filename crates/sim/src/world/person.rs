@@ -52,7 +52,8 @@ impl Person {
         Log::open(Arc::clone(&self.store), &options).await
     }
 
-    /// Commits what `make` builds; the state after it, or none when the rules refuse it.
+    /// Commits the entry that `make` builds. Returns the state after it, or none if the rules
+    /// refuse it.
     pub(crate) async fn commit(&self, make: impl Fn(&Manifest) -> Entry) -> Option<Manifest> {
         loop {
             let done = async {

@@ -1,5 +1,5 @@
-//! A producer process: opens the log and its epoch, makes objects at its own speed, uploads them
-//! and hands them to the real commit task.
+//! A producer process: it opens the log and its epoch, makes objects at its own speed, uploads them and
+//! passes them to the real commit task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +21,18 @@ use crate::draw::Draw;
 use crate::plan::ProducerPlan;
 use crate::policy::AnyPolicy;
 
-/// How a process ended, other than by dying.
+/// The end of a process, other than death.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     /// All input is committed.
     Done(&'static str),
     /// The stream is sealed.
     Sealed,
-    /// Everybody stops at a record until a person repairs it.
+    /// Readers stop at a record until a person repairs it.
     Stopped,
-    /// A newer process has the name.
+    /// A newer process has opened the name.
     Fenced,
-    /// The store failed for too long; another process will go on.
+    /// The store failed for too long; another process continues.
     Failed(String),
 }
 
@@ -57,7 +57,7 @@ impl Process {
         }
     }
 
-    /// Store failures are part of the world; anything else is a finding.
+    /// Classifies an error: store failures are part of the world, anything else is a violation.
     fn failed(&self, error: LogError) -> End {
         if self.shared.may_pass(&error) && matches!(error, LogError::Fold(_)) {
             return End::Stopped;
@@ -144,7 +144,7 @@ impl Process {
         })
     }
 
-    /// Starts the commit task, and beside it the pacer when the world has a bound.
+    /// Starts the commit task, and flow control if the world has a bound.
     fn spawn(&self, producer: Committer, mut options: CommitOptions) -> CommitQueue {
         let ahead = self.shared.plan.life.as_ref().and_then(|life| life.ahead);
         let Some(ahead) = ahead else {
@@ -167,7 +167,7 @@ impl Process {
         self.shared.acknowledged(self.plan.number, next);
     }
 
-    /// Uploads an object, as often as it takes.
+    /// Uploads an object, with retries.
     async fn item(&self, epoch: Epoch, nonce: Nonce, first: Seq, count: u64) -> Option<CommitItem> {
         let random = self.actor.draw(|d| d.range(0..u64::MAX));
         let seqs = (first, first + count - 1);

@@ -1,5 +1,5 @@
-//! A reader process: follows the log and finds every step, in order, once; after a failure of the
-//! store it opens the log again and goes on from where it was.
+//! A reader process: it follows the log and reads every step once, in order. After a failure of the
+//! store it opens the log again and continues.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads to the end of the stream, or to what is there when all producers are done.
+    /// Reads to the end of the stream, or to the head when all producers are done.
     pub(super) async fn run(self) -> Vec<Read> {
         self.actor.sleep(self.plan.starts).await;
         let mut reads = Vec::new();

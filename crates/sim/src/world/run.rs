@@ -1,4 +1,4 @@
-//! Runs a plan and brings home the evidence for the checks.
+//! Runs a plan and collects the evidence for the checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,12 @@ use crate::actor::Nature;
 use crate::evidence::{Evidence, Read};
 use crate::lifecycle;
 use crate::plan::Plan;
+use crate::store::SimStore;
 use crate::store::profile::Profile;
-use crate::store::{KEY_BYTES_MAX, Keep, Settings, SimStore};
+use crate::store::settings::{KEY_BYTES_MAX, Keep, Settings};
 use crate::time::{Timeline, run as run_time};
 
-/// A world that has not ended by then never will.
+/// The limit of virtual time, after which a world counts as stuck.
 const HORIZON: Duration = Duration::from_hours(24);
 
 /// Runs the plan to its end.
@@ -38,7 +39,7 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
         rates: plan.rates,
         link: plan.link,
         calm_at: plan.calm_at,
-        // Intents in keys, or objects that are read.
+        // Short keys force intents into objects that are read.
         key_bytes_max: if plan.seed.is_multiple_of(2) {
             255
         } else {
@@ -137,7 +138,7 @@ async fn everybody(shared: Arc<Shared>) -> Vec<Vec<Read>> {
     reads
 }
 
-/// A person seals the stream for good, trying again until it is done.
+/// Seals the stream for good, with retries.
 async fn seal(shared: &Arc<Shared>, at: Duration) {
     let person = Person::new(shared, "sealer");
     shared.store.time.sleep_until(at).await;

@@ -12,7 +12,7 @@ use crate::evidence::{Marked, Received, Session, Violation};
 use crate::plan::Plan;
 use crate::store::SimStore;
 
-/// What all actors of a world share.
+/// The state that all actors of a world share.
 pub(crate) struct Shared {
     pub(crate) plan: Plan,
     pub(crate) store: Arc<SimStore>,
@@ -41,7 +41,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes all that was recorded.
+    /// Takes all recorded evidence.
     pub(super) fn take(&self) -> State {
         std::mem::take(&mut self.state())
     }
@@ -67,7 +67,8 @@ impl Shared {
         *known = next.max(*known);
     }
 
-    /// Whether this is what the world's store or its faulty program did: the same may work later.
+    /// Returns true if the world's store or its faulty program can cause this error, so that a
+    /// retry may succeed.
     pub(crate) fn may_pass(&self, error: &LogError) -> bool {
         match error {
             LogError::Store(_) => true,
@@ -76,17 +77,17 @@ impl Shared {
         }
     }
 
-    /// The stream's id.
+    /// Returns the stream's id.
     pub(crate) fn stream_id(&self) -> StreamId {
         stream_id(self.plan.seed)
     }
 
-    /// Whether all input is committed.
+    /// Returns true if all input is committed.
     pub(crate) fn done(&self) -> bool {
         self.state().done
     }
 
-    /// Whether all jobs have read what they were to read.
+    /// Returns true if all jobs have read their steps.
     pub(crate) fn trained(&self) -> bool {
         self.state().trained
     }
@@ -95,7 +96,7 @@ impl Shared {
         self.state().trained = true;
     }
 
-    /// The first step that never comes, once all input is committed and counted.
+    /// Returns the first step after the end, once all input is committed.
     pub(crate) fn end(&self) -> Option<Step> {
         self.state().end
     }
@@ -104,25 +105,25 @@ impl Shared {
         self.state().end = Some(end);
     }
 
-    /// A rank was let in; its session's place among all.
+    /// Records a session. Returns its index.
     pub(crate) fn session(&self, session: Session) -> usize {
         let mut state = self.state();
         state.sessions.push(session);
         state.sessions.len() - 1
     }
 
-    /// A rank was told that its mark is stored.
+    /// Records a mark that was confirmed to its rank.
     pub(crate) fn marked(&self, marked: Marked) {
         self.state().marked.push(marked);
     }
 
-    /// A rank has received a step.
+    /// Records a step that a rank received.
     pub(crate) fn received(&self, step: Received) {
         self.state().received.push(step);
     }
 }
 
-/// The name of producer `number`.
+/// Returns the name of producer `number`.
 pub(crate) fn name(number: u32) -> ProducerName {
     // A letter and digits are a valid name.
     match format!("p{number}").parse() {
@@ -137,7 +138,7 @@ fn stream_id(seed: u64) -> StreamId {
     StreamId::from_random(id)
 }
 
-/// The stream of a run.
+/// Returns the stream of a run.
 pub(crate) fn stream(seed: u64, order: StreamOrder, producers: Vec<ProducerName>) -> StreamConfig {
     StreamConfig {
         format: 1,

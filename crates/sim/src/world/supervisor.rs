@@ -1,5 +1,5 @@
-//! Keeps one producer running, as a service manager would: starts another process when one has
-//! died or failed, and one beside a frozen one when the plan says so.
+//! Keeps one producer running, as a service manager would: it replaces a process that died or failed,
+//! and starts one beside a frozen one when the plan demands it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::shared::Shared;
 use crate::actor::{Actor, Nature};
 use crate::plan::{Freeze, ProducerPlan};
 
-/// Processes of one producer at most: more means that something never settles.
+/// The limit of processes of one producer; more mean that the world never settles.
 const PROCESSES_MAX: u32 = 2000;
-/// Between two tries while the stream is sealed, or stopped.
+/// The pause between two tries while the stream is sealed or unreadable.
 const PAUSE: Duration = Duration::from_secs(1);
 
 enum Report {
@@ -120,7 +120,7 @@ impl Supervisor {
                 () = actor.died() => Report::Died(Arc::clone(&actor)),
                 end = process.run() => Report::Ended(Arc::clone(&actor), end),
             };
-            // The supervisor is gone only when the world has ended.
+            // The receiver is gone only after the world has ended.
             let _ = send.send(report);
         });
     }
@@ -139,7 +139,7 @@ impl Supervisor {
                 note(&actor, how);
                 *done = true;
             }
-            // A seal that is not for good is undone.
+            // A seal that is not final is lifted later.
             Report::Ended(actor, End::Sealed) => {
                 note(&actor, "sealed");
                 *done = self.shared.plan.sealed_at.is_some();
@@ -173,12 +173,12 @@ impl Supervisor {
         }
     }
 
-    /// Starts another process beside this one after a time.
+    /// Starts another process beside the running one after a time.
     fn take_over(&self, after: Duration) {
         let (send, time) = (self.send.clone(), self.shared.store.time);
         tokio::spawn(async move {
             time.sleep(after).await;
-            // The supervisor is gone only when the world has ended.
+            // The receiver is gone only after the world has ended.
             let _ = send.send(Report::TakeOver);
         });
     }

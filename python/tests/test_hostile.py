@@ -1,4 +1,4 @@
-"""A daemon that says what it likes: each body is read, or is an error of ours."""
+"""Messages of a hostile daemon: each body is decoded, or is an error of ours."""
 
 from __future__ import annotations
 

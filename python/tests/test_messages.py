@@ -1,4 +1,4 @@
-"""What the daemon says is wrong, and what it says wrongly, both are named errors."""
+"""Errors that the daemon reports, and its invalid messages, are named errors."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_a_dataset_ends_at_its_limit_and_knows_its_length(daemon: FakeDaemon, pa
     with batchweave.torch.Dataset(path, limit=5) as dataset:
         assert len(dataset) == 5
         loader = data.DataLoader(dataset, batch_size=None)
-        # No list: `scores` are shared with the daemon, and items that are kept hold their frames.
+        # Not a list: `scores` are shared with the daemon, and kept items hold their frames.
         assert sum(1 for _ in loader) == 5
     assert daemon.peers
 

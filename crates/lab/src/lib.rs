@@ -1,5 +1,5 @@
-//! `batchweave-lab`: the verbs that measure and show BatchWeave. The program `batchweave` runs it for
-//! `plan`, `bench`, `dev-s3`, `demo` and `generate`; operators need none of them in production.
+//! `batchweave-lab`: the verbs that measure and demonstrate BatchWeave. The program `batchweave` runs it
+//! for `plan`, `bench`, `dev-s3`, `demo` and `generate`; production needs none of them.
 //!
 //! - `args`: the command line
 //! - `bench`: measurements of the log, the producer, the consumer and the hand-over to ranks
@@ -22,6 +22,7 @@ use std::ffi::OsString;
 
 use batchweave_cli::{CliError, Context};
 use batchweave_daemon::Exit;
+use clap::CommandFactory;
 
 use crate::args::{Cli, Verb};
 
@@ -44,6 +45,6 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::DevS3(args) => dev_s3::run(args, &context).await,
         Verb::Demo(args) => Box::pin(demo::run(args, &context)).await,
         Verb::DemoRank(args) => Ok(demo::rank::run(&args)?),
-        Verb::Generate(args) => generate::run(&args),
+        Verb::Generate(args) => generate::run(&args, Cli::command()),
     }
 }

@@ -32,8 +32,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     `micro_batches=True` always makes it a list. Integers are converted to `dtype` (int64);
     `dtype=None` shares all memory with the daemon, and such tensors must not be written to. `cp`
     ("contiguous", "zigzag"): only this rank's part of each row, by the context dimension of
-    `mesh=`; see
-    `batchweave.views.context_parallel`.
+    `mesh=`; see `batchweave.views.context_parallel`.
 
     Use it without a DataLoader, or with num_workers=0: the daemon prefetches already.
     It is Stateful: torchdata and torch.distributed.checkpoint can save it. Its state is the

@@ -123,7 +123,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--attempt", help="the attempt's id, 32 hexadecimal digits")
     parser.add_argument("--steps", type=int, help="read the steps below this one (default: all)")
     parser.add_argument("--step-ms", type=float, default=0.0, help="training time of a step")
-    parser.add_argument("--waits", type=Path, help="file to which the seconds of each read are appended")
+    parser.add_argument("--waits", type=Path, help="file for the seconds of each read")
     parser.add_argument("--state-file", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="file of the records")
     parser.add_argument("--save-every", type=int, default=1, metavar="K", help="steps (default 1)")

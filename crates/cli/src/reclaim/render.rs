@@ -1,8 +1,10 @@
-//! The same for people.
+//! The text output of `batchweave reclaim`.
 
 use std::fmt::Write as _;
 
-use super::report::{Amount, Holder, ReclaimReport, Row};
+use batchweave_log::reclaim::Tally;
+
+use super::report::{Holder, ReclaimReport, Row};
 use crate::output::{Style, bytes, count, table};
 
 pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
@@ -12,7 +14,7 @@ pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
     }
     text.push_str(&classes(report, style));
     if !report.applied && report.classes.iter().any(|row| row.dead.objects > 0) {
-        text.push_str("nothing was written: --apply does it\n");
+        text.push_str("nothing was written; add --apply to do it\n");
     }
     if report.more {
         text.push_str(&style.yellow("there is more: run the command again\n"));
@@ -73,7 +75,7 @@ fn holder(job: &Holder) -> String {
                 }
             );
         }
-        _ => text.push_str("; nobody has begun to read"),
+        _ => text.push_str("; no attempt yet"),
     }
     text.push('\n');
     for (step, missing) in &job.incomplete_marks {
@@ -84,7 +86,7 @@ fn holder(job: &Holder) -> String {
 }
 
 fn classes(report: &ReclaimReport, style: Style) -> String {
-    let cell = |amount: Amount| match amount.objects {
+    let cell = |amount: Tally| match amount.objects {
         0 => "-".to_owned(),
         objects => format!("{objects} ({})", bytes(amount.bytes)),
     };

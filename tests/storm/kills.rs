@@ -224,5 +224,5 @@ fn storm(form: Form) {
 }
 
 fn record_puts(server: &Server) -> usize {
-    server.deeds().len()
+    server.puts().len()
 }

@@ -44,7 +44,7 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Adds what both layers say."""
+        """Adds the output of both layers."""
         rows, length, _ = x.shape
         parts = self.qkv(self.before(x)).view(rows, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(*parts, is_causal=True)
@@ -75,12 +75,12 @@ class Training:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
 
     def state_dict(self) -> dict[str, Any]:
-        """What to save."""
+        """Returns the state to save."""
         model, optimizer = get_state_dict(self.model, self.optimizer)
         return {"model": model, "optimizer": optimizer}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes what was saved."""
+        """Restores a saved state."""
         set_state_dict(
             self.model,
             self.optimizer,
@@ -95,7 +95,7 @@ class Training:
         for number, piece in enumerate(batch.slices):
             given = packed(tensors(piece, torch.int64))
             last = number == len(batch.slices) - 1
-            # Gradients are summed up here, and brought together once.
+            # Gradients are summed locally, and reduced once.
             self.model.require_backward_grad_sync = last
             logits = self.model(given["input_ids"])
             loss = F.cross_entropy(logits.flatten(0, 1), given["labels"].flatten())
@@ -107,7 +107,7 @@ class Training:
 
 
 def save(folder: Path, training: Training, data: Checkpointing, step: int) -> None:
-    """A checkpoint that counts when `latest` names it, and a mark of the job then."""
+    """Saves a checkpoint that counts when `latest` names it, then marks it for the job."""
     state = data.state_dict()
     dcp.save({"training": training, "data": data}, checkpoint_id=folder / f"step{step}")
     if dist.get_rank() == 0:
@@ -119,7 +119,7 @@ def save(folder: Path, training: Training, data: Checkpointing, step: int) -> No
 
 
 def note(path: Path, **line: Any) -> None:
-    """Adds a line of JSON; whole lines, also when several ranks write."""
+    """Appends a whole line of JSON, even when several ranks write."""
     with path.open("a") as out:
         out.write(json.dumps(line) + "\n")
 

@@ -15,7 +15,7 @@ COLOURS = ("#1f77b4", "#d62728", "#2ca02c")
 
 
 def read(path: Path) -> tuple[dict[int, float], list[int]]:
-    """Losses by step, and the steps at which another process went on."""
+    """Returns losses by step, and the steps at which another process continued."""
     losses: dict[int, float] = {}
     restarts: list[int] = []
     before: Any = None
@@ -29,7 +29,7 @@ def read(path: Path) -> tuple[dict[int, float], list[int]]:
 
 
 def draw(runs: dict[str, Path]) -> str:
-    """The picture."""
+    """Returns the picture as SVG."""
     found = {name: read(path) for name, path in runs.items()}
     values = [v for losses, _ in found.values() for v in losses.values()]
     last = max(step for losses, _ in found.values() for step in losses)
@@ -51,7 +51,7 @@ def draw(runs: dict[str, Path]) -> str:
     for number, (name, (losses, restarts)) in enumerate(found.items()):
         colour = COLOURS[number % len(COLOURS)]
         line = " ".join(at(step, loss) for step, loss in sorted(losses.items()))
-        # The first one is drawn wide, so that both can be seen where they agree.
+        # The first line is wide, so that both are visible where they agree.
         width = 6 if number == 0 else 1.5
         parts.append(
             f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{width}" '

@@ -22,7 +22,7 @@ SAVE_EVERY = 100
 
 
 def load(path: Path) -> dict[str, Any] | None:
-    """The last checkpoint, if there is one."""
+    """Returns the last checkpoint, if there is one."""
     if not path.exists():
         return None
     found: dict[str, Any] = json.loads(path.read_text())
@@ -30,7 +30,7 @@ def load(path: Path) -> dict[str, Any] | None:
 
 
 def save(path: Path, checkpoint: dict[str, Any]) -> None:
-    """Makes a checkpoint durable: what a crash leaves behind is the old one or the new one."""
+    """Saves a checkpoint durably: a crash leaves the old one or the new one."""
     fresh = path.with_suffix(".new")
     with fresh.open("w") as out:
         json.dump(checkpoint, out)
@@ -40,7 +40,7 @@ def save(path: Path, checkpoint: dict[str, Any]) -> None:
 
 
 def attempt() -> str | None:
-    """This start's id, equal on all ranks; None lets BatchWeave draw one, or read it from Slurm."""
+    """Returns this start's id, equal on all ranks; None: BatchWeave draws it, or uses Slurm's."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return None
     distributed: Any = importlib.import_module("torch.distributed")
@@ -57,7 +57,7 @@ def main(folder: Path) -> None:
         job="example", attempt=attempt(), state=last["data"] if last else None
     ) as reader:
         for batch in reader:
-            # Views of shared memory: give them to the device, keep none after the step.
+            # Views of shared memory: copy them to the device, keep none after the step.
             own = sum(piece.inputs.size for piece in batch.slices)
             # The all-reduce of a real loop, which also keeps the ranks together.
             model["tokens"] += own * reader.info.slices // reader.info.slice_count
@@ -65,7 +65,7 @@ def main(folder: Path) -> None:
                 state = batch.state_dict()
                 if rank == "0":
                     save(path, {"model": model, "data": state})
-                # All ranks: the step is a restart point when the last has said so, rank 0 too.
+                # On all ranks: the step is a restart point once all of them, rank 0 too, marked it.
                 reader.checkpoint(state)
     print(f"rank {rank}: {model['tokens']} tokens")
 

@@ -1,4 +1,4 @@
-"""What the tests share: a fake daemon on a fresh socket, and a clean environment."""
+"""Fixtures of the tests: a fake daemon on a fresh socket, and a clean environment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    # Errors that the test before caught keep its frames on the stack, and with them its mappings.
+    # Errors caught by the previous test keep its stack frames, and with them its mappings.
     gc.collect()
     return tmp_path / "consumer.sock"
 
@@ -43,7 +43,7 @@ def daemon(path: Path) -> Iterator[FakeDaemon]:
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    """Waits for something that another thread does; fails after a generous time."""
+    """Waits for an action of another thread; fails after a generous time."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 class Tensor:
-    """A value that may not be there yet."""
+    """A value that may not be available yet."""
 
     def __init__(self, cuda: Cuda, shape: tuple[int, ...], value: Callable[[], Array]) -> None:
         self._cuda, self.shape, self.value = cuda, shape, value
@@ -55,7 +55,7 @@ class Cuda:
     def copy(self, source: Tensor) -> Tensor:
         done: list[Array] = []
         self.sources.append(source.value().__array_interface__["data"][0])
-        # The view reads memory when it is copied, and keeps nothing alive.
+        # The view reads memory when it is copied, and keeps no array alive.
         place = source.value().__array_interface__
         shape, kind = place["shape"], place["typestr"]
 

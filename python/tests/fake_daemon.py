@@ -42,7 +42,7 @@ Tokens = npt.NDArray[np.uint16]
 
 
 def tokens_of(step: int, number: int) -> Tokens:
-    """What slice `number` of a step holds."""
+    """Returns the contents of slice `number` of a step."""
     first = (step * 7919 + number * 104729) % 65521
     return ((first + np.arange(ROWS * (SEQ_LEN + 1))) % 65521).astype(np.uint16).reshape(SHAPE)
 
@@ -92,7 +92,7 @@ class Peer:
         self.socket.sendmsg([message], extra)
 
     def answer(self, message: bytes) -> bool:
-        """For `on_hello`: answers with this message alone."""
+        """Returns an `on_hello` that answers with only this message."""
         self.send_raw(message)
         return True
 
@@ -166,7 +166,7 @@ class Peer:
                 self._take(kind, message[16:])
         except OSError:
             pass
-        # A daemon that dies touches nothing more.
+        # A killed daemon changes nothing more.
         for frame in [] if self.daemon.stopping else list(self.held):
             self._free(frame)
         self.socket.close()
@@ -229,7 +229,7 @@ class Peer:
 
 
 class FakeDaemon:
-    """Listens on `path`; every client gets all steps, `slices` slices of each."""
+    """Listens on `path` and sends every client all steps, `slices` slices of each."""
 
     def __init__(self, path: Path, *, end: int | None = None, slices: int = 1, slots: int = 64):
         self.path, self.end, self.slices = path, end, slices
@@ -265,7 +265,7 @@ class FakeDaemon:
             self._spawn(peer.run)
 
     def stop(self) -> None:
-        """Dies as by SIGKILL: all sockets close; clients keep what they have mapped."""
+        """Stops as if killed by SIGKILL: all sockets close; clients keep their mappings."""
         self.stopping = True
         for each in [self._listener, *(peer.socket for peer in self.peers)]:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A rank that is interrupted again and again: `interrupted.py SOCKET SEED`, for test_interrupts.
+"""A rank that is interrupted repeatedly: `interrupted.py SOCKET SEED`, for test_interrupts.
 
 A process of its own: pytest keeps every exception that a callback could only print, and with it
 the frames on the stack and their arrays. Prints the steps it got and the number of interrupts as
@@ -29,7 +29,7 @@ def interrupt(*_: object) -> None:
 
 
 def arm() -> None:
-    """The next interrupt comes at a random instant."""
+    """Schedules the next interrupt at a random instant."""
     armed[:] = [True]
     signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.003))
 
@@ -46,12 +46,12 @@ def pump(reader: batchweave.Reader) -> None:
             if batch["tokens"][0, 0] != tokens_of(batch.step, 0)[0, 0]:
                 raise AssertionError(batch.step)
     finally:
-        # An interrupt that was kept for later is raised while the next one is on its way.
+        # A deferred interrupt is raised while the next one is under way.
         armed.clear()
 
 
 def main() -> None:
-    """Goes on after each interrupt, as a notebook would."""
+    """Continues after each interrupt, as a notebook would."""
     signal.signal(signal.SIGALRM, interrupt)
     interrupts = 0
     reader = batchweave.connect(sys.argv[1], timeout=30)

@@ -39,8 +39,8 @@ class Interrupt:
         if not file.startswith(CLIENT):
             return None
         frame.f_trace_opcodes = self.unit == "opcode"
-        # Behind a store Python looks for no signal before it returns.
-        # Comprehensions have instructions of no line.
+        # After a store, Python does not check for signals before it returns.
+        # Comprehensions have instructions without a line.
         handed_out = line and linecache.getline(file, line).strip() == HANDED_OUT
         if event in (self.unit, "call") and not handed_out:
             self.left -= 1
@@ -51,7 +51,7 @@ class Interrupt:
 
 
 def read(path: str, interrupt: Interrupt) -> tuple[list[int], str]:
-    """Reads to the end, over one interrupt: the steps, and what went wrong besides.
+    """Reads to the end, over one interrupt; returns the steps and other failures.
 
     Behind the first step a checkpoint is marked, and the session begins anew, as after a lost
     message.
@@ -86,7 +86,7 @@ def read(path: str, interrupt: Interrupt) -> tuple[list[int], str]:
 
 
 def main() -> None:
-    """Moves the interrupt on until none comes before the end."""
+    """Moves the interrupt forward until none occurs before the end."""
     path, steps = sys.argv[1], int(sys.argv[2])
     unit = sys.argv[3] if len(sys.argv) > 3 else "line"
     wrong: list[str] = []

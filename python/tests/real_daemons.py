@@ -39,7 +39,7 @@ Tokens = npt.NDArray[np.uint16]
 Daemons = Callable[..., subprocess.Popen[bytes]]
 
 JOB = 'name = "t"\nopen = true'
-"""The consumer's job, opened by itself."""
+"""The consumer's job, which it opens itself."""
 
 
 def documents() -> list[str]:
@@ -124,7 +124,7 @@ ATTEMPTS = [f"{number:032x}" for number in range(1, 10)]
 def read(
     path: Path, rank: int, world: int, then: Callable[[int], None] = lambda _: None, **more: Any
 ) -> tuple[list[int], list[Tokens]]:
-    """Reads all steps, in the first attempt by default; their numbers and what they held."""
+    """Reads all steps, in the first attempt by default; returns their numbers and contents."""
     steps, found = [], []
     more.setdefault("attempt", ATTEMPTS[0])
     with batchweave.connect(

@@ -181,7 +181,7 @@ def test_a_refused_mark_is_raised_by_the_next_one_or_by_close(
     first = next(reader)
     reader.checkpoint(first.state_dict())
     eventually(lambda: len(daemon.peers[0].checkpoints) == 1)
-    # Reading goes on, and meets the refusal on the way.
+    # Reading continues, and receives the refusal meanwhile.
     assert [next(reader).step for _ in range(9)] == list(range(1, 10))
     with pytest.raises(cls, match=r"it is so \(step 1\); change it") as caught:
         reader.checkpoint(reader.state_dict())
@@ -202,7 +202,7 @@ def test_a_mark_that_could_not_be_stored_stops_nobody(
             reader.checkpoint(batch.state_dict())
             if batch.step == 5:
                 break
-    assert "no restart point: it is so (step 1)" in caplog.text
+    assert "not a restart point: it is so (step 1)" in caplog.text
     assert "not confirmed" not in caplog.text
 
 
@@ -236,7 +236,7 @@ def test_an_attempt_does_not_move(daemon: FakeDaemon, path: Path) -> None:
         state = next(reader).state_dict()
         reader.load_state_dict(state)
         assert next(reader).step == 1
-        with pytest.raises(errors.BadStateError, match=r"stands at step 1, .* connect\(state"):
+        with pytest.raises(errors.BadStateError, match=r"is at step 1, .* connect\(state"):
             reader.load_state_dict(state)
         assert next(reader).step == 2
     assert len(daemon.peers) == 1
@@ -254,7 +254,7 @@ def test_marks_that_wait_are_bounded(daemon: FakeDaemon, path: Path) -> None:
 
 
 def skip_4_to_8(peer: Peer) -> bool:
-    """As the daemon of an attempt that passes over steps 4 to 8, in a stream of 10."""
+    """Acts as the daemon of an attempt that skips steps 4 to 8, in a stream of 10."""
     asked = peer.hello["next_step"]
     peer.send_welcome(next_step=9 if 4 <= asked < 9 else asked)
     peer.send_segment()
@@ -276,7 +276,7 @@ def test_ranks_have_one_state_wherever_they_learn_of_a_skip(path: Path) -> None:
             assert (batch.step, early.next_step) == (3, 4)
             state = batch.state_dict()
             assert inner(state)["next_step"] == 4
-        # One that comes back in the middle learns it at once.
+        # A rank that reconnects in the middle learns of it immediately.
         for asked in (4, 6, 8):
             middle = {"batchweave": json.dumps({**inner(state), "next_step": asked})}
             with batchweave.connect(path, state=middle) as late:

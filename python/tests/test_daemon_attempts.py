@@ -26,7 +26,7 @@ def first_steps(
     attempt: str,
     marks: int | None = None,
 ) -> tuple[list[int], Tokens, list[dict[str, str]]]:
-    """All ranks of an attempt read some steps at once: their numbers, tokens and last states.
+    """Reads steps on all ranks of an attempt concurrently: their numbers, tokens and last states.
 
     After `marks` of them all make a checkpoint; its state is then what comes back.
     """
@@ -145,7 +145,7 @@ def test_ranks_that_disagree_with_their_attempt_are_told_how(
         with pytest.raises(errors.AttemptDisagreesError, match="4"):
             batchweave.connect(path, dp_rank=1, dp_size=4, **same)
         state = [next(zero) for _ in range(3)][-1].state_dict()
-        # Alone restarted: its own position, in the same attempt.
+        # Only this rank restarted: its own position, in the same attempt.
         with batchweave.connect(path, dp_rank=1, dp_size=2, state=state, **same) as one:
             assert next(one).step == 3
     with pytest.raises(errors.AttemptNotOpenedError, match="rank 0"):
@@ -221,7 +221,7 @@ def test_quarantined_steps_are_passed_over_by_new_attempts(
     assert steps == [5, 6, 7, 12, 13, 14]
     assert (tokens == want[steps]).all()
     assert len({each["batchweave"] for each in states}) == 1
-    # A checkpoint from the middle of the range, taken by those who read it.
+    # A checkpoint from the middle of the range, by ranks that read it.
     inner = json.loads(before["batchweave"])
     middle = {"batchweave": json.dumps({**inner, "next_step": 10})}
     steps, tokens, _ = first_steps(path, SLICES, 3, middle, ATTEMPTS[2])

@@ -53,7 +53,7 @@ def test_python_on_the_pages_is_python(page: str) -> None:
 
 
 class Model:
-    """What the page calls a model: counts steps."""
+    """The page's model: counts steps."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -66,7 +66,7 @@ class Model:
 
 
 class Accelerator:
-    """What the page uses of Accelerate."""
+    """The parts of Accelerate that the page uses."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
@@ -99,7 +99,7 @@ def frameworks() -> dict[str, ModuleType]:
 
 
 class Stage:
-    """The names that the page takes for granted."""
+    """The names that the page does not define."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.steps = folder, 0
@@ -157,7 +157,7 @@ def test_the_trainers_page_runs(
             if "Module" in names:
                 fit(names, stage)
         first, again = daemon.peers
-        # One that saves goes on from its last checkpoint, which is the end; others read again.
+        # One that saves continues at its last checkpoint, the end; others read again.
         resumes = any(word in block for word in ("load(", "load_state("))
         assert again.hello["next_step"] == (END if resumes else 0)
         assert stage.steps == (END if resumes else 2 * END)

@@ -1,4 +1,4 @@
-"""The messages of socket protocol 1, as stored in tests/golden, read and written as ever."""
+"""The messages of socket protocol 1, as stored in tests/golden: reading and writing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon that says what it likes: each body is read, or is an error of ours."""
+"""Messages of a hostile daemon: each body is decoded, or is an error of ours."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_error_that_is_none_is_a_named_error(what: str) -> None:
 
 @pytest.mark.parametrize("what", WRONG_LAYOUTS)
 def test_a_layout_that_is_none_is_a_named_error(what: str) -> None:
-    with pytest.raises(BadMessageError, match="can't be read") as caught:
+    with pytest.raises(BadMessageError, match="cannot read the daemon's layout") as caught:
         _layout.parse(WRONG_LAYOUTS[what])
     assert len(str(caught.value).encode(errors="replace")) < 10_000
 

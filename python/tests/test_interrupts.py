@@ -1,4 +1,4 @@
-"""Ctrl-C at any instant: nothing is lost, doubled, or told of another stream."""
+"""Ctrl-C at any instant: no batch is lost, repeated, or of another stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_interrupts_lose_and_double_nothing(path: Path) -> None:
             text=True,
         )
         assert rank.stdout is not None
-        # A rank that waits for ever fails the test, and does not stop all others.
+        # A rank that waits for ever fails only this test.
         stuck = threading.Timer(300, rank.kill)
         stuck.start()
         try:

@@ -1,4 +1,4 @@
-"""Places on meshes: any names and orders, and errors that say what would do."""
+"""Places on meshes: any names and orders, and errors that list valid sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from batchweave.mesh import Place, divisors, from_device_mesh, megatron, reads_i
 
 
 def device_mesh(shape: tuple[int, ...], names: tuple[str, ...] | None, rank: int) -> Any:
-    """What is used of torch's DeviceMesh, whose ranks are in row-major order."""
+    """The used parts of torch's DeviceMesh, whose ranks are in row-major order."""
     mesh = np.arange(int(np.prod(shape))).reshape(shape)
     at = [int(i) for i in np.argwhere(mesh == rank).ravel()]
     return SimpleNamespace(

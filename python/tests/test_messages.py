@@ -1,4 +1,4 @@
-"""What the daemon says is wrong, and what it says wrongly, both are named errors."""
+"""Errors that the daemon reports, and its invalid messages, are named errors."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_daemon_that_sends_wrong_steps_is_given_up(path: Path) -> None:
         daemon.on_hello = wrong
         with (
             batchweave.connect(path, timeout=20) as reader,
-            pytest.raises(errors.BadMessageError, match="does not send step 0"),
+            pytest.raises(errors.BadMessageError, match="sends another step than 0"),
         ):
             next(reader)
 

@@ -52,11 +52,11 @@ def test_seek_goes_anywhere_and_a_job_stays(path: Path) -> None:
             assert (next(reader)["tokens"] == tokens_of(7, 0)).all()
             assert len(steps(reader)) == 42
             reader.seek(49)
-            assert steps(reader) == [49], "the end was no end for ever"
+            assert steps(reader) == [49], "the end was not final"
             with pytest.raises(errors.BadHelloError, match="from 0 on"):
                 reader.seek(-1)
         with batchweave.connect(path, job="j") as reader:
-            with pytest.raises(errors.BadStateError, match=r"seek\(3\).*an attempt can't move"):
+            with pytest.raises(errors.BadStateError, match=r"seek\(3\).*an attempt cannot move"):
                 reader.seek(3)
             reader.seek(0)
             assert next(reader).step == 0
@@ -94,7 +94,7 @@ def test_the_length_is_known_when_the_stream_is_sealed(path: Path) -> None:
             assert reader, "no length is asked for"
             with pytest.raises(TypeError, match="batchweave seal"):
                 len(reader)
-            # It asks for the length, and does without.
+            # It asks for the length and continues without it.
             assert len(list(reader)) == 20
         daemon.on_hello = sealed
         with batchweave.connect(path) as reader:
@@ -209,7 +209,7 @@ def test_the_frames_of_a_step_are_released_by_one_message(path: Path) -> None:
         assert messages == [], "they go together"
         del kept
         eventually(lambda: messages == [8])
-        # What the step's last frame keeps back goes with the next call.
+        # The next call sends the releases that the step's last frame delayed.
         batch = next(reader)
         batch.slices.pop(0)
         next(reader)

@@ -1,4 +1,4 @@
-"""What happens to a reader when the daemon, the protocol or the process itself misbehaves."""
+"""A reader when the daemon, the protocol or the process itself misbehaves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_no_daemon_is_an_error_within_the_timeout(path: Path) -> None:
 def test_a_socket_that_nobody_serves_or_answers(path: Path) -> None:
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     dead.bind(str(path))
-    with pytest.raises(errors.NoDaemonError, match="nobody listens"):
+    with pytest.raises(errors.NoDaemonError, match="no daemon listens"):
         batchweave.connect(path, connect_timeout=0.1)
     dead.listen(1)
     with pytest.raises(errors.NoDaemonError, match="does not answer"):
@@ -81,13 +81,13 @@ def test_a_late_step_is_an_error_with_the_daemons_cause(path: Path) -> None:
             with pytest.raises(errors.StepTimeoutError) as caught:
                 next(reader)
             text = str(caught.value)
-            assert "step 0 did not come" in text
+            assert "step 0 did not arrive" in text
             assert reader.cause == "producing: the head is at step 0"
             assert "producing: the head is at step 0; check that the producers run" in text
             daemon.peers[0].send_segment()
             daemon.peers[0].send_layout()
             daemon.peers[0].send_step(0)
-            assert next(reader).step == 0, "a timeout is no end"
+            assert next(reader).step == 0, "a timeout is not the end"
             assert reader.cause is None
 
 
@@ -100,7 +100,7 @@ def test_reading_goes_on_over_a_daemons_restart(path: Path) -> None:
         second = FakeDaemon(path)
         step = 2
         while not second.peers:
-            # What was queued before the daemon died is good.
+            # Messages queued before the daemon died are valid.
             step += 1
             assert next(reader).step == step
         hello = second.peers[0].hello
@@ -336,7 +336,7 @@ def test_a_quarantined_range_is_passed_over(path: Path) -> None:
 
 
 class Watched:
-    """A poll object that notes how long it was told to wait, and finds nothing until told so."""
+    """A poll object that records its time-outs, and finds nothing until it should."""
 
     def __init__(self, sleeps_until_found: int) -> None:
         self.asked: list[int] = []
@@ -353,13 +353,13 @@ def test_a_wait_is_awake_only_at_first_and_only_for_a_moment(
 ) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     session = _session.Session(ours, 0)
-    # Ten microseconds go by from one look at the clock to the next, however busy the machine is.
+    # Ten microseconds pass between two reads of the clock, however busy the machine is.
     monkeypatch.setattr("batchweave._session.time.monotonic", itertools.count(0.0, 10e-6).__next__)
-    # What comes at once is caught awake.
+    # A message that arrives at once is received by active polling.
     monkeypatch.setattr(session, "_readable", soon := Watched(3))
     session.wait(5.0, awake=True)
     assert soon.asked == [0, 0, 0]
-    # What does not come is waited for asleep: no core is kept busy for it.
+    # Longer waits sleep: they do not keep a core busy.
     monkeypatch.setattr(session, "_readable", never := Watched(1 << 30))
     session.wait(5.0, awake=True)
     assert never.asked[-1] == 5000

@@ -1,4 +1,4 @@
-"""A step of one slice is taken by a short way of its own: it gives what the long way gives."""
+"""The fast path for a step of one slice gives the same results as the general one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def session() -> Iterator[tuple[Session, socket.socket]]:
 
 
 def outcome(session: Session, daemon: socket.socket, fields: tuple[Any, ...]) -> str:
-    """What becomes of a message."""
+    """Returns the outcome of a message."""
     daemon.send(SHAPE.pack(*fields))
     try:
         found = session.receive()
@@ -57,7 +57,7 @@ def outcome(session: Session, daemon: socket.socket, fields: tuple[Any, ...]) ->
 
 
 def outcomes(session: Session, daemon: socket.socket) -> list[str]:
-    """Of the good message, and of all that differ from it by one field or two."""
+    """Returns the outcomes of the valid message and of all that differ by one or two fields."""
     values = (0, 1, 2, 63, 64, 4096 - LENGTH, 4096)
     places = range(1, len(GOOD))
     found = [outcome(session, daemon, GOOD)]

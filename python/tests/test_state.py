@@ -105,7 +105,7 @@ def test_a_batch_explains_its_wrong_uses(daemon: FakeDaemon, path: Path) -> None
         batch = next(reader)
         with pytest.raises(KeyError, match=r"'loss'; this slice has \['scores', 'segments'"):
             _ = batch["loss"]
-        with pytest.raises(TypeError, match="can't be pickled"):
+        with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(batch)
         assert "tokens: uint16[4, 16]" in repr(batch)
     assert daemon.peers

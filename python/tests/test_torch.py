@@ -170,7 +170,7 @@ def test_a_save_in_the_background_counts_when_it_is_durable(
         threading.Timer(0.05, saves[3].set_result, (None,)).start()
     # The end of the block waited for the last one.
     assert [step for step, _ in marks] == [3, 4]
-    assert "no restart point: the disk is full" in caplog.text
+    assert "not a restart point: the disk is full" in caplog.text
     assert "it was cancelled" in caplog.text
 
 

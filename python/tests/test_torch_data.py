@@ -142,7 +142,7 @@ def test_a_dataset_gives_a_ranks_part_of_each_row(path: Path, way: str, dtype: A
                 assert shared == (dtype is None)
                 assert item["scores"].dtype == torch.bfloat16
                 del item, piece, want
-        for size, text in ((5, "rows of 12 can't be cut"), (1, None)):
+        for size, text in ((5, "cannot cut rows of 12"), (1, None)):
             place = Place.of({"cp": size}, rank=0, world=size)
             dataset = batchweave.torch.Dataset(path, mesh=place, cp=way)
             if text is None:
@@ -186,7 +186,7 @@ def test_a_dataset_ends_at_its_limit_and_knows_its_length(daemon: FakeDaemon, pa
     with batchweave.torch.Dataset(path, limit=5) as dataset:
         assert len(dataset) == 5
         loader = data.DataLoader(dataset, batch_size=None)
-        # No list: `scores` are shared with the daemon, and items that are kept hold their frames.
+        # Not a list: `scores` are shared with the daemon, and kept items hold their frames.
         assert sum(1 for _ in loader) == 5
     assert daemon.peers
 

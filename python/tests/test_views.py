@@ -118,7 +118,7 @@ def packed_slice() -> dict[str, Any]:
 
 
 def joined(parts: list[Any], way: str) -> Any:
-    """The rows again, from what all ranks have."""
+    """Rebuilds the rows from the parts of all ranks."""
     if way == "zigzag":
         parts = [part[:, 0] for part in parts] + [part[:, 1] for part in reversed(parts)]
     return np.concatenate(parts, axis=1)
@@ -142,7 +142,7 @@ def test_the_parts_of_all_ranks_are_the_rows_of_every_field(size: int, way: str)
         assert (joined([part[name] for part in parts], way) == rows).all(), name
         assert all(np.shares_memory(part[name], tokens.base) for part in parts), name
     for part in parts:
-        # Each label is what follows its input in the row, also at the end of a part.
+        # Each label follows its input in the row, even at the end of a part.
         assert (part["labels"] == part["input_ids"] + 1).all()
         assert part["cu_seqlens"].tolist() == [[0, 7, 24, 24], [0, 5, 19, 24]]
         assert part["weights"].tolist() == [0.5, 2]
@@ -178,6 +178,6 @@ def test_what_has_no_parts_is_an_error_that_says_so() -> None:
     with pytest.raises(errors.BadMeshError, match="segment_ids has rows of 23"):
         context_parallel({**arrays, "segment_ids": arrays["segment_ids"][:, 2:]}, 0, 2)
     opaque = {"image": np.zeros(99, np.uint8), "image.offsets": np.array([0, 99])}
-    with pytest.raises(errors.BadMeshError, match=r"no tokens or input_ids.*views\.context"):
+    with pytest.raises(errors.BadMeshError, match=r"neither tokens nor input_ids.*views\.context"):
         context_parallel(opaque, 0, 2)
     assert context_parallel(opaque, 1, 2, "full") == opaque

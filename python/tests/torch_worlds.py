@@ -24,7 +24,7 @@ dcp: Any = importlib.import_module("torch.distributed.checkpoint")
 
 
 def ranks(world: int, group: Path, body: Callable[[int], Any]) -> list[Any]:
-    """Runs `body` in as many processes of one group; what each returned."""
+    """Runs `body` in this number of processes of one group; returns their results."""
     started = []
     for rank in range(world):
         ours, theirs = os.pipe()
@@ -57,7 +57,7 @@ def ranks(world: int, group: Path, body: Callable[[int], Any]) -> list[Any]:
 
 
 def saving(socket: str, folder: Path, steps: int) -> Callable[[int], str]:
-    """A rank that reads so many steps and saves."""
+    """A rank that reads this number of steps and saves."""
 
     def body(rank: int) -> str:
         attempt = batchweave.torch.attempt()
@@ -74,7 +74,7 @@ def saving(socket: str, folder: Path, steps: int) -> Callable[[int], str]:
 
 
 def loading(socket: str, folder: Path, world: int) -> Callable[[int], Any]:
-    """A rank that loads into a fresh object, and reads on."""
+    """A rank that loads into a fresh object and continues reading."""
 
     def body(rank: int) -> Any:
         data = batchweave.torch.Checkpointing()

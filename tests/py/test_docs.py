@@ -245,7 +245,7 @@ def test_own_data(terminal: Terminal) -> None:
         check(command, said)
         if text.endswith("train.py"):
             steps = json.loads(terminal.run("batchweave status --json")[1])["end"]
-            # 2,048 tokens a step, each counted once.
+            # 2,048 tokens per step, each counted once.
             assert f"trained on {steps * 2048} tokens, up to step {steps - 1}" in said
             assert "checkpoint after step 19\n" not in said, "it did not begin again"
     assert ran == 10

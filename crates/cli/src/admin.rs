@@ -1,5 +1,5 @@
-//! What verbs that change a stream by a record have in common: a request id, one commit, and the
-//! rules' refusals in words that say what to do.
+//! Shared by the verbs that commit a record: the request id, the commit, and the advice that follows a
+//! refusal.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use batchweave_store::{ErrorKind, Op};
 use crate::error::CliError;
 use crate::output::count;
 
-/// The request id of a command: the person's, or a new one.
+/// Returns the request id of the command line, or a new one.
 pub(crate) fn request(given: Option<RequestId>, log: &mut Log) -> RequestId {
     given.unwrap_or_else(|| log.new_request())
 }
 
-/// Commits what `make` builds, judged anew after each lost race. `None` when there was nothing left
-/// to do: the request was applied before, or `make` said so.
+/// Commits the entry that `make` builds; `make` runs again after each lost race. Returns `None` when there
+/// is nothing to do: the request was applied before, or `make` returned `None`.
 pub(crate) async fn commit(
     log: &mut Log,
     verb: &str,
@@ -43,7 +43,7 @@ fn denied(error: &batchweave_store::StoreError) -> bool {
     error.kind == ErrorKind::Denied && error.op == Op::Create
 }
 
-/// A rule's refusal, and what to do about it by the state that refused.
+/// Returns the error for a refused entry, with advice that depends on the state that refused it.
 pub(crate) fn refused(void: &Void, m: &Manifest) -> CliError {
     let mut text = format!("{void}");
     let advice = advice(void, m);
@@ -57,7 +57,7 @@ fn advice(void: &Void, m: &Manifest) -> String {
     match void {
         Void::NotOpened(_) | Void::NotNamed(_) => producers(m),
         Void::Finished(_) => "its epoch can commit nothing more, so there is nothing to end".into(),
-        Void::Retired { .. } => "whoever opens it again gets a new epoch".into(),
+        Void::Retired { .. } => "the next instance that opens it gets a new epoch".into(),
         Void::WrongEpoch { current, .. } => format!(
             "it was opened again, as epoch {current}, while this command ran; \
              look at `batchweave status` before you try again"
@@ -77,12 +77,12 @@ fn advice(void: &Void, m: &Manifest) -> String {
         Void::KeepNothing => "a job that keeps no restart point could never restart".into(),
         Void::TextTooLong { .. } => "shorten --reason".into(),
         Void::NoQuarantine => "`batchweave quarantine` lists those in force".into(),
-        Void::WatermarkOrder { .. } => "somebody else has moved it: there is nothing to do".into(),
+        Void::WatermarkOrder { .. } => "another command moved it: there is nothing to do".into(),
         Void::WatermarkAboveHead { head, .. } => {
             format!("the stream has {}", count(*head, "step"))
         }
         Void::WatermarkJobs => {
-            "a job or an attempt was opened or closed meanwhile: run the command again".into()
+            "a job or an attempt was opened or closed in the meantime: run the command again".into()
         }
         Void::WatermarkUnasked => "`batchweave reclaim --to STEP` is a person's request".into(),
         _ => String::new(),
@@ -93,11 +93,11 @@ fn producers(m: &Manifest) -> String {
     let names: Vec<_> = m.producers().map(|(name, _)| name.as_str()).collect();
     match names.as_slice() {
         [] => "no producer was opened yet".into(),
-        names => format!("those that were are {}", names.join(", ")),
+        names => format!("the opened ones are {}", names.join(", ")),
     }
 }
 
-/// Why `job` can't be found, by what is open.
+/// Explains why `job` is not found by listing the jobs that are open.
 pub(crate) fn not_open(m: &Manifest, job: &JobName) -> String {
     if let Some(state) = m.jobs().get(job) {
         let (held, by) = (incarnation(job, state.opened), parameters(state));
@@ -114,12 +114,17 @@ pub(crate) fn not_open(m: &Manifest, job: &JobName) -> String {
     }
 }
 
-/// `llm@4`: a name and the version that opened it.
+/// Formats a job's name and the version that opened it, as `llm@4`.
 pub(crate) fn incarnation(job: &JobName, opened: Version) -> String {
     format!("{job}@{opened}")
 }
 
-/// What a job was opened with, in words.
+/// Formats the version of a change, or that there was nothing to change.
+pub(crate) fn by_version(version: Option<Version>) -> String {
+    version.map_or("as before".to_owned(), |v| format!("by version {v}"))
+}
+
+/// Describes the parameters that a job was opened with.
 pub(crate) fn parameters(job: &JobState) -> String {
     let yes =
         |yes: bool, does: &str, does_not: &str| (if yes { does } else { does_not }).to_owned();
@@ -211,7 +216,7 @@ mod tests {
                     current: 5,
                     found: 4,
                 },
-                "somebody else has moved it",
+                "another command moved it",
             ),
             (Void::WatermarkJobs, "run the command again"),
             (Void::WatermarkUnasked, "a person's request"),

@@ -1,4 +1,4 @@
-//! The command line as a whole: what all verbs share, and the list of verbs.
+//! The command line: its verbs and their one-line descriptions.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -21,14 +21,14 @@ Examples:
   batchweave doctor --store s3://bucket/stream
 
 Environment:
-  BATCHWEAVE_STORE   root of the stream, where --store is not given
+  BATCHWEAVE_STORE   root of the stream, when --store is absent
   BATCHWEAVE_ENCRYPTION, BATCHWEAVE_KMS_KEY
-                     what writes ask S3 for, as store.encryption and store.kms_key of the daemons
+                     encryption of writes to S3, as store.encryption and store.kms_key of the daemons
   AWS_*              credentials, region, profile and endpoint of S3
-  RUST_LOG           what is logged on standard error (default: warn)
-  NO_COLOR           no colours; there are none either when the output is not a terminal";
+  RUST_LOG           log filter on standard error (default: warn)
+  NO_COLOR           no colours; without a terminal there are none anyway";
 
-/// Look after streams of training batches in an object store.
+/// Manage streams of training batches in an object store
 #[derive(Debug, Parser)]
 #[command(
     name = "batchweave",
@@ -45,41 +45,41 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Create a stream (producers do it too, when they find none)
+    /// Create a stream (producers also do so when there is none)
     Init(init::InitArgs),
-    /// Show where a stream stands: head, watermark, producers, jobs
+    /// Show the state of a stream: head, watermark, producers, jobs
     Status(status::StatusArgs),
-    /// List the commits of a stream, and what became of their entries
+    /// List the commits of a stream, and whether their entries are valid
     Log(log::LogArgs),
-    /// Show one step: whose batch it is, where it lies, and with --slices whether it is whole
+    /// Show one step: its producer and objects, and with --slices whether it is intact
     Show(show::ShowArgs),
     /// Find the steps that hold a document
     Where(locate::LocateArgs),
-    /// End a stream, or take that back
+    /// End a stream, or reopen it
     Seal(seal::SealArgs),
     /// Open, close, list and show the training runs that read a stream
     Job(job::JobArgs),
-    /// Keep steps from attempts that begin later, or take that back
+    /// Exclude steps from attempts opened from now on, or lift such an exclusion
     Quarantine(quarantine::QuarantineArgs),
-    /// End the epoch of a producer that is gone
+    /// End the epoch of a producer that no longer runs
     Retire(retire::RetireArgs),
-    /// Say what nobody can need any more and who holds back the rest, and delete it
+    /// Show data that is no longer needed and which job retains the rest; with --apply, delete the former
     Reclaim(reclaim::ReclaimArgs),
-    /// Say what can be done about a record that nobody can read, and do it
+    /// Show what can be done about an unreadable record; with --apply, do it
     Repair(repair::RepairArgs),
-    /// Check that a store and a stream are fit for use, and say what to do where they are not
+    /// Check that a store and a stream are fit for use, with remedies
     Doctor(doctor::DoctorArgs),
-    /// Check that a stream is whole, or prove what a run was fed
+    /// Check that a stream is intact, or prove what a run received
     Verify(verify::VerifyArgs),
-    /// Work out latency, requests and cost of a stream before it is built
+    /// Estimate latency, requests and cost of a stream before it is built
     Plan(LabArgs),
-    /// Watch one node: who waits for what, what is read ahead, where the time goes
+    /// Show one node live: what its ranks wait for, what is read ahead, how long each stage takes
     Top(top::TopArgs),
-    /// Measure what the protocol costs as a log grows
+    /// Measure the log, the producer, the consumer and the hand-over to ranks
     Bench(LabArgs),
     /// Run an S3 server for tests, demos and laptops
     DevS3(LabArgs),
-    /// Show the whole system at work on text of this machine, with crashes and a proof
+    /// Run the whole system on text of this machine, with crashes and a proof
     Demo(LabArgs),
     /// Manual pages and completions, for make install
     #[command(hide = true)]
@@ -87,7 +87,7 @@ pub(crate) enum Verb {
 }
 
 impl Cli {
-    /// Parses a command line; the program's name is its first word.
+    /// Parses a command line whose first word is the program's name.
     pub(crate) fn parse_args(
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {

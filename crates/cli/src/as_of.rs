@@ -1,5 +1,5 @@
-//! A read-only view of a store in which the log ends before a given version: the past of a stream,
-//! read with the code that reads its present.
+//! A read-only view of a store in which the log ends before a given version: the past of a stream, readable
+//! with the code that reads its present.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ impl AsOf {
         Arc::new(Self { inner, end })
     }
 
-    /// Shows the log up to, not including, `end` from now on.
+    /// From now on, shows the log up to `end`, exclusive.
     pub(crate) fn show_until(&self, end: Version) {
         self.end.store(end, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What verbs work with: the store that was named, and where results go.
+//! The context of a verb: the store that the command line names, and the output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::global::GlobalArgs;
 use crate::output::Output;
 
 const STORE_VARIABLE: &str = "BATCHWEAVE_STORE";
-/// So long a person looks at nothing.
-const SILENCE: Duration = Duration::from_secs(2);
+/// Time without an answer after which a message appears.
+const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct Context {
     global: GlobalArgs,
-    /// Where results go.
+    /// The destination of results.
     pub out: Output,
 }
 
@@ -30,17 +30,17 @@ impl Context {
         Self { global, out }
     }
 
-    /// What --store names, as it stands on the command line.
+    /// Returns the value of `--store` on the command line.
     pub fn store_option(&self) -> Option<&str> {
         self.global.store.as_deref()
     }
 
-    /// Whether results are JSON.
+    /// Returns whether results are printed as JSON.
     pub fn json(&self) -> bool {
         self.global.json
     }
 
-    /// The root that the command line or the environment names.
+    /// Returns the root that the command line or the environment names; an error when neither does.
     pub fn url(&self) -> Result<String, CliError> {
         let variable = || std::env::var(STORE_VARIABLE).ok();
         let given = self.global.store.clone().or_else(variable);
@@ -52,7 +52,7 @@ impl Context {
         })
     }
 
-    /// What the command line says of how to reach a store.
+    /// Returns the endpoint, region and profile of the command line as options of a store.
     pub fn store_options(&self) -> OpenOptions {
         OpenOptions {
             endpoint: self.global.endpoint.clone(),
@@ -62,7 +62,7 @@ impl Context {
         }
     }
 
-    /// Opens the store; `create` makes the folder of a `file://` root.
+    /// Opens the store; `create` also creates the folder of a `file://` root.
     pub async fn store(&self, create: bool) -> Result<Arc<dyn Store>, CliError> {
         let options = OpenOptions {
             create,
@@ -71,44 +71,44 @@ impl Context {
         };
         let url = self.url()?;
         if url.starts_with("s3://") {
-            first_contact(&url, &options).await?;
+            check_answer(&url, &options).await?;
         }
         Ok(batchweave_store::open(&url, &options).await?)
     }
 }
 
-/// Whether anybody answers at all: with few and short tries, since a person waits. What is answered is
-/// for the verb to judge, and its own requests are as patient as a daemon's.
-async fn first_contact(url: &str, options: &OpenOptions) -> Result<(), StoreError> {
+/// Checks with few and short tries that the store answers, since a person waits. The verb handles the
+/// answer, and its own requests are retried as long as a daemon's.
+async fn check_answer(url: &str, options: &OpenOptions) -> Result<(), StoreError> {
     let options = OpenOptions {
         patience: Patience::Short,
         ..options.clone()
     };
     let store = batchweave_store::open(url, &options).await?;
-    let mut asking = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+    let mut get = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
     let answer = tokio::select! {
         biased;
-        answer = &mut asking => answer,
-        () = tokio::time::sleep(SILENCE) => {
-            eprintln!("{url} does not answer yet; still waiting");
-            asking.await
+        answer = &mut get => answer,
+        () = tokio::time::sleep(NOTICE_AFTER) => {
+            eprintln!("{url} has not answered yet; still waiting");
+            get.await
         }
     };
     match answer {
-        Err(error) if is_silence(error.kind) => Err(error),
+        Err(error) if is_unanswered(error.kind) => Err(error),
         _ => Ok(()),
     }
 }
 
-/// Nobody was there, or what was there gave no answer of a store.
-fn is_silence(kind: ErrorKind) -> bool {
+/// Whether nothing answered, or something that is not a store.
+fn is_unanswered(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Untrusted
     )
 }
 
-/// What writes ask S3 for, as `store.encryption` and `store.kms_key` of the daemons.
+/// Returns the encryption that writes request, as `store.encryption` and `store.kms_key` of the daemons.
 fn encryption() -> Result<Encryption, CliError> {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let mode = variable("BATCHWEAVE_ENCRYPTION");
@@ -125,7 +125,7 @@ pub(crate) async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
     Ok(Log::open(store, &options).await?)
 }
 
-/// Everything below `prefix`, sorted by key.
+/// Returns all objects below `prefix`, sorted by key.
 pub async fn list(store: &dyn Store, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
     let mut objects = Vec::new();
     list_all(store, prefix, |object| objects.push(object)).await?;

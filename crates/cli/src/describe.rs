@@ -1,16 +1,16 @@
-//! Entries of the log in a few words each.
+//! One-line descriptions of log entries.
 
 use batchweave_core::ids::{Epoch, ProducerName, Step};
 use batchweave_core::manifest::Entry;
 
 use crate::output::{count, range};
 
-/// What an entry says, on one line that needs no context.
+/// Describes an entry on one line that needs no context.
 pub(crate) fn entry(entry: &Entry) -> String {
     beside(entry, "")
 }
 
-/// The same beside the name of `writer`, as `p0` or `p0/1`, which is not said again.
+/// Describes an entry next to the name of its `writer` (`p0` or `p0/1`), without repeating that name.
 pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
     let of = |producer: &ProducerName, epoch: Epoch| {
         let name = format!("{producer}/{epoch}");
@@ -83,7 +83,7 @@ pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
     }
 }
 
-/// `steps 3..5`, `step 3`: both ends included.
+/// Formats the steps `first` to `last`, both included: `steps 3..5` or `step 3`.
 pub(crate) fn steps(first: Step, last: Step) -> String {
     let noun = if first == last { "step" } else { "steps" };
     format!("{noun} {}", range(first, last.saturating_add(1)))

@@ -1,10 +1,10 @@
-//! `batchweave doctor`: is this store fit for a stream, and is the stream there sound? One line a
-//! finding, with what to do beneath where something is to be done.
+//! `batchweave doctor`: checks that a store is fit for a stream and that the stream there is sound. Prints
+//! one line per finding, with the remedy beneath.
 //!
 //! Invariants:
-//! - Objects are made below `probe/<random>/` only, and all are deleted again, also after Ctrl-C.
-//! - Nothing is ever written below `log/`: what may be done there is asked in ways that make no
-//!   object, and no key that a stream uses is ever deleted.
+//! - Objects are created below `probe/<random>/` only, and all are deleted, also after Ctrl-C.
+//! - Nothing is ever written below `log/`: permissions there are checked in ways that create no object, and
+//!   no key that a stream uses is ever deleted.
 
 mod access;
 mod contract;
@@ -32,20 +32,19 @@ Examples:
   batchweave doctor --store s3://bucket/stream --read-only    with a consumer's permissions
   batchweave doctor --rounds 100 --samples 500 --json
 
-It may be run before `init` and on a live stream: it makes objects below `probe/` only, and deletes
-them again. The exit code is that of the first check that failed; warnings leave it at 0.";
+It may be run before `init` and on a live stream: it creates objects below `probe/` only, and
+deletes them. The exit code is that of the first check that failed; warnings leave it at 0.";
 
-/// Arguments of `batchweave doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// Write nothing: check what a consumer needs
+    /// Write nothing: check only the permissions of a consumer
     #[arg(long)]
     read_only: bool,
     /// Races of 16 concurrent creates on one key
     #[arg(long, value_name = "N", default_value_t = 20)]
     rounds: usize,
-    /// Requests of each kind whose latency is measured; 0 measures none
+    /// Number of requests of each kind to measure the latency of; 0 measures none
     #[arg(long, value_name = "N", default_value_t = 50)]
     samples: usize,
 }
@@ -74,7 +73,7 @@ impl Target<'_> {
         self.store.inspect()?.bucket()
     }
 
-    /// A throw-away key of this run.
+    /// Returns a temporary key of this run.
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.folder())
     }
@@ -111,7 +110,7 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, Cl
     report.ok = failed.is_none() && !interrupted;
     if interrupted {
         return Err(CliError::Absent(
-            "interrupted; what was made below probe/ is deleted again".to_owned(),
+            "interrupted; all objects below probe/ are deleted again".to_owned(),
         ));
     }
     context.out.report(&report, |report, style| {
@@ -120,7 +119,7 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, Cl
     Ok(exit)
 }
 
-/// Says whether it was interrupted.
+/// Returns whether Ctrl-C interrupted the checks.
 async fn examine_and_clean(
     target: &Target<'_>,
     context: &Context,
@@ -145,7 +144,7 @@ async fn examine(
     report: &mut DoctorReport,
 ) -> Result<(), CliError> {
     let access = access::check(target).await;
-    // Whatever stands in the way of the simplest request stands in the way of the others.
+    // A failure of the simplest request would fail all others.
     let barred = access.iter().any(|c| c.verdict == Level::Fail);
     show(context, report, access)?;
     if barred {
@@ -175,7 +174,7 @@ async fn versioning(target: &Target<'_>) -> Option<Result<Versioning, StoreError
     }
 }
 
-/// Prints the findings of one group, and keeps them for the report.
+/// Prints the findings of one group and adds them to the report.
 fn show(
     context: &Context,
     report: &mut DoctorReport,
@@ -190,10 +189,10 @@ fn show(
     Ok(())
 }
 
-/// Deletes whatever this run has made; says what it could not.
+/// Deletes all objects of this run; returns a finding when some are left.
 async fn clean(target: &Target<'_>) -> Option<Finding> {
     let (store, folder) = (target.store(), target.folder());
-    // A store that can't be listed has been reported already.
+    // A store whose listing fails was reported before.
     let listed = context::list(store, &folder).await.ok()?;
     let mut left = 0;
     let mut why = None;

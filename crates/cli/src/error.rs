@@ -1,4 +1,4 @@
-//! Why a verb could not do its work, and the exit code for it.
+//! The errors of verbs and their exit codes.
 
 use std::io;
 
@@ -9,22 +9,22 @@ use batchweave_store::{ErrorKind, Op, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The command line asks for what can't be.
+    /// A command line with values that are not allowed.
     #[error("{0}")]
     Usage(String),
-    /// A file of the person's that can't be used.
+    /// An unusable input file.
     #[error("{0}")]
     Input(String),
-    /// What was asked for is not in the stream.
+    /// A step, job or version that is not in the stream.
     #[error("{0}")]
     Absent(String),
-    /// The rules of the stream, or what is alive in it, speak against it.
+    /// A change that the rules or the present state of the stream forbid.
     #[error("{0}")]
     Refused(String),
-    /// What is stored is not whole, or a run can't be proved.
+    /// Damage in the store, or a contradiction in a run.
     #[error("{0}")]
     Unsound(String),
-    /// Nothing speaks against a run, but its ledgers end before it does.
+    /// A run without a contradiction whose ledgers end too early.
     #[error("{0}")]
     NotProved(String),
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// The exit code; the root command's help lists them.
+    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) => Exit::Config,
@@ -54,13 +54,13 @@ impl CliError {
         }
     }
 
-    /// The reader of our output has gone.
+    /// Whether the reader of standard output has closed the pipe.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// Unlike a daemon, a verb takes what is missing below an open root as damage of the stream.
+/// Unlike a daemon, a verb reports a missing object below an open root as damage of the stream.
 fn exit_of_store_error(error: &StoreError) -> Exit {
     match error.kind {
         ErrorKind::NotFound | ErrorKind::Range => Exit::Protocol,

@@ -1,4 +1,4 @@
-//! Reading and checking the frames of one step's batch.
+//! Reading and verification of the frames of one step's batch.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// One slice as it is stored.
+/// One stored slice of a step.
 #[derive(Debug, Serialize)]
 pub struct Frame {
     pub slice: u32,
@@ -22,11 +22,11 @@ pub struct Frame {
     pub offset: u64,
     /// Bytes of the frame: header, payload and padding.
     pub bytes: u64,
-    /// CRC32C of the payload, once it was verified.
+    /// CRC32C of the payload, after verification.
     pub crc32c: Option<Crc>,
-    /// What is wrong with it.
+    /// The damage, if there is any.
     pub fault: Option<String>,
-    /// The payload, when nothing is wrong.
+    /// The payload, when it is intact.
     #[serde(skip)]
     pub payload: Option<Bytes>,
 }
@@ -47,13 +47,13 @@ impl Serialize for Crc {
     }
 }
 
-/// Reads of a step in which something is wrong, before that is believed.
+/// Reads of a damaged step before the damage is reported.
 const READS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Reads `slices` of the batch, as large reads, and verifies each frame. Damage is reported frame by
-/// frame, once it was read again over other connections; a store that fails otherwise is an error.
-/// Payloads are dropped unless `keep`.
+/// Reads `slices` of the batch in large reads and verifies each frame. Damage is reported per frame, after
+/// it was read again over other connections; any other failure of the store is an error. Payloads are
+/// dropped unless `keep`.
 pub async fn read(
     store: &dyn Store,
     stream: StreamId,
@@ -112,7 +112,7 @@ async fn read_once(
     Ok(all)
 }
 
-/// The object is gone or cut short: a fault of these frames, not of the store.
+/// Whether an object is missing or truncated: damage of its frames, not a failure of the store.
 pub fn is_damage(error: &StoreError) -> bool {
     matches!(error.kind, ErrorKind::NotFound | ErrorKind::Range)
 }

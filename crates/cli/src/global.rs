@@ -1,19 +1,19 @@
 //! The options that all verbs share.
 
-/// The options that every verb accepts, before or behind its name.
+/// Options that every verb accepts, before or after its name.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub struct GlobalArgs {
     /// Root of the stream: s3://bucket/prefix or file:///dir [default: $BATCHWEAVE_STORE]
     #[arg(long, global = true, value_name = "URL")]
     pub store: Option<String>,
-    /// S3 endpoint, where AWS_ENDPOINT_URL is not to be used
+    /// S3 endpoint, instead of AWS_ENDPOINT_URL
     #[arg(long, global = true, value_name = "URL")]
     pub endpoint: Option<String>,
-    /// S3 region, where AWS_REGION or the profile's is not to be used
+    /// S3 region, instead of AWS_REGION or the profile's
     #[arg(long, global = true, value_name = "NAME")]
     pub region: Option<String>,
-    /// AWS profile, where AWS_PROFILE is not to be used
+    /// AWS profile, instead of AWS_PROFILE
     #[arg(long, global = true, value_name = "NAME")]
     pub profile: Option<String>,
     /// Print one JSON object instead of text

@@ -1,4 +1,4 @@
-//! `batchweave init`: creates a stream, after a look whether the store can hold one.
+//! `batchweave init`: creates a stream, after checking that the store can hold one.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,6 @@ The fingerprint of a tokenizer.json file is its SHA-256, as sha256sum prints it.
 it with its own tokenizer's and refuses to write to a stream with another one. With stream.create =
 true (the default) a producer creates the stream by itself.";
 
-/// Arguments of `batchweave init`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InitArgs {
@@ -46,14 +45,14 @@ pub(crate) struct InitArgs {
     /// How batches get their steps: as they arrive, or from the named producers in turn
     #[arg(long, value_name = "ORDER", default_value = "arrival")]
     order: OrderArg,
-    /// The producers whose last finish ends the stream; with lanes: in turn. None: anybody may
-    /// produce, and only a seal ends the stream
+    /// The producers whose last finish ends the stream; with lanes: in turn. None: any producer may write,
+    /// and only a seal ends the stream
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
     producers: Vec<ProducerName>,
-    /// The tokenizer's name, for people
+    /// Name of the tokenizer, for display
     #[arg(long, value_name = "NAME", required_unless_present = "like")]
     tokenizer: Option<String>,
-    /// SHA-256 over what decides the tokens; of a tokenizer.json file: that of the file
+    /// SHA-256 of everything that determines the tokens; for a tokenizer.json: of that file
     #[arg(long, value_name = "HEX", required_unless_present = "like")]
     fingerprint: Option<Hash>,
 }
@@ -74,7 +73,6 @@ enum OrderArg {
     Lanes,
 }
 
-/// What was made, or found.
 #[derive(Debug, Serialize)]
 struct InitReport {
     root: String,
@@ -100,7 +98,7 @@ pub(crate) async fn run(args: &InitArgs, context: &Context) -> Result<Exit, CliE
 }
 
 impl InitArgs {
-    /// The parameters as a stream of its own id, checked.
+    /// Returns the validated parameters as a stream with a new id.
     fn stream(&self) -> Result<StreamConfig, CliError> {
         let mut stream = match &self.like {
             Some(path) => like(path)?,
@@ -112,7 +110,7 @@ impl InitArgs {
         Ok(stream)
     }
 
-    /// Clap has seen to it that all are there.
+    /// Clap ensures that all of them are present.
     fn parameters(&self) -> StreamConfig {
         StreamConfig {
             format: 1,

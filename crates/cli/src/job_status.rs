@@ -1,5 +1,5 @@
-//! Where the open jobs of a stream stand: what the log says of them, and what their marks and
-//! progress say. Shared by all verbs that show jobs.
+//! The status of open jobs, from the log and from their marks and progress. Shared by all verbs that show
+//! jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,50 +16,49 @@ use crate::context;
 use crate::error::CliError;
 use crate::output::{Style, table};
 
-/// What all jobs' marks and progress say.
+/// The marks and progress of all jobs.
 pub(crate) type ObjectsByJob = BTreeMap<JobName, JobObjects>;
 
-/// One open job.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct JobStatus {
     pub(crate) name: JobName,
     #[serde(flatten)]
     pub(crate) state: JobState,
-    /// The step that its slowest data coordinate waits for; none before an attempt, and for states
-    /// of the past.
+    /// The next step of its slowest data coordinate; `None` before the first attempt, and for past states
+    /// of the stream.
     pub(crate) position: Option<Step>,
-    /// The steps that it can restart from; none for states of the past.
+    /// The steps that it can restart from; `None` for past states.
     pub(crate) restart_points: Option<BTreeSet<Step>>,
-    /// The oldest step that it still needs; none while that is not decided.
+    /// The oldest step that it still needs; `None` while that is not decided.
     pub(crate) floor: Option<Step>,
 }
 
-/// What keeps the watermark where it is.
+/// The reason why the watermark stays where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum ReclaimStatus {
-    /// Whoever reclaims may publish this watermark.
+    /// Reclamation may publish this watermark.
     May { watermark: Step },
-    /// This job still needs the steps from here on; none: it has too few restart points.
+    /// This job still needs the steps from `floor` on; `None`: it has too few restart points.
     Held { job: String, floor: Option<Step> },
-    /// No job holds data.
+    /// Only `batchweave reclaim --to` moves the watermark, because no job holds data.
     NoJob,
-    /// There is nothing that could go.
+    /// All that may be reclaimed is reclaimed.
     Nothing,
 }
 
-/// What a job's newest attempt does with some steps.
+/// Whether the newest attempt of a job reads certain steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Reader {
-    /// `llm@4`.
+    /// The job and the version that opened it, as `llm@4`.
     pub(crate) job: String,
     pub(crate) attempt: u64,
     pub(crate) position: Option<Step>,
-    /// `reads`, `passes over` or `has passed`.
+    /// One of `reads`, `passes over` and `has passed`.
     pub(crate) does: &'static str,
 }
 
-/// All open jobs by name; `objects` are none for states of the past.
+/// Returns the status of all open jobs by name; `objects` is `None` for past states.
 pub(crate) fn of_open_jobs(m: &Manifest, objects: Option<&ObjectsByJob>) -> Vec<JobStatus> {
     let none = JobObjects::new();
     let one = |(name, state): (&JobName, &JobState)| {
@@ -69,8 +68,7 @@ pub(crate) fn of_open_jobs(m: &Manifest, objects: Option<&ObjectsByJob>) -> Vec<
     m.jobs().iter().map(one).collect()
 }
 
-/// Reads what all open jobs' marks and progress say, as far as it still matters; no request when
-/// there are no jobs.
+/// Reads the marks and progress of all open jobs that still matter; makes no request without open jobs.
 pub(crate) async fn read_objects(log: &mut Log) -> Result<ObjectsByJob, CliError> {
     if log.manifest().jobs().is_empty() {
         return Ok(ObjectsByJob::new());
@@ -78,7 +76,7 @@ pub(crate) async fn read_objects(log: &mut Log) -> Result<ObjectsByJob, CliError
     Ok(log.job_objects().await?)
 }
 
-/// The same of one job, what matters no more included.
+/// Reads all marks and progress of one job, also those that no longer matter.
 pub(crate) async fn read_all_objects(
     log: &Log,
     name: &JobName,
@@ -105,7 +103,7 @@ fn position(state: &JobState, objects: &JobObjects) -> Option<Step> {
 }
 
 impl JobStatus {
-    /// A job by its objects; none for states of the past.
+    /// Returns the status of a job; `objects` is `None` for past states.
     pub(crate) fn new(name: &JobName, state: &JobState, objects: Option<&JobObjects>) -> Self {
         Self {
             name: name.clone(),
@@ -116,12 +114,12 @@ impl JobStatus {
         }
     }
 
-    /// `llm@4`.
+    /// The job and the version that opened it, as `llm@4`.
     pub(crate) fn id(&self) -> String {
         incarnation(&self.name, self.state.opened)
     }
 
-    /// What the newest attempt does with the steps of `quarantine`; none before there is one.
+    /// Returns whether the newest attempt reads the steps of `quarantine`; `None` before the first attempt.
     pub(crate) fn reader(&self, quarantine: &QuarantineState) -> Option<Reader> {
         let newest = self.state.attempts.last()?;
         Some(self.reads(
@@ -131,7 +129,7 @@ impl JobStatus {
         ))
     }
 
-    /// What the newest attempt does with one step.
+    /// Returns whether the newest attempt reads one step.
     pub(crate) fn reader_of(&self, step: Step, all: &[QuarantineState]) -> Option<Reader> {
         let newest = self.state.attempts.last()?;
         let mut around = all.iter().filter(|q| (q.first..=q.last).contains(&step));
@@ -157,21 +155,21 @@ impl JobStatus {
 }
 
 impl Reader {
-    /// `llm@4 attempt 2 (at step 800)`.
-    pub(crate) fn who(&self) -> String {
+    /// Formats the attempt and its position: `llm@4 attempt 2 (at step 800)`.
+    pub(crate) fn attempt_text(&self) -> String {
         let at = self
             .position
             .map_or(String::new(), |at| format!(" (at step {at})"));
         format!("{} attempt {}{at}", self.job, self.attempt)
     }
 
-    /// The same with what it does with one step.
+    /// Formats the attempt and whether it reads one step.
     pub(crate) fn text(&self) -> String {
         let does = match self.does {
             "reads" => "is still to read",
             does => does,
         };
-        format!("{} {does} it", self.who())
+        format!("{} {does} it", self.attempt_text())
     }
 }
 
@@ -191,7 +189,7 @@ impl ReclaimStatus {
         }
     }
 
-    /// In a few words, behind those on the watermark.
+    /// Describes the reason in a few words that follow the watermark.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::May { watermark } => {
@@ -210,7 +208,7 @@ impl ReclaimStatus {
     }
 }
 
-/// One line a job.
+/// Formats a table with one line per job.
 pub(crate) fn job_table(jobs: &[JobStatus], style: Style) -> String {
     let dash = || "-".to_owned();
     let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();

@@ -1,5 +1,5 @@
 //! The verbs that the program `batchweave-lab` runs: it replaces this process and receives the command line
-//! unchanged. So operators' machines need neither the producer's code nor an S3 server in this program.
+//! unchanged. This program therefore contains neither the producer nor an S3 server.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -36,7 +36,7 @@ pub(crate) fn exec(args: &[OsString]) -> CliError {
     let mut command = Command::new(program());
     command.args(args.iter().skip(1));
     if let Some(name) = args.first() {
-        // Usage lines show the name under which the person knows the verb.
+        // Usage lines show the name that the command was called by.
         command.arg0(name);
     }
     let error = command.exec();

@@ -19,24 +19,23 @@ const EXAMPLES: &str = "\
 Examples:
   batchweave where corpus/a.jsonl:17 --store s3://bucket/stream
   batchweave where rows.parquet:1 --from 5000 --to 6000 --json";
-/// Steps that are looked up before what they name is read.
+/// Steps located before their provenance is read.
 const STEPS_AT_ONCE: u64 = 4096;
-/// Objects in flight.
+/// Provenance objects read at the same time.
 const READS: usize = 16;
-/// Files that an error lists.
+/// Files that an error message lists.
 const LISTED: usize = 5;
 
-/// Arguments of `batchweave where`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LocateArgs {
-    /// The document: its file as in source.paths, or the end of that, and its line or row from 1
+    /// The document: its file as in source.paths, or the end of that path, and its line or row from 1
     #[arg(value_name = "FILE:LINE")]
     document: String,
-    /// The first step to look at [default: the oldest that can be read]
+    /// First step to search [default: the oldest that can be read]
     #[arg(long, value_name = "STEP")]
     from: Option<Step>,
-    /// The last step to look at [default: the newest]
+    /// Last step to search [default: the newest]
     #[arg(long, value_name = "STEP")]
     to: Option<Step>,
 }
@@ -45,7 +44,7 @@ pub(crate) struct LocateArgs {
 struct LocateReport {
     file: String,
     line: u64,
-    /// What was looked at: the first step, and the one after the last.
+    /// The steps that were searched: `from`, inclusive, up to `to`, exclusive.
     from: Step,
     to: Step,
     found: Vec<Found>,
@@ -59,16 +58,17 @@ struct Found {
     source: String,
     /// Pass over the input, from 0.
     pass: u64,
-    /// Of the document's tokens, the end token included: the first that is in the step, and the end.
+    /// The document's tokens in the step, the end token included: the first one, and the one after the
+    /// last.
     first_token: u64,
     end_token: u64,
     slices: Vec<u64>,
 }
 
-/// Which files of which producers are meant, by their numbers in the input list.
+/// The files that the argument means, by producer and number in its input list.
 type WantedFiles = BTreeMap<ProducerName, BTreeMap<u32, String>>;
 
-/// Steps by what says where they are from.
+/// Steps by the key of their provenance object.
 type StepsByProvenance = BTreeMap<String, Vec<(Step, Seq, ProducerName)>>;
 
 pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, CliError> {
@@ -99,7 +99,7 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     let silent = match silent {
         0 => String::new(),
         silent => format!(
-            "; {} do not say where they are from (packing.provenance)",
+            "; {} have no provenance (packing.provenance)",
             count(silent, "step")
         ),
     };
@@ -111,7 +111,7 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
         )));
     }
     if !silent.is_empty() {
-        eprintln!("warning: not all steps were looked at{silent}");
+        eprintln!("warning: the search is incomplete{silent}");
     }
     let file = file.to_owned();
     let report = LocateReport {
@@ -136,7 +136,7 @@ fn document(text: &str) -> Result<(&str, u64), CliError> {
     })
 }
 
-/// The files that `file` means in the producers' input lists.
+/// Returns the files in the producers' input lists that `file` means.
 async fn wanted(log: &mut Log, file: &str) -> Result<WantedFiles, CliError> {
     let (mut wanted, mut others) = (WantedFiles::new(), BTreeSet::new());
     let producers: Vec<ProducerName> = log.manifest().producers().map(|(p, _)| p.clone()).collect();
@@ -167,7 +167,7 @@ async fn wanted(log: &mut Log, file: &str) -> Result<WantedFiles, CliError> {
     Ok(wanted)
 }
 
-/// What says where these steps are from, and how many nobody tells of.
+/// Groups steps by their provenance object; also returns how many steps have none.
 async fn named(
     log: &mut Log,
     steps: std::ops::Range<Step>,
@@ -192,7 +192,7 @@ struct Search {
     unit: u64,
     wanted: WantedFiles,
     seq_len: u64,
-    /// Of a step.
+    /// Rows in a step.
     rows: u64,
     rows_per_slice: u64,
 }
@@ -217,7 +217,7 @@ impl Search {
         Ok(())
     }
 
-    /// Once for each pass that the step holds it of.
+    /// Returns one result for each pass of the document that the step holds.
     fn in_step(
         &self,
         provenance: &Provenance,

@@ -1,4 +1,4 @@
-//! `batchweave log`: the commits of a stream, one a line, with the verdict on every entry.
+//! `batchweave log`: the commits of a stream, one per line, with the validity of every entry.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,39 +27,37 @@ Examples:
 A verdict depends on the state before its entry, so this folds from the nearest older snapshot on,
 or from the beginning. With --json every commit is an object on a line of its own.";
 
-/// Commits to begin with, without --from and --limit.
+/// Commits shown without --from and --limit.
 const NEWEST: u64 = 20;
-/// How long --follow waits before it looks again.
+/// Interval at which --follow polls the log.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Over the columns, before the first line of text.
+/// The heading above the first line of text.
 const HEADING: &str = " VERSION  COMMIT        WRITER        ENTRIES -> STEPS";
 
-/// Arguments of `batchweave log`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LogArgs {
     /// First version to show
     #[arg(long, value_name = "VERSION")]
     from: Option<Version>,
-    /// Most commits to show; without --from: how many of the newest to begin with [default: 20]
+    /// Most commits to show; without --from: number of newest commits to begin with [default: 20]
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Go on with new commits as they come, until the stream ends
+    /// Continue with new commits as they arrive, until the stream ends
     #[arg(long)]
     follow: bool,
 }
 
-/// One commit.
 #[derive(Debug, Serialize)]
 struct CommitReport {
     version: Version,
     commit: Option<CommitId>,
     writer: Option<Writer>,
-    /// Why the record is void as a whole.
+    /// The reason why the record is void as a whole.
     void: Option<String>,
     entries: Vec<EntryReport>,
-    /// StepRange that were given out by it.
+    /// Steps that the commit assigned.
     steps: Option<StepRange>,
 }
 
@@ -69,7 +67,7 @@ struct EntryReport {
     summary: String,
     /// `applies`, `repeat` or `void`.
     verdict: &'static str,
-    /// Why it is void.
+    /// The reason why it is void.
     reason: Option<String>,
     entry: Entry,
 }
@@ -103,7 +101,7 @@ pub(crate) async fn run(args: &LogArgs, context: &Context) -> Result<Exit, CliEr
     Ok(Exit::Ok)
 }
 
-/// The version that comes after the newest.
+/// Returns the version after the newest.
 async fn newest(store: &Arc<dyn Store>) -> Result<Version, CliError> {
     let head = context::open_log(Arc::clone(store)).await?;
     Ok(head.manifest().next_version())
@@ -190,7 +188,7 @@ impl CommitReport {
             .writer
             .as_ref()
             .map_or("-".to_owned(), |w| match w.epoch {
-                // A person's record: the verb says enough.
+                // A command's record: its verb is enough.
                 0 => w.name.trim_start_matches("batchweave-").to_owned(),
                 epoch => format!("{}/{epoch}", w.name),
             });
@@ -215,11 +213,11 @@ impl CommitReport {
 
 impl EntryReport {
     fn text(&self, style: Style, writer: &str) -> String {
-        let said = describe::beside(&self.entry, writer);
+        let text = describe::beside(&self.entry, writer);
         match (self.verdict, &self.reason) {
-            ("void", Some(reason)) => style.red(&format!("VOID {said}: {reason}")),
-            ("repeat", _) => format!("{said} (a repeat)"),
-            _ => said,
+            ("void", Some(reason)) => style.red(&format!("VOID {text}: {reason}")),
+            ("repeat", _) => format!("{text} (a repeat)"),
+            _ => text,
         }
     }
 }

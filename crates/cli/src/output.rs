@@ -1,4 +1,4 @@
-//! How results are printed: text with aligned columns, or JSON; colours on a terminal only.
+//! Printing of results: text with aligned columns, or JSON; colours on a terminal only.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -7,17 +7,17 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Standard output, as the person wants it.
+/// Standard output in the format of the command line.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
-    /// JSON instead of text.
+    /// Whether to print JSON instead of text.
     pub json: bool,
-    /// How text is coloured.
+    /// The colours of text.
     pub style: Style,
 }
 
 impl Output {
-    /// NO_COLOR counts when it is set to anything but nothing (no-color.org).
+    /// Returns standard output, coloured on a terminal unless NO_COLOR is set and not empty (no-color.org).
     pub fn to_stdout(json: bool) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let style = Style {
@@ -26,12 +26,12 @@ impl Output {
         Self { json, style }
     }
 
-    /// Whether somebody looks at standard output.
+    /// Whether standard output is a terminal.
     pub fn is_terminal() -> bool {
         std::io::stdout().is_terminal()
     }
 
-    /// Prints a report: as one JSON object, or as `text` makes it.
+    /// Prints a report as one JSON object, or as the result of `text`.
     pub fn report<R: Serialize>(
         self,
         report: &R,
@@ -44,7 +44,7 @@ impl Output {
         Self::line(text(report, self.style).trim_end())
     }
 
-    /// Prints a part of a text as soon as it is known; with JSON, nothing.
+    /// Prints a part of a text immediately; with JSON, nothing.
     pub fn part(self, text: impl FnOnce(Style) -> String) -> Result<(), CliError> {
         if self.json {
             return Ok(());
@@ -52,7 +52,7 @@ impl Output {
         Self::line(text(self.style).trim_end())
     }
 
-    /// At once, so that a follower in a pipe sees it.
+    /// Prints a line and flushes it, for readers of a pipe.
     pub fn line(line: &str) -> Result<(), CliError> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{line}")?;
@@ -61,7 +61,7 @@ impl Output {
     }
 }
 
-/// Whether to colour.
+/// The colours of text; none by default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
     pub color: bool,
@@ -93,7 +93,7 @@ impl Style {
     }
 }
 
-/// `name  value` lines with the values aligned.
+/// Formats `name  value` lines with the values aligned.
 pub fn fields(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -103,7 +103,7 @@ pub fn fields(rows: &[(&str, String)]) -> String {
     text
 }
 
-/// A table with its columns aligned; numbers to the right.
+/// Formats a table with aligned columns, numbers to the right.
 pub fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> String {
     let column = |i: usize| rows.iter().filter_map(move |row| row.get(i));
     let widths: Vec<usize> = (0..header.len())
@@ -137,7 +137,7 @@ pub fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A number of bytes for people: 1536 is `1.5 KiB`.
+/// Formats a number of bytes: 1536 is `1.5 KiB`.
 pub fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let (mut value, mut unit) = (count as f64, 0);
@@ -151,7 +151,7 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", units[unit])
 }
 
-/// `1 step`, `2 steps`.
+/// Formats a number with its noun: `1 step`, `2 steps`.
 pub fn count(number: u64, noun: &str) -> String {
     let plural = match noun.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),
@@ -160,7 +160,7 @@ pub fn count(number: u64, noun: &str) -> String {
     format!("{number} {}", if number == 1 { noun } else { &plural })
 }
 
-/// `0..39` for the numbers from `first` up to, not including, `end`; `none` when there are none.
+/// Formats the numbers from `first` up to `end`, exclusive, as `0..39`; `none` when the range is empty.
 pub fn range(first: u64, end: u64) -> String {
     match end.checked_sub(first) {
         None | Some(0) => "none".to_owned(),

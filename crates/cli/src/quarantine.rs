@@ -1,4 +1,5 @@
-//! `batchweave quarantine`: steps that attempts opened later pass over; listing and lifting.
+//! `batchweave quarantine`: excludes steps from attempts opened later, lists such exclusions and lifts
+//! them.
 
 use std::str::FromStr;
 
@@ -19,32 +20,31 @@ use crate::{admin, describe};
 const EXAMPLES: &str = "\
 Examples:
   batchweave quarantine 1200..1260 --reason \"a shard of garbage\"     both steps included
-  batchweave quarantine --store s3://bucket/stream                   what there is, and who reads it
+  batchweave quarantine --store s3://bucket/stream                   the quarantines, and the jobs that read them
   batchweave quarantine --lift 3f07                                  by the first digits of its id
 
-Attempts of jobs that are opened after the record pass over the steps: their ranks get those that
-follow. Attempts that run go on to read them, all their nodes alike, until they are restarted. The
-data stays; lifting counts for attempts opened after it.";
+Attempts that are opened after the record skip the steps: their ranks receive those that follow.
+Running attempts still read them, on all nodes alike, until they are restarted. The data stays;
+lifting a quarantine applies to attempts opened after it.";
 
-/// Arguments of `batchweave quarantine`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct QuarantineArgs {
-    /// StepRange to pass over, or one step; without: list
+    /// Steps to exclude, or one step; without: list the quarantines
     #[arg(value_name = "FIRST..LAST", requires = "reason")]
     steps: Option<StepRange>,
-    /// Why; it stays in the log
+    /// The reason; it is stored in the log
     #[arg(long, value_name = "TEXT", requires = "steps")]
     reason: Option<String>,
-    /// Lift the quarantine with this id, or with an id that begins so
+    /// Lift the quarantine whose id is or begins with these digits
     #[arg(long, value_name = "ID", conflicts_with = "steps")]
     lift: Option<String>,
-    /// An id that you drew (32 hexadecimal digits): the same again does nothing
+    /// An id of your own (32 hexadecimal digits): repeating the command with it does nothing
     #[arg(long, value_name = "ID")]
     request: Option<RequestId>,
 }
 
-/// A range of steps, both included.
+/// A range of steps, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StepRange {
     first: Step,
@@ -68,9 +68,9 @@ impl FromStr for StepRange {
 struct QuarantineReport {
     root: String,
     watermark: Step,
-    /// How many steps there are.
+    /// Steps in the stream.
     steps: Step,
-    /// With a range or --lift: what became of it.
+    /// With a range or --lift: the change.
     change: Option<Change>,
     quarantines: Vec<QuarantineStatus>,
 }
@@ -79,7 +79,7 @@ struct QuarantineReport {
 struct Change {
     quarantine: RequestId,
     lifted: bool,
-    /// The version that changed it; none when it was so before.
+    /// The version that changed it; `None` when there was nothing to change.
     version: Option<Version>,
 }
 
@@ -87,7 +87,7 @@ struct Change {
 struct QuarantineStatus {
     #[serde(flatten)]
     state: QuarantineState,
-    /// The newest attempt of each job, and what it does with the steps.
+    /// The newest attempt of each job, and whether it reads the steps.
     readers: Vec<Reader>,
 }
 
@@ -137,7 +137,7 @@ async fn add(args: &QuarantineArgs, steps: StepRange, log: &mut Log) -> Result<C
     })
 }
 
-/// The same range, in force already.
+/// Returns the quarantine of the same range that is in force.
 fn in_force(m: &Manifest, steps: StepRange) -> Option<&QuarantineState> {
     let same = |q: &&QuarantineState| (q.first, q.last) == (steps.first, steps.last);
     m.quarantines()
@@ -165,7 +165,7 @@ async fn lift(args: &QuarantineArgs, id: &str, log: &mut Log) -> Result<Change, 
     })
 }
 
-/// The one quarantine whose id begins with `id`.
+/// Returns the only quarantine whose id begins with `id`.
 fn find(m: &Manifest, id: &str) -> Result<RequestId, CliError> {
     let found: Vec<_> = m
         .quarantines()
@@ -174,7 +174,7 @@ fn find(m: &Manifest, id: &str) -> Result<RequestId, CliError> {
         .collect();
     match found.as_slice() {
         [one] => Ok(one.id),
-        // A script that repeats a lift names the whole id, and what was lifted may be forgotten.
+        // A script that repeats a lift passes the whole id, and the lifted quarantine may be forgotten.
         [] => id.parse().map_err(|_| {
             CliError::Absent(format!(
                 "no quarantine has an id that begins with {id:?}; `batchweave quarantine` lists them"
@@ -200,9 +200,7 @@ fn render(report: &QuarantineReport, style: Style) -> String {
 }
 
 fn changed(report: &QuarantineReport, change: &Change, style: Style) -> String {
-    let by = change
-        .version
-        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    let by = admin::by_version(change.version);
     let id = change.quarantine;
     let Some(shown) = report.quarantines.iter().find(|s| s.state.id == id) else {
         let is = if change.lifted { "is" } else { "was" };
@@ -219,13 +217,13 @@ fn changed(report: &QuarantineReport, change: &Change, style: Style) -> String {
     text.push_str(&at.to_string());
     for reader in &shown.readers {
         let line = match (reader.does, state.lifted) {
-            ("has passed", _) => format!("{} has read them already", reader.who()),
+            ("has passed", _) => format!("{} has read them already", reader.attempt_text()),
             ("reads", None) => format!(
                 "{} still reads them: restart it from a checkpoint to pass over them",
-                reader.who()
+                reader.attempt_text()
             ),
-            ("reads", Some(_)) => format!("{} reads them", reader.who()),
-            _ => format!("{} passes over them", reader.who()),
+            ("reads", Some(_)) => format!("{} reads them", reader.attempt_text()),
+            _ => format!("{} passes over them", reader.attempt_text()),
         };
         text.push('\n');
         text.push_str(&line);
@@ -234,11 +232,13 @@ fn changed(report: &QuarantineReport, change: &Change, style: Style) -> String {
     text
 }
 
-/// StepRange that are gone, or not there yet, may well be meant; it is said.
+/// Notes that the steps are reclaimed already or do not exist yet; both may be intended.
 fn outside(report: &QuarantineReport, state: &QuarantineState) -> String {
     let (watermark, steps) = (report.watermark, report.steps);
     if state.last < watermark {
-        format!("\nall of them are below the watermark {watermark}: nobody starts there any more")
+        format!(
+            "\nall of them are below the watermark {watermark}: no attempt starts there any more"
+        )
     } else if state.last >= steps {
         format!("\nthe stream has steps {} yet", range(0, steps))
     } else {

@@ -1,5 +1,5 @@
-//! `batchweave reclaim`: what nobody can need any more, who holds back the rest, and with --apply
-//! its deletion.
+//! `batchweave reclaim`: shows the data that is no longer needed and the jobs that retain the rest; with
+//! --apply, deletes the former.
 
 mod render;
 mod report;
@@ -21,22 +21,21 @@ Examples:
   batchweave reclaim --store s3://bucket/stream --apply
   batchweave reclaim --store s3://bucket/stream --to 120000 --apply
 
-Without --apply nothing is written: it lists the store and says what would go. The watermark follows
-the restart points of the jobs that hold data; with no such job it moves by --to alone. It may be
+Without --apply nothing is written: it lists the store and shows what would be deleted. The watermark
+follows the restart points of the jobs that hold data; without such a job only --to moves it. It may be
 interrupted, repeated and run beside others at any time. It needs list, put on log/* and delete on
 data/*, intents/*, snapshots/*, index/*, jobs/* and inputs/*, and no delete on log/*.";
 
-/// Arguments of `batchweave reclaim`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ReclaimArgs {
-    /// Publish the watermark and delete; otherwise only say what would be done
+    /// Publish the watermark and delete; otherwise only show what would be done
     #[arg(long)]
     apply: bool,
-    /// Delete at most so many objects; what is left is for the next time
+    /// Delete at most this many objects; the next run deletes the rest
     #[arg(long, value_name = "COUNT", default_value_t = Limits::default().max_delete)]
     max_delete: u64,
-    /// Give up all steps below this one, by your own decision; never what a job that holds may need
+    /// Give up all steps below this one; never those that a job with --holds may need
     #[arg(long, value_name = "STEP")]
     to: Option<Step>,
 }
@@ -44,7 +43,10 @@ pub(crate) struct ReclaimArgs {
 pub(crate) async fn run(args: &ReclaimArgs, context: &Context) -> Result<Exit, CliError> {
     let mut log = context::open_log(context.store(false).await?).await?;
     let mut reclaimer = Reclaimer::new();
-    let plan = reclaimer.plan(&mut log, args.to).await.map_err(said)?;
+    let plan = reclaimer
+        .plan(&mut log, args.to)
+        .await
+        .map_err(reclaim_error)?;
     if !args.apply {
         let report = ReclaimReport::new(&log, &plan, None);
         context.out.report(&report, render::text)?;
@@ -55,8 +57,8 @@ pub(crate) async fn run(args: &ReclaimArgs, context: &Context) -> Result<Exit, C
     let report = ReclaimReport::new(&log, &plan, Some(&applied));
     context.out.report(&report, render::text)?;
     match (stopped, applied.refused.first()) {
-        (Some(error), _) => Err(explained(error, &applied)),
-        (None, Some(first)) => Err(explained(first.error.clone(), &applied)),
+        (Some(error), _) => Err(with_progress(error, &applied)),
+        (None, Some(first)) => Err(with_progress(first.error.clone(), &applied)),
         (None, None) => Ok(Exit::Ok),
     }
 }
@@ -70,18 +72,21 @@ async fn apply(
     let limits = Limits {
         max_delete: args.max_delete,
     };
-    reclaimer.apply(log, plan, limits).await.map_err(said)
+    reclaimer
+        .apply(log, plan, limits)
+        .await
+        .map_err(reclaim_error)
 }
 
-fn said(error: ReclaimError) -> CliError {
+fn reclaim_error(error: ReclaimError) -> CliError {
     match error {
         ReclaimError::Log(e) => e.into(),
         ReclaimError::Asked(asked) => CliError::Refused(asked.to_string()),
     }
 }
 
-/// A refusal of the store, with what was done all the same.
-fn explained(mut error: StoreError, applied: &Applied) -> CliError {
+/// Adds the result so far to the store's refusal.
+fn with_progress(mut error: StoreError, applied: &Applied) -> CliError {
     let gone = count(applied.deleted_in_all().objects, "object");
     let left = count(applied.refused_keys, "object");
     let hint = match error.kind {
@@ -109,7 +114,7 @@ mod tests {
             refused_keys: 7,
             ..Applied::default()
         };
-        let error = explained(denied(ErrorKind::Denied), &applied);
+        let error = with_progress(denied(ErrorKind::Denied), &applied);
         assert_eq!(error.exit(), Exit::StoreUnavailable);
         let text = error.to_string();
         for part in [
@@ -119,7 +124,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let text = explained(denied(ErrorKind::Throttled), &applied).to_string();
+        let text = with_progress(denied(ErrorKind::Throttled), &applied).to_string();
         assert!(!text.contains("s3:DeleteObject"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `batchweave repair`: what can be done about a record that nobody can read, and doing it.
+//! `batchweave repair`: shows what can be done about an unreadable record, and does it.
 
 use batchweave_core::ids::{Hash, Step, Version};
 use batchweave_core::keys;
@@ -24,14 +24,13 @@ commit it again. It is made void by an object repairs/VERSION.json that names th
 that can't be read only while it is the newest, one of a faulty writer together with all that the same
 writer has put after it.";
 
-/// Arguments of `batchweave repair`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RepairArgs {
-    /// Make the record void, for everybody and for ever
+    /// Make the record void, for all readers and permanently
     #[arg(long, requires = "reason")]
     apply: bool,
-    /// Why; it stays in the repair
+    /// The reason; it is stored in the repair
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -39,22 +38,22 @@ pub(crate) struct RepairArgs {
 #[derive(Debug, Serialize)]
 struct RepairReport {
     root: String,
-    /// Whether the log can be read to its head now.
+    /// Whether the log is readable up to its head.
     readable: bool,
-    /// The head, when it can.
+    /// The head, when the log is readable.
     head: Option<Head>,
     damage: Option<DamageReport>,
     /// `none`, `possible`, `done`, `done before` or `refused`.
     repair: &'static str,
-    /// Versions that this call has made void.
+    /// Versions that this command made void.
     voided: Vec<Version>,
-    /// What to do.
+    /// Advice for what to do.
     advice: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Head {
-    /// The newest version; none before the first commit.
+    /// The newest version; `None` before the first commit.
     version: Option<Version>,
     steps: Step,
 }
@@ -100,7 +99,7 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
             break (done, remedy);
         };
         voided.push(found.version);
-        // What the same faulty writer has put after it.
+        // Further damage by the same faulty writer.
         match repair::damage(&store, &options).await? {
             Some(next)
                 if next
@@ -162,7 +161,7 @@ impl From<Damage> for DamageReport {
     }
 }
 
-/// What is wrong with a record, without the advice that `batchweave repair` gives itself.
+/// Describes the fault of a record without advice: `advice` gives that.
 fn fault(reason: &FoldError) -> String {
     match reason {
         FoldError::Unreadable { reason, .. } => reason.to_string(),

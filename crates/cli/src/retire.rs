@@ -1,4 +1,4 @@
-//! `batchweave retire`: ends the epoch of a producer that is gone, by a person's word.
+//! `batchweave retire`: ends the epoch of a producer that no longer runs.
 
 use batchweave_core::ids::{Epoch, ProducerName, RequestId, Seq, Version};
 use batchweave_core::manifest::Entry;
@@ -13,24 +13,22 @@ use crate::output::{Style, count};
 
 const EXAMPLES: &str = "\
 Examples:
-  batchweave retire tokens-3 --store s3://bucket/stream --reason \"its machine is gone for good\"
+  batchweave retire tokens-3 --store s3://bucket/stream --reason \"its machine is lost\"
 
-Nothing of the epoch can be committed from then on, so that what it uploaded and never committed may
-be reclaimed. An instance that still runs stops. What it has committed stays, and whoever opens the
-producer again goes on behind it. A lane that is retired keeps its turns: the others wait until
-somebody opens it.";
+The epoch can commit nothing more, so data that it uploaded and never committed may be reclaimed. An
+instance that still runs stops. Committed data stays, and the next instance continues after it. A
+retired lane keeps its turns: the others wait until it is opened again.";
 
-/// Arguments of `batchweave retire`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RetireArgs {
-    /// The producer
+    /// Name of the producer
     #[arg(value_name = "PRODUCER")]
     producer: ProducerName,
-    /// Why; it stays in the log
+    /// The reason; it is stored in the log
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// An id that you drew (32 hexadecimal digits): the same again does nothing
+    /// An id of your own (32 hexadecimal digits): repeating the command with it does nothing
     #[arg(long, value_name = "ID")]
     request: Option<RequestId>,
 }
@@ -39,20 +37,20 @@ pub(crate) struct RetireArgs {
 struct RetireReport {
     root: String,
     producer: ProducerName,
-    /// The epoch that has ended.
+    /// The epoch that ended.
     epoch: Epoch,
-    /// The version that ended it; none when it was so before.
+    /// The version that ended it; `None` when it had ended before.
     version: Option<Version>,
-    /// Where whoever opens the producer again goes on.
+    /// The sequence number at which the next epoch continues.
     next_seq: Seq,
-    /// All lanes wait for this one.
+    /// Whether all lanes wait for this one.
     awaited: bool,
 }
 
 pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, CliError> {
     let mut log = context::open_log(context.store(false).await?).await?;
     let producer = &args.producer;
-    // The epoch that the person means: one that was opened since is somebody alive.
+    // The epoch at the start of the command: a later one belongs to a running instance.
     let epoch = log.manifest().producer(producer).map_or(0, |p| p.epoch);
     let entry = Entry::Retired(Retired {
         request: admin::request(args.request, &mut log),
@@ -81,18 +79,16 @@ pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, Cl
 
 fn render(report: &RetireReport, style: Style) -> String {
     let (producer, epoch, seq) = (&report.producer, report.epoch, report.next_seq);
-    let by = report
-        .version
-        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    let by = admin::by_version(report.version);
     let head = style.green(&format!(
         "{producer} is retired: epoch {epoch} is over, {by}"
     ));
     let mut text = format!(
-        "{head}\nits {} stay; whoever opens it again goes on with seq {seq}",
+        "{head}\nits {} stay; the next epoch continues with seq {seq}",
         count(seq, "TGB")
     );
     if report.awaited {
-        let waits = "the next step is this lane's: all others wait until somebody opens it";
+        let waits = "the next step is this lane's: all others wait until it is opened again";
         text.push_str(&style.yellow(&format!("\n{waits}")));
     }
     text

@@ -1,4 +1,4 @@
-//! `batchweave seal`: ends a stream by a person's word, or takes that back.
+//! `batchweave seal`: ends a stream, or reopens it.
 
 use batchweave_core::ids::{RequestId, Step, Version};
 use batchweave_core::manifest::Entry;
@@ -14,22 +14,21 @@ use crate::output::{Style, count};
 const EXAMPLES: &str = "\
 Examples:
   batchweave seal --store s3://bucket/stream --reason \"the corpus is complete\"
-  batchweave seal --undo --reason \"two more files came\"
+  batchweave seal --undo --reason \"two more files arrived\"
 
-Producers of a sealed stream stop with code 0, readers end after its last step. Nothing that was
-committed is lost by a seal; when it is undone, producers that are started again go on.";
+Producers of a sealed stream stop with code 0, readers end after its last step. A seal loses
+no committed data; after --undo, restarted producers continue.";
 
-/// Arguments of `batchweave seal`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SealArgs {
-    /// Why; it stays in the log
+    /// The reason; it is stored in the log
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Open the stream again
+    /// Reopen a sealed stream
     #[arg(long)]
     undo: bool,
-    /// An id that you drew (32 hexadecimal digits): the same again does nothing
+    /// An id of your own (32 hexadecimal digits): repeating the command with it does nothing
     #[arg(long, value_name = "ID")]
     request: Option<RequestId>,
 }
@@ -38,9 +37,9 @@ pub(crate) struct SealArgs {
 struct SealReport {
     root: String,
     sealed: bool,
-    /// The version that changed it; none when it was so before.
+    /// The version that changed it; `None` when there was nothing to change.
     version: Option<Version>,
-    /// How many steps the stream ends with; none while it is open.
+    /// Steps that the stream ends with; `None` while it is open.
     end: Option<Step>,
 }
 
@@ -73,9 +72,7 @@ fn render(report: &SealReport, style: Style) -> String {
     } else {
         "not sealed"
     };
-    let by = report
-        .version
-        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    let by = admin::by_version(report.version);
     let end = report.end.map_or("is open".to_owned(), |end| {
         format!("ends with {}", count(end, "step"))
     });

@@ -1,5 +1,5 @@
-//! `batchweave show STEP`: one global batch: whose it is, where it lies, whether it is whole, and
-//! what is in a slice.
+//! `batchweave show STEP`: one global batch: its producer, its objects, whether it is intact, and the
+//! contents of a slice.
 
 mod decode;
 mod values;
@@ -27,13 +27,12 @@ Examples:
   batchweave show 1200 --store s3://bucket/stream
   batchweave show 1200 --slices                 read every slice and verify its checksum
   batchweave show 1200 --slice 3 --values 32    the shape and first tokens of slice 3
-  batchweave show 1200 --slice 3 --decode       its text, and which documents it is from";
+  batchweave show 1200 --slice 3 --decode       its text and source documents";
 
-/// Arguments of `batchweave show`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShowArgs {
-    /// The step
+    /// The step to show
     #[arg(value_name = "STEP")]
     step: Step,
     /// Read all slices and verify checksums and digest
@@ -42,10 +41,10 @@ pub(crate) struct ShowArgs {
     /// Read this slice and show its arrays
     #[arg(long, value_name = "N")]
     slice: Option<u32>,
-    /// How many values of each array to show
+    /// Number of values of each array to show
     #[arg(long, value_name = "N", default_value_t = 16)]
     values: usize,
-    /// Show the rows as text, of one slice or all, with the documents that they are from
+    /// Show the rows as text, of one slice or all, with their source documents
     #[arg(long)]
     decode: bool,
 }
@@ -54,15 +53,15 @@ pub(crate) struct ShowArgs {
 struct StepReport {
     #[serde(flatten)]
     entry: Arc<StepEntry>,
-    /// Those that the step lies in.
+    /// The quarantines that include the step.
     quarantines: Vec<QuarantineState>,
-    /// The newest attempt of each job, and what it does with the step.
+    /// The newest attempt of each job, and whether it reads the step.
     readers: Vec<Reader>,
-    /// With --slices or --slice: what was read.
+    /// With --slices or --slice: the slices that were read.
     slices: Option<Vec<Frame>>,
-    /// With --slices: whether the slices' checksums give the digest that the log has.
+    /// With --slices: whether the slices' checksums match the digest in the log.
     digest_matches: Option<bool>,
-    /// With --slice: its arrays.
+    /// With --slice: the arrays of that slice.
     arrays: Option<Vec<Array>>,
     /// With --decode: the rows as text.
     rows: Option<Vec<decode::Decoded>>,
@@ -73,7 +72,7 @@ struct Array {
     name: String,
     dtype: String,
     shape: Vec<u64>,
-    /// The first values; none for types that JSON has no numbers for.
+    /// The first values; `None` for types that JSON has no numbers for.
     first: Option<Vec<Value>>,
 }
 
@@ -139,7 +138,7 @@ async fn locate(log: &mut Log, step: Step) -> Result<Arc<StepEntry>, CliError> {
              `batchweave log --follow` shows new ones"
         ))),
         Located::Ended { end } => Err(CliError::Absent(format!(
-            "step {step} of {root} will never be: the stream has ended with {}",
+            "step {step} of {root} does not exist: the stream ended with {}",
             count(end, "step")
         ))),
         Located::Reclaimed { watermark } => Err(CliError::Absent(format!(
@@ -165,8 +164,8 @@ fn digest_matches(entry: &StepEntry, frames: &[Frame]) -> bool {
     crcs.is_some_and(|crcs| Digest::from_crcs(crcs) == entry.tgb.digest)
 }
 
-/// The arrays of a slice; none when it is damaged. A payload that breaks the layout's rules, under a
-/// checksum that is right, is shown as one array that says so.
+/// Returns the arrays of a slice; `None` when it is damaged. A payload that has a correct checksum and
+/// breaks the rules of the layout appears as one array that names the error.
 fn arrays(frames: &[Frame], slice: u32, values: usize) -> Option<Vec<Array>> {
     let payload = frames.iter().find(|f| f.slice == slice)?.payload.as_ref()?;
     let layout = match Layout::parse(payload) {
@@ -197,7 +196,7 @@ fn arrays(frames: &[Frame], slice: u32, values: usize) -> Option<Vec<Array>> {
 }
 
 impl StepReport {
-    /// What is wrong with what was read, in a few words; the report has the rest.
+    /// Summarizes the damage in one line; the report has the details.
     fn fault(&self) -> Option<String> {
         let frames = self.slices.iter().flatten();
         let damaged = frames.filter(|f| f.fault.is_some()).count() as u64;

@@ -1,5 +1,4 @@
-//! Which documents steps were made from: provenance objects, and the files' names from producers' input
-//! lists.
+//! The source documents of steps: provenance objects, and file names from the producers' input lists.
 
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::head_of;
@@ -10,16 +9,16 @@ use batchweave_store::Store;
 
 use crate::error::CliError;
 
-/// Files' names by their number in an input list.
+/// File names by their number in an input list.
 pub(crate) type Names = Vec<String>;
 
-/// The provenance object under `key`.
+/// Reads the provenance object under `key`.
 pub(crate) async fn provenance(store: &dyn Store, key: &str) -> Result<Provenance, CliError> {
     let bytes = match store.get(key, keys::bytes_max(key)).await {
         Ok(bytes) => bytes,
         Err(e) if e.is_not_found() => {
             return Err(CliError::Unsound(format!(
-                "{}/{key} is missing: nobody can tell which documents are in its steps; \
+                "{}/{key} is missing: the source documents of its steps are unknown; \
                  restore it from a bucket version or backup",
                 store.root()
             )));
@@ -30,8 +29,8 @@ pub(crate) async fn provenance(store: &dyn Store, key: &str) -> Result<Provenanc
         .map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", store.root())))
 }
 
-/// The files of `producer` by their numbers, in the list that its cursor counts in now: earlier lists, by which
-/// older steps count, are its beginnings. None when its list is not there.
+/// Returns the files of `producer` in the input list that its cursor refers to now; earlier lists, which
+/// older steps refer to, are prefixes of it. Empty when the list is not there.
 pub(crate) async fn names(log: &mut Log, producer: &ProducerName) -> Result<Names, CliError> {
     let mut tries = 0..2;
     loop {
@@ -45,12 +44,12 @@ pub(crate) async fn names(log: &mut Log, producer: &ProducerName) -> Result<Name
         if tries.next().is_none() {
             return Ok(Names::new());
         }
-        // The list has grown, and reclamation took what it had been.
+        // The list has grown since, and its earlier version was reclaimed.
         log.catch_up().await?;
     }
 }
 
-/// `corpus/a.jsonl:17`, lines and rows from 1.
+/// Formats the place of a document as `corpus/a.jsonl:17`; lines and rows count from 1.
 pub(crate) fn place(piece: &Piece, names: &Names) -> String {
     let (file, line) = (piece.file, piece.unit.saturating_add(1));
     match usize::try_from(file).ok().and_then(|n| names.get(n)) {

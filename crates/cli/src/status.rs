@@ -1,4 +1,4 @@
-//! `batchweave status`: where a stream stands, from the folded log.
+//! `batchweave status`: the state of a stream, from the folded log.
 
 mod commits;
 mod render;
@@ -28,22 +28,21 @@ Examples:
   batchweave status --json | jq .head.steps
   batchweave status --watch --every 10s";
 
-/// Arguments of `batchweave status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
     /// Show the state after this version instead of the newest
     #[arg(long, value_name = "VERSION")]
     at: Option<Version>,
-    /// Look again and again, until the stream has ended; with --json an object a line
+    /// Repeat until the stream has ended; with --json one object per line
     #[arg(long, conflicts_with = "at")]
     watch: bool,
-    /// With --watch: time from one look to the next
+    /// With --watch: interval between updates
     #[arg(long, value_name = "TIME", default_value = "2s", requires = "watch")]
     every: Period,
 }
 
-/// The folded state, in the words of the log.
+/// The folded state, with the field names of the log.
 #[derive(Debug, Serialize)]
 struct StatusReport {
     root: String,
@@ -56,12 +55,12 @@ struct StatusReport {
     sealed: bool,
     producers: Vec<Producer>,
     awaited_lane: Option<ProducerName>,
-    /// The version that gave it the turn.
+    /// The version since which that lane is awaited.
     awaited_since: Option<Version>,
-    /// TGBs that are committed and wait for their lane's turn.
+    /// Committed TGBs that wait for their lane's turn.
     waiting: usize,
     jobs: Vec<JobStatus>,
-    /// What keeps the watermark where it is; none for states of the past.
+    /// The reason why the watermark stays where it is; `None` for past states.
     reclaim: Option<ReclaimStatus>,
     quarantines: Vec<QuarantineState>,
     mixture: MixtureState,
@@ -72,9 +71,9 @@ struct StatusReport {
 
 #[derive(Debug, Serialize)]
 struct Head {
-    /// The newest version; none before the first commit.
+    /// The newest version; `None` before the first commit.
     version: Option<Version>,
-    /// How many steps there are; the newest is one less.
+    /// Steps in the stream; the newest step is one less.
     steps: Step,
 }
 
@@ -113,7 +112,7 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
             "version {at} of {root} is not written yet: the newest is {newest}"
         )));
     }
-    // Marks and progress are of now: of the past they say nothing.
+    // Marks and progress describe the present only.
     let objects = match args.at {
         None => Some(job_status::read_objects(&mut log).await?),
         Some(_) => None,
@@ -163,7 +162,7 @@ fn gather(root: &str, m: &Manifest, objects: Option<&ObjectsByJob>) -> StatusRep
     }
 }
 
-/// Those that were opened, then those that stream.json names and nobody opened yet.
+/// Returns the producers that were opened, then those that stream.json names and no instance opened yet.
 fn producers(m: &Manifest) -> Vec<Producer> {
     let opened = m.producers().map(|(name, state)| Producer {
         name: name.clone(),
@@ -191,7 +190,7 @@ fn producers(m: &Manifest) -> Vec<Producer> {
     opened.chain(absent).collect()
 }
 
-/// What a stream is, as lines; `init` prints them too.
+/// Returns the parameters of a stream as lines; `init` prints them too.
 pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static str, String)> {
     let tokens =
         u64::from(stream.slices) * u64::from(stream.rows_per_slice) * u64::from(stream.seq_len);
@@ -215,7 +214,7 @@ pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static st
         (
             "batch",
             format!(
-                "{} x {} x {} tokens = {tokens} tokens a step",
+                "{} x {} x {} tokens = {tokens} tokens per step",
                 count(stream.slices.into(), "slice"),
                 count(stream.rows_per_slice.into(), "row"),
                 stream.seq_len

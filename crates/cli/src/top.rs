@@ -1,5 +1,5 @@
-//! `batchweave top`: is it the data or the GPU? One node live, from its consumer daemon's metrics:
-//! each rank's time in `next()` by cause, what is read ahead, and where the time of slices goes.
+//! `batchweave top`: whether a node waits for data, live from its consumer daemon's metrics: the share of
+//! time that each rank spends in `next()` by cause, the data read ahead, and the duration of each stage.
 
 mod render;
 mod report;
@@ -22,22 +22,21 @@ Examples:
   batchweave top --admin 10.0.0.7:9465
   batchweave top --once --json | jq .ranks
 
-Shares are of the time between two looks. A rank tells its waits once a second.";
+Shares are of the time between two updates. A rank reports its waits once per second.";
 
-/// Clears the terminal and begins at its top.
+/// Clears the terminal before each update.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Arguments of `batchweave top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TopArgs {
-    /// The consumer daemon's admin.listen
+    /// Address of the consumer daemon's admin endpoint (admin.listen)
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9465")]
     admin: String,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
-    /// Look twice, print once, and end
+    /// Read the metrics twice, print once, and end
     #[arg(long)]
     once: bool,
 }
@@ -48,14 +47,14 @@ pub(crate) async fn run(args: &TopArgs, context: &Context) -> Result<Exit, CliEr
     loop {
         tokio::select! {
             biased;
-            // Ctrl-C is how one leaves.
+            // Ctrl-C ends the display without an error.
             _ = tokio::signal::ctrl_c() => return Ok(Exit::Ok),
             () = tokio::time::sleep(Duration::from_secs(args.every)) => {}
         }
         let now = match Scrape::fetch(&args.admin).await {
             Ok(now) => now,
             Err(why) if args.once => return Err(why),
-            // It may be starting again.
+            // The daemon may be restarting.
             Err(why) => {
                 eprintln!("{why}");
                 continue;

@@ -1,5 +1,5 @@
-//! `batchweave verify`: is a stream whole, and with --job: did every rank of a run get every step, once,
-//! in order, with the bytes that the log names?
+//! `batchweave verify`: checks a stream, and with --job proves that every rank of a run received every step
+//! once, in order, with the bytes that the log names.
 
 mod bar;
 mod copies;
@@ -16,13 +16,14 @@ mod stream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use batchweave_core::ids::{JobName, Step, Version};
+use batchweave_core::ids::{JobName, Step};
 use batchweave_daemon::Exit;
 use batchweave_store::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::context::{self, Context};
 use crate::error::CliError;
+use crate::job::JobSelector;
 use bar::Bar;
 use fold::Folding;
 
@@ -30,63 +31,38 @@ const EXAMPLES: &str = "\
 Examples:
   batchweave verify --store s3://bucket/stream          the log, its copies, and that all objects are there
   batchweave verify --data --resume verify.json         also read all data and check every checksum
-  batchweave verify --job llm --svg lineage.svg         prove what a run was fed, also after reclamation
+  batchweave verify --job llm --svg lineage.svg         prove what a run received, also after reclamation
   batchweave verify --job llm@812 --to 20000 --json     an earlier incarnation, up to a step
-  batchweave verify --job llm --mend                    store what dead daemons did not, while the data is there
+  batchweave verify --job llm --mend                    store ledgers that dead daemons did not, while the data exists
 
 The proof compares the ledgers of the job's attempts with the digests in the log; it needs no data. The
 exit code is 76 when something is wrong, with the first contradiction as the error, and 66 when nothing is
 wrong but the ledgers end before progress and marks do: then the run is not proved to its end.";
 
-/// Arguments of `batchweave verify`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct VerifyArgs {
     /// Read all data that the log names and check every checksum
     #[arg(long, conflicts_with = "job")]
     data: bool,
-    /// With --data: keep in this file how far it is, and go on from there when it exists
+    /// With --data: record the progress in this file, and resume from it when it exists
     #[arg(long, value_name = "FILE", requires = "data")]
     resume: Option<PathBuf>,
-    /// With --data: steps read at a time
+    /// With --data: number of steps read at the same time
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = parallel)]
     concurrency: usize,
     /// Prove the run of this job (its newest incarnation, or that of NAME@VERSION)
     #[arg(long, value_name = "NAME")]
-    job: Option<JobArg>,
-    /// With --job: prove only what comes before this step
+    job: Option<JobSelector>,
+    /// With --job: prove only the steps before this one
     #[arg(long, value_name = "STEP", requires = "job")]
     to: Option<Step>,
-    /// With --job: first store ledgers of what ranks received and no ledger has, from the indexes of data objects
+    /// With --job: first store missing ledgers of received steps, computed from the indexes of data objects
     #[arg(long, requires = "job", conflicts_with = "to")]
     mend: bool,
-    /// With --job: draw the lineage into this file
+    /// With --job: draw the lineage into this SVG file
     #[arg(long, value_name = "FILE", requires = "job")]
     svg: Option<PathBuf>,
-}
-
-/// A job, and which incarnation.
-#[derive(Debug, Clone)]
-pub(crate) struct JobArg {
-    pub(crate) name: JobName,
-    pub(crate) opened: Option<Version>,
-}
-
-impl std::str::FromStr for JobArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, opened) = match text.split_once('@') {
-            None => (text, None),
-            Some((name, version)) => {
-                let version = version.parse();
-                let version = version.map_err(|e| format!("the version after @: {e}"))?;
-                (name, Some(version))
-            }
-        };
-        let name = name.parse::<JobName>().map_err(|e| e.to_string())?;
-        Ok(Self { name, opened })
-    }
 }
 
 fn parallel(text: &str) -> Result<usize, String> {
@@ -96,14 +72,14 @@ fn parallel(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Something that is not as it must be.
+/// One fault that the check found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Problem {
     /// `snapshot`, `index`, `object` or `data`.
     what: String,
     key: String,
-    /// The first step that it concerns, where it concerns one.
+    /// The first affected step, where there is one.
     step: Option<Step>,
     why: String,
 }
@@ -152,7 +128,7 @@ pub(crate) async fn run(args: &VerifyArgs, context: &Context) -> Result<Exit, Cl
 
 async fn prove(
     store: &Arc<dyn Store>,
-    job: &JobArg,
+    job: &JobSelector,
     args: &VerifyArgs,
     context: &Context,
 ) -> Result<Exit, CliError> {
@@ -170,12 +146,12 @@ async fn prove(
     }
 }
 
-/// What the ledgers prove of the newest incarnation of a job.
+/// The steps of a job that its ledgers prove.
 #[derive(Debug)]
 pub struct JobProof {
     /// The first step that is not proved.
     pub to: Step,
-    /// Steps that all data coordinates received, once and in order.
+    /// Number of steps that all data coordinates received, once and in order.
     pub steps: u64,
     /// The contradiction, or why the run is not proved to its end.
     pub fault: Option<String>,
@@ -183,7 +159,7 @@ pub struct JobProof {
 
 /// Proves the run of the newest incarnation of `job`, as `batchweave verify --job` does.
 pub async fn prove_job(store: &Arc<dyn Store>, job: JobName) -> Result<JobProof, CliError> {
-    let job = JobArg {
+    let job = JobSelector {
         name: job,
         opened: None,
     };
@@ -195,7 +171,7 @@ pub async fn prove_job(store: &Arc<dyn Store>, job: JobName) -> Result<JobProof,
     })
 }
 
-/// A bar over all records; what there are is told by the newest snapshot or a short fold.
+/// Returns a progress bar over all records; their number comes from the newest snapshot or a short fold.
 async fn log_bar(store: &Arc<dyn Store>) -> Result<Bar, CliError> {
     let head = context::open_log(Arc::clone(store)).await?;
     Ok(Bar::new("records", head.manifest().next_version()))

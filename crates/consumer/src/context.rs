@@ -1,4 +1,4 @@
-//! Time and chance as the daemon sees them: the system's, or a simulator's.
+//! Time and randomness of the daemon: those of the system, or of the simulator.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,17 +8,17 @@ use batchweave_log::{Clock, LogOptions, TokioClock};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// A clock, a generator and the calendar.
+/// A clock, a random generator, and the time of day.
 #[derive(Debug)]
 pub(crate) struct Context {
     clock: Arc<dyn Clock>,
     random: Mutex<StdRng>,
-    /// The time of day as objects for people have it.
+    /// Returns the time of day that is written into objects, for people.
     calendar: fn() -> String,
 }
 
 impl Context {
-    /// That of the system.
+    /// The context of the system.
     pub(crate) fn system() -> Self {
         Self::new(
             TokioClock::shared(),
@@ -35,12 +35,12 @@ impl Context {
         }
     }
 
-    /// Time since any fixed instant.
+    /// The time since a fixed but arbitrary instant.
     pub(crate) fn now(&self) -> Duration {
         self.clock.now()
     }
 
-    /// The time that has passed since `now` answered `then`.
+    /// The time since `now` returned `then`.
     pub(crate) fn since(&self, then: Duration) -> Duration {
         self.now().saturating_sub(then)
     }
@@ -53,7 +53,7 @@ impl Context {
         self.sleep(at.saturating_sub(self.now())).await;
     }
 
-    /// The outcome of `future`; none when it takes longer than `time`.
+    /// Returns the output of `future`; `None` if it takes longer than `time`.
     pub(crate) async fn timeout<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
         tokio::select! {
             biased;
@@ -62,13 +62,13 @@ impl Context {
         }
     }
 
-    /// Uniform in `range`.
+    /// Returns a number that is uniformly distributed in `range`.
     pub(crate) fn random(&self, range: Range<f64>) -> f64 {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         random.random_range(range)
     }
 
-    /// Half to one and a half times `pause`, so that daemons that failed together try again apart.
+    /// Returns 0.5 to 1.5 times `pause`, so that daemons that failed together do not retry together.
     pub(crate) fn jittered(&self, pause: Duration) -> Duration {
         pause.mul_f64(self.random(0.5..1.5))
     }
@@ -77,7 +77,7 @@ impl Context {
         (self.calendar)()
     }
 
-    /// How the daemon opens a log.
+    /// Returns the options with which the daemon opens a log.
     pub(crate) fn log_options(&self) -> LogOptions {
         let seed = {
             let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ impl Context {
     }
 }
 
-/// Moments at a fixed distance, the first one now; late ones move those that follow.
+/// Ticks at a fixed period, the first one immediately. A late tick delays those after it.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     every: Duration,
@@ -104,7 +104,7 @@ impl Ticks {
         Self { every, next }
     }
 
-    /// Waits for the next moment. Dropped before, it loses none.
+    /// Waits for the next tick. Dropped before it is done, it loses none.
     pub(crate) async fn tick(&mut self, context: &Context) {
         if context.now() < self.next {
             context.sleep_until(self.next).await;

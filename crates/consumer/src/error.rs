@@ -1,4 +1,4 @@
-//! Why the daemon could not start or had to stop, and the exit code of each reason.
+//! Errors at start, and the exit code of each.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use batchweave_daemon::Exit;
 use batchweave_log::LogError;
 use batchweave_store::StoreError;
 
-/// A daemon that could not start.
+/// An error that prevents the daemon from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The store can't be used.
@@ -24,51 +24,47 @@ pub enum RunError {
         .differences.join("\n  ")
     )]
     OtherJob {
-        /// Its name.
         job: JobName,
         /// The version that opened it.
         opened: Version,
-        /// One line each.
         differences: Vec<String>,
     },
-    /// The configured job would begin where the data is gone.
+    /// The configured job would begin at a step whose data is reclaimed.
     #[error(
         "job {job} can't be opened: job.start is {step}, below the watermark {watermark}; \
          set job.start to {watermark} or later"
     )]
     JobStart {
-        /// Its name.
         job: JobName,
-        /// As configured.
         step: Step,
         /// The oldest step that can be read.
         watermark: Step,
     },
-    /// The configured arena can never be made; the text gives the sizes.
+    /// The configured arena can't be created on this machine; the text has the sizes.
     #[error("arena.bytes: {0}; lower it, or give the machine or container more memory")]
     ArenaTooLarge(String),
-    /// The configured memory node is not there.
+    /// The configured memory node does not exist.
     #[error("arena.numa_node: {0}")]
     NoNumaNode(String),
-    /// There is no room for the first segment now.
+    /// There is no memory for the first segment.
     #[error(transparent)]
     Arena(#[from] ArenaError),
-    /// The socket can't be made, or another daemon serves it.
+    /// The socket can't be bound, or another daemon serves it.
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// The runtime can't watch the socket.
     #[error("the runtime can't watch the socket: {0}")]
     Runtime(io::Error),
-    /// The admin endpoint can't be made.
+    /// The admin endpoint can't be opened.
     #[error(transparent)]
     Admin(io::Error),
-    /// Metrics with the same name twice: a fault of the program.
+    /// Two metrics have the same name: a bug.
     #[error("metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
 
 impl RunError {
-    /// The process's exit code.
+    /// Returns the exit code of the process.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Store(why) | Self::Log(LogError::Store(why)) => Exit::for_store(why),
@@ -84,7 +80,7 @@ impl RunError {
             | Self::JobStart { .. }
             | Self::Socket(_)
             | Self::Admin(_) => Exit::Config,
-            // Memory may be there later: the last daemon's arena goes when the ranks let go of it.
+            // Memory may be available later: the last daemon's arena is freed when ranks unmap it.
             Self::Arena(_) | Self::Runtime(_) | Self::Metrics(_) => Exit::Failure,
         }
     }

@@ -1,4 +1,4 @@
-//! The daemon's metrics. Names and labels are part of the interface: docs and dashboards use them.
+//! The daemon's metrics. Their names and labels are an interface: docs and dashboards use them.
 
 use batchweave_core::stream::StreamConfig;
 use batchweave_daemon::health::Health;
@@ -46,16 +46,16 @@ pub(crate) struct Metrics {
     pub(crate) stages: Stages,
 }
 
-/// Where the time of a slice goes on its way from the store to a rank.
+/// The time that slices spend in each stage between the store and a rank.
 #[derive(Debug)]
 pub(crate) struct Stages {
-    /// A read waits for one of the requests in flight to end.
+    /// Waiting for a permit to read.
     pub(crate) wait: Histogram,
     /// From the request to its last byte in the arena.
     pub(crate) fetch: Histogram,
-    /// Summing what a request brought, as it came.
+    /// Summing the bytes of a request while they arrive.
     pub(crate) crc: Histogram,
-    /// From the moment when a rank may have what is ready to its message in the socket.
+    /// From queueing a frame for a rank to its message in the socket.
     pub(crate) handover: Histogram,
 }
 
@@ -63,7 +63,7 @@ impl Stages {
     fn make(m: &Maker<'_>) -> prometheus::Result<Self> {
         let all = m.histograms(
             "stage_seconds",
-            "Times of slices by stage: wait for a request's turn, fetch, crc, handover to a rank's socket.",
+            "Times of slices by stage: wait for a permit to read, fetch, crc, handover to a rank's socket.",
             &["stage"],
         )?;
         let stage = |name| all.with_label_values(&[name]);
@@ -90,14 +90,14 @@ impl Metrics {
                 "fetched_bytes_total",
                 "Bytes of data objects read from the store; over needed_bytes_total: read amplification.",
             )?,
-            hedged_reads: m.counter("hedged_reads_total", "Reads asked for a second time since the answer was late.")?,
-            throttled_reads: m.counter("throttled_reads_total", "Reads that the store refused since there were too many.")?,
-            reads_allowed: m.gauge("reads_allowed", "Reads that may be in flight: as many as still bring something.")?,
+            hedged_reads: m.counter("hedged_reads_total", "Reads sent a second time because the answer was late.")?,
+            throttled_reads: m.counter("throttled_reads_total", "Reads that the store throttled.")?,
+            reads_allowed: m.gauge("reads_allowed", "Reads that may be in flight: as many as still increase the throughput.")?,
             checksum_failures: m.counter("checksum_failures_total", "Frames that were wrong when fetched.")?,
             refused_frames: m.counter("refused_frames_total", "Frames refused to ranks: wrong twice, or missing.")?,
             wait_seconds: m.seconds(
                 "rank_wait_seconds_total",
-                "Time that ranks said they waited, by cause.",
+                "Time that ranks waited, as they reported it, by cause.",
                 &["dp_rank", "cause"],
             )?,
             sessions: m.gauge("sessions", "Connected ranks.")?,
@@ -113,7 +113,7 @@ impl Metrics {
                 &["dp_rank"],
             )?,
             ahead_bytes: m.gauge("ahead_bytes", "Bytes in the arena that no rank holds: read ahead, or being read.")?,
-            slice_tokens: m.gauge("slice_tokens", "Tokens of one slice, so that frames can be told in tokens.")?,
+            slice_tokens: m.gauge("slice_tokens", "Tokens of one slice, to convert frames into tokens.")?,
             slice_rows: m.gauge("slice_rows", "Rows (samples) of one slice.")?,
             marks: m.counters("marks_total", "Checkpoint marks, by outcome.", &["outcome"])?,
             incomplete_marks: m.gauges(
@@ -125,14 +125,14 @@ impl Metrics {
             superseded: m.counter("superseded_sessions_total", "Sessions ended by a newer attempt.")?,
             deliveries_lost: m.counter(
                 "deliveries_lost_total",
-                "Reports that the ledger had no room for: told from the store's indexes instead.",
+                "Reports that the ledger had no room for: their steps are read from the store's indexes instead.",
             )?,
             ledgers: m.counters("ledgers_total", "Ledger objects, by outcome.", &["outcome"])?,
             ledger_recalled: m.counter(
                 "ledger_recalled_steps_total",
-                "Steps that an earlier daemon delivered and this one told from the store's indexes.",
+                "Steps that an earlier daemon delivered and this one recorded from the store's indexes.",
             )?,
-            ledger_holes: m.counter("ledger_holes_total", "Times that steps could not be told: the run can't be proved there.")?,
+            ledger_holes: m.counter("ledger_holes_total", "Times that delivered steps could not be recorded: the run can't be proved there.")?,
             awaited_lane: m.gauges(
                 "awaited_lane",
                 "Version since which this lane's producer is awaited; one lane at a time.",
@@ -144,23 +144,23 @@ impl Metrics {
 }
 
 impl Metrics {
-    /// What a slice of this stream is.
+    /// Sets the gauges of a slice's size.
     pub(crate) fn shape(&self, stream: &StreamConfig) {
         let rows = i64::from(stream.rows_per_slice);
         self.slice_rows.set(rows);
         self.slice_tokens.set(rows * i64::from(stream.seq_len));
     }
 
-    /// A rank is gone: a gauge that stays would show it standing still.
+    /// Removes the gauges of a rank that is gone, which would show it as stalled.
     pub(crate) fn forget_rank(&self, dp_rank: &str) {
         for gauges in [&self.frames_held, &self.rank_step, &self.ahead_steps] {
-            // An error says that there is none, which is what is wanted.
+            // An error means that the gauge does not exist.
             let _ = gauges.remove_label_values(&[dp_rank]);
         }
     }
 }
 
-/// Registers what every daemon tells of itself, and the counters of its store.
+/// Registers the metrics of every daemon, and the counters of its store.
 pub(crate) fn register(
     registry: &Registry,
     counted: Counted,

@@ -1,19 +1,19 @@
-//! Deliberate mistakes of the daemon that its own tests find. In no other build can one be made.
+//! Deliberate mistakes of the daemon that its own tests must find. They exist only in builds of these tests.
 
 /// A mistake that a guard of the daemon prevents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
-    /// A session that ends while its rank lives frees the frames that the rank holds.
+    /// A session that ends before its rank frees the frames that the rank holds.
     StoppedFrees,
-    /// A rank has received what it says, whatever it was sent.
+    /// A rank's reported position is not limited to what it was sent.
     BelievedRank,
-    /// The stream ends a step later for ranks than in the log.
+    /// Ranks are sent an end of the stream that is one step late.
     EndElsewhere,
-    /// Slices of a step go in one message, however many they are.
+    /// All slices of a step are sent in one message, regardless of their number.
     OneMessage,
 }
 
-/// Whether this mistake is to be made: never.
+/// Whether to make this mistake: never in this build.
 #[cfg(not(test))]
 pub(crate) const fn is(_: Mistake) -> bool {
     false

@@ -1,5 +1,5 @@
-//! Reclamation as a background duty. Any number of daemons may have it; one is enough. It may be
-//! interrupted anywhere, so a stop does not wait for it.
+//! Reclamation in the background. Any number of daemons may run it; one is enough. It can be interrupted at any
+//! point, so stopping the daemon does not wait for it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ReclaimTable;
 
-/// What the duty tells of itself; registered only where it is on.
+/// The metrics of reclamation, registered only where it is enabled.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     passes: IntCounterVec,
@@ -64,7 +64,7 @@ pub(crate) async fn reclaim(
 ) {
     let (mut log, mut reclaimer) = (None, Reclaimer::new());
     loop {
-        // Daemons that were started together do not list together.
+        // Daemons that were started together must not list together.
         let pause = table.every.0.mul_f64(rand::rng().random_range(0.75..1.25));
         let pass = async {
             tokio::time::sleep(pause).await;
@@ -77,7 +77,7 @@ pub(crate) async fn reclaim(
         };
         let outcome = match done {
             Ok(report) => {
-                tell(&report);
+                log_outcome(&report);
                 metrics.note(&report);
                 if report.refused_keys == 0 {
                     "done"
@@ -86,8 +86,8 @@ pub(crate) async fn reclaim(
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a pass of reclamation failed; the next one tries again");
-                // Opened anew: the next pass begins with what is stored.
+                tracing::warn!(%error, "a pass of reclamation failed; the next one will retry");
+                // The next pass reopens the log and begins with its stored state.
                 log = None;
                 "failed"
             }
@@ -115,7 +115,7 @@ async fn pass(
     reclaimer.pass(log, Limits { max_delete }).await
 }
 
-fn tell(report: &ReclaimReport) {
+fn log_outcome(report: &ReclaimReport) {
     let deleted = report.deleted_in_all();
     if report.published.is_some() || deleted.objects > 0 {
         tracing::info!(
@@ -129,11 +129,11 @@ fn tell(report: &ReclaimReport) {
     }
     if let Some(first) = report.refused.first() {
         let (keys, key, why) = (report.refused_keys, &first.key, &first.error);
-        tracing::warn!(keys, key, %why, "the store did not delete what nobody needs");
+        tracing::warn!(keys, key, %why, "the store did not delete objects that are no longer needed");
     }
 }
 
-/// What the duty registers, for the docs.
+/// Returns the descriptions of the metrics, for the docs.
 #[cfg(test)]
 pub(crate) fn described() -> Vec<batchweave_daemon::metrics::Described> {
     let registry = Registry::new();
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// The duty works, survives a stream that is not there yet, and ends when it is told to.
+    /// Passes run, survive a missing stream, and end on request.
     #[tokio::test(start_paused = true)]
     async fn passes_follow_each_other_until_the_end() {
         let store: Arc<dyn Store> = MemoryStore::new();
@@ -183,7 +183,7 @@ mod tests {
             every: Period(Duration::from_secs(10)),
             ..ReclaimTable::default()
         };
-        let duty = tokio::spawn(reclaim(store.clone(), table, metrics, stop.clone()));
+        let task = tokio::spawn(reclaim(store.clone(), table, metrics, stop.clone()));
         let outcome = |name: &str| passes.with_label_values(&[name]).get();
         tokio::time::sleep(Duration::from_secs(25)).await;
         assert!(outcome("failed") >= 1, "no stream yet");
@@ -191,6 +191,6 @@ mod tests {
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(outcome("done") >= 3);
         stop.cancel();
-        duty.await.unwrap();
+        task.await.unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! What all tasks of the daemon share: the stream's parameters, the store, time, randomness and metrics.
-//! Nothing here depends on the ranks.
+//! Resources that all tasks of the daemon share: the stream's parameters, the store, time, randomness and metrics.
+//! None of them depends on the ranks.
 
 use std::sync::Arc;
 use std::time::Duration;

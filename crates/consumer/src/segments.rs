@@ -15,7 +15,7 @@ const PERCENT_OF_LIMIT: u64 = 45;
 /// Share of the machine's memory, where no limit is tighter: the rest belongs to the trainer.
 const PERCENT_OF_MACHINE: u64 = 25;
 
-/// Creates segments.
+/// Creates the segments of the arena.
 #[derive(Debug)]
 pub(crate) struct SegmentMaker {
     limits: MemoryLimits,

@@ -1,4 +1,4 @@
-//! What the consumer's status page shows.
+//! The contents of the consumer's status page.
 
 use batchweave_daemon::admin::{Plot, StatusPage, Table};
 
@@ -24,8 +24,8 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
     ],
     tables: &[
         Table {
-            title: "Where ranks are",
-            about: "Their next steps, what is read ahead of them, and what they hold.",
+            title: "Positions of ranks",
+            about: "Their next steps, the steps read ahead of them, and the frames that they hold.",
             metrics: &[
                 "batchweave_consumer_head_step",
                 "batchweave_consumer_watermark_step",
@@ -35,13 +35,13 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
             ],
         },
         Table {
-            title: "Who waited for what",
+            title: "Waiting time by cause",
             about: "Seconds since the start, by rank and cause.",
             metrics: &["batchweave_consumer_rank_wait_seconds_total"],
         },
         Table {
             title: "Memory",
-            about: "The arena, and what is in it that no rank holds.",
+            about: "The arena, and the bytes in it that no rank holds.",
             metrics: &[
                 "batchweave_consumer_arena_bytes",
                 "batchweave_consumer_ahead_bytes",
@@ -49,7 +49,7 @@ pub(crate) const STATUS_PAGE: StatusPage = StatusPage {
         },
         Table {
             title: "Jobs and checkpoints",
-            about: "Attempts, marks, and who holds data back.",
+            about: "Attempts, marks, and the watermark.",
             metrics: &[
                 "batchweave_consumer_attempt",
                 "batchweave_consumer_marks_total",

@@ -13,7 +13,7 @@ use crate::demo::rank::RankArgs;
 use crate::generate::GenerateArgs;
 use crate::plan::PlanArgs;
 
-/// Measure and show BatchWeave: the verbs of `batchweave` that no daemon or operator needs.
+/// Measure and demonstrate BatchWeave: the verbs that `batchweave` runs for development and planning
 #[derive(Debug, Parser)]
 #[command(
     name = "batchweave-lab",
@@ -30,13 +30,13 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Work out latency, requests and cost of a stream before it is built
+    /// Estimate latency, requests and cost of a stream before it is built
     Plan(PlanArgs),
-    /// Measure what the protocol costs as a log grows
+    /// Measure the log, the producer, the consumer and the hand-over to ranks
     Bench(BenchArgs),
     /// Run an S3 server for tests, demos and laptops
     DevS3(DevS3Args),
-    /// Show the whole system at work on text of this machine, with crashes and a proof
+    /// Run the whole system on text of this machine, with crashes and a proof
     Demo(DemoArgs),
     /// A training rank of the demo
     #[command(hide = true)]

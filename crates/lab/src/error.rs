@@ -1,4 +1,4 @@
-//! How failures of this crate become a [`CliError`], which carries the message and the exit code.
+//! Conversion of this crate's errors to [`CliError`], which carries the message and the exit code.
 
 use std::fmt::Display;
 

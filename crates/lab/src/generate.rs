@@ -9,7 +9,6 @@ use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
 
-/// Arguments of `batchweave generate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GenerateArgs {
     /// Folder that holds man/ and the shells' folders, as /usr/share

@@ -1,5 +1,5 @@
-//! `batchweave-lab`: the verbs that measure and show BatchWeave. The program `batchweave` runs it for
-//! `plan`, `bench`, `dev-s3`, `demo` and `generate`; operators need none of them in production.
+//! `batchweave-lab`: the verbs that measure and demonstrate BatchWeave. The program `batchweave` runs it
+//! for `plan`, `bench`, `dev-s3`, `demo` and `generate`; production needs none of them.
 //!
 //! - `args`: the command line
 //! - `bench`: measurements of the log, the producer, the consumer and the hand-over to ranks

@@ -1,4 +1,4 @@
-//! Making a stream: one create-only put of stream.json.
+//! Creating a stream: one create-only put of stream.json.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
 use bytes::Bytes;
 
-use crate::LogError;
 use crate::clock::TokioClock;
 use crate::commit::resolve::{self, Resolved};
+use crate::error::LogError;
 use crate::read::retrying::get_intact;
 
-/// What `create` found.
+/// The outcome of [`create`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Creation {
-    /// The stream is new.
     Created(StreamConfig),
-    /// It was there, with the same parameters; its own stream.json is returned.
+    /// The stream existed with the same parameters; this is its stream.json.
     Existed(StreamConfig),
 }
 
-/// Creates the stream at the store's root, or finds it there with the same parameters.
+/// Creates the stream at the store's root. Fails when a stream with other parameters or other objects are
+/// there.
 pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Creation, LogError> {
     wanted
         .check()
@@ -31,9 +31,9 @@ pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Cre
         Err(e) if e.is_not_found() => {}
         Err(e) => return Err(e.into()),
     }
-    let strangers = store.list("", None).await?.objects;
-    if let Some(stranger) = strangers.iter().find(|o| !o.key.starts_with("probe/")) {
-        // A race with another creator is no stranger: its stream.json decides.
+    let others = store.list("", None).await?.objects;
+    if let Some(other) = others.iter().find(|o| !o.key.starts_with("probe/")) {
+        // Another creator may have been faster: then its stream.json decides.
         match get_intact(store.as_ref(), keys::STREAM).await {
             Ok(bytes) => return compare(store.as_ref(), &bytes, wanted),
             Err(e) if e.is_not_found() => {}
@@ -42,7 +42,7 @@ pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Cre
         let root = store.root().to_owned();
         return Err(LogError::RootInUse {
             root,
-            example: stranger.key.clone(),
+            example: other.key.clone(),
         });
     }
     let bytes = Bytes::from(wanted.to_json());

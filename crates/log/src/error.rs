@@ -1,11 +1,11 @@
-//! What can go wrong with a log. A lost race and a fence are not errors but outcomes.
+//! Errors of a log. A lost race and a fence are outcomes, not errors.
 
 use batchweave_core::error::FormatError;
 use batchweave_core::ids::{Hash, ProducerName, Seq, StreamId, Version};
 use batchweave_core::manifest::{FoldError, Void};
 use batchweave_store::StoreError;
 
-/// A log that can't be read or written.
+/// A log that cannot be read or written.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
     /// The store failed.
@@ -14,34 +14,29 @@ pub enum LogError {
     /// A stored object breaks its format.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// The log can't be folded further.
+    /// The log cannot be folded further.
     #[error(transparent)]
     Fold(#[from] FoldError),
     /// There is no stream at this root.
     #[error(
         "no stream at {root}: stream.json is missing; create it with `batchweave init`, or start a producer"
     )]
-    NoStream {
-        /// The store's root.
-        root: String,
-    },
+    NoStream { root: String },
     /// There are objects under the root, but no stream.json.
     #[error(
         "{root} holds other objects (for example {example}) but no stream.json: \
          choose an empty root for a new stream"
     )]
     RootInUse {
-        /// The store's root.
         root: String,
-        /// One of the objects.
+        /// The key of one of them.
         example: String,
     },
-    /// The stream there is another one.
+    /// The stream at the root has other parameters.
     #[error("the stream at {root} differs from this configuration:\n  {}", .differences.join("\n  "))]
     OtherStream {
-        /// The store's root.
         root: String,
-        /// One line each.
+        /// One line per parameter.
         differences: Vec<String>,
     },
     /// A record is missing although a later one exists.
@@ -50,26 +45,25 @@ pub enum LogError {
          restore the object from a backup or bucket version (nothing may be committed or read past it)"
     )]
     Gap {
-        /// The store's root.
         root: String,
-        /// The missing record.
+        /// The key of the missing record.
         key: String,
-        /// A version that exists.
+        /// A later version that exists.
         later: Version,
     },
-    /// A record that was read has other bytes now.
+    /// A record has other bytes than when it was read.
     #[error(
         "{key} was altered after it was written: it had hash {held} when it was read, and the record \
          after it does not continue what is there now; restore the object from a backup or bucket \
          version (nothing may be committed or read past it)"
     )]
     Altered {
-        /// The record.
+        /// The key of the record.
         key: String,
         /// The hash of the bytes that were folded.
         held: Hash,
     },
-    /// A second fold, by reads of its own, gave another state.
+    /// A second fold, by other reads, gave another state.
     #[error(
         "this process folded the log wrongly: up to version {version} a second fold by new reads gives \
          another state (damaged memory, or a bug); nothing was published or deleted by it; start the \
@@ -79,48 +73,46 @@ pub enum LogError {
         /// The last version that was folded.
         version: Version,
     },
-    /// What this producer took for committed is not in the log.
+    /// Items that this producer saw committed are not in the log.
     #[error(
         "producer {producer} took sequence numbers below {was} for committed, but the log has only those \
          below {now}; start it again: it goes on from what the log has"
     )]
     Undone {
-        /// The producer.
         producer: ProducerName,
-        /// Its next sequence number, as it was told.
+        /// Its next sequence number as it was seen before.
         was: Seq,
-        /// Its next sequence number by the log.
+        /// Its next sequence number in the log now.
         now: Seq,
     },
-    /// Another stream, or none, is where ours was.
+    /// The root holds another stream than before, or none.
     #[error(
         "{root} was removed or made anew while it was in use: it was stream {stream} and holds {now} \
          now; start the programs again if that is meant (what was committed since is lost with it)"
     )]
     OtherRoot {
-        /// The store's root.
         root: String,
-        /// The stream that we follow.
+        /// The stream that was open.
         stream: StreamId,
-        /// What is there.
+        /// What the root holds now.
         now: String,
     },
-    /// An index segment is not there and the log does not reach that far.
+    /// An index segment is missing and the log does not reach that far.
     #[error("{key} is missing and could not be rebuilt from the log")]
     NoSegment {
-        /// The segment.
+        /// The key of the segment.
         key: String,
     },
-    /// An entry that can't be valid, whatever is folded.
+    /// An entry is void.
     #[error("refused by the rules of the log: {0}")]
     Void(Void),
-    /// The commit task is gone.
+    /// The commit task panicked or was cancelled.
     #[error("the commit task stopped: {0}")]
     Stopped(String),
 }
 
 impl LogError {
-    /// Whether the same may work later: the store did not answer.
+    /// Whether a retry may succeed: the store failed for now.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Store(error) if error.kind.is_transient())
     }

@@ -1,4 +1,4 @@
-//! An open log: the folded state and how far it reaches.
+//! An open log: its folded state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::read::shared_fold::SharedFold;
 /// How to open a log.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
-    /// Feeds commit ids, nonces and jitter. Draw it from the system's generator; two writers with
-    /// one seed could take each other's records for their own.
+    /// Seed of commit ids, nonces and jitter. Draw it from the system's generator: two writers with the same
+    /// seed could take each other's records for their own.
     pub seed: [u8; 32],
-    /// Whether to write snapshots and index segments when they are due. Needs put permission.
+    /// Whether to write snapshots and index segments when they are due, which needs permission to put.
     pub write_snapshots: bool,
-    /// What everything that waits asks for the time.
+    /// The clock by which the log waits.
     pub clock: Arc<dyn Clock>,
-    /// Folds in place of the manifest itself; for simulations.
+    /// Folds records in place of the manifest; for simulations.
     pub shared_fold: Option<Arc<dyn SharedFold>>,
 }
 
 impl LogOptions {
-    /// Writes snapshots, by the runtime's clock.
+    /// Returns options that write snapshots, by the runtime's clock.
     pub fn new(seed: [u8; 32]) -> Self {
         Self {
             seed,
@@ -41,14 +41,14 @@ impl LogOptions {
     }
 }
 
-/// A record whose put may have happened, or may yet.
+/// A record whose put may have happened, or may still happen.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenPut {
     pub(crate) version: Version,
     pub(crate) bytes: Bytes,
 }
 
-/// A record at which this fold stopped though it was made again.
+/// A record at which both this fold and a second one stopped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stopped {
     pub(crate) version: Version,
@@ -59,9 +59,9 @@ pub(crate) struct Stopped {
 /// The log of one stream, folded up to some version.
 #[derive(Debug)]
 pub struct Log {
-    /// Tries reads again.
+    /// Retries failed reads.
     pub(crate) store: Arc<dyn Store>,
-    /// Does not.
+    /// The same store, without retries.
     pub(crate) raw: Arc<dyn Store>,
     pub(crate) manifest: Manifest,
     pub(crate) rng: StdRng,
@@ -69,20 +69,20 @@ pub struct Log {
     pub(crate) window: u64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shared_fold: Option<Arc<dyn SharedFold>>,
-    /// Looks in a row at a next version that was not there.
-    pub(crate) idle_looks: u32,
-    /// Our last put, while its outcome is open.
+    /// Consecutive polls that found no new record.
+    pub(crate) idle_polls: u32,
+    /// Our last put, while its outcome is unknown.
     pub(crate) open_put: Option<OpenPut>,
-    /// The snapshot with which this fold began; none when it began at version 0.
+    /// The snapshot with which this fold began; `None` when it began at version 0.
     pub(crate) base: Option<Version>,
-    /// Whether it folds again when it may be wrong; a second fold does not.
-    pub(crate) doubts: bool,
-    /// The record at which a second fold stopped, too.
+    /// Whether this fold is checked by a second one when it may be wrong; a second fold is not.
+    pub(crate) self_checks: bool,
+    /// The record at which a second fold stopped too.
     pub(crate) stopped: Option<Stopped>,
     pub(crate) reopened: u64,
     pub(crate) repairs_due: Duration,
-    /// Repairs that were there when the log was folded again for one of them.
-    pub(crate) heeded: BTreeSet<Version>,
+    /// Repairs that existed when the log was last folded again for one of them.
+    pub(crate) known_repairs: BTreeSet<Version>,
 }
 
 impl Log {
@@ -96,20 +96,20 @@ impl Log {
             window: 1,
             clock: Arc::clone(&options.clock),
             shared_fold: options.shared_fold.clone(),
-            idle_looks: 0,
+            idle_polls: 0,
             open_put: None,
             base: None,
-            doubts: true,
+            self_checks: true,
             stopped: None,
             reopened: 0,
             repairs_due: Duration::ZERO,
-            heeded: BTreeSet::new(),
+            known_repairs: BTreeSet::new(),
         };
         log.draw_repairs_due();
         log
     }
 
-    /// Another log that stands where this one does, for whoever reads beside it.
+    /// Returns another log in the same state, for a second reader.
     #[must_use]
     pub fn fork(&self, options: &LogOptions) -> Self {
         let mut log = Self::new(Arc::clone(&self.store), self.manifest.clone(), options);
@@ -123,18 +123,18 @@ impl Log {
         &self.manifest
     }
 
-    /// The store below.
-    #[allow(clippy::misnamed_getters)] // The one that tries again is ours alone.
+    /// The store of the log, without retries.
+    #[allow(clippy::misnamed_getters)] // The retrying one is private.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.raw
     }
 
-    /// A new request id for an administrative entry.
+    /// Draws a request id for an administrative entry.
     pub fn new_request(&mut self) -> RequestId {
         RequestId(self.rng.random())
     }
 
-    /// A random number, for the names of data objects.
+    /// Draws a random number, for the names of data objects.
     pub fn random(&mut self) -> u64 {
         self.rng.random()
     }

@@ -4,7 +4,7 @@
         for batch in reader:
             train(batch.inputs, batch.labels)
 
-Arrays are read-only views of the daemon's memory. A frame of it is used again when all arrays that
+Arrays are read-only views of the daemon's memory. The daemon reuses a frame when all arrays that
 view it are gone, so drop them when a step is over (a loop variable does that by itself).
 """
 
@@ -62,27 +62,27 @@ def connect(
     rows_per_slice: int | None = None,
     limit: int | None = None,
 ) -> Reader:
-    """Connects to the consumer daemon of this node and gives a reader.
+    """Connects to the consumer daemon of this node and returns a reader.
 
     `socket`: the daemon's; default BATCHWEAVE_SOCKET, then /run/batchweave/consumer.sock.
-    `job`: the training run; without one the reader neither holds data nor paces producers.
+    `job`: the training run; without one the reader neither retains data nor holds producers back.
     `dp_rank`, `dp_size`: the data coordinate (not the tensor or pipeline one); default: the
     launcher's rank and world size, then 0 of 1. `mesh`: instead of both, this rank's place from
     `batchweave.mesh`. `shared`: whether other ranks read the same coordinate (tensor, context or
     pipeline peers), each with its own global rank; default: whether the mesh has such ranks. They
-    read the same memory. `split_rows`: so many ranks share a slice and take an equal part of its
-    rows each; dp_size is then up to slices x split_rows, and arrays need one entry a row.
-    `global_rank`: the one in the whole job; default: the launcher's, then dp_rank.
-    `state`: a saved state_dict to go on from; without one, `start` is the first step.
+    read the same memory. `split_rows`: the number of ranks that share a slice, each with an equal
+    part of its rows; dp_size is then up to slices x split_rows, and arrays need one entry per row.
+    `global_rank`: the rank in the whole job; default: the launcher's, then dp_rank.
+    `state`: a saved state_dict to continue from; without one, `start` is the first step.
     `attempt`: 32 hexadecimal digits, the same on all ranks of one start of the job and new at the
     next: `batchweave.torch.attempt()` or `batchweave.jax.attempt()`; default: BATCHWEAVE_ATTEMPT,
-    drawn where the job has one rank, Slurm's job and step, or an error that says what to do.
-    `resume`: whether this rank alone was restarted; default: yes if `state` is of this attempt.
+    a drawn id where the job has one rank, Slurm's job and step, or an error with the remedy.
+    `resume`: whether only this rank was restarted; default: yes if `state` is of this attempt.
     `credits`: steps that may be held or queued at once, at least 2. `copy`: arrays are private,
     writable copies. `timeout`: seconds after which `next()` fails with the cause;
-    `connect_timeout`: the same for this call. `slices`, `seq_len`, `rows_per_slice`: what the
-    trainer counts on; another stream is then refused. `limit`: how many steps are read, from the
-    start on (those that are passed over count).
+    `connect_timeout`: seconds after which this call fails. `slices`, `seq_len`, `rows_per_slice`:
+    the shape that the trainer expects; another stream is then refused. `limit`: the number of
+    steps to read, from the start (skipped ones count).
     """
     path = socket_path(socket)
     if mesh is not None:
@@ -94,8 +94,8 @@ def connect(
     rank, size = rank_and_world(dp_rank, dp_size)
     if split_rows < 1 or size % split_rows:
         raise BadMeshError(
-            f"split_rows={split_rows}: so many ranks share a slice, so it must divide dp_size, "
-            f"{size}"
+            f"split_rows={split_rows}: this number of ranks shares a slice, so it must divide "
+            f"dp_size, {size}"
         )
     if not CREDITS_MIN <= credits <= CREDITS_MAX:
         raise BadHelloError(f"credits is {credits}; {CREDITS_MIN} to {CREDITS_MAX} are allowed")

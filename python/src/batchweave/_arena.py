@@ -1,7 +1,7 @@
-"""The daemon's shared memory, seen from a rank: how a segment is mapped, and what fork does to it.
+"""The daemon's shared memory on the rank's side: how a segment is mapped, and the effect of fork.
 
-1. A segment is mapped once a session, read-only and shared, and never registered with a device.
-2. Arrays hold the mapping through numpy's base chain; whoever drops the last array unmaps it.
+1. A segment is mapped once per session, read-only and shared, never registered with a device.
+2. Arrays hold the mapping through numpy's base chain; dropping the last array unmaps it.
 3. A mapping is not inherited over fork (MADV_DONTFORK): a child that kept it would read frames that
    the daemon has reused.
 """
@@ -29,7 +29,7 @@ _mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 def descriptors_of(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """Descriptors that came with a message."""
+    """Returns the descriptors received with a message."""
     found = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -38,7 +38,7 @@ def descriptors_of(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
 
 
 def map_segment(descriptor: int, size: int, number: int) -> mmap.mmap:
-    """Maps a received segment, after checking that nobody can change it under us."""
+    """Maps a received segment, after checking that no other process can change it."""
     found = os.fstat(descriptor).st_size
     if size < 1 or found != size:
         raise BadMessageError(f"segment {number} has {found} bytes, the daemon announced {size}")
@@ -52,7 +52,7 @@ def map_segment(descriptor: int, size: int, number: int) -> mmap.mmap:
         segment = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
     except OSError as reason:
         raise SystemRefusedError(
-            f"segment {number} of {size} bytes can't be mapped: {reason}; "
+            f"cannot map segment {number} of {size} bytes: {reason}; "
             "raise the limit on address space (ulimit -v)"
         ) from reason
     segment.madvise(mmap.MADV_DONTFORK)
@@ -63,9 +63,10 @@ def map_segment(descriptor: int, size: int, number: int) -> mmap.mmap:
 
 
 def _keep_addresses_in_child() -> None:
-    """A forked child has holes where the segments were, and may map something else there.
+    """Keeps mapping objects alive in a forked child, for ever.
 
-    A mapping object that died in the child would unmap that something: so none may ever die.
+    The child has holes where the segments were and may map something else there, which a dying
+    mapping object would unmap.
     """
     for segment in list(_mappings):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(segment))

@@ -1,4 +1,4 @@
-"""Getting a session: connect, say hello, wait for the daemon's welcome, all before a deadline."""
+"""Opening a session: connect, send hello, wait for the daemon's welcome, all before a deadline."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from batchweave.errors import (
 __version__ = "0.1.0"
 
 _PAUSE_FIRST, _PAUSE_MAX = 0.005, 0.25
-# Not there (yet), not listening (any more), or its queue is full: all of these may pass.
+# Failures that may pass: no socket yet, no listener, or a full queue.
 _PASSING = {
     errno.ENOENT: "there is no such socket",
-    errno.ECONNREFUSED: "nobody listens on the socket",
-    errno.EAGAIN: "the daemon does not take connections (its queue is full)",
+    errno.ECONNREFUSED: "no daemon listens on the socket",
+    errno.EAGAIN: "the daemon accepts no connections (its queue is full)",
     errno.ECONNRESET: "the daemon closed the connection",
     errno.EPIPE: "the daemon closed the connection",
 }
@@ -39,7 +39,7 @@ _PASSING = {
 
 @dataclass(frozen=True)
 class Options:
-    """What does not change while a reader lives."""
+    """The constants of a reader."""
 
     socket: str
     job: str | None
@@ -48,7 +48,7 @@ class Options:
     global_rank: int | None
     attempt: str | None
     parent: dict[str, Any] | None
-    """The attempt and step of the state that this rank starts from, as hello says it."""
+    """The attempt and step of the state that this rank starts from, in the form of hello."""
     credits: int
     copy: bool
     timeout: float
@@ -56,24 +56,24 @@ class Options:
     seq_len: int | None
     rows_per_slice: int | None
     limit: int | None = None
-    """How many steps are read, from the start on."""
+    """The number of steps to read, from the start."""
     shared: bool = False
-    """Other ranks read the same coordinate."""
+    """Whether other ranks read the same coordinate."""
     split_rows: int = 1
-    """So many ranks share a slice, each an equal part of its rows."""
+    """The number of ranks that share a slice, each with an equal part of its rows."""
 
     @property
     def part(self) -> int:
-        """Which part of a slice's rows is this rank's."""
+        """The index of this rank's part of a slice's rows."""
         return self.dp_rank % self.split_rows
 
 
-class Unserved(Exception):  # noqa: N818 - not an error yet: the caller knows which one it is
-    """The deadline came without a welcome; the text is the last cause."""
+class Unserved(Exception):  # noqa: N818 - not an error yet: the caller knows which one
+    """The deadline passed without a welcome; the text is the last cause."""
 
 
 def unserved(options: Options, cause: str, position: int | None) -> BatchWeaveError:
-    """The error for `Unserved`; `position` is None when no daemon was ever there."""
+    """Returns the error for `Unserved`; `position` is None when there never was a daemon."""
     place = f"{options.socket} ({cause})"
     if cause.startswith("attempt_not_open"):
         return AttemptNotOpenedError(
@@ -92,15 +92,15 @@ def unserved(options: Options, cause: str, position: int | None) -> BatchWeaveEr
             "batchweave-consumer, or name its socket in BATCHWEAVE_SOCKET or socket="
         )
     return DaemonGoneError(
-        f"daemon_restarting: the consumer daemon at {place} went away before step {position} and "
-        f"did not come back within {options.timeout:g} s; restart it and read again, or resume "
+        f"daemon_restarting: the consumer daemon at {place} disconnected before step {position} "
+        f"and did not return within {options.timeout:g} s; restart it and read again, or resume "
         "from the saved state",
         step=position,
     )
 
 
 def hello(options: Options, **of_session: Any) -> bytes:
-    """The hello of a session: mode, next_step, stream, replaces, mapped_bytes come with it."""
+    """Returns a session's hello; `of_session`: mode, next_step, stream, replaces, mapped_bytes."""
     client = f"batchweave-python {__version__}, Python {platform.python_version()}"
     fields = {
         "client": f"{client}, numpy {np.__version__}",
@@ -124,7 +124,7 @@ def hello(options: Options, **of_session: Any) -> bytes:
 def open_session(
     path: str, greeting: bytes, next_step: int, deadline: float, opened: list[Session]
 ) -> tuple[Session, _wire.Welcome]:
-    """Connects until the daemon welcomes us, it refuses us (its error), or `Unserved`.
+    """Tries until the daemon sends a welcome or an error; raises `Unserved` at the deadline.
 
     Each session is put into `opened` before anything is sent on it: the caller closes them when an
     interrupt loses the result.
@@ -159,7 +159,7 @@ def _connect(path: str) -> tuple[socket.socket | None, str]:
         if reason.errno in _PASSING:
             return None, _PASSING[reason.errno]
         raise SystemRefusedError(
-            f"can't connect to the consumer daemon at {path}: {reason}; "
+            f"cannot connect to the consumer daemon at {path}: {reason}; "
             "check the path, and the permissions of the socket and its folder"
         ) from reason
     except BaseException:

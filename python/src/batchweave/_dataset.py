@@ -19,25 +19,25 @@ _data: Any = importlib.import_module("torch.utils.data")
 
 
 class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
-    """One item a step: the tensors that a model is called with, over the daemon's memory.
+    """One item per step: the tensors of a model's call, over the daemon's memory.
 
         dataset = batchweave.torch.Dataset(job="pretrain", attempt=batchweave.torch.attempt())
         for step in DataLoader(dataset, batch_size=None):
             loss = model(step["input_ids"], step["labels"])
 
-    Takes the arguments of `batchweave.connect` and connects when it is iterated first, or at
-    `load_state_dict`'s position. An item is a dict: `input_ids`, `labels`, and as far as the stream
-    has them `position_ids`, `segment_ids`, `loss_mask`, `cu_seqlens`, and others. Where a rank has
-    several slices a step, an item is a list of such dicts, its micro-batches; `micro_batches=True`
-    makes it one always. Whole numbers are converted to `dtype` (int64); `dtype=None` shares all
-    memory with the daemon, and such tensors must not be written to. `cp` ("contiguous", "zigzag"):
-    only this rank's part of each row, by the context dimension of `mesh=`; see
-    `batchweave.views.context_parallel`.
+    Takes the arguments of `batchweave.connect` and connects at the first iteration, or at the
+    position of `load_state_dict`. An item is a dict of `input_ids`, `labels`, and whichever the
+    stream has of `position_ids`, `segment_ids`, `loss_mask`, `cu_seqlens`, and others. Where a rank
+    has several slices per step, an item is a list of such dicts, its micro-batches;
+    `micro_batches=True` always makes it a list. Integers are converted to `dtype` (int64);
+    `dtype=None` shares all memory with the daemon, and such tensors must not be written to. `cp`
+    ("contiguous", "zigzag"): only this rank's part of each row, by the context dimension of
+    `mesh=`; see `batchweave.views.context_parallel`.
 
-    Use it without a DataLoader, or with num_workers=0: the daemon reads ahead already.
-    It is Stateful: put it into what torchdata or torch.distributed.checkpoint saves. Its state is
-    the position after the last item handed out. Where a trainer takes items ahead of training, put
-    a `Checkpointing` there instead, and tell it which batch was trained (`last`).
+    Use it without a DataLoader, or with num_workers=0: the daemon prefetches already.
+    It is Stateful: torchdata and torch.distributed.checkpoint can save it. Its state is the
+    position after the last returned item. Where a trainer takes items ahead of training, save a
+    `Checkpointing` instead, and pass it the trained batch (`last`).
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         self._reader: Reader | None = None
         self._position: dict[str, str] | None = None
         self.last: Batch | None = None
-        """The batch of the last item; it keeps the daemon's memory until the next one."""
+        """The batch of the last item; it holds the daemon's memory until the next one."""
         if state is not None:
             self.load_state_dict(state)
 
     @property
     def reader(self) -> Reader:
-        """The reader, connected when it is asked for first."""
+        """The reader, connected at the first access."""
         worker = _data.get_worker_info()
         if worker is not None:
             raise ForkedError(
@@ -88,7 +88,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     def __iter__(self) -> Iterator[Any]:
         reader = self.reader
         while True:
-            # Its frames are free before the next batch is waited for.
+            # Its frames are released before the wait for the next batch.
             self.last = None
             batch = next(reader, None)
             if batch is None:
@@ -103,19 +103,19 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         return len(self.reader)
 
     def state_dict(self) -> dict[str, str]:
-        """The position after the last item: always one constant key with a string."""
+        """Returns the position after the last item: one constant key with a string."""
         if self._reader is not None:
             return self._reader.state_dict()
         return self._position or State("", 0).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes a saved position; before the first item, or for a reader without a job, any."""
+        """Sets a saved position: before the first item, or at any time without a job."""
         found = Checkpointing(self._reader)
         found.load_state_dict(state)
         self._position = found.state_dict()
 
     def checkpoint(self, state: Mapping[str, str]) -> None:
-        """A model checkpoint with this state is durable: see `Reader.checkpoint`."""
+        """Marks a durable model checkpoint with this state: see `Reader.checkpoint`."""
         if self._reader is None:
             raise BadStateError("checkpoint() before the first item: nothing was trained")
         self._reader.checkpoint(state)
@@ -127,7 +127,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
             self._reader.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A batch is of this process; the reader connects again in the other one.
+        # A batch belongs to this process; the reader connects again in the other one.
         return {**self.__dict__, "last": None}
 
     def __enter__(self) -> Dataset:
@@ -141,8 +141,8 @@ def _share(way: str, mesh: Place | None) -> Share:
     if way == "full":
         return WHOLE
     if mesh is None:
-        raise BadMeshError(f"cp={way!r} needs mesh=: it says which part of the rows this rank has")
+        raise BadMeshError(f"cp={way!r} needs mesh=, which has this rank's part of the rows")
     share = (mesh.cp_rank, mesh.cp_size, way)
-    # Rows of no length have any share: what is wrong with the words themselves is told here.
+    # Rows of length 0 have any share, so this checks only the arguments.
     check_share(0, share)
     return share

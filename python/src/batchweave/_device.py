@@ -1,13 +1,13 @@
-"""Copies from the daemon's memory to a GPU, by DMA and beside the computation.
+"""Copies from the daemon's memory to a GPU, by DMA and concurrent with the computation.
 
 An asynchronous copy reads the frame after its array is gone, so two things are held here:
 
 1. The frame, until the event behind its copies has completed. Only then may the daemon reuse it.
-2. A second mapping of the segment, registered with CUDA. The arrays' own mapping never is: it goes
-   when the last array goes, and a copy could still be reading through it.
+2. A second mapping of the segment, registered with CUDA. The arrays' own mapping never is: it ends
+   with the last array, and a copy could still be reading through it.
 
 Where CUDA refuses to register read-only memory (old drivers), the copy goes through the driver's
-own staging buffers: slower, and right all the same; that is logged once.
+own staging buffers: slower, but correct; that is logged once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _told = False
 
 
 class _Registered:
-    """A second mapping of a segment; it lives until its segment and all its copies are done."""
+    """A second mapping of a segment, until the segment and all its copies are done."""
 
     def __init__(self, segment: mmap.mmap, runtime: Any) -> None:
         self.begins = _address(segment)
@@ -51,11 +51,11 @@ class _Registered:
         self.mapped = _map_again(self.begins, self.size)
         self.registered = _register(runtime, self.mapped, self.size)
         gone = (runtime, self.mapped, self.size, self.registered, os.getpid())
-        # At exit the system takes both away.
+        # At exit the system removes both.
         weakref.finalize(self, _unmap, *gone).atexit = False
 
     def same(self, array: Array) -> Array:
-        """The array, seen through this mapping; it keeps the mapping."""
+        """Returns the array viewed through this mapping, which the view keeps."""
         begins = array.__array_interface__["data"][0] - self.begins + self.mapped
         memory: Any = (ctypes.c_ubyte * array.nbytes).from_address(begins)
         memory.keeps = self
@@ -65,13 +65,13 @@ class _Registered:
 
 
 def to_device(batch: Batch | Slice, stream: Any = None, *, device: Any = None) -> Any:
-    """Starts copies of all arrays to the GPU and returns at once: what a model is called with.
+    """Starts copies of all arrays to the GPU and returns the arguments of a model's call at once.
 
-    `stream`: a torch.cuda.Stream to copy on; default: the current one. Another stream than the one
-    that computes must be waited for, as with any copy (`current_stream().wait_stream(stream)`).
-    A slice gives a dict as `packed` makes it, a batch a list of them, one for each slice. Whole
+    `stream`: a torch.cuda.Stream to copy on; default: the current one. If computation uses another
+    stream, it must wait for the copies (`current_stream().wait_stream(stream)`).
+    Returns the dict of `packed` for a slice, and a list of them for a batch, one per slice. Whole
     contiguous arrays are copied, then widened to int64 and shifted on the device. The daemon's
-    frame is held until the copies have ended; the batch may be dropped at once.
+    frame is held until the copies have ended; the batch may be dropped immediately.
     """
     torch = torch_module()
     target = torch.device("cuda") if device is None else torch.device(device)
@@ -89,13 +89,13 @@ def to_device(batch: Batch | Slice, stream: Any = None, *, device: Any = None) -
 
 
 def in_flight() -> int:
-    """How many copies have not ended yet; their frames are held."""
+    """Returns the number of copies that have not ended; their frames are held."""
     release_done()
     return len(_pending)
 
 
 def release_done() -> bool:
-    """Lets go of frames whose copies have ended; whether others are still being copied."""
+    """Releases frames whose copies have ended; returns whether other copies still run."""
     with _lock:
         while _pending and _pending[0][0].query():
             _pending.popleft()
@@ -115,7 +115,7 @@ def _copied(torch: Any, piece: Slice, target: Any) -> tuple[dict[str, Any], list
 
 
 def _widened(torch: Any, moved: Any, dtype: np.dtype[Any]) -> Any:
-    """As int64, on the device: torch has few operations for unsigned numbers."""
+    """Widens to int64 on the device, because torch has few operations for unsigned numbers."""
     if dtype.kind == "u" and dtype.itemsize in (2, 4):
         signed = torch.int16 if dtype.itemsize == 2 else torch.int32
         mask = (1 << 8 * dtype.itemsize) - 1
@@ -149,7 +149,7 @@ def _map_again(begins: int, size: int) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mremap.restype = ctypes.c_void_p
     libc.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
-    # Of no bytes of a shared mapping it makes a second one of the same pages.
+    # mremap of 0 bytes of a shared mapping creates a second mapping of the same pages.
     found = libc.mremap(begins, 0, size, _MREMAP_MAYMOVE)
     if found in (None, ctypes.c_void_p(-1).value):
         reason = os.strerror(ctypes.get_errno())
@@ -175,7 +175,7 @@ def _register(runtime: Any, address: int, size: int) -> bool:
 
 def _unmap(runtime: Any, address: int, size: int, registered: bool, process: int) -> None:
     if process != os.getpid():
-        # A forked child has no such mapping, and may have something else there.
+        # A forked child has no such mapping, and may have another one at its address.
         return
     if registered:
         runtime.cudaHostUnregister(address)

@@ -1,4 +1,4 @@
-"""What a session tells its reader besides batches."""
+"""The events of a session for its reader, besides batches."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Lost(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A message that concerns the reader: its type and content."""
+    """A message for the reader: its type and content."""
 
     kind: int
     value: Any
 
 
 def event_of(kind: int, body: memoryview) -> Event:
-    """Reads a message that is no batch and changes nothing in the session."""
+    """Decodes a message, other than a batch, that does not change the session."""
     if kind == _wire.WELCOME:
         return Event(kind, _wire.welcome(body))
     if kind == _wire.WAITING:

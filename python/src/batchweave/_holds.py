@@ -1,4 +1,4 @@
-"""Frames that a rank holds: what notes that a root array is gone, and what tells the daemon so."""
+"""Frames that a rank holds: detecting that a root array is gone, and releasing its frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from batchweave._layout import Array
 
 
 class Hold(weakref.ref[Array]):
-    """A frame that is not released yet; it is called to see whether its root array lives."""
+    """A frame that is not released yet; calling it returns its root array while that lives."""
 
     __slots__ = ("frame", "index", "sender", "size", "step")
     sender: weakref.ref[Array]
@@ -23,7 +23,7 @@ class Hold(weakref.ref[Array]):
 
 
 class Sender(weakref.ref[Array]):
-    """Sees that a root array is gone; the frames of a step share one count of deaths."""
+    """Called when a root array is gone; the frames of a step share one count."""
 
     __slots__ = ("deaths", "of")
     deaths: Iterator[int]

@@ -1,6 +1,6 @@
-"""What the launcher says about this process: rank, world size, attempt, the daemon's socket.
+"""The launcher's environment of this process: rank, world size, attempt, the daemon's socket.
 
-Only used for what the caller of `connect` leaves out.
+Used only for arguments that the caller of `connect` omits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RANK_AND_WORLD = (
     ("LWS_WORKER_INDEX", "LWS_GROUP_SIZE"),
     _INDEXED,
 )
-# What is new with every `srun`: a job's step, and the job's requeues.
+# Variables that change with every `srun`: a job's step, and the job's requeues.
 _SLURM_START = ("SLURM_JOB_ID", "SLURM_STEP_ID")
 _SLURM_MORE = ("SLURM_CLUSTER_NAME", "SLURM_RESTART_COUNT", "SLURM_JOB_START_TIME")
 
@@ -42,7 +42,7 @@ _HOW = (
 
 
 def socket_path(given: str | os.PathLike[str] | None, env: Mapping[str, str] = os.environ) -> str:
-    """The path of the daemon's socket: the argument, BATCHWEAVE_SOCKET, or the default."""
+    """Returns the path of the daemon's socket: the argument, BATCHWEAVE_SOCKET, or the default."""
     path = os.fspath(given) if given is not None else env.get("BATCHWEAVE_SOCKET", DEFAULT_SOCKET)
     if path.startswith("\0") or not path:
         raise BadHelloError(f"socket is {path!r}: give the path of the consumer daemon's socket")
@@ -58,7 +58,7 @@ def socket_path(given: str | os.PathLike[str] | None, env: Mapping[str, str] = o
 def rank_and_world(
     rank: int | None, world: int | None, env: Mapping[str, str] = os.environ
 ) -> tuple[int, int]:
-    """The data-parallel rank and size: the arguments, or the launcher's environment, or 0 of 1."""
+    """Returns the data-parallel rank and size: the arguments, the launcher's, or 0 of 1."""
     if rank is None and world is None:
         rank, world = _from_launcher(env)
     elif rank is None or world is None:
@@ -73,12 +73,12 @@ def rank_and_world(
 
 
 def rank_and_world_of_job(env: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """The rank and the world size of the whole job: the launcher's, or 0 of 1."""
+    """Returns the rank and world size of the whole job: the launcher's, or 0 of 1."""
     return rank_and_world(None, None, env)
 
 
 def global_rank_of(dp_rank: int, env: Mapping[str, str] = os.environ) -> int:
-    """The rank in the whole job: the launcher's, or the data-parallel one where nobody says."""
+    """Returns the rank in the whole job: the launcher's, or else the data-parallel one."""
     for rank_name, world_name in _RANK_AND_WORLD:
         if rank_name in env and world_name in env:
             return _number(env, rank_name)
@@ -88,7 +88,7 @@ def global_rank_of(dp_rank: int, env: Mapping[str, str] = os.environ) -> int:
 def attempt_of(
     given: str | None, dp_size: int, global_rank: int | None, env: Mapping[str, str] = os.environ
 ) -> str:
-    """The attempt's id: the argument, BATCHWEAVE_ATTEMPT, drawn for a single rank, or Slurm's."""
+    """Returns the attempt's id: the argument, BATCHWEAVE_ATTEMPT, a drawn one, or Slurm's."""
     if given is not None:
         return _id("attempt=", given)
     if env.get("BATCHWEAVE_ATTEMPT"):
@@ -113,7 +113,7 @@ def _id(source: str, text: str) -> str:
 
 
 def _refuse_restarts(env: Mapping[str, str]) -> None:
-    """torchrun restarts its workers in the environment of the first start."""
+    """Refuses a fixed id under torchrun, whose restarts keep the environment of the first start."""
     counts = [env.get(f"TORCHELASTIC_{name}", "0") for name in ("MAX_RESTARTS", "RESTART_COUNT")]
     if any(count not in ("", "0") for count in counts):
         raise NoAttemptError(
@@ -124,7 +124,7 @@ def _refuse_restarts(env: Mapping[str, str]) -> None:
 
 
 def _slurm_step(world: int, env: Mapping[str, str]) -> str | None:
-    """What names this `srun`, where all ranks are tasks of it and nothing restarts them inside."""
+    """Returns the name of this `srun`, where all ranks are its tasks and nothing restarts them."""
     own = all(env.get(name) for name in _SLURM_START) and "TORCHELASTIC_RUN_ID" not in env
     if not own or env.get("SLURM_NTASKS") != str(world):
         return None
@@ -138,7 +138,7 @@ def _from_launcher(env: Mapping[str, str]) -> tuple[int, int]:
     index, size = _INDEXED
     if index in env:
         raise BadHelloError(
-            f"Kubernetes says {index}={env[index]}, and not how many pods there are: set {size} to "
+            f"Kubernetes sets {index}={env[index]}, but not the number of pods: set {size} to "
             "the job's spec.completions, or pass dp_rank= and dp_size="
         )
     return 0, 1

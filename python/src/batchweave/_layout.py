@@ -1,4 +1,4 @@
-"""Layouts: which named arrays lie where in a frame, said once for all frames that share it."""
+"""Layouts: the places of named arrays in a frame, sent once for all frames that share them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from batchweave.errors import BadMessageError
 
-# numpy has no bfloat16: those arrays come as uint16, bit for bit
+# numpy has no bfloat16: those arrays are uint16, bit for bit
 # (torch: `torch.from_numpy(a.copy()).view(torch.bfloat16)`).
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("?"),
@@ -33,13 +33,13 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 Array = npt.NDArray[Any]
 Arrays = Array | Mapping[str, Array]
-"""What gives an array by its name: a frame as a record, or a dict."""
+"""Arrays by name: a frame as a record, or a dict."""
 
 # numpy counts the bytes of an element in 31 bits; a larger frame is an array of bytes.
 _RECORD_BYTES_MAX = (1 << 31) - 1
 
 
-# What a body that is no layout may raise on its way.
+# Errors that parsing an invalid layout may raise.
 _UNREADABLE = (
     ValueError,
     KeyError,
@@ -57,14 +57,14 @@ class Layout:
 
     length: int
     arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...], int], ...]
-    """Name, element type, shape, offset of each."""
+    """Name, element type, shape and offset of each array."""
     bfloat16: frozenset[str] = frozenset()
-    """Which of them are uint16 to numpy only."""
+    """Names of the arrays that numpy shows as uint16."""
     names: frozenset[str] = field(init=False)
     record: np.dtype[Any] = field(init=False)
-    """A frame as one element: taking a field of it is the quickest way to a named array."""
+    """A frame as one element, whose fields are the fastest access to named arrays."""
     quick: bool = field(init=False)
-    """Whether there is such a type for it."""
+    """Whether numpy can represent the frame as a record."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", frozenset(name for name, _, _, _ in self.arrays))
@@ -72,7 +72,7 @@ class Layout:
         object.__setattr__(self, "quick", self.record.names is not None)
 
     def slowly(self, segment: mmap.mmap, offset: int) -> tuple[Array, Arrays]:
-        """The root of a frame that is no record, and its named arrays, which keep the root."""
+        """Returns the root of a frame without a record, and its named arrays, which keep it."""
         root: Array = np.ndarray(self.length, np.uint8, segment, offset)
         return root, {
             name: np.ndarray(shape, dtype, root, offset)
@@ -91,7 +91,7 @@ def _record(length: int, arrays: Any) -> np.dtype[Any]:
 
 
 def parse(body: bytes) -> Layout:
-    """Reads the JSON of a `layout` message."""
+    """Decodes the JSON of a `layout` message."""
     try:
         found = json.loads(body)
         length, items = _natural(found.pop("length")), found.pop("arrays")
@@ -101,7 +101,7 @@ def parse(body: bytes) -> Layout:
             raise ValueError(f"unknown keys {sorted(found)}")
         if len({name for name, _, _, _ in arrays}) != len(arrays):
             raise ValueError("two arrays of one name")
-        # numpy has bounds of its own: on dimensions, on sizes.
+        # numpy may refuse the dimensions or sizes.
         return Layout(length, arrays, bfloat16)
     except _UNREADABLE as reason:
         raise _bad(f"{type(reason).__name__}: {reason}", body) from None
@@ -112,7 +112,7 @@ def _array(item: dict[str, Any], length: int) -> tuple[str, np.dtype[Any], tuple
     dtype, shape = DTYPES[item.pop("dtype")], tuple(_natural(n) for n in item.pop("shape"))
     if item or not isinstance(name, str) or not name:
         raise ValueError(f"array {name!r}: unknown keys {sorted(item)} or no name")
-    name.encode()  # Half a character is no name: it can't be printed.
+    name.encode()  # Refuses lone surrogates, which cannot be printed.
     size = dtype.itemsize
     for extent in shape:
         size *= extent
@@ -123,12 +123,12 @@ def _array(item: dict[str, Any], length: int) -> tuple[str, np.dtype[Any], tuple
 
 def _natural(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} where a number >= 0 belongs")
+        raise ValueError(f"{value!r} instead of a number >= 0")
     return value
 
 
 def _bad(reason: str, body: bytes) -> BadMessageError:
     return BadMessageError(
-        f"layout from the daemon can't be read: {reason}: {body[:120]!r}; "
+        f"cannot read the daemon's layout: {reason}: {body[:120]!r}; "
         "install client and daemon of one release"
     )

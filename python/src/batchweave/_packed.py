@@ -1,4 +1,4 @@
-"""What a model is called with, by the usual names: arrays of a slice, shifted and cut alike.
+"""The arguments of a model's call by their usual names: arrays of a slice, shifted and cut alike.
 
 Works on numpy arrays and torch tensors, by views.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Arrays with an element for each token of `tokens`, and what models call them. Inputs are all but
-# the last, labels all but the first; an array as wide as the inputs already stays as it is.
+# Arrays with an element per token of `tokens`, and their names in models. Inputs are all but the
+# last, labels all but the first; an array as wide as the inputs stays unchanged.
 OF_INPUTS = {
     "positions": "position_ids",
     "position_ids": "position_ids",
@@ -20,12 +20,12 @@ OF_LABELS = {"loss_mask": "loss_mask"}
 
 
 def packed(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model is called with, from the tensors or arrays of a slice.
+    """Returns the arguments of a model's call, from the tensors or arrays of a slice.
 
     `input_ids` and `labels` are `tokens` shifted against one another; `positions` become
     `position_ids`; they, `segment_ids` and `document_ids` are cut like the inputs, `loss_mask` like
-    the labels; `cu_seqlens` is shortened to what `num_segments` says; other arrays are passed on.
-    What the stream does not have is left out.
+    the labels; `cu_seqlens` is shortened to `num_segments`; other arrays are passed on.
+    Arrays that the stream lacks are left out.
     """
     found: dict[str, Any] = {}
     width = None
@@ -46,6 +46,6 @@ def packed(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shortened(bounds: Any, segments: Any) -> Any:
-    """Without the padding; rows with different numbers of segments keep what the longest needs."""
+    """Removes the padding, down to the row with the most segments."""
     most = int(segments.max())
     return bounds[..., : most + 1]

@@ -1,10 +1,10 @@
-"""How a reader gets its batches: sessions with the daemon, one after another.
+"""The inner part of a reader: sessions with the daemon, one after another.
 
-One rule keeps every batch exactly once: the reader has a position, the step after the last batch,
-which moves in the last instruction before a batch is handed out. Whatever else happens (a lost
+One rule delivers every batch exactly once: the reader has a position, the step after the last
+batch, which moves in the last instruction before a batch is returned. In all other cases (a lost
 message, an interrupt, a new daemon), the session is dropped and another one starts at the position.
 
-Steps that the attempt passes over (a quarantine) do not move the position: ranks learn of them at
+Steps that the attempt skips (a quarantine) do not move the position: ranks learn of them at
 different times, and states must be equal on all ranks.
 """
 
@@ -36,14 +36,14 @@ from batchweave.state import State
 _log = logging.getLogger("batchweave")
 
 _PROGRESS_SECONDS = 1.0
-# A correct daemon needs one resync after a lost message; one that needs more is at fault.
+# A correct daemon needs one resync after a lost message; one that needs more has a bug.
 _RESYNCS_MAX = 3
-# Steps are below 2^53: no step ends a reader without a limit.
+# Above all steps, which are below 2^53.
 NO_STOP = 1 << 60
 
 
 class Reading:
-    """What `Reader` does unseen. One thread may read."""
+    """The private part of `Reader`. One thread may read."""
 
     def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
         self._options = options
@@ -66,24 +66,24 @@ class Reading:
 
     @property
     def cause(self) -> str | None:
-        """Why the next step has not come, as far as the daemon has said; any thread may ask.
+        """The last cause for which the next step is late; any thread may read it.
 
-        A name of docs/socket.md, with the daemon's words behind a colon; None: it is not late.
+        A name of docs/socket.md, with the daemon's details after a colon; None if it is not late.
         """
-        # With the position that it was told for, so that handing out a batch costs nothing more.
+        # Stored with its position, so that returning a batch need not reset it.
         step, cause = self._cause
         return cause if step == self._position else None
 
     @property
     def next_step(self) -> int:
-        """The step that comes next, as far as this rank knows: later ones may be passed over."""
+        """The next step, as far as this rank knows: a quarantine may skip it."""
         # The welcome's is above the position only between a skip and the batch that follows it.
         if self._welcome is None:
             return self._position
         return max(self._position, self._welcome.next_step)
 
     def _quickly(self) -> tuple[Batch | None, Batch | Event | Lost | None]:
-        """The next batch, if it has come and nothing else is to be done; or what came instead."""
+        """Returns the next batch, if it has arrived and nothing else is due; or another event."""
         session = self._session
         if (
             session is None
@@ -104,7 +104,7 @@ class Reading:
         return None, found
 
     def _read(self, found: Batch | Event | Lost | None = None) -> Batch:
-        """The next batch, after as long a wait as is allowed; `found` has been received already."""
+        """Returns the next batch, waiting if necessary; `found` has been received already."""
         wait = Wait(self._options, self._position)
         self._resyncs = 0
         try:
@@ -124,7 +124,7 @@ class Reading:
                     session.event = None
                 elif found is None:
                     due = wait.pause(session)
-                    # A wait counts while it lasts: who looks at a rank that stands must see it.
+                    # A wait is counted while it lasts, so that metrics show a rank that is stuck.
                     self._waited += wait.seconds()
                     self._report(session, due)
                 found = None
@@ -134,7 +134,7 @@ class Reading:
             self._waited += wait.seconds()
 
     def _changed(self, batch: Batch) -> Batch:
-        """The batch with this rank's rows alone, or with private arrays, as was asked for."""
+        """Returns the batch with only this rank's rows, or with private arrays, by the options."""
         parts = self._options.split_rows
         if parts > 1:
             batch.slices = [piece.rows(self._options.part, parts) for piece in batch.slices]
@@ -158,17 +158,17 @@ class Reading:
             self._resyncs += 1
             if self._resyncs > _RESYNCS_MAX:
                 raise BadMessageError(
-                    f"the daemon at {self._options.socket} does not send step {self._position}, "
-                    "where this rank stands, but another; report it with the daemon's log"
+                    f"the daemon at {self._options.socket} sends another step than "
+                    f"{self._position}, this rank's next; report it with the daemon's log"
                 )
         self._cause = (self._position, "daemon_restarting")
         session = self.open(wait.deadline)
-        # Told with the next report, apart from what is waited for in this session.
+        # Reported separately from the waits of the new session.
         self._waited, self._progress_at = wait.without_session(), -math.inf
         return session
 
     def open(self, deadline: float) -> Session:
-        """Starts a session at the position, in the place of the one before."""
+        """Opens a session at the position, in place of the current one."""
         first, before = self._welcome is None, self._session
         lost = before is None or before.lost
         opened: list[Session] = []
@@ -176,7 +176,7 @@ class Reading:
             session, welcome = open_session(
                 self._options.socket, self._greeting(before), self._position, deadline, opened
             )
-            # Until it knows all: an interrupt before the last line leads to another session.
+            # Until it is complete: an interrupt before the last line leads to another session.
             session.torn = True
             self._session, self._welcome, self._mode = session, welcome, "resume"
         except BaseException as error:
@@ -245,7 +245,7 @@ class Reading:
         if welcome.next_step < self._position:
             raise self._fail(
                 BadMessageError(
-                    f"the daemon starts at step {welcome.next_step}, this rank stands at "
+                    f"the daemon starts at step {welcome.next_step}, this rank is at "
                     f"{self._position}; report it with the daemon's log"
                 )
             )
@@ -273,12 +273,12 @@ class Reading:
                 "connect in the child, or start it by 'spawn'"
             )
         if self._closed:
-            raise ClosedError("the reader is closed; connect again to go on from a saved state")
+            raise ClosedError("the reader is closed; connect again to continue from a saved state")
         if self._failure is not None:
             raise self._failure
 
     def _fail(self, error: BatchWeaveError) -> BatchWeaveError:
-        """An error that stays: every later call raises it again."""
+        """Keeps the error: every later call raises it again."""
         self._failure = error
         session, self._session = self._session, None
         if session is not None:

@@ -1,16 +1,16 @@
-"""One session: its socket, and the frames that this rank holds of it.
+"""One session: its socket, and its frames that this rank holds.
 
 1. A frame is released when its root array is gone, never earlier, and only once.
-2. A root array's death may come in any thread and inside the garbage collector. It is noted by a
-   callback in C (`deque.append`), which no signal interrupts; a second one, which takes no lock and
+2. A root array may die in any thread and inside the garbage collector. A callback in C
+   (`deque.append`), which no signal interrupts, records it; a second one, which takes no lock and
    never blocks, tries to send it when it is the last of its step (one message for all its slices).
-   What is not sent at once goes with the next `flush`.
-3. A session that ends keeps its socket until its last frame is gone: closing it tells the daemon
-   that all its frames may be used again.
-   A close with messages unread would overtake what was sent last (the daemon reads ECONNRESET
+   The next `flush` sends the rest.
+3. A session that ends keeps its socket until its last frame is gone: closing it frees all its
+   frames for the daemon.
+   Closing with unread messages would overtake the last ones sent (the daemon reads ECONNRESET
    first): so they are read before, and a reader that closes waits until the daemon has read all.
-4. An exception (Ctrl-C) in the middle of a receive or a release leaves the session `torn`: nothing
-   is guessed, the reader goes on in a new session.
+4. An exception (Ctrl-C) in the middle of a receive or a release leaves the session `torn`: the
+   reader continues in a new session.
 5. An event is received again until the reader has set `event` to None: an exception does not lose
    it. (It may lose a batch: the next one has another step, which ends the session.)
 """
@@ -47,11 +47,11 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(16 * array.array("i").itemsize)
 _RECEIVE_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC | socket.MSG_TRUNC)
 _CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _SEND_FLAGS = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-# A message that comes so soon is caught awake: to fall asleep and be woken takes 10 us on bare
-# metal and up to 80 us on a virtual machine.
+# Time of active polling before sleeping: to sleep and be woken takes 10 us on bare metal and up to
+# 80 us on a virtual machine.
 _AWAKE_SECONDS = 250e-6
 
-# For fork: the sockets to close in a child.
+# The sockets to close in a forked child.
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 # Only its arrays' callbacks refer to a parked session, which is a cycle: were it collected, its
 # socket would close, and the daemon would reuse frames that arrays still show.
@@ -65,7 +65,7 @@ class Session:
         self.next_step = next_step
         self.credits = 0
         self.origin = State("", 0)
-        """What is the same in all states of this session."""
+        """The fields that all states of this session share."""
         self.held: dict[int, Hold] = {}
         self.event: Event | None = None
         self.lost = self.torn = self.forked = self.interrupted = False
@@ -90,7 +90,7 @@ class Session:
     # Sending: any thread.
 
     def post(self, message: bytes) -> None:
-        """Sends a message, in order with others posted; what can't go now goes with `flush`."""
+        """Sends a message in order with others posted; `flush` sends the rest of a full socket."""
         self._outbox.append(message)
         self.flush()
 
@@ -100,7 +100,7 @@ class Session:
             self._send(message)
 
     def flush(self) -> bool:
-        """Sends what is queued, as far as the socket takes it; whether all of it went."""
+        """Sends queued messages, as far as the socket has space; returns whether all were sent."""
         try:
             return self._flush_outbox() and self._flush_releases()
         except BaseException:
@@ -122,7 +122,7 @@ class Session:
             with contextlib.suppress(IndexError):
                 while len(holds) < _wire.FRAMES_MAX:
                     holds.append(cast(Hold, self._gone.popleft()))
-            # One has no frame where an interrupt came while it was made: the session is torn then.
+            # An interrupt during its creation leaves one without a frame: the session is torn then.
             frames = [hold.frame for hold in holds if hasattr(hold, "frame")]
             if frames and not self._send(_wire.release(self.next_step, frames)):
                 self._gone.extendleft(reversed(holds))
@@ -156,13 +156,13 @@ class Session:
             if self.parked:
                 self.close_if_free()
         except KeyboardInterrupt:
-            # Raised here it would be printed and forgotten: the next `next()` raises it.
+            # Python only prints an exception raised here, so the next `next()` raises it.
             self.interrupted = True
 
     # Receiving: the reader's thread.
 
     def quiet(self) -> bool:
-        """Whether nothing needs to be done before the next step is taken."""
+        """Returns whether nothing needs to be done before the next step is taken."""
         return not (
             self._gone
             or self._outbox
@@ -174,20 +174,20 @@ class Session:
         )
 
     def wait(self, seconds: float, *, awake: bool = False) -> None:
-        """Waits until a message has come, or as long; at first without falling asleep, if asked."""
-        # A full socket has no event for other threads' releases: then look again soon.
+        """Waits for a message, at most this long; with `awake`, at first by active polling."""
+        # A full socket has no event for other threads' releases: poll again soon.
         limit = seconds if self.flush() else min(seconds, 0.02)
         if awake:
             until = time.monotonic() + min(limit, _AWAKE_SECONDS)
             while time.monotonic() < until:
                 if self._readable.poll(0):
                     return
-                # Whoever is to send the message may need this very core.
+                # The daemon may need this core to send the message.
                 os.sched_yield()
         self._readable.poll(max(1, int(limit * 1000)))
 
     def receive(self) -> Batch | Event | Lost | None:
-        """The next thing that concerns the reader; None when no more messages wait."""
+        """Returns the next batch or event; None when no more messages wait."""
         if self.event is not None:
             return self.event
         try:
@@ -220,7 +220,7 @@ class Session:
         return Lost()
 
     def _other(self, size: int, ancillary: list[Any], flags: int) -> Event | None:
-        """A message that is no batch, or not as it should be."""
+        """Decodes a message that is not a batch, or invalid."""
         descriptors = _arena.descriptors_of(ancillary)
         try:
             if flags & _CUT:
@@ -249,9 +249,9 @@ class Session:
         return None
 
     def _single(self, size: int) -> Batch | None:
-        """A step of one slice, which most ranks have, and as it should be: in few instructions.
+        """Decodes a valid step of one slice, the most frequent case, in few instructions.
 
-        None for all else: `_batch` takes it, or says what is wrong.
+        Returns None for all others, which `_batch` decodes or refuses.
         """
         if size != _wire.SINGLE_BYTES or self._partial:
             return None
@@ -272,7 +272,7 @@ class Session:
         ):
             return None
         root: Array = np.ndarray((), layout.record, segment, offset)
-        # Noted first, then sent, as in `_slice`.
+        # Recorded first, then sent, as in `_slice`.
         sender = weakref.ref(root, self._last_dropped)
         hold = Hold(root, self._note)
         hold.sender = sender
@@ -321,7 +321,7 @@ class Session:
             root = arrays = np.ndarray((), layout.record, segment, offset)
         else:
             root, arrays = layout.slowly(segment, offset)
-        # Callbacks run from the newest to the oldest: noted first, then sent.
+        # Callbacks run from the newest to the oldest: it is recorded first, then sent.
         sender = Sender(root, self._dropped)
         sender.deaths, sender.of = self._deaths, of
         hold = Hold(root, self._note)
@@ -338,11 +338,11 @@ class Session:
     def park(self, next_step: int, linger: float = 0.0) -> None:
         """Ends the session; the socket stays until the last frame is gone.
 
-        Tells `next_step` once more, for the ledger; waits up to `linger` seconds until it is read.
+        Sends `next_step` once more, for the ledger; waits up to `linger` seconds until it is read.
         """
         if self.forked or self.parked:
             return
-        # An error's traceback would keep arrays.
+        # The traceback of an error would keep arrays.
         self._partial, self.event = [], None
         self._segments.clear()
         self.next_step = next_step
@@ -357,11 +357,11 @@ class Session:
         self.close_if_free()
 
     def _unread(self) -> bool:
-        """Whether the daemon has yet to read something that was sent, or is to be."""
+        """Returns whether the daemon has unread messages, or some are still queued."""
         return not self.flush() or any(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)))
 
     def close_if_free(self) -> None:
-        """Closes the socket of a parked session when no array needs its frames any more."""
+        """Closes the socket of a parked session once no array needs its frames."""
         if not self.lost and self.held_now():
             return
         with contextlib.suppress(OSError):
@@ -370,7 +370,7 @@ class Session:
         self.close()
 
     def held_now(self) -> list[Hold]:
-        """The frames whose arrays live, oldest first."""
+        """Returns the frames whose arrays live, oldest first."""
         return [hold for hold in list(self.held.values()) if hold() is not None]
 
     def close(self) -> None:
@@ -386,7 +386,7 @@ class Session:
 
 
 def close_parked() -> None:
-    """Closes sockets that a lost callback left open: an interrupt at its first line can do that."""
+    """Closes sockets that a callback left open, after an interrupt at its first line."""
     for session in list(_parked):
         session.close_if_free()
 

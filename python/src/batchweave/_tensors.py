@@ -1,9 +1,9 @@
 """Torch tensors over the daemon's memory, without a copy.
 
-torch's own ways refuse read-only arrays, or warn. numpy reads `__array_interface__` of any object
-and keeps that object: one that says "writable" and keeps the array gives a second array, which all
-versions of torch take. A write through such a tensor is a segmentation fault, so they are for
-reading: `copy=True` gives own ones.
+torch refuses read-only arrays, or warns. numpy reads `__array_interface__` of any object and keeps
+that object: one that claims to be writable and keeps the array yields a second array, which all
+versions of torch accept. A write through such a tensor is a segmentation fault: use `copy=True` for
+private ones.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class _Memory:
 
 
 def torch_module() -> Any:
-    """PyTorch, imported when it is needed."""
+    """Imports and returns PyTorch."""
     return importlib.import_module("torch")
 
 
 def tensor(array: Array, *, bfloat16: bool = False) -> Any:
-    """A tensor that shares the array's memory and keeps it; never write to it."""
+    """Returns a tensor that shares and keeps the array's memory; never write to it."""
     torch = torch_module()
     if array.dtype == np.uint16 and not hasattr(torch, "uint16"):
         array = array.view(np.int16)
@@ -50,15 +50,15 @@ def tensor(array: Array, *, bfloat16: bool = False) -> Any:
 
 
 def tensors(piece: Slice, dtype: Any = None) -> dict[str, Any]:
-    """The arrays of a slice as tensors. With `dtype`, whole numbers are converted, by a copy.
+    """Returns the arrays of a slice as tensors. With `dtype`, integers are converted by a copy.
 
-    torch has few operations for uint16 and uint32 on the CPU, so models want `torch.int64` there.
+    torch has few operations for uint16 and uint32 on the CPU, so models need `torch.int64` there.
     """
     return _tensors(piece, piece, dtype)
 
 
 def _tensors(piece: Slice, arrays: Mapping[str, Array], dtype: Any) -> dict[str, Any]:
-    """Arrays of `piece`, perhaps by other names, as tensors."""
+    """Returns arrays of `piece`, perhaps under other names, as tensors."""
     found = {name: tensor(a, bfloat16=piece.is_bfloat16(name)) for name, a in arrays.items()}
     if dtype is None:
         return found
@@ -72,12 +72,12 @@ def _tensors(piece: Slice, arrays: Mapping[str, Array], dtype: Any) -> dict[str,
 
 def _converted(value: Any, array: Array, dtype: Any) -> Any:
     if array.dtype.kind == "u" and not str(value.dtype).startswith("torch.uint"):
-        # An old torch: the bits are those of the unsigned number.
+        # In old versions of torch the bits are those of the unsigned number.
         return torch_module().from_numpy(array.astype(np.int64)).to(dtype)
     return value.to(dtype)
 
 
 def model_inputs(batch: Batch, dtype: Any, share: Share = WHOLE) -> list[dict[str, Any]]:
-    """For each slice of a batch the tensors that a model is called with, as far as the rank's."""
-    # Cut first: what other ranks have is not converted here.
+    """Returns for each slice the tensors of a model's call, only this rank's part of them."""
+    # Cut first, so that the parts of other ranks are not converted.
     return [_tensors(piece, context_parallel(piece, *share), dtype) for piece in batch.slices]

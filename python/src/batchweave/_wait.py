@@ -1,4 +1,4 @@
-"""One wait of `next()`: its deadline, its cause, and what a rank does about it meanwhile."""
+"""One wait of `next()`: its deadline, its cause, and the rank's work meanwhile."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from batchweave.errors import FramesHeldError, StepTimeoutError
 _LATE_SECONDS = 0.1
 _TICK_SECONDS = 0.5
 _LISTED_MAX = 16
-# While copies to a device hold frames, their ends are looked for so often.
+# Interval of polls for the end of copies to a device that hold frames.
 _COPIES_SECONDS = 0.001
 
 reapers: list[Callable[[], bool]] = []
-"""Let go of frames that copies to a device held; each says whether it holds more."""
+"""Release frames of ended copies to a device; each returns whether it holds more."""
 
 _REMEDIES = {
     "producing": "check that the producers run (`batchweave status`)",
@@ -42,22 +42,22 @@ class Wait:
         self._counted_from = self._started
         self._reported_at = 0.0
         self.deadline = self._started + options.timeout
-        self.cause = "the daemon has named no cause"
+        self.cause = "the daemon gave no cause"
 
     def seconds(self) -> float:
-        """How long `next()` had nothing to hand out, since this was asked last."""
+        """Returns the seconds that `next()` waited since the last call of this."""
         if not self._waited:
             return 0.0
         since, self._counted_from = self._counted_from, time.monotonic()
         return self._counted_from - since
 
     def without_session(self) -> float:
-        """How long it took to have a session again; `seconds` begins anew."""
+        """Returns the seconds until there was a session again, and resets `seconds`."""
         lost, self._counted_from = time.monotonic() - self._counted_from, time.monotonic()
         return lost
 
     def pause(self, session: Session) -> bool:
-        """Waits for a message; whether it is time to tell the daemon that this rank waits."""
+        """Waits for a message; returns whether a report to the daemon is due."""
         first, self._waited = not self._waited, True
         now = time.monotonic()
         if now >= self.deadline:
@@ -65,7 +65,7 @@ class Wait:
         late = self._started + _LATE_SECONDS
         tick = late - now if now < late else _TICK_SECONDS
         if now >= late and not self._collected and self._all_held(session):
-            # Trainers switch the collector off; arrays in cycles then keep their frames.
+            # Trainers turn the collector off; arrays in cycles then keep their frames.
             self._collected = True
             gc.collect()
         for reap in reapers:
@@ -85,7 +85,7 @@ class Wait:
         return len({hold.step for hold in session.held_now()}) >= session.credits
 
     def _error(self, session: Session) -> StepTimeoutError:
-        where = f"step {self._step} did not come from {self._options.socket} within"
+        where = f"step {self._step} did not arrive from {self._options.socket} within"
         where += f" {self._options.timeout:g} s"
         if self._all_held(session):
             holds = session.held_now()

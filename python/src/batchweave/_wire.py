@@ -1,6 +1,6 @@
-"""The messages on the socket, as docs/socket.md defines them: bytes in, plain values out.
+"""The messages of docs/socket.md: from bytes to plain values and back, without a socket.
 
-Whatever breaks that page is a `BadMessageError`; nothing here touches a socket.
+A message that breaks that page is a `BadMessageError`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _UNKNOWN = (1 << 64) - 1
 _FAULT_KEYS = {"code", "name", "message", "step", "key", "remedy"}
 
 HEADER_BYTES = _HEADER.size
-# What every `batch` message of this protocol begins with.
+# The first bytes of every `batch` message of this protocol.
 BATCH_BEGINS = struct.pack("<4sHH", MAGIC, PROTOCOL, BATCH)
 _SINGLE = struct.Struct("<16sQ16sIIIIQQQ")
 SINGLE_BYTES = _SINGLE.size
@@ -66,7 +66,7 @@ single = _SINGLE.unpack_from
 
 @dataclass(frozen=True)
 class Welcome:
-    """What the daemon grants, and the stream's shape."""
+    """The session's parameters and the stream's shape."""
 
     session: int
     instance: str
@@ -84,59 +84,59 @@ class Welcome:
 
 
 SliceRef = tuple[int, int, int, int, int, int, int]
-"""One slice: its index, segment, layout, a zero, its frame, where it lies, its length."""
+"""One slice: its index, segment, layout, a zero, its frame, offset and length."""
 BatchPart = tuple[int, int, int, Iterable[SliceRef]]
-"""Some or all of the slices of a step: the step, the first one here, how many in all, and they."""
+"""Some or all slices of a step: the step, the first index here, the total number, the slices."""
 
 
 def encode(kind: int, body: bytes = b"") -> bytes:
-    """One whole message."""
+    """Returns one whole message."""
     length = HEADER_BYTES + len(body)
     if length > MESSAGE_BYTES_MAX:
-        raise BadMessageError(f"a message of {length} bytes; at most {MESSAGE_BYTES_MAX} are sent")
+        raise BadMessageError(f"a message of {length} bytes; at most {MESSAGE_BYTES_MAX} allowed")
     return _HEADER.pack(MAGIC, PROTOCOL, kind, length, 0) + body
 
 
 def hello(fields: Mapping[str, Any]) -> bytes:
-    """The first message of a session."""
+    """Returns the first message of a session."""
     return encode(HELLO, json.dumps({"protocol": PROTOCOL, **fields}).encode())
 
 
 def release(next_step: int, frames: Sequence[int]) -> bytes:
-    """Frames whose arrays are gone."""
+    """Returns a release of frames whose arrays are gone."""
     count = len(frames)
     return encode(RELEASE, struct.pack(f"<QII{count}Q", next_step, count, 0, *frames))
 
 
 def checkpoint(step: int, state: bytes) -> bytes:
-    """A durable checkpoint that restarts at `step`."""
+    """Returns the mark of a durable checkpoint that restarts at `step`."""
     return encode(CHECKPOINT, _STEP_AND_TWO.pack(step, len(state), 0) + state)
 
 
 def progress(next_step: int, waited_us: int, waiting: bool) -> bytes:
-    """Position and waits."""
+    """Returns a report of position and waits."""
     return encode(PROGRESS, _PROGRESS.pack(next_step, waited_us, waiting, 0))
 
 
 def split(message: memoryview) -> tuple[int, memoryview]:
-    """Checks a received message's header; gives its type and body."""
+    """Checks a received message's header and returns its type and body."""
     if len(message) < HEADER_BYTES:
         raise _bad("header", f"{len(message)} bytes")
     magic, protocol, kind, length, reserved = _HEADER.unpack_from(message)
     if magic != MAGIC:
-        raise _bad("header", f"begins with {magic!r}; check what serves this socket")
+        raise _bad("header", f"begins with {magic!r}; check which program serves this socket")
     if protocol != PROTOCOL:
         raise ProtocolVersionError(
             f"the daemon speaks socket protocol {protocol}, this client {PROTOCOL}; "
             "install client and daemon of one release"
         )
     if length != len(message) or reserved:
-        raise _bad("header", f"{len(message)} bytes, of which it announces {length}")
+        raise _bad("header", f"{len(message)} bytes, but it states {length}")
     return kind, message[HEADER_BYTES:]
 
 
 def welcome(body: memoryview) -> Welcome:
-    """Reads a `welcome`."""
+    """Decodes a `welcome`."""
     fields = _exact("welcome", _WELCOME, body)
     session, instance, stream, attempt, number, next_step, end, *shape = fields
     found = Welcome(
@@ -155,14 +155,14 @@ def welcome(body: memoryview) -> Welcome:
 
 
 def segment(body: memoryview) -> tuple[int, int]:
-    """Reads a `segment`: its id and size."""
+    """Decodes a `segment`: its id and size."""
     number, reserved, size = _exact("segment", _SEGMENT, body)
     _zero("segment", reserved)
     return number, size
 
 
 def layout(body: memoryview) -> tuple[int, bytes]:
-    """Reads a `layout`: its id and its JSON."""
+    """Decodes a `layout`: its id and its JSON."""
     if len(body) < _PAIR.size:
         raise _bad("layout", f"{len(body)} bytes")
     number, reserved = _PAIR.unpack_from(body)
@@ -173,12 +173,12 @@ def layout(body: memoryview) -> tuple[int, bytes]:
 
 
 def batch(buffer: bytearray, size: int) -> BatchPart:
-    """Reads the `batch` message in `buffer`, which begins with BATCH_BEGINS; once a step."""
+    """Decodes the `batch` message in `buffer`, which begins with BATCH_BEGINS."""
     if size < _BATCH.size:
         raise _bad("batch", f"{size} bytes")
     _, length, zero, step, first, of, count, reserved = _BATCH.unpack_from(buffer)
     if length != size or zero or reserved:
-        raise _bad("batch", f"{size} bytes, of which it announces {length}, or a reserved field")
+        raise _bad("batch", f"{size} bytes, but it states {length}, or a reserved field is set")
     listed = size - _BATCH.size
     if not 1 <= count <= FRAMES_MAX or listed != count * _SLICE.size or first + count > of:
         raise _bad("batch", f"{count} slices from {first} on of {of} in {listed} bytes")
@@ -188,13 +188,13 @@ def batch(buffer: bytearray, size: int) -> BatchPart:
 
 
 def step(name: str, body: memoryview) -> int:
-    """Reads a body that is one step: `end_of_stream`, `marked`."""
+    """Decodes a body that is one step: `end_of_stream`, `marked`."""
     (found,) = _exact(name, _STEP, body)
     return int(found)
 
 
 def waiting(body: memoryview) -> tuple[int, str]:
-    """Reads a `waiting`: the step, and the cause with its detail for people."""
+    """Decodes a `waiting`: the step, and the cause with its details."""
     if len(body) < _STEP_AND_TWO.size:
         raise _bad("waiting", f"{len(body)} bytes")
     late, cause, count = _STEP_AND_TWO.unpack_from(body)
@@ -206,14 +206,14 @@ def waiting(body: memoryview) -> tuple[int, str]:
 
 
 def retired(body: memoryview) -> int:
-    """Reads a `retire_segment`."""
+    """Decodes a `retire_segment`."""
     number, reserved = _exact("retire_segment", _PAIR, body)
     _zero("retire_segment", reserved)
     return int(number)
 
 
 def error(body: memoryview) -> BatchWeaveError:
-    """Reads an `error`: the exception to raise."""
+    """Decodes an `error` and returns the exception to raise."""
     try:
         fault = json.loads(bytes(body))
     except (ValueError, RecursionError) as reason:
@@ -237,7 +237,7 @@ def _is_fault(fault: dict[str, Any]) -> bool:
 
 
 def mark_refused(body: memoryview) -> BatchWeaveError:
-    """Reads a `mark_refused`: why, with the mark's step."""
+    """Decodes a `mark_refused` and returns the reason, with the mark's step."""
     reason = error(body)
     if reason.step is None:
         raise _bad("mark_refused", "it names no step")

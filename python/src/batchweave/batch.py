@@ -1,4 +1,4 @@
-"""What a rank reads at one step: slices of named arrays."""
+"""A rank's batch at one step: slices of named arrays."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from batchweave.views import micro_batches
 class Slice(Mapping[str, Array]):
     """Named arrays of one data coordinate, read-only views of the daemon's memory.
 
-    Any of them (and any view of one) keeps the memory; when the last is gone, the daemon may use it
-    again. bfloat16 arrays come as uint16, bit for bit, since numpy has no such type.
+    Each array, and each view of one, keeps the memory; the daemon reuses it when the last is gone.
+    bfloat16 arrays are uint16, bit for bit, because numpy has no such type.
     """
 
     __slots__ = ("index", "_arrays", "_layout", "__weakref__")
@@ -39,16 +39,16 @@ class Slice(Mapping[str, Array]):
         return len(self._layout.arrays)
 
     def copy(self) -> Slice:
-        """The same arrays, private and writable."""
+        """Returns private, writable copies of the arrays."""
         return Slice(self.index, {name: view.copy() for name, view in self.items()}, self._layout)
 
     def rows(self, part: int, parts: int) -> Slice:
-        """Of each array the rows of one of so many equal parts: views of the same memory."""
+        """Returns the rows of one of `parts` equal parts of each array, as views."""
         counts = {name: array.shape[0] if array.ndim else 0 for name, array in self.items()}
         each = max(counts.values())
         if set(counts.values()) != {each} or each % parts:
             raise BadMeshError(
-                f"slice {self.index} can't be split into {parts} parts of whole rows: its arrays "
+                f"slice {self.index} cannot be split into {parts} parts of whole rows: its arrays "
                 f"have {counts} rows; use fewer ranks, or a stream with more slices"
             )
         own = slice(each // parts * part, each // parts * (part + 1))
@@ -61,11 +61,11 @@ class Slice(Mapping[str, Array]):
 
     @property
     def labels(self) -> Array:
-        """The rows of `tokens` without their first token: what follows each input."""
+        """The rows of `tokens` without their first token: the token after each input."""
         return self["tokens"][:, 1:]
 
     def is_bfloat16(self, name: str) -> bool:
-        """Whether the array holds bfloat16, which numpy shows as uint16."""
+        """Returns whether the array holds bfloat16, which numpy shows as uint16."""
         return name in self._layout.bfloat16
 
     def __repr__(self) -> str:
@@ -81,19 +81,19 @@ class Batch:
     def __init__(self, step: int, slices: list[Slice], origin: State) -> None:
         self.step = step
         self.slices = slices
-        # A state of this reader, for all but the step: most batches are never asked for theirs.
+        # A state of this reader without the step: most batches' states are never needed.
         self._origin = origin
 
     def state_dict(self) -> dict[str, str]:
-        """The position after this batch: save it with the model that was trained on it."""
+        """Returns the position after this batch: save it with the model trained on it."""
         return dataclasses.replace(self._origin, next_step=self.step + 1).to_dict()
 
     def micro_batches(self, rows: int) -> Iterator[dict[str, Array]]:
-        """The arrays so many rows at a time: views, or copies where one spans slices."""
+        """Yields the arrays `rows` rows at a time: views, or copies where one spans slices."""
         return micro_batches(self, rows)
 
     def __getitem__(self, name: str) -> Array:
-        """An array of the only slice."""
+        """Returns an array of the only slice."""
         return self._only()[name]
 
     @property
@@ -119,5 +119,5 @@ class Batch:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a batch views this process's memory and can't be pickled: send copies of its arrays"
+            "a batch views this process's memory and cannot be pickled: send copies of its arrays"
         )

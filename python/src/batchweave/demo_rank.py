@@ -1,4 +1,4 @@
-"""A rank of the demo: writes down every token it gets, and survives being killed.
+"""A rank of the demo: records every token that it receives, and survives being killed.
 
     python -m batchweave.demo_rank --socket S --job J --rank R --world W [--steps N] \\
         --state-file F --out FILE
@@ -29,12 +29,12 @@ from typing import Any, BinaryIO
 import batchweave
 
 _RECORD = struct.Struct("<QII")
-# Exit codes: 1 is an error of BatchWeave's, told on stderr.
+# Exit codes: 1 is an error of BatchWeave's, printed to stderr.
 _EXIT_ERROR = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one rank; its exit code."""
+    """Runs one rank and returns its exit code."""
     args = _parse(arguments)
     saved = _load(args.state_file)
     try:
@@ -81,7 +81,7 @@ def _run(args: argparse.Namespace, saved: dict[str, Any] | None, out: BinaryIO) 
                 _save(args.state_file, batch.state_dict(), out)
             if marks:
                 reader.checkpoint(batch.state_dict())
-            # The next `next()` then finds the frames of this step free.
+            # The frames of this step are then free at the next `next()`.
             del batch
         _save(args.state_file, reader.state_dict(), out)
     return read, first
@@ -122,10 +122,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--attempt", help="the attempt's id, 32 hexadecimal digits")
     parser.add_argument("--steps", type=int, help="read the steps below this one (default: all)")
-    parser.add_argument("--step-ms", type=float, default=0.0, help="time that a step trains")
-    parser.add_argument("--waits", type=Path, help="where the seconds of each read are added")
+    parser.add_argument("--step-ms", type=float, default=0.0, help="training time of a step")
+    parser.add_argument("--waits", type=Path, help="file for the seconds of each read")
     parser.add_argument("--state-file", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="where the records go")
+    parser.add_argument("--out", type=Path, required=True, help="file of the records")
     parser.add_argument("--save-every", type=int, default=1, metavar="K", help="steps (default 1)")
     parser.add_argument("--mark-every", type=int, default=0, metavar="K", help="default: never")
     parser.add_argument("--credits", type=int, default=4)

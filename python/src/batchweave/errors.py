@@ -1,6 +1,6 @@
-"""What can go wrong, one class per name; the names are those of docs/socket.md.
+"""The errors, one class per name of docs/socket.md.
 
-Every message says what is wrong, where, why and what to do about it. Catch `BatchWeaveError` for
+Every message states the failure, its place, its cause and a remedy. Catch `BatchWeaveError` for
 all, or one class for one cause; `error.name` is the name in the daemon's log and metrics.
 """
 
@@ -28,7 +28,7 @@ class BatchWeaveError(Exception):
         self.step = step
         self.key = key
         self.remedy = remedy
-        """What to do about it; it stands in the message, too."""
+        """The remedy, which is part of the message, too."""
 
     def __str__(self) -> str:
         return f"{self.args[0]} [{self.name}]"
@@ -83,13 +83,13 @@ class OtherStreamError(BatchWeaveError):
 
 
 class AttemptSupersededError(BatchWeaveError):
-    """A newer attempt of the job has begun: this rank must stop, its job runs again elsewhere."""
+    """A newer attempt of the job has begun: this rank must stop, its job runs elsewhere."""
 
     name, code = "attempt_superseded", 9
 
 
 class AttemptDisagreesError(BatchWeaveError):
-    """The start step or dp_size of this rank is not its attempt's."""
+    """The start step or dp_size of this rank differs from its attempt's."""
 
     name, code = "attempt_disagrees", 10
 
@@ -119,7 +119,7 @@ class StreamEndedError(BatchWeaveError):
 
 
 class CorruptDataError(BatchWeaveError):
-    """A slice fails its checksum or identity, also when fetched again."""
+    """A slice fails its checksum or identity, even when fetched again."""
 
     name, code = "corrupt_data", 15
 
@@ -131,7 +131,7 @@ class MissingDataError(BatchWeaveError):
 
 
 class LogUnreadableError(BatchWeaveError):
-    """A record of the log can't be read."""
+    """A record of the log cannot be read."""
 
     name, code = "log_unreadable", 17
 
@@ -155,19 +155,19 @@ class TooManySessionsError(BatchWeaveError):
 
 
 class InternalError(BatchWeaveError):
-    """The daemon has a fault."""
+    """The daemon has a bug."""
 
     name, code = "internal", 21
 
 
 class NoAttemptError(BatchWeaveError):
-    """The ranks of a job need one attempt's id, and this rank was not given it."""
+    """The ranks of a job need one attempt's id, and this rank does not have it."""
 
     name, code = "no_attempt", 22
 
 
 class JobNotOpenError(BatchWeaveError):
-    """Nobody opened the job in time."""
+    """The job was not opened in time."""
 
     name, code = "job_not_open", 23
 
@@ -179,11 +179,11 @@ class JobClosedError(BatchWeaveError):
 
 
 class MarkRefusedError(BatchWeaveError):
-    """A checkpoint is no restart point; the base of the reasons. Reading goes on."""
+    """A checkpoint is not a restart point; the base of the reasons. Reading continues."""
 
 
 class MarkBadStateError(MarkRefusedError):
-    """The state is none of this stream and step."""
+    """The state does not belong to this stream and step."""
 
     name, code = "mark_bad_state", 25
 
@@ -207,55 +207,55 @@ class MarkInFutureError(MarkRefusedError):
 
 
 class MarkNotDeliveredError(MarkRefusedError):
-    """This rank has not been sent the steps below the mark."""
+    """This rank has not received the steps below the mark."""
 
     name, code = "mark_not_delivered", 29
 
 
 class MarkNotStoredError(MarkRefusedError):
-    """The store did not take the mark; marking again may work."""
+    """The mark could not be stored; marking again may work."""
 
     name, code = "mark_not_stored", 30
 
 
 class StreamRewoundError(BatchWeaveError):
-    """This rank has received steps that the log does not hold, or holds as other batches."""
+    """This rank has received steps that the log lacks, or has with other batches."""
 
     name, code = "stream_rewound", 31
 
 
 class UnknownError(BatchWeaveError):
-    """An error of a newer daemon that this client has no class for; the message is the daemon's."""
+    """An error of a newer daemon without a class here; the message is the daemon's."""
 
     name = "unknown"
 
 
 class NoDaemonError(BatchWeaveError):
-    """Nobody served the socket within the timeout of `connect`."""
+    """No daemon served the socket within the timeout of `connect`."""
 
     name = "no_daemon"
 
 
 class DaemonGoneError(BatchWeaveError):
-    """The daemon went away and did not come back in time."""
+    """The daemon disconnected and did not return in time."""
 
     name = "daemon_gone"
 
 
 class StepTimeoutError(BatchWeaveError):
-    """A step did not come in time; the message names the cause."""
+    """A step did not arrive in time; the message names the cause."""
 
     name = "timeout"
 
 
 class FramesHeldError(StepTimeoutError):
-    """A step could not come because this rank holds all its credits; the message lists them."""
+    """A step could not be delivered because this rank holds all its credits, as listed."""
 
     name = "frames_held"
 
 
 class BadStateError(BatchWeaveError):
-    """A state that is not one of BatchWeave's, or of a newer format."""
+    """A saved state that is invalid, or of a newer format."""
 
     name = "bad_state"
 
@@ -267,11 +267,11 @@ class ClosedError(BatchWeaveError):
 
 
 class ForkedError(ClosedError):
-    """The reader was inherited by a forked process, which must make its own."""
+    """The reader was inherited by a forked process, which must connect itself."""
 
 
 class SystemRefusedError(BatchWeaveError):
-    """The operating system refused something, such as opening the socket or mapping memory."""
+    """The operating system refused a call, such as opening the socket or mapping memory."""
 
     name = "system"
 
@@ -285,7 +285,7 @@ BY_CODE: dict[int, type[BatchWeaveError]] = {
 
 
 def from_fault(fault: dict[str, Any]) -> BatchWeaveError:
-    """The exception for the body of an `error` message."""
+    """Returns the exception for the body of an `error` message."""
     cls = BY_CODE.get(fault["code"], UnknownError)
     text = str(fault["message"])
     if cls is UnknownError:

@@ -1,6 +1,6 @@
 """For trainers with JAX: the attempt's id.
 
-Importing this module imports nothing: JAX is imported by what needs it, when it is called.
+Importing this module does not import JAX; its functions do when they are called.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from batchweave.errors import NoAttemptError
 
 
 def attempt() -> str:
-    """An attempt's id, drawn by process 0 and broadcast: call it in all processes, at each start.
+    """Returns an attempt's id, drawn by process 0 and broadcast: call it in all processes.
 
-    Needs `jax.distributed.initialize` where there are several. JAX's process 0 must be the reader's
-    global rank 0: pass `global_rank=jax.process_index()` where the launcher does not say.
+    Call it at each start, after `jax.distributed.initialize` where there are several processes.
+    JAX's process 0 must be the reader's global rank 0: pass `global_rank=jax.process_index()` where
+    the launcher does not set it.
     """
     try:
         multihost: Any = importlib.import_module("jax.experimental.multihost_utils")
     except ImportError as reason:
         raise NoAttemptError(f"batchweave.jax.attempt() needs JAX: {reason}") from reason
-    # A byte in each int32: JAX adds the processes' arrays up, and has no wider integers by default.
+    # One byte per int32: JAX sums the processes' arrays, and has no wider integers by default.
     drawn = np.frombuffer(secrets.token_bytes(16), np.uint8).astype(np.int32)
     found = np.asarray(multihost.broadcast_one_to_all(drawn))
     return found.astype(np.uint8).tobytes().hex()

@@ -1,4 +1,4 @@
-"""Which slices a rank reads: its place on the data-parallel axes of any mesh.
+"""A rank's place on the data-parallel axes of any mesh, which determines its slices.
 
 Slices are counted along the flattened data axes alone (replicate x shard, say). Ranks that differ
 only in tensor, pipeline or context coordinates read the same slices.
@@ -20,7 +20,7 @@ from typing import Any
 from batchweave._launch import rank_and_world_of_job
 from batchweave.errors import BadMeshError
 
-# Names that are data axes, and names that are not, wherever trainers write their own.
+# Usual names of data axes, and of others.
 DATA_NAMES = frozenset(
     [
         "dp",
@@ -71,7 +71,7 @@ class Place:
     """The mesh's dimensions by name, the slowest first: the last one differs between neighbours."""
     coordinates: dict[str, int]
     data: tuple[str, ...]
-    """The dimensions that slices are counted along, the slowest first."""
+    """The dimensions along which slices are counted, the slowest first."""
     global_rank: int
 
     @staticmethod
@@ -82,7 +82,7 @@ class Place:
         rank: int | None = None,
         world: int | None = None,
     ) -> Place:
-        """The place of `rank` (default: the launcher's) in a mesh in row-major order.
+        """Returns the place of `rank` (default: the launcher's) in a mesh in row-major order.
 
         `data` names the data axes; without it the usual names are recognised, and unknown ones are
         an error.
@@ -101,7 +101,7 @@ class Place:
         data: Sequence[str] | None,
         rank: int,
     ) -> Place:
-        """The place with these coordinates, whatever the order of ranks is."""
+        """Returns the place with these coordinates, for any order of ranks."""
         for name, size in sizes.items():
             if not 0 <= coordinates.get(name, -1) < size:
                 raise BadMeshError(
@@ -114,12 +114,12 @@ class Place:
 
     @property
     def dp_size(self) -> int:
-        """How many different parts of a step there are."""
+        """The number of data-parallel ranks: of different parts of a step."""
         return math.prod(self.sizes[name] for name in self.data)
 
     @property
     def dp_rank(self) -> int:
-        """Which of them this rank reads."""
+        """The index of this rank's part of a step."""
         found = 0
         for name in self.data:
             found = found * self.sizes[name] + self.coordinates[name]
@@ -127,12 +127,12 @@ class Place:
 
     @property
     def cp_size(self) -> int:
-        """Among how many context-parallel ranks a row is cut."""
+        """The number of context-parallel ranks that share a row."""
         return math.prod(self.sizes[name] for name in self._context())
 
     @property
     def cp_rank(self) -> int:
-        """Whose part this rank has: see `batchweave.views.context_parallel`."""
+        """The index of this rank's part of a row: see `batchweave.views.context_parallel`."""
         return sum(self.coordinates[name] for name in self._context())
 
     def _context(self) -> list[str]:
@@ -150,7 +150,7 @@ class Place:
         return math.prod(self.sizes.values()) > self.dp_size
 
     def first(self, *names: str) -> bool:
-        """Whether this rank is the first along the given dimensions, or along all but the data's.
+        """Returns whether this rank is first along the dimensions, by default all but the data's.
 
         Where one rank reads for its tensor-parallel group and broadcasts, that one is first("tp").
         """
@@ -158,7 +158,7 @@ class Place:
         return all(self.coordinates[name] == 0 for name in others)
 
     def check(self, slices: int, split_rows: int = 1) -> None:
-        """An error that lists what would do, unless the slices can be shared out evenly."""
+        """Checks that the ranks divide the slices evenly; an error lists sizes that do."""
         if slices * split_rows % self.dp_size:
             raise BadMeshError(
                 f"the mesh {_text(self.sizes)} has {self.dp_size} data-parallel ranks "
@@ -168,7 +168,7 @@ class Place:
 
 
 def from_device_mesh(mesh: Any, data: Sequence[str] | None = None) -> Place:
-    """The place of this process in a torch.distributed DeviceMesh with named dimensions."""
+    """Returns the place of this process in a torch.distributed DeviceMesh with named dimensions."""
     names = mesh.mesh_dim_names
     if not names:
         raise BadMeshError(
@@ -194,7 +194,7 @@ def megatron(
     rank: int | None = None,
     world: int | None = None,
 ) -> Place:
-    """The place of a rank in Megatron's order, by default tensor fastest and pipeline slowest.
+    """Returns the place of a rank in Megatron's order: tensor fastest, pipeline slowest by default.
 
     Expert parallelism lies within the data axis there, so it changes nothing for data.
     """
@@ -202,7 +202,7 @@ def megatron(
     model = tp * pp * cp
     if min(tp, pp, cp) < 1 or world % model:
         raise BadMeshError(
-            f"{world} ranks can't be split into tp={tp} x pp={pp} x cp={cp} = {model}; "
+            f"{world} ranks cannot be split into tp={tp} x pp={pp} x cp={cp} = {model}; "
             f"sizes of a model that can: {', '.join(map(str, divisors(world)))}"
         )
     sizes = {"tp": tp, "cp": cp, "dp": world // model, "pp": pp}
@@ -214,14 +214,14 @@ def megatron(
 
 
 def reads_in_megatron(place: Place) -> bool:
-    """Whether Megatron reads data on this rank: the first of tensor ranks, in the first or last
+    """Returns whether Megatron reads data on this rank: the first tensor rank, in the first or last
     stage of the pipeline."""
     stages = place.sizes.get("pp", 1)
     return place.coordinates.get("tp", 0) == 0 and place.coordinates.get("pp", 0) in (0, stages - 1)
 
 
 def divisors(number: int) -> list[int]:
-    """The numbers that divide it, in order."""
+    """Returns the divisors in ascending order."""
     small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return sorted({*small, *(number // n for n in small)})
 

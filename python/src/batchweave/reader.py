@@ -27,9 +27,9 @@ from batchweave.state import KEY, State
 
 _log = logging.getLogger("batchweave")
 
-# How long close() waits for the daemon to confirm checkpoints.
+# Longest wait of close() for the daemon to confirm checkpoints.
 _MARKS_SECONDS = 5.0
-# How long close() waits for the daemon to read what this rank received and released.
+# Longest wait of close() for the daemon to read this rank's last messages.
 _LINGER_SECONDS = 1.0
 
 
@@ -41,9 +41,9 @@ class Reader(Reading):
 
     @property
     def info(self) -> _wire.Welcome:
-        """The stream's shape and what this rank gets of it, as the daemon said it last."""
+        """The stream's shape and this rank's part of it, from the daemon's last welcome."""
         if self._welcome is None:
-            # Unpickled, and not used yet.
+            # Unpickled, and not connected yet.
             self._check()
             self.open(time.monotonic() + self._options.timeout)
         assert self._welcome is not None
@@ -58,11 +58,11 @@ class Reader(Reading):
         return self
 
     def __next__(self) -> Batch:
-        """The next batch; StopIteration at the stream's end, a named error after the timeout."""
+        """Returns the next batch; StopIteration at the stream's end, an error after the timeout."""
         batch, found = self._quickly()
         if batch is None:
             batch = self._peeked() or self._read(found)
-        # Nothing may come between these two lines: see the header of _reading.
+        # Nothing may stand between these two lines: see the header of _reading.
         self._position = batch.step + 1
         return batch
 
@@ -70,25 +70,25 @@ class Reader(Reading):
         return True
 
     def __len__(self) -> int:
-        """How many steps are left: known when the stream is sealed, or there is a limit.
+        """Returns the number of steps left, if the stream is sealed or there is a limit.
 
-        Steps that are passed over (a quarantine) count, too.
+        Skipped steps (a quarantine) count, too.
         """
         ends = [] if self._stop == NO_STOP else [self._stop]
         if self.info.end_step is not None:
             ends.append(self.info.end_step)
         if not ends:
-            # `list(reader)` asks for the length, and takes a TypeError for: not known.
+            # `list(reader)` calls this and accepts a TypeError as "unknown".
             raise TypeError(
-                "the stream has no end yet, so its length is not known: seal it with "
+                "the stream has no end yet, so its length is unknown: seal it with "
                 "`batchweave seal`, or pass limit= to connect()"
             )
         return max(0, min(ends) - self._position)
 
     def updates(self, steps: int) -> Iterator[list[Batch]]:
-        """So many steps at a time, for one update of the model: larger batches of one stream.
+        """Yields lists of `steps` batches, each for one update of the model.
 
-        A list is emptied when the next one is asked for, which frees its memory. Steps that do not
+        A list is emptied when the next one is requested, which frees its memory. Steps that do not
         fill an update at the stream's end are left out, on all ranks alike.
         """
         if not 1 <= steps < self._options.credits:
@@ -104,25 +104,25 @@ class Reader(Reading):
             group.clear()
 
     def peek(self) -> Batch:
-        """The next batch, which stays the next one; StopIteration at the end."""
+        """Returns the next batch without moving on; StopIteration at the end."""
         batch = self._peeked() or self._read()
         self._ahead = batch
         return batch
 
     def _peeked(self) -> Batch | None:
         ahead, self._ahead = self._ahead, None
-        # An interrupt between the lines of `__next__` leaves one that was handed out.
+        # An interrupt between the lines of `__next__` leaves one that was returned already.
         return ahead if ahead is not None and ahead.step >= self._position else None
 
     def seek(self, step: int) -> None:
-        """Goes to a step, in constant time; only a reader without a job can."""
+        """Moves to a step in constant time; only for a reader without a job."""
         self._check()
         if not 0 <= step < 1 << 53:
             raise BadHelloError(f"seek({step}): a step is a number from 0 on")
         if self._options.job is not None and step != self._position:
             raise BadStateError(
-                f"seek({step}): this reader of job {self._options.job} stands at step "
-                f"{self._position}, and an attempt can't move: close it, then connect(start=...) "
+                f"seek({step}): this reader of job {self._options.job} is at step "
+                f"{self._position}, and an attempt cannot move: close it, then connect(start=...) "
                 "with a new attempt; a reader without job= moves freely",
                 step=step,
             )
@@ -140,21 +140,21 @@ class Reader(Reading):
             self._session.torn = True
 
     def state_dict(self) -> dict[str, str]:
-        """The position after the last batch handed out; `batch.state_dict()` is more exact."""
+        """Returns the position after the last returned batch; prefer `batch.state_dict()`."""
         _ = self.info
         return dataclasses.replace(self._origin, next_step=self._position).to_dict()
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
-        """Goes on from a saved position; the next batch is the first one after it.
+        """Moves to a saved position; the next batch is the first one after it.
 
-        A job's reader stays where it is: its attempt began there, on all ranks, by a record.
+        A job's reader cannot move: its attempt began at its position, on all ranks, by a record.
         """
         self._check()
         loaded = self._own(State.from_dict(state))
         if self._options.job is not None and loaded.next_step != self._position:
             raise BadStateError(
-                f"the state stands at step {loaded.next_step}, this reader of job "
-                f"{self._options.job} at {self._position}, and an attempt can't move: close the "
+                f"the state is at step {loaded.next_step}, this reader of job "
+                f"{self._options.job} at {self._position}, and an attempt cannot move: close the "
                 "reader, then connect(state=...) with a new attempt (with "
                 "torch.distributed.checkpoint: load into batchweave.torch.Checkpointing first)",
                 step=loaded.next_step,
@@ -162,12 +162,12 @@ class Reader(Reading):
         self._move(loaded.next_step)
 
     def checkpoint(self, state: Mapping[str, str]) -> None:
-        """Tells the job that a model checkpoint with this state is durable; call it after that.
+        """Marks a model checkpoint with this state as durable; call it once the checkpoint is.
 
-        May be called in any thread; does not wait. `state` is what was captured when the model was
-        saved. Call it on all ranks, whatever `checkpoints` says in the daemon's configuration. A
-        mark that the daemon refuses is logged, and its error raised by the next `checkpoint` or by
-        `close`; reading goes on.
+        Any thread may call it, and it does not wait. `state` is the one captured when the model was
+        saved. Call it on all ranks, whatever the daemon's `checkpoints` setting. If the daemon
+        refuses a mark, that is logged, and the next `checkpoint` or `close` raises the error;
+        reading continues.
         """
         self._check()
         saved = self._own(State.from_dict(state))
@@ -219,7 +219,7 @@ class Reader(Reading):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # An error on its way out is worth more than a refused mark, which is in the log.
+        # A propagating error matters more than a refused mark, which is in the log.
         self._end()
         if error is None:
             self._marks.raise_refusal()
@@ -236,7 +236,7 @@ class Reader(Reading):
         while self._marks.unconfirmed() and not session.torn and time.monotonic() < deadline:
             found = session.receive()
             if isinstance(found, Lost):
-                # A daemon that restarts just now hears of them all the same.
+                # A daemon that is restarting receives them, too.
                 session = self.open(deadline)
             elif isinstance(found, Event) and found.kind == _wire.MARKED:
                 self._marks.stored(found.value)
@@ -264,7 +264,7 @@ class Reader(Reading):
 
 
 def _elsewhere(options: Options, state: State | None, start: int, closed: bool) -> Reader:
-    """An unpickled reader: it connects when it is used first, at the same position."""
+    """Returns an unpickled reader: it connects at its first use, at the same position."""
     reader = Reader(options, state, start, mode="resume")
     reader._closed = closed
     return reader

@@ -1,8 +1,8 @@
 """The saved position of a reader: one constant key with one JSON string.
 
 Checkpoint libraries flatten, shard and merge nested dicts by rank; a single string under a constant
-key comes back as it was, on any number of ranks. The string is equal on all ranks: it says where
-the *stream* stands (the first step not yet trained), never who read it.
+key is restored unchanged, on any number of ranks. The string is equal on all ranks: it is a
+position in the *stream* (the first step not yet trained), without the rank.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class State:
     attempt_number: int | None = None
     """The attempt that trained so far: its id, and its number within its job."""
     world: int | None = None
-    """How many data-parallel ranks there were: information for people, never compared."""
+    """The number of data-parallel ranks; informational only."""
 
     def to_dict(self) -> dict[str, str]:
-        """The form to put in a checkpoint: `{"batchweave": "<json>"}`."""
+        """Returns the form for a checkpoint: `{"batchweave": "<json>"}`."""
         body: dict[str, Any] = {
             "format": FORMAT,
             "stream_id": self.stream_id,
@@ -46,7 +46,7 @@ class State:
 
     @staticmethod
     def from_dict(state: Mapping[str, str]) -> State:
-        """Reads what `to_dict` made; anything else is a `BadStateError` that says what is wrong."""
+        """Parses the result of `to_dict`; raises `BadStateError` for anything else."""
         text = state.get(KEY) if isinstance(state, Mapping) else None
         if not isinstance(text, str):
             found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
@@ -86,7 +86,7 @@ class State:
         return State(stream_id, next_step, attempt, number, world)
 
     def parent(self) -> dict[str, Any] | None:
-        """The attempt and step that go on from here, as `hello` says them; None without a job."""
+        """Returns the attempt and step for a `hello`; None without a job."""
         if self.attempt is None or self.attempt_number is None:
             return None
         return {"attempt": self.attempt_number, "id": self.attempt, "step": self.next_step}

@@ -1,7 +1,7 @@
 """For trainers with PyTorch: datasets and tensors, copies to a device, the attempt's id, and the
 data's position in checkpoints.
 
-Importing this module imports nothing: torch is imported by what needs it, when it is called.
+Importing this module does not import torch; its functions do when they are called.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 _log = logging.getLogger("batchweave")
 
-# How long the end of a `with Checkpointing()` block waits for saves in the background.
+# Longest wait at the end of a `with Checkpointing()` block for saves in the background.
 _SAVES_SECONDS = 600.0
 
 
@@ -54,11 +54,11 @@ def __getattr__(name: str) -> Any:
 
 
 def attempt() -> str:
-    """An attempt's id, drawn by global rank 0 and broadcast: call it on all ranks, at each start.
+    """Returns an attempt's id, drawn by global rank 0 and broadcast: call it on all ranks.
 
-    Needs `torch.distributed.init_process_group`, except where the launcher started one rank; any
-    backend will do. With NCCL set the device first (`torch.cuda.set_device`), since objects travel
-    through it.
+    Call it at each start, after `torch.distributed.init_process_group` with any backend; a single
+    rank needs none. With NCCL set the device first (`torch.cuda.set_device`), because objects are
+    sent through it.
     """
     try:
         distributed: Any = importlib.import_module("torch.distributed")
@@ -68,8 +68,8 @@ def attempt() -> str:
         if rank_and_world(None, None) == (0, 1):
             return secrets.token_hex(16)
         raise NoAttemptError(
-            "batchweave.torch.attempt() broadcasts over the default process group, and there is "
-            "none: call torch.distributed.init_process_group() on all ranks before"
+            "batchweave.torch.attempt() broadcasts over the default process group, but there is "
+            "none: call torch.distributed.init_process_group() on all ranks first"
         )
     drawn = [secrets.token_hex(16) if distributed.get_rank() == 0 else None]
     distributed.broadcast_object_list(drawn, src=0)
@@ -77,9 +77,9 @@ def attempt() -> str:
 
 
 def save(value: Any, path: str | os.PathLike[str]) -> None:
-    """`torch.save`, durable when it returns: a crash leaves the old file or the new one.
+    """Saves like `torch.save`, durably: a crash leaves the old file or the new one.
 
-    Tell the reader afterwards, on all ranks: `reader.checkpoint(state)`.
+    Mark the checkpoint afterwards, on all ranks: `reader.checkpoint(state)`.
     """
     pytorch: Any = importlib.import_module("torch")
     place = Path(path)
@@ -103,16 +103,16 @@ def save(value: Any, path: str | os.PathLike[str]) -> None:
 class Checkpointing:
     """The data's position as a part of a checkpoint, with `state_dict` and `load_state_dict`.
 
-    Put it beside the model in what `torch.distributed.checkpoint` saves and loads, or give it to
-    `Accelerator.register_for_checkpointing`. A job's attempt begins where its checkpoint stands, so
-    load first and connect afterwards:
+    Save and load it beside the model with `torch.distributed.checkpoint`, or pass it to
+    `Accelerator.register_for_checkpointing`. A job's attempt begins at its checkpoint's position,
+    so load first and connect afterwards:
 
         data = batchweave.torch.Checkpointing()
         dcp.load({"model": model, "data": data}, checkpoint_id=folder)  # if there is one
         reader = data.connect(job="pretrain", attempt=batchweave.torch.attempt())
 
-    `after_save` and `after_async_save` tell the job what it can restart from. As a context manager
-    it waits for saves in the background, then closes the reader.
+    `after_save` and `after_async_save` mark restart points of the job. As a context manager it
+    waits for saves in the background, then closes the reader.
     """
 
     def __init__(self, reader: Reader | None = None) -> None:
@@ -124,7 +124,7 @@ class Checkpointing:
         self._changed = threading.Condition()
 
     def connect(self, *arguments: Any, **more: Any) -> Reader:
-        """`batchweave.connect` at the loaded position; without one, at `start` (0)."""
+        """Calls `batchweave.connect` at the loaded position; without one, at `start` (0)."""
         import batchweave
 
         if self._reader is not None:
@@ -135,24 +135,24 @@ class Checkpointing:
         return self._reader
 
     def trained(self, batch: Batch) -> None:
-        """The model was trained on `batch`: states are the position after it from now on.
+        """Records that the model was trained on `batch`: later states are the position after it.
 
         Needed where batches are taken ahead of training (prefetch to a device, a DataLoader).
-        Without it states count every batch that was handed out.
+        Without it, states are the position after the last returned batch.
         """
         self._trained = batch.state_dict()
 
     def state_dict(self) -> dict[str, str]:
-        """The position to save: always one constant key with a string."""
+        """Returns the position to save: one constant key with a string."""
         if self._trained is not None:
             return self._trained
         if self._reader is not None:
             return self._reader.state_dict()
-        # Before the first load: of the right shape, and refused as a position.
+        # Before the first load: a valid shape, but not a valid position.
         return self._loaded or State("", 0).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Takes a saved position, for `connect` to begin at."""
+        """Sets the saved position at which `connect` begins."""
         State.from_dict(state)
         loaded = {KEY: str(state[KEY])}
         if self._reader is not None:
@@ -160,9 +160,9 @@ class Checkpointing:
         self._loaded, self._trained = loaded, None
 
     def after_save(self, state: Mapping[str, str]) -> None:
-        """A checkpoint with this state is durable, on all ranks; call it on all ranks.
+        """Marks a checkpoint with this state as durable; call it on all ranks.
 
-        Raises what the daemon refused about an earlier one (`MarkRefusedError`).
+        Raises the daemon's refusal of an earlier one (`MarkRefusedError`).
         """
         self._raise_failure()
         if self._reader is None:
@@ -170,20 +170,20 @@ class Checkpointing:
         self._reader.checkpoint(state)
 
     def after_async_save(self, future: Any, state: Mapping[str, str]) -> None:
-        """The same for a save in the background: counts when its future has resolved well.
+        """Marks a save in the background as durable once its future succeeds.
 
-        `future` is what `torch.distributed.checkpoint.async_save` returned, or any
-        `concurrent.futures.Future`. A save that fails is no restart point; that is logged.
+        `future` is the result of `torch.distributed.checkpoint.async_save`, or any
+        `concurrent.futures.Future`. A failed save is not a restart point; that is logged.
         """
         self._raise_failure()
         with self._changed:
             self._saving += 1
-        # Newer versions give an object with two futures: staged, and uploaded.
+        # Newer versions return an object with two futures: staged, and uploaded.
         durable = getattr(future, "upload_completion", future)
         durable.add_done_callback(lambda done: self._saved(done, state))
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for saves in the background, then raises what was refused about one."""
+        """Waits for saves in the background, then raises a refusal of one."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._saving == 0, timeout):
                 _log.warning("%d saves have not ended within %g s", self._saving, timeout)
@@ -193,11 +193,11 @@ class Checkpointing:
         try:
             failure = "it was cancelled" if done.cancelled() else done.exception()
             if failure is not None:
-                _log.warning("a checkpoint was not saved and is no restart point: %s", failure)
+                _log.warning("a checkpoint was not saved and is not a restart point: %s", failure)
             elif self._reader is not None:
                 self._reader.checkpoint(state)
         except BatchWeaveError as error:
-            _log.warning("a saved checkpoint is no restart point: %s", error)
+            _log.warning("a saved checkpoint is not a restart point: %s", error)
             self._failure = error
         finally:
             with self._changed:

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 WAYS = ("full", "contiguous", "zigzag")
 
 Share = tuple[int, int, str]
-"""Which part of each row: a context-parallel rank, of how many, cut in which of the WAYS."""
+"""A part of each row: a context-parallel rank, the number of ranks, and one of the WAYS."""
 WHOLE: Share = (0, 1, "full")
 
-# What has an entry for each place of a row, by the names that `packed` gives.
+# Arrays with an entry per position of a row, by the names of `packed`.
 _CUT = frozenset(["input_ids", "labels", *OF_INPUTS.values(), *OF_LABELS])
-# Borders in the row as it was: the same for all its ranks.
+# Borders in the whole row, the same for all its ranks.
 _KEPT = frozenset(["cu_seqlens", "num_segments"])
 
 
 def context(array: Any, rank: int, size: int, way: str = "zigzag") -> Any:
-    """A context-parallel rank's share of each row; the last axis is the sequence.
+    """Returns a context-parallel rank's share of each row; the last axis is the sequence.
 
-    `full`: all of it. `contiguous`: the rank's part of `size` equal ones. `zigzag`: of 2 x `size`
-    equal parts the rank's, counted from both ends, so that causal attention costs all ranks the
-    same; the result has an axis of these two before the last one. Neither copies. Shift labels
-    before (`context_parallel` does, for all arrays of a slice).
+    `full`: the whole row. `contiguous`: one of `size` equal parts. `zigzag`: two of 2 x `size`
+    equal parts, counted from both ends, so that causal attention costs all ranks the same; the
+    result has an axis of these two before the last one. Neither copies. Shift labels first
+    (`context_parallel` does, for all arrays of a slice).
     """
     length = array.shape[-1]
     check_share(length, (rank, size, way))
@@ -53,14 +53,14 @@ def context(array: Any, rank: int, size: int, way: str = "zigzag") -> Any:
 def context_parallel(
     arrays: Mapping[str, Any], rank: int, size: int, way: str = "zigzag"
 ) -> dict[str, Any]:
-    """A context-parallel rank's share of what a model is called with: views, no copies.
+    """Returns a context-parallel rank's share of the arguments of a model's call, as views.
 
-    `arrays`: a slice, a micro-batch, tensors of either, or what `packed` made of them. `tokens` are
+    `arrays`: a slice, a micro-batch, tensors of either, or the result of `packed`. `tokens` are
     shifted before they are cut, so a part's last label is the first input of the next part, on
-    whatever rank. Everything with an entry for each place of a row is cut as `context` does:
-    inputs, labels, position_ids, segment_ids, document_ids, loss_mask. `cu_seqlens` stays whole:
-    borders in the row before the cut, which all ranks of the row must know alike. Other arrays are
-    passed on; those as wide as a row are an error, since only you know how to shift them.
+    any rank. Arrays with an entry per position of a row are cut as by `context`: inputs, labels,
+    position_ids, segment_ids, document_ids, loss_mask. `cu_seqlens` stays whole: its borders are
+    positions in the whole row, which all its ranks need. Other arrays are passed on; those as wide
+    as a row are an error, because only the caller knows how to shift them.
     """
     given = packed(arrays)
     if way == "full":
@@ -68,8 +68,8 @@ def context_parallel(
         return given
     if "input_ids" not in given:
         raise BadMeshError(
-            f"context-parallel parts of {sorted(given)}: only rows of tokens have parts, and there "
-            "are no tokens or input_ids; cut single arrays with batchweave.views.context"
+            f"context-parallel parts of {sorted(given)}: only rows of tokens have parts, but there "
+            "are neither tokens nor input_ids; cut single arrays with batchweave.views.context"
         )
     width = given["input_ids"].shape[-1]
     for name, value in given.items():
@@ -81,7 +81,7 @@ def context_parallel(
 
 
 def check_share(length: int, share: Share) -> None:
-    """An error that says what would do, unless rows of `length` have such a share."""
+    """Checks that rows of `length` have such a share; an error lists valid arguments."""
     rank, size, way = share
     if way not in WAYS or size < 1 or not 0 <= rank < size:
         raise BadMeshError(
@@ -92,7 +92,7 @@ def check_share(length: int, share: Share) -> None:
     if length % parts:
         fit = [n for n in divisors(length) if way == "contiguous" or length % (2 * n) == 0]
         raise BadMeshError(
-            f"rows of {length} can't be cut into {parts} equal parts ({way} for {size} ranks); "
+            f"cannot cut rows of {length} into {parts} equal parts ({way} for {size} ranks); "
             f"numbers of ranks that fit: {', '.join(map(str, fit)) or 'none'}"
         )
 
@@ -101,20 +101,20 @@ def _check_array(name: str, shape: tuple[int, ...], width: int) -> None:
     if name in _CUT:
         if shape[-1] != width:
             raise BadMeshError(
-                f"{name} has rows of {shape[-1]}, input_ids of {width}: they can't be cut alike; "
-                "pass arrays of one slice, all of them or what packed() made of them"
+                f"{name} has rows of {shape[-1]}, input_ids of {width}: they cannot be cut alike; "
+                "pass arrays of one slice, all of them or the result of packed()"
             )
     elif name not in _KEPT and len(shape) > 1 and shape[-1] in (width, width + 1):
         raise BadMeshError(
-            f"array {name!r} is as wide as a row ({list(shape)}), and whether it goes with inputs "
-            "or labels is not known: shift it, cut it with batchweave.views.context, leave it out"
+            f"array {name!r} is as wide as a row ({list(shape)}), but whether it belongs to inputs "
+            "or labels is unknown: shift it, cut it with batchweave.views.context, or leave it out"
         )
 
 
 def micro_batches(batch: Batch, rows: int) -> Iterator[dict[str, Any]]:
-    """The arrays of a batch, so many rows at a time, in order.
+    """Yields the arrays of a batch `rows` rows at a time, in order.
 
-    Views where `rows` divides the rows of a slice; where a micro-batch spans slices, copies.
+    Views where `rows` divides the rows of a slice; copies where a micro-batch spans slices.
     """
     slices: list[Mapping[str, Any]] = [dict(piece) for piece in batch.slices]
     counts = {array.shape[0] if array.ndim else 0 for piece in slices for array in piece.values()}
@@ -122,7 +122,7 @@ def micro_batches(batch: Batch, rows: int) -> Iterator[dict[str, Any]]:
     if counts or not each:
         raise BadMeshError(
             f"step {batch.step}: its arrays have different numbers of rows ({sorted(counts)} and "
-            f"{each}), so they can't be split by rows: loop over batch.slices"
+            f"{each}), so they cannot be split by rows: loop over batch.slices"
         )
     if rows >= 1 and each % rows == 0:
         for piece in slices:

@@ -1,4 +1,4 @@
-//! Does the store answer, does it let us in, and do its clock and ours agree?
+//! Checks that the store answers, accepts the credentials, and agrees on the time.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use super::Target;
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Access;
-/// S3 refuses signatures that are off by 15 minutes; a clock that runs away is worth a word before.
+/// S3 refuses signatures that are off by 15 minutes; doctor warns earlier.
 const CLOCK_WARN: Duration = Duration::from_secs(10);
 
 pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
@@ -17,10 +17,10 @@ pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
         return vec![refused(&error)];
     }
     let answers = match target.bucket() {
-        Some(bucket) => format!("{} answers, and lets us in", bucket.endpoint()),
-        None => "is there, and can be read".to_owned(),
+        Some(bucket) => format!("{} answers and accepts the credentials", bucket.endpoint()),
+        None => "exists and is readable".to_owned(),
     };
-    let missing = "reads as missing, so that a refusal can't be mistaken for it";
+    let missing = "reads as missing, distinct from a refusal";
     let mut findings = vec![
         Finding::ok(GROUP, "store", answers),
         Finding::ok(GROUP, "missing key", missing),
@@ -31,7 +31,7 @@ pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Why the simplest request failed, under the name of what is to be mended.
+/// Names the part to repair from the error of the simplest request.
 pub(super) fn refused(error: &StoreError) -> Finding {
     let name = match error.kind {
         ErrorKind::Unreachable | ErrorKind::Timeout => "endpoint",
@@ -53,7 +53,7 @@ pub(super) fn refused(error: &StoreError) -> Finding {
     }
 }
 
-/// The bucket or folder that an error is about.
+/// Returns the bucket or folder that an error is about.
 fn container(error: &StoreError) -> String {
     let location = error.location.split("/probe/").next().unwrap_or_default();
     match location.strip_prefix("s3://") {
@@ -67,13 +67,13 @@ async fn clock(bucket: &dyn Bucket, key: &str) -> Finding {
     let theirs = bucket.time(key).await;
     let took = before.elapsed().unwrap_or_default();
     match theirs {
-        // The header is cut to the second.
+        // The header has whole seconds.
         Ok(theirs) => judge(before + took / 2, theirs + Duration::from_millis(500), took),
         Err(error) => Finding::unchecked(GROUP, "clock", error.detail),
     }
 }
 
-/// Compares our time with the store's, both in the middle of a request.
+/// Compares the local time with the store's, both in the middle of a request.
 fn judge(ours: SystemTime, theirs: SystemTime, took: Duration) -> Finding {
     let unsure = Duration::from_millis(500) + took / 2;
     let (apart, side) = match ours.duration_since(theirs) {
@@ -96,7 +96,7 @@ fn judge(ours: SystemTime, theirs: SystemTime, took: Duration) -> Finding {
     Finding::warn(
         GROUP,
         "clock",
-        format!("{detail}; from 900 s on S3 refuses us"),
+        format!("{detail}; S3 refuses requests from 900 s on"),
         remedy,
     )
 }

@@ -1,5 +1,5 @@
-//! Does the store keep what streams rely on: exclusive creates, reads and listings that see what
-//! was written, exact ranges?
+//! Checks the guarantees that streams rely on: exclusive creates, reads and listings that see earlier
+//! writes, exact ranges.
 
 use std::fmt::Write as _;
 
@@ -57,7 +57,7 @@ fn raced(name: &str, racers: u32, what: &str, seen: Result<ProbeReport, StoreErr
             }
             if seen.unclear_answers > 0 {
                 let unclear = count(seen.unclear_answers as u64, "loser");
-                let _ = write!(detail, "; {unclear} got no clear answer and have to read");
+                let _ = write!(detail, "; {unclear} got no clear answer and must read");
             }
             Finding::ok(GROUP, name, detail)
         }
@@ -65,7 +65,7 @@ fn raced(name: &str, racers: u32, what: &str, seen: Result<ProbeReport, StoreErr
     }
 }
 
-/// What one round of writing, reading, listing and deleting has seen.
+/// Failures of visibility after writes and deletions, counted over all rounds.
 #[derive(Default)]
 struct Seen {
     unread: usize,
@@ -173,7 +173,7 @@ async fn ranges(target: &Target<'_>) -> Finding {
     }
 }
 
-/// What was wrong with a range, if anything.
+/// Returns the fault of a ranged read, if there is any.
 async fn read_ranges(store: &dyn Store, key: &str) -> Result<Option<String>, StoreError> {
     let body: Bytes = (0..RANGED_BYTES).map(|at| (at % 251) as u8).collect();
     let _ = store.upload(key, body.clone()).await?;
@@ -188,7 +188,7 @@ async fn read_ranges(store: &dyn Store, key: &str) -> Result<Option<String>, Sto
         let chunks = store.get_range(key, first as u64..last as u64).await?;
         let chunks: Vec<Bytes> = chunks.try_collect().await?;
         if chunks.concat() != body[first..last] {
-            let why = format!("bytes {first}..{last} of {end} came back as others");
+            let why = format!("bytes {first}..{last} of {end} came back with other contents");
             return Ok(Some(why));
         }
     }
@@ -200,7 +200,8 @@ async fn read_ranges(store: &dyn Store, key: &str) -> Result<Option<String>, Sto
     }
 }
 
-/// Damage is found without it, but later: frames carry checksums of their own.
+/// Checks that the store verifies checksums. Without that, damage is found later, by the frames' own
+/// checksums.
 async fn checksums(bucket: &dyn Bucket, key: &str) -> Finding {
     let name = "checksums";
     match bucket.refuses_wrong_checksum(key).await {
@@ -210,9 +211,9 @@ async fn checksums(bucket: &dyn Bucket, key: &str) -> Finding {
             "a body that does not match its CRC32C is refused",
         ),
         Ok(false) => {
-            let detail = "the store takes bodies that do not match the CRC32C sent along";
-            let remedy = "nothing has to be done: every frame carries a checksum of its own, but \
-                          damage on the way up is found only when it is read";
+            let detail = "the store accepts bodies that do not match their CRC32C";
+            let remedy = "no action needed: every frame carries a checksum of its own, but damage \
+                          during an upload is found only when it is read";
             Finding::warn(GROUP, name, detail, remedy)
         }
         Err(error) => Finding::unchecked(GROUP, name, error.detail),

@@ -1,4 +1,4 @@
-//! One finding: what was looked at, what was seen, and what to do about it.
+//! The result of one check, with its remedy.
 
 use batchweave_daemon::Exit;
 use batchweave_store::{ErrorKind, StoreError};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// How a finding turned out.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {
@@ -16,7 +16,7 @@ pub(super) enum Level {
     NotChecked,
 }
 
-/// What findings are shown together.
+/// The groups in which findings are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Group {
@@ -41,7 +41,6 @@ impl Group {
     }
 }
 
-/// One line.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Finding {
     pub(super) group: Group,
@@ -94,14 +93,14 @@ impl Finding {
         Self { exit, ..finding }
     }
 
-    /// A store that broke its promise in what it said or did.
+    /// Returns a failure for a store that broke a guarantee.
     pub(super) fn broken(group: Group, name: &str, detail: impl Into<String>) -> Self {
         let remedy =
             "streams need a store that keeps this promise: use another, or a newer version";
         Self::fail(group, name, detail, remedy, Exit::StreamRefused)
     }
 
-    /// A request that failed.
+    /// Returns a failure for a failed request.
     pub(super) fn failed(group: Group, name: &str, error: &StoreError) -> Self {
         let exit = CliError::from(error.clone()).exit();
         let detail = match error.kind {

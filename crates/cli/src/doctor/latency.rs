@@ -1,4 +1,4 @@
-//! How long requests of each kind take: percentiles of a handful, a few at a time.
+//! Latency of requests of each kind: percentiles of a few samples, a few requests at a time.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use super::Target;
 use super::finding::{Finding, Group};
 use crate::output::count;
 
-/// Requests in flight: enough to be quick, too few to queue anywhere.
+/// Requests in flight: enough to be fast, too few to queue.
 const AT_ONCE: usize = 4;
-/// About a log record.
+/// Size of a log record, roughly.
 const RECORD_BYTES: usize = 2 * 1024;
-/// A slice or two.
+/// Size of a slice or two.
 const DATA_BYTES: usize = 256 * 1024;
 const RANGE_BYTES: u64 = 64 * 1024;
-/// Commits beyond this are slower than any goal, and near the client's time-out.
+/// Commits slower than this miss every goal and approach the client's time-out.
 const CREATE_WARN_MS: f64 = 2000.0;
 
 /// Percentiles of one kind of request.
@@ -34,7 +34,7 @@ pub(super) struct Latency {
     pub(super) max_ms: f64,
 }
 
-/// What a kind of request has shown.
+/// Samples of one kind of request.
 struct Sample {
     op: Op,
     times: Vec<Duration>,
@@ -90,7 +90,7 @@ async fn request(target: &Target<'_>, op: Op, at: usize) -> Result<(), StoreErro
         target.key(&format!("record-{at}")),
         target.key(&format!("data-{at}")),
     );
-    // With --read-only there is nothing of ours: a key that may be missing does as well.
+    // With --read-only no own object exists; a missing key serves as well.
     let record = if target.args.read_only {
         keys::STREAM.to_owned()
     } else {
@@ -119,7 +119,7 @@ async fn ranged(store: &dyn Store, key: &str) -> Result<(), StoreError> {
     chunks.try_for_each(|_| async { Ok(()) }).await
 }
 
-/// An answer is an answer.
+/// Counts a missing key as an answer.
 fn found_or_not(outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
         Err(error) if error.is_not_found() => Ok(()),
@@ -142,7 +142,7 @@ impl Sample {
     }
 }
 
-/// The nearest rank of sorted times.
+/// Returns the percentile of sorted times by nearest rank.
 fn percentile(sorted: &[Duration], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().map_or(0.0, milliseconds)

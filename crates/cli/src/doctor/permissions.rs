@@ -1,12 +1,10 @@
-//! What these credentials may do, prefix by prefix, asked without making or deleting an object that
-//! anybody uses.
+//! The permissions of these credentials, by prefix, checked without creating or deleting an object in use.
 //!
-//! - *put*: an S3 multipart upload is begun and given up, which takes the permission of a put and
-//!   never makes an object; of a folder the access rights are read.
-//! - *get*: a key that is not there is read.
-//! - *delete*: a key that is not there is deleted. On a bucket with versions that would leave a
-//!   delete marker, so below `log/` it is done only where versions are known to be off, and
-//!   `stream.json` is never deleted at all.
+//! - *put*: an S3 multipart upload is begun and aborted, which needs the permission of a put and never
+//!   creates an object; for a folder, access rights are read.
+//! - *get*: a missing key is read.
+//! - *delete*: a missing key is deleted. On a bucket with versions that would leave a delete marker, so
+//!   below `log/` it is done only where versioning is known to be off, and `stream.json` is never deleted.
 
 use batchweave_core::keys;
 use batchweave_store::{ErrorKind, Store, StoreError, Versioning};
@@ -16,14 +14,14 @@ use super::finding::{Finding, Group, Level};
 
 const GROUP: Group = Group::Permissions;
 
-/// What is asked of one prefix.
+/// One prefix and the permissions that a stream needs there.
 struct Area {
     name: &'static str,
-    /// Without it streams do not work; otherwise its lack is a warning.
+    /// Whether a stream needs puts; otherwise their lack is a warning.
     put_needed: bool,
     list: bool,
     delete: bool,
-    /// Who needs it, for what.
+    /// The programs that need access, and their reason.
     why: &'static str,
 }
 
@@ -33,8 +31,8 @@ const AREAS: [Area; 8] = [
         put_needed: true,
         list: false,
         delete: false,
-        why: "producers commit there, consumers open attempts there, people's verbs and reclamation \
-              write there, all read it",
+        why: "producers commit there, consumers open attempts there, commands and reclamation write \
+              there, all programs read it",
     },
     Area {
         name: "data/",
@@ -56,16 +54,16 @@ const AREAS: [Area; 8] = [
         put_needed: false,
         list: true,
         delete: true,
-        why: "whoever follows the log writes them, so that nobody reads it from its beginning, and \
-              deletes old ones, as reclamation does",
+        why: "readers of the log write them, to spare others reading it from its beginning, and \
+              delete old ones, as reclamation does",
     },
     Area {
         name: "index/",
         put_needed: false,
         list: true,
         delete: true,
-        why: "whoever follows the log writes it, so that old steps are found; reclamation deletes \
-              what is of reclaimed steps",
+        why: "readers of the log write it, so that old steps are found; reclamation deletes the \
+              part of reclaimed steps",
     },
     Area {
         name: "jobs/",
@@ -80,22 +78,21 @@ const AREAS: [Area; 8] = [
         put_needed: false,
         list: false,
         delete: false,
-        why: "`batchweave repair` writes there, and whoever meets an unreadable record looks there",
+        why: "`batchweave repair` writes there, and readers of an unreadable record look there",
     },
     Area {
         name: "stream.json",
         put_needed: false,
         list: false,
         delete: false,
-        why: "whoever makes the stream writes it, all read it",
+        why: "the creator of the stream writes it, all programs read it",
     },
 ];
 
-/// One answer.
 enum Answer {
     Allowed,
     Refused(StoreError),
-    /// The question could not be asked, or nobody answered it.
+    /// The check failed for another reason than a refusal.
     Unclear(StoreError),
 }
 
@@ -142,7 +139,7 @@ async fn area_of(target: &Target<'_>, area: &Area) -> Finding {
     judge(area, target.bucket().is_some(), asked)
 }
 
-/// A key that no stream uses. That of `stream.json` itself is read and asked for, never deleted.
+/// Returns a key that no stream uses; for `stream.json` the key itself, which is read but never deleted.
 fn unused_key(area: &str, random: u64) -> String {
     if area.ends_with('/') {
         format!("{area}doctor-{random:016x}")
@@ -158,7 +155,7 @@ fn absent(outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     }
 }
 
-/// A file is deleted by whoever may write to its folder.
+/// Checks the permission to delete; for a file that is the right to write to its folder.
 async fn may_delete(store: &dyn Store, key: &str) -> Result<(), StoreError> {
     match store.inspect() {
         Some(inspect) if inspect.bucket().is_none() => inspect.may_create(key).await,
@@ -224,7 +221,7 @@ fn pattern(area: &Area) -> String {
     }
 }
 
-/// Records are never deleted: a version that is gone could be written a second time.
+/// Records are never deleted: the version of a deleted one could be written a second time.
 async fn log_deletes(target: &Target<'_>, versioning: &Result<Versioning, StoreError>) -> Finding {
     let name = "log/ delete";
     let remedy = "deny s3:DeleteObject and s3:DeleteObjectVersion on log/* and stream.json to \

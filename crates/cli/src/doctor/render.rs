@@ -1,4 +1,4 @@
-//! How findings look on a terminal: by groups, aligned, one line each, the remedy beneath.
+//! The text output of findings: by groups, aligned, one line each, the remedy beneath.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::finding::{Finding, Level};
 use super::latency::Latency;
 use crate::output::{Style, count, table};
 
-/// One group with its title.
+/// Formats one group with its title.
 pub(super) fn group(findings: &[Finding], style: Style) -> String {
     let title = findings.first().map_or("", |f| f.group.title());
     let width = findings.iter().map(|f| f.name.len()).max().unwrap_or(0);
@@ -34,7 +34,7 @@ fn mark(level: Level, style: Style) -> String {
     }
 }
 
-/// The last line.
+/// Formats the last line, with the counts of all findings.
 pub(super) fn verdict(findings: &[Finding], style: Style) -> String {
     let of = |level| findings.iter().filter(|f| f.verdict == level).count() as u64;
     let (failed, warned) = (of(Level::Fail), of(Level::Warn));
@@ -56,7 +56,7 @@ pub(super) fn verdict(findings: &[Finding], style: Style) -> String {
     }
 }
 
-/// The percentiles, under the group's line.
+/// Formats the table of percentiles.
 pub(super) fn latency(rows: &[Latency], style: Style) -> String {
     let cells = |row: &Latency| {
         let times = [row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms].map(milliseconds);
@@ -72,7 +72,7 @@ pub(super) fn latency(rows: &[Latency], style: Style) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Three digits that mean something.
+/// Formats three significant digits.
 fn milliseconds(ms: f64) -> String {
     if ms < 10.0 {
         format!("{ms:.2}")

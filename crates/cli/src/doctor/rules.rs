@@ -1,4 +1,4 @@
-//! Rules of an S3 bucket that would hurt a stream: kept versions, expiry and archiving by age.
+//! Bucket rules that would harm a stream: kept versions, expiry and archiving by age.
 
 use batchweave_daemon::Exit;
 use batchweave_store::{Bucket, ErrorKind, LifecycleRule, StoreError, Versioning};
@@ -6,11 +6,11 @@ use batchweave_store::{Bucket, ErrorKind, LifecycleRule, StoreError, Versioning}
 use super::finding::{Finding, Group};
 
 const GROUP: Group = Group::Rules;
-/// What must stay as long as the stream. Data is deleted by reclamation alone.
+/// Objects that must stay as long as the stream; only reclamation deletes data.
 const KEPT: [&str; 3] = ["log/", "stream.json", "data/"];
-/// What costs time or safety when it goes, but can be made again.
+/// Objects whose loss costs time or safety, though they can be made again.
 const USEFUL: [&str; 3] = ["snapshots/", "index/", "jobs/"];
-/// Objects in these classes can't be read without being restored first.
+/// Storage classes whose objects must be restored before they can be read.
 const ARCHIVES: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
 
 pub(super) async fn check(
@@ -32,7 +32,7 @@ fn versions(versioning: Result<Versioning, StoreError>) -> Finding {
             return Finding::ok(
                 GROUP,
                 name,
-                "off: what is reclaimed is gone and costs nothing",
+                "off: reclaimed objects are gone and cost nothing",
             );
         }
         Ok(Versioning::On) => "on: deleted objects are kept and paid for behind delete markers",
@@ -44,11 +44,12 @@ fn versions(versioning: Result<Versioning, StoreError>) -> Finding {
     Finding::warn(GROUP, name, detail, remedy)
 }
 
-/// Least-privilege roles may not read the bucket's configuration, and some stores do not have it.
+/// Reports a missing permission or feature: least-privilege roles may not read the bucket's configuration,
+/// and some stores have none.
 fn unknown(name: &str, permission: &str, error: &StoreError) -> Finding {
     if error.kind == ErrorKind::Denied {
         let why = format!("could not check: these credentials lack {permission}");
-        let remedy = "run doctor once with the credentials of who owns the bucket";
+        let remedy = "run doctor once with the bucket owner's credentials";
         return Finding::unchecked(GROUP, name, why).with_remedy(remedy);
     }
     let why = format!("could not check: {}", error.detail);
@@ -74,7 +75,7 @@ fn lifecycle(rules: &[LifecycleRule]) -> Vec<Finding> {
     vec![fine.with_remedy(tip)]
 }
 
-/// The worst that a rule does.
+/// Returns the worst effect of a rule on the stream.
 fn harm(rule: &LifecycleRule) -> Option<Finding> {
     let name = format!("rule {}", rule.id);
     let reached = |areas: &[&'static str]| areas.iter().copied().find(|area| rule.reaches(area));
@@ -98,6 +99,6 @@ fn harm(rule: &LifecycleRule) -> Option<Finding> {
         return Some(Finding::fail(GROUP, &name, detail, remedy, exit));
     }
     let area = reached(&USEFUL).filter(|_| rule.expires || archive.is_some())?;
-    let detail = format!("takes {area} away by age: opening gets slow, restarts unsafe");
+    let detail = format!("deletes or archives {area} by age: opening gets slow, restarts unsafe");
     Some(Finding::warn(GROUP, &name, detail, remedy))
 }

@@ -1,4 +1,4 @@
-//! Is there a stream at the root, is it whole, and is it quick to open?
+//! Checks that the root holds a stream, that its log is readable, and that it opens quickly.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn failed(error: &CliError) -> Finding {
     Finding::fail(GROUP, "log", error.to_string(), "", error.exit())
 }
 
-/// An empty root is ready for a stream; one that holds something else is not.
+/// Reports a root without a stream: an empty one is ready for a stream, any other is not.
 async fn no_stream(store: &dyn Store) -> Finding {
     match stranger(store).await {
         Ok(None) => Finding::warn(
@@ -69,14 +69,14 @@ async fn no_stream(store: &dyn Store) -> Finding {
     }
 }
 
-/// An object that is not of a probe.
+/// Returns an object that no probe made.
 async fn stranger(store: &dyn Store) -> Result<Option<String>, StoreError> {
     let page = store.list("", None).await?;
     let keys = page.objects.into_iter().map(|object| object.key);
     Ok(keys.into_iter().find(|key| !key.starts_with("probe/")))
 }
 
-/// Without a snapshot everybody who opens the stream reads its whole log.
+/// Checks the snapshots: without one, opening the stream reads the whole log.
 async fn snapshots(log: &Log) -> Finding {
     let name = "snapshots";
     let listed = match context::list(log.store().as_ref(), keys::SNAPSHOTS).await {

@@ -1,4 +1,4 @@
-//! What doctor says of stores that lack a permission, break a promise, or have harmful rules.
+//! Doctor's findings on stores that lack a permission, break a guarantee, or have harmful rules.
 
 mod scripted;
 
@@ -9,7 +9,7 @@ use batchweave_store::{LifecycleRule, Op};
 use super::*;
 use scripted::Scripted;
 
-/// All groups but the stream's, as `verdict name` with detail and remedy behind.
+/// All groups but the stream's.
 async fn examined(scripted: Scripted, read_only: bool) -> (Vec<Finding>, Arc<Scripted>) {
     let scripted = Arc::new(scripted);
     let store: Arc<dyn Store> = Arc::clone(&scripted) as _;

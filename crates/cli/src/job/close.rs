@@ -1,6 +1,7 @@
-//! `batchweave job close`: what it held becomes free, so a job that may still run needs `--force`.
+//! `batchweave job close`: releases everything that the job held, so a job that may still run needs
+//! `--force`.
 //!
-//! The store has no clock: whether a run that stands still is dead is for a person to say.
+//! The store has no clock: only a person can decide that a run without progress is dead.
 
 use batchweave_core::ids::{JobName, RequestId, Step, Version};
 use batchweave_core::manifest::Entry;
@@ -21,11 +22,10 @@ use crate::output::Style;
 struct JobCloseReport {
     root: String,
     job: JobName,
-    /// The incarnation; none when the request was applied before.
+    /// The incarnation; `None` when the request was applied before.
     opened: Option<Version>,
-    /// The version that closed it; none when it was closed before.
+    /// The version that closed it; `None` when it was closed before.
     version: Option<Version>,
-    /// What keeps the watermark now.
     reclaim: ReclaimStatus,
 }
 
@@ -81,7 +81,7 @@ async fn close(
             Some(now) if now.attempts_opened() != attempts && !args.force => {
                 let id = admin::incarnation(&args.job.name, opened);
                 Err(CliError::Refused(format!(
-                    "job {id} is alive: an attempt of it was opened while this command ran"
+                    "job {id} is running: an attempt of it was opened while this command ran"
                 )))
             }
             Some(_) => Ok(Some(entry(args, request, opened))),
@@ -90,7 +90,7 @@ async fn close(
     .await
 }
 
-/// A job that was never started, or has read all that there will be, is over. Any other may run.
+/// Refuses a job that may still run: one with an attempt that has not read the stream to its end.
 fn may_run(job: &JobStatus, end: Option<Step>) -> Result<(), CliError> {
     let Some(newest) = job.state.attempts.last() else {
         return Ok(());
@@ -109,9 +109,7 @@ fn may_run(job: &JobStatus, end: Option<Step>) -> Result<(), CliError> {
 }
 
 fn render(report: &JobCloseReport, style: Style) -> String {
-    let by = report
-        .version
-        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    let by = admin::by_version(report.version);
     let id = report.opened.map_or(report.job.to_string(), |opened| {
         admin::incarnation(&report.job, opened)
     });

@@ -12,10 +12,10 @@ use crate::output::{Style, count};
 #[derive(Debug, Serialize)]
 struct JobListReport {
     root: String,
-    /// How many steps there are.
+    /// Steps in the stream.
     steps: Step,
     watermark: Step,
-    /// What keeps it where it is.
+    /// The reason why the watermark stays where it is.
     reclaim: ReclaimStatus,
     jobs: Vec<JobStatus>,
 }

@@ -17,9 +17,9 @@ use crate::output::Style;
 struct JobOpenReport {
     root: String,
     job: JobName,
-    /// The version that opened it now; none when this request was applied before.
+    /// The version that opened it; `None` when this request was applied before.
     version: Option<Version>,
-    /// The open incarnation; none when it was closed since.
+    /// The open incarnation; `None` when it was closed since.
     #[serde(flatten)]
     state: Option<JobState>,
 }
@@ -53,23 +53,20 @@ pub(super) async fn run(args: &OpenArgs, context: &Context) -> Result<Exit, CliE
     Ok(Exit::Ok)
 }
 
-/// Whole seconds: what a lease is counted in.
+/// Returns the lease in whole seconds.
 fn lease_seconds(args: &OpenArgs) -> Result<Option<u64>, CliError> {
     match args.lease.map(|lease| lease.0) {
         None => Ok(None),
         Some(time) if time.as_secs() > 0 && time.subsec_nanos() == 0 => Ok(Some(time.as_secs())),
         Some(_) => Err(CliError::Usage(
-            "--lease: write at least a second, in whole seconds; without it a job is closed by a \
-             person only"
+            "--lease: write at least a second, in whole seconds; without it only a person closes the job"
                 .into(),
         )),
     }
 }
 
 fn render(report: &JobOpenReport, style: Style) -> String {
-    let by = report
-        .version
-        .map_or("as before".to_owned(), |v| format!("by version {v}"));
+    let by = admin::by_version(report.version);
     match &report.state {
         Some(state) => {
             let id = admin::incarnation(&report.job, state.opened);

@@ -18,15 +18,15 @@ use crate::output::{Style, count, fields, range, table};
 #[derive(Debug, Serialize)]
 struct JobShowReport {
     root: String,
-    /// How many steps the stream has.
+    /// Steps in the stream.
     steps: Step,
-    /// The step that ends it, once that is decided.
+    /// The step that ends the stream, once that is decided.
     end: Option<Step>,
     #[serde(flatten)]
     job: JobStatus,
     marks: Vec<MarkRow>,
     progress: Vec<ProgressRow>,
-    /// Objects among the job's that are none of its marks and progress.
+    /// Objects in the job's folder that are neither marks nor progress.
     ignored: u64,
 }
 
@@ -35,19 +35,19 @@ struct MarkRow {
     step: Step,
     attempt: AttemptNo,
     complete: bool,
-    /// Data coordinates that have not made it.
+    /// Data coordinates without a mark at this step.
     missing: Vec<u32>,
 }
 
-/// Neighbouring data coordinates of an attempt that have got equally far.
+/// Consecutive data coordinates of an attempt that have received the same steps.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct ProgressRow {
     attempt: AttemptNo,
     first: u32,
     last: u32,
-    /// Where the attempt began.
+    /// The first step of the attempt.
     start: Step,
-    /// All steps from there on and below this are received.
+    /// The coordinates have received all steps from `start` up to this one, exclusive.
     step: Step,
 }
 
@@ -99,7 +99,7 @@ fn marks(job: &JobStatus, objects: &JobObjects) -> Vec<MarkRow> {
 fn progress(job: &JobStatus, objects: &JobObjects) -> Vec<ProgressRow> {
     let mut rows: Vec<ProgressRow> = Vec::new();
     let newest = job.state.attempts.last().map(|attempt| attempt.number);
-    // What is over may have been reclaimed, and then says nothing.
+    // The objects of earlier attempts may have been reclaimed; then nothing is known.
     let says =
         |a: &AttemptState, s: &AttemptObjects| Some(a.number) == newest || !s.progress.is_empty();
     for (attempt, objects) in seen(job, objects).filter(|(a, s)| says(a, s)) {
@@ -135,7 +135,7 @@ fn render(report: &JobShowReport, style: Style) -> String {
     {
         let earlier = count(forgotten, "earlier attempt");
         text.push_str(&earlier);
-        text.push_str(" ended below the watermark; `batchweave verify --job` tells of all\n");
+        text.push_str(" ended below the watermark; `batchweave verify --job` shows all\n");
     }
     if !report.marks.is_empty() {
         text.push('\n');
@@ -147,7 +147,7 @@ fn render(report: &JobShowReport, style: Style) -> String {
     }
     if report.ignored > 0 {
         let objects = count(report.ignored, "object");
-        let line = format!("\n{objects} among the job's are none of its marks and progress");
+        let line = format!("\n{objects} in the job's folder are neither marks nor progress");
         text.push_str(&style.yellow(&line));
     }
     text
@@ -239,7 +239,7 @@ fn progress_table(progress: &[ProgressRow], style: Style) -> String {
     table(style, &["ATTEMPT", "DP RANKS", "RECEIVED"], &rows)
 }
 
-/// `0..2, 7` for 0, 1, 2 and 7.
+/// Formats sorted numbers as runs: `0..2, 7` for 0, 1, 2 and 7.
 fn runs(sorted: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in sorted {

@@ -1,4 +1,4 @@
-//! The same for people.
+//! The text output of `batchweave reclaim`.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
     }
     text.push_str(&classes(report, style));
     if !report.applied && report.classes.iter().any(|row| row.dead.objects > 0) {
-        text.push_str("nothing was written: --apply does it\n");
+        text.push_str("nothing was written; add --apply to do it\n");
     }
     if report.more {
         text.push_str(&style.yellow("there is more: run the command again\n"));
@@ -73,7 +73,7 @@ fn holder(job: &Holder) -> String {
                 }
             );
         }
-        _ => text.push_str("; nobody has begun to read"),
+        _ => text.push_str("; no attempt yet"),
     }
     text.push('\n');
     for (step, missing) in &job.incomplete_marks {

@@ -1,4 +1,4 @@
-//! What `batchweave reclaim` tells, as JSON has it.
+//! The report of `batchweave reclaim`, as JSON and for the text output.
 
 use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::retention::Due;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 pub(super) type Applied = batchweave_log::reclaim::ReclaimReport;
 
-/// Objects and bytes.
+/// Number and bytes of some objects.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Amount {
     pub(super) objects: u64,
@@ -24,19 +24,19 @@ impl From<Tally> for Amount {
     }
 }
 
-/// One kind of objects.
+/// The objects of one class.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) class: &'static str,
-    /// Somebody may need them.
+    /// Objects that may still be needed.
     pub(super) needed: Amount,
-    /// No record names them, but one still may.
+    /// Objects that no record names yet.
     pub(super) uncommitted: Amount,
-    /// Nobody can need them any more.
+    /// Objects that can't be needed any more.
     pub(super) dead: Amount,
-    /// Foreign names, which are left alone.
+    /// Objects with foreign names, which are left alone.
     pub(super) foreign: Amount,
-    /// Deleted by this command.
+    /// Objects that this command deleted.
     pub(super) deleted: Option<Amount>,
 }
 
@@ -46,22 +46,22 @@ pub(super) struct Holder {
     pub(super) job: JobName,
     pub(super) opened: Version,
     pub(super) keep: u32,
-    /// The oldest step that it may need; none while it has fewer restart points than it keeps.
+    /// The oldest step that it may need; `None` while it has fewer restart points than it keeps.
     pub(super) floor: Option<Step>,
-    /// Steps from there to the head.
+    /// Steps from `floor` to the head.
     pub(super) steps: u64,
     pub(super) restart_points: Vec<Step>,
     pub(super) attempt: Option<AttemptNo>,
     pub(super) attempt_opened: Option<Version>,
-    /// What all its ranks have received.
+    /// The step below which all its ranks have received everything.
     pub(super) position: Option<Step>,
-    /// When it last stored progress, by its daemon's clock.
+    /// The time at which it last stored progress, by its daemon's clock.
     pub(super) last_progress: Option<String>,
-    /// Marks that some coordinates have not made.
+    /// Marks that some coordinates have not made, with these coordinates.
     pub(super) incomplete_marks: Vec<(Step, Vec<u32>)>,
 }
 
-/// Requests made.
+/// Number of requests by kind.
 #[derive(Debug, Serialize)]
 pub(super) struct Cost {
     pub(super) lists: u64,
@@ -81,7 +81,6 @@ impl From<Requests> for Cost {
     }
 }
 
-/// The whole answer.
 #[derive(Debug, Serialize)]
 pub(super) struct ReclaimReport {
     pub(super) root: String,
@@ -89,20 +88,20 @@ pub(super) struct ReclaimReport {
     pub(super) head: Step,
     pub(super) watermark: Step,
     pub(super) watermark_after: Step,
-    /// Steps given up, or to be given up.
+    /// Steps that are or would be given up.
     pub(super) steps: u64,
-    /// The version of the watermark's record.
+    /// The version that published the watermark.
     pub(super) published: Option<Version>,
-    /// Who keeps the watermark from moving further.
+    /// The job that keeps the watermark from moving further.
     pub(super) held_by: Option<JobName>,
-    /// Why it does not move, when it does not.
+    /// The reason why the watermark does not move, if it does not.
     pub(super) reason: Option<&'static str>,
     pub(super) jobs: Vec<Holder>,
     pub(super) closed: Vec<JobName>,
     pub(super) classes: Vec<Row>,
-    /// Keys that the store did not delete.
+    /// Keys that the store refused to delete.
     pub(super) refused: u64,
-    /// There is more to delete.
+    /// Whether there is more to delete.
     pub(super) more: bool,
     pub(super) requests: Cost,
 }

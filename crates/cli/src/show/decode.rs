@@ -1,4 +1,4 @@
-//! The rows of slices as text, cut where documents end, with the documents that they are from.
+//! The rows of slices as text, split by document, with their source documents.
 
 use std::fmt::Write as _;
 
@@ -20,31 +20,31 @@ pub(super) struct Decoded {
     slice: u32,
     row: u64,
     documents: Vec<DocumentPart>,
-    /// Tokens behind the last document.
+    /// Padding tokens after the last document.
     padding: u64,
 }
 
-/// Neighbouring tokens of one document, or one sample.
+/// Consecutive tokens of one document, or one sample.
 #[derive(Debug, Serialize)]
 struct DocumentPart {
-    /// `FILE:LINE`; none where the stream does not store it.
+    /// `FILE:LINE`; `None` where the stream does not store it.
     source: Option<String>,
     /// Pass over the input, from 0.
     pass: Option<u64>,
-    /// Tokens of the document before these.
+    /// Tokens of the document that come before these.
     skip: Option<u64>,
     tokens: u64,
-    /// None for samples.
+    /// The text; `None` for samples.
     text: Option<String>,
 }
 
-/// Where the rows of a step are from.
+/// The source documents of a step's rows.
 struct Origin {
     placed: Vec<(u64, u64, Piece)>,
     names: Names,
 }
 
-/// The rows of all frames that could be read.
+/// Decodes the rows of all intact frames.
 pub(super) async fn rows(
     log: &mut Log,
     entry: &StepEntry,
@@ -96,7 +96,7 @@ impl Origin {
         };
         let provenance = sources::provenance(log.store().as_ref(), key).await?;
         let Some(sources) = provenance.get(entry.seq) else {
-            let text = format!("{key} does not tell of batch {}", entry.seq);
+            let text = format!("{key} has no entry for batch {}", entry.seq);
             return Err(CliError::Unsound(text));
         };
         let names = sources::names(log, &entry.producer).await?;
@@ -130,7 +130,7 @@ impl Origin {
     }
 }
 
-/// Where nothing says what rows are from: cut after each end token.
+/// Splits a row without provenance after each end token.
 fn by_end(tokens: &[u32], words: &Vocabulary) -> Vec<DocumentPart> {
     let pieces = tokens.split_inclusive(|token| *token == words.end);
     let part = |tokens: &[u32]| DocumentPart {
@@ -143,7 +143,7 @@ fn by_end(tokens: &[u32], words: &Vocabulary) -> Vec<DocumentPart> {
     pieces.map(part).collect()
 }
 
-/// A row's width, and the tokens of all rows; none for slices of samples.
+/// Returns a row's width and the tokens of all rows; `None` for slices of samples.
 fn tokens(layout: &Layout, payload: &[u8]) -> Option<(usize, Vec<u32>)> {
     let array = layout.array("tokens")?;
     let start = usize::try_from(array.offset).ok()?;

@@ -3,8 +3,7 @@
 use batchweave_core::tgb::Dtype;
 use serde_json::Value;
 
-/// Up to `limit` values; `None` for the half-precision types, which JSON readers can't take as they
-/// are.
+/// Returns up to `limit` values; `None` for the half-precision types, which JSON can't represent.
 pub(super) fn first(dtype: Dtype, data: &[u8], limit: usize) -> Option<Vec<Value>> {
     let value = |b: &[u8]| match dtype {
         Dtype::BOOL => b.first().map(|&x| Value::from(x != 0)),

@@ -1,17 +1,18 @@
-//! From tokens back to text, for the vocabularies that are part of this program.
+//! Decoding of tokens to text, for the vocabularies that are part of this program.
 
 use tiktoken_rs::CoreBPE;
 
 use crate::error::CliError;
 
 pub(super) struct Vocabulary {
-    /// None: tokens are bytes.
+    /// `None` when tokens are bytes.
     bpe: Option<CoreBPE>,
     pub(super) end: u32,
 }
 
 impl Vocabulary {
-    /// By the stream's name for its tokenizer, whose form of slices follows after `;`.
+    /// Returns the vocabulary for the stream's tokenizer name, in which the form of slices may follow after
+    /// `;`.
     pub(super) fn for_tokenizer(name: &str) -> Result<Self, CliError> {
         let name = name.split(';').next().unwrap_or_default();
         let (bpe, end) = match name {
@@ -31,7 +32,7 @@ impl Vocabulary {
         Ok(Self { bpe, end })
     }
 
-    /// A character that a row cuts in the middle becomes U+FFFD.
+    /// Decodes tokens; a character that a row boundary cuts becomes U+FFFD.
     pub(super) fn text(&self, tokens: &[u32]) -> String {
         let mut bytes = Vec::new();
         for &token in tokens {

@@ -1,5 +1,4 @@
-//! What the newest commits were made of: entries, TGBs and bytes a record, counted from the log's
-//! own objects. How many requests a commit cost is not in the log; the daemons' metrics count that.
+//! Sums over the newest records.
 
 use std::fmt::Write as _;
 
@@ -13,7 +12,7 @@ use serde::Serialize;
 
 use crate::output::{bytes, count};
 
-/// Records that are looked at.
+/// Number of newest records that are read.
 const NEWEST: u64 = 256;
 const READS_AT_ONCE: usize = 32;
 
@@ -23,9 +22,9 @@ pub(super) struct Commits {
     records: u64,
     entries: u64,
     tgbs: u64,
-    /// Of the records themselves.
+    /// Bytes of the records themselves.
     bytes: u64,
-    /// Of the TGBs that they name.
+    /// Bytes of the TGBs that the records name.
     tgb_bytes: u64,
 }
 
@@ -46,7 +45,7 @@ pub(super) async fn newest(store: &dyn Store, next: Version) -> Result<Commits, 
 }
 
 impl Commits {
-    /// A record that can't be read counts by its bytes; `log` says what is wrong with it.
+    /// Adds a record; an unreadable one counts with its bytes only, and `log` shows its fault.
     fn plus(mut self, version: Version, body: &Bytes) -> Self {
         self.records += 1;
         self.bytes += body.len() as u64;
@@ -62,14 +61,14 @@ impl Commits {
         self
     }
 
-    /// `newest 3 records: 1.3 entries and 34.5 TGBs a record, 311 B of log for 2.0 MiB of data a TGB`
+    /// Formats averages per record and per TGB on one line, without a line end.
     pub(super) fn text(&self) -> String {
         if self.records == 0 {
             return "none".to_owned();
         }
         let per = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
         let mut text = format!(
-            "newest {}: {:.1} entries and {:.1} TGBs a record",
+            "newest {}: {:.1} entries and {:.1} TGBs per record",
             count(self.records, "record"),
             per(self.entries, self.records),
             per(self.tgbs, self.records),
@@ -77,7 +76,7 @@ impl Commits {
         if self.tgbs > 0 {
             let log = bytes(per(self.bytes, self.tgbs) as u64);
             let data = bytes(per(self.tgb_bytes, self.tgbs) as u64);
-            let _ = write!(text, ", {log} of log for {data} of data a TGB");
+            let _ = write!(text, ", {log} of log for {data} of data per TGB");
         }
         text
     }
@@ -96,14 +95,14 @@ mod tests {
             bytes: 20_480,
             tgb_bytes: 10 << 20,
         };
-        let text = "newest 4 records: 1.2 entries and 2.5 TGBs a record, 2.0 KiB of log for 1.0 MiB of data a TGB";
+        let text = "newest 4 records: 1.2 entries and 2.5 TGBs per record, 2.0 KiB of log for 1.0 MiB of data per TGB";
         assert_eq!(seen.text(), text);
         assert_eq!(Commits::default().text(), "none");
         let bad = Commits::default().plus(0, &Bytes::from_static(b"{"));
         assert_eq!((bad.records, bad.entries, bad.bytes), (1, 0, 1));
         assert_eq!(
             bad.text(),
-            "newest 1 record: 0.0 entries and 0.0 TGBs a record"
+            "newest 1 record: 0.0 entries and 0.0 TGBs per record"
         );
     }
 }

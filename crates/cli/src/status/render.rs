@@ -1,4 +1,4 @@
-//! What `batchweave status` prints for people.
+//! The text output of `batchweave status`.
 
 use batchweave_core::manifest::state::QuarantineState;
 
@@ -78,14 +78,14 @@ fn rows(report: &StatusReport, style: Style) -> Vec<(&'static str, String)> {
 }
 
 fn watermark(report: &StatusReport) -> String {
-    let said = match report.watermark {
+    let text = match report.watermark {
         0 => "0: every step can be read".to_owned(),
         w => format!("{w}: older steps may be gone"),
     };
     match &report.reclaim {
-        // Of a stream without jobs there is nothing more to say.
-        None | Some(ReclaimStatus::NoJob | ReclaimStatus::Nothing) => said,
-        Some(reclaim) => format!("{said}; {}", reclaim.text()),
+        // Nothing else is known of a stream without jobs.
+        None | Some(ReclaimStatus::NoJob | ReclaimStatus::Nothing) => text,
+        Some(reclaim) => format!("{text}; {}", reclaim.text()),
     }
 }
 
@@ -97,7 +97,7 @@ fn quarantine(shown: &QuarantineState, jobs: &[JobStatus]) -> String {
     let readers = jobs.iter().filter_map(|job| job.reader(shown));
     let readers: Vec<_> = readers
         .filter(|reader| reader.does == "reads")
-        .map(|reader| format!("; {} still reads them", reader.who()))
+        .map(|reader| format!("; {} still reads them", reader.attempt_text()))
         .collect();
     format!(
         "quarantine  {steps}: {}{lifted}{}",

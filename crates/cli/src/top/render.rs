@@ -1,4 +1,4 @@
-//! A node as text: ranks, memory, stages.
+//! The text output of `batchweave top`: ranks, memory, stages.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use super::report::{NodeReport, RankReport};
 use crate::output::{Style, bytes, fields, table};
 
-/// A rank that waits longer than this share of the time is held up by the data.
-const HELD_UP: f64 = 0.05;
+/// The share of time above which a rank's waits count as limited by the data.
+const DATA_BOUND: f64 = 0.05;
 
 pub(super) fn render(report: &NodeReport, style: Style) -> String {
     let state = if report.ready {
@@ -53,7 +53,7 @@ fn ranks(report: &NodeReport, style: Style) -> String {
     let rows: Vec<Vec<String>> = report.ranks.iter().map(|r| row(r, &causes)).collect();
     let mut text = table(style, &header, &rows);
     let waiting = report.ranks.iter().map(|r| r.waiting).fold(0.0, f64::max);
-    let verdict = if waiting > HELD_UP {
+    let verdict = if waiting > DATA_BOUND {
         style.yellow(&format!(
             "the data: a rank waits {:.1} % of its time",
             waiting * 100.0
@@ -101,7 +101,7 @@ fn stages(report: &NodeReport, style: Style) -> String {
             ]
         })
         .collect();
-    table(style, &["STAGE", "A SECOND", "P50", "P99"], &rows)
+    table(style, &["STAGE", "PER SECOND", "P50", "P99"], &rows)
 }
 
 fn duration(seconds: f64) -> String {

@@ -1,4 +1,4 @@
-//! What two interval at a daemon tell.
+//! The report of `batchweave top`, from two scrapes of a daemon's metrics.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use serde::Serialize;
 
 use super::scrape::Scrape;
 
-/// The stages of a slice, in its order.
+/// The stages of a slice, in order.
 const STAGES: [&str; 4] = ["wait", "fetch", "crc", "handover"];
 
-/// A node, between two interval.
+/// A node in the interval between two scrapes.
 #[derive(Debug, Serialize)]
 pub(super) struct NodeReport {
     pub(super) admin: String,
     pub(super) ready: bool,
-    /// `/readyz` in words.
+    /// The text of `/readyz`.
     pub(super) doing: String,
-    /// Between the interval.
+    /// Length of the interval.
     pub(super) seconds: f64,
     pub(super) ranks: Vec<RankReport>,
-    /// In the arena, and no rank holds it.
+    /// Bytes in the arena that no rank holds.
     pub(super) ahead_bytes: u64,
     pub(super) arena: Arena,
     pub(super) fetched_bytes_per_second: f64,
@@ -33,23 +33,23 @@ pub(super) struct Arena {
     pub(super) total: u64,
 }
 
-/// One rank. Shares are of the time between the interval.
+/// One rank. Shares are fractions of the interval.
 #[derive(Debug, Serialize)]
 pub(super) struct RankReport {
     pub(super) dp_rank: String,
     pub(super) step: u64,
     pub(super) steps_per_second: f64,
-    /// Of the time, in `next()`.
+    /// Share of time in `next()`.
     pub(super) waiting: f64,
-    /// The same by cause, where there was any.
+    /// Share of time in `next()` by cause, without zeros.
     pub(super) causes: BTreeMap<String, f64>,
     pub(super) ahead_steps: u64,
-    /// What they last at the present speed; none while it takes none.
+    /// Seconds until they are used up at the present rate; `None` while the rank takes none.
     pub(super) ahead_seconds: Option<f64>,
     pub(super) held_frames: u64,
 }
 
-/// StageTimes of a stage between the interval; none without any.
+/// Durations of a stage in the interval; `None` without any slice.
 #[derive(Debug, Serialize)]
 pub(super) struct StageTimes {
     pub(super) stage: &'static str,
@@ -62,7 +62,7 @@ fn full(name: &str) -> String {
     format!("batchweave_consumer_{name}")
 }
 
-/// The two interval.
+/// Two scrapes and the seconds between them.
 struct Interval<'a> {
     before: &'a Scrape,
     now: &'a Scrape,
@@ -74,7 +74,7 @@ impl Interval<'_> {
         self.now.sum(&full(name), labels).max(0.0) as u64
     }
 
-    /// What a counter grew by; a daemon that was started again counts from 0.
+    /// Returns the growth of a counter; a restarted daemon counts from 0.
     fn grown(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let name = full(name);
         let (before, now) = (self.before.sum(&name, labels), self.now.sum(&name, labels));
@@ -128,7 +128,8 @@ impl Interval<'_> {
     }
 }
 
-/// As Prometheus estimates it: evenly spread within a bucket. `buckets` are cumulative, by bound.
+/// Estimates a quantile as Prometheus does: evenly spread within a bucket. `buckets` are cumulative, by
+/// upper bound.
 fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
     let total = buckets.last()?.1;
     if total <= 0.0 {

@@ -1,4 +1,4 @@
-//! One look at a daemon: what `/metrics` and `/readyz` say.
+//! One scrape of a daemon: `/metrics` and `/readyz`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,18 +10,17 @@ use tokio::time::{Instant, timeout};
 
 use crate::error::CliError;
 
-/// The endpoint answers from memory.
+/// Time-out of a request; the endpoint answers from memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
-/// Every consumer daemon has it.
-const PROOF: &str = "batchweave_consumer_sessions";
+/// A metric that every consumer daemon has and no other program.
+const CONSUMER_METRIC: &str = "batchweave_consumer_sessions";
 
-/// All values at one time.
 #[derive(Debug, Clone)]
 pub(super) struct Scrape {
     pub(super) at: Instant,
     pub(super) ready: bool,
-    /// `/readyz` in words.
+    /// The text of `/readyz`.
     pub(super) doing: String,
     samples: Vec<Sample>,
 }
@@ -34,7 +33,7 @@ struct Sample {
 }
 
 impl Scrape {
-    /// Asks the daemon at `admin`.
+    /// Scrapes the daemon at `admin`.
     pub(super) async fn fetch(admin: &str) -> Result<Self, CliError> {
         let failed = |why: io::Error| {
             CliError::Absent(format!(
@@ -49,9 +48,13 @@ impl Scrape {
             doing: doing.trim().to_owned(),
             samples: metrics.lines().filter_map(sample).collect(),
         };
-        if scrape.samples.iter().all(|sample| sample.name != PROOF) {
+        if scrape
+            .samples
+            .iter()
+            .all(|sample| sample.name != CONSUMER_METRIC)
+        {
             return Err(CliError::Absent(format!(
-                "{admin} is no consumer daemon: its metrics lack {PROOF}"
+                "{admin} is not a consumer daemon: its metrics lack {CONSUMER_METRIC}"
             )));
         }
         Ok(scrape)
@@ -67,7 +70,7 @@ impl Scrape {
         }
     }
 
-    /// Values of a metric, with their labels.
+    /// Returns the values of a metric with their labels.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = (&BTreeMap<String, String>, f64)> {
         let of = self
             .samples
@@ -76,7 +79,7 @@ impl Scrape {
         of.map(|sample| (&sample.labels, sample.value))
     }
 
-    /// The sum of a metric's values whose labels are as given; 0 where there is none.
+    /// Returns the sum of a metric's values that have these labels; 0 without any.
     pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let fits = |of: &BTreeMap<String, String>| {
             let has = |(name, value): &(&str, &str)| of.get(*name).is_some_and(|v| v == value);
@@ -88,7 +91,7 @@ impl Scrape {
             .sum()
     }
 
-    /// The values of a label.
+    /// Returns the distinct values of a label.
     pub(super) fn labels(&self, name: &str, label: &str) -> Vec<String> {
         let values = self.all(name).filter_map(|(labels, _)| labels.get(label));
         let mut values: Vec<String> = values.cloned().collect();
@@ -98,7 +101,7 @@ impl Scrape {
     }
 }
 
-/// Whether the answer is 200, and its body.
+/// Returns whether the status is 200, and the body.
 async fn get(admin: &str, path: &str) -> io::Result<(bool, String)> {
     let answer = timeout(PATIENCE, async {
         let mut stream = TcpStream::connect(admin).await?;
@@ -121,7 +124,7 @@ async fn get(admin: &str, path: &str) -> io::Result<(bool, String)> {
     Ok((good, body.to_owned()))
 }
 
-/// A line of the text format. Ours have no escapes in labels, and no times.
+/// Parses a line of the text format. Our metrics have no escapes in labels and no timestamps.
 fn sample(line: &str) -> Option<Sample> {
     if line.starts_with('#') {
         return None;

@@ -1,4 +1,4 @@
-//! Two looks at a made-up daemon, and at something that is none.
+//! Two scrapes of a scripted daemon, and of something else.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -121,7 +121,7 @@ async fn what_is_no_consumer_daemon_is_named() {
     assert!(Scrape::fetch(&endpoint(BEFORE)).await.unwrap().ready);
     let other = Scrape::fetch(&endpoint("batchweave_producer_held 0\n")).await;
     let why = other.unwrap_err().to_string();
-    assert!(why.contains("is no consumer daemon"), "{why}");
+    assert!(why.contains("is not a consumer daemon"), "{why}");
     let nobody = Scrape::fetch("127.0.0.1:1").await.unwrap_err().to_string();
     assert!(nobody.contains("--admin"), "{nobody}");
 }

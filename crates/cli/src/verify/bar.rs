@@ -1,4 +1,4 @@
-//! One line of progress on standard error, on a terminal only.
+//! A progress bar on standard error, on a terminal only.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -8,7 +8,6 @@ use crate::output::bytes;
 const PERIOD: Duration = Duration::from_millis(200);
 const WIDTH: usize = 30;
 
-/// How far some work is.
 pub(crate) struct Bar {
     what: &'static str,
     total: u64,
@@ -20,7 +19,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// Work of `total` pieces.
+    /// Starts a bar for `total` units of work.
     pub(crate) fn new(what: &'static str, total: u64) -> Self {
         Self {
             what,
@@ -33,9 +32,9 @@ impl Bar {
         }
     }
 
-    /// So many pieces more are done, of so many bytes.
-    pub(crate) fn add(&mut self, pieces: u64, bytes: u64) {
-        self.done += pieces;
+    /// Adds finished units of work and their bytes.
+    pub(crate) fn add(&mut self, units: u64, bytes: u64) {
+        self.done += units;
         self.bytes += bytes;
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= PERIOD);
         if self.terminal && due {
@@ -44,7 +43,7 @@ impl Bar {
         }
     }
 
-    /// Clears the line.
+    /// Removes the bar from the terminal.
     pub(crate) fn end(&self) {
         if self.shown.is_some() {
             write("");
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_share_speed_and_time_left() {
+    fn a_line_shows_share_speed_and_time_left() {
         let mut bar = Bar::new("steps", 400);
         bar.terminal = false;
         bar.add(100, 10 << 20);

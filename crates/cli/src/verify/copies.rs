@@ -1,4 +1,4 @@
-//! Snapshots and index segments against the fold: both are copies of what the log says.
+//! Comparison of snapshots and index segments with the fold: both are copies of information in the log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::error::CliError;
 /// Segments read at a time.
 const READS: usize = 16;
 
-/// What was compared.
+/// The result of the comparison.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Copies {
-    /// Snapshots that are what the fold gives.
+    /// Snapshots that equal the fold.
     pub(super) snapshots: Vec<Version>,
-    /// Segments that are what the fold gives.
+    /// Segments that equal the fold.
     pub(super) segments: u64,
-    /// Segments of readable steps that nobody has stored: readers compute them from the log.
+    /// Segments of readable steps that are not stored: readers compute them from the log.
     pub(super) segments_not_stored: Vec<u64>,
 }
 
@@ -73,7 +73,7 @@ async fn snapshot(
     let key = keys::snapshot(version);
     let bytes = match get_intact(store.as_ref(), &key).await {
         Ok(bytes) => bytes,
-        // Removed since it was listed: there are newer ones.
+        // Removed since the listing: there are newer ones.
         Err(e) if e.is_not_found() => return Ok(()),
         Err(e) => return Err(e.into()),
     };
@@ -93,12 +93,13 @@ async fn snapshot(
     problems.push(Problem::at(
         "snapshot",
         key,
-        format!("{why}; delete it: whoever follows the log writes a new one"),
+        format!("{why}; delete it: the next reader of the log writes a new one"),
     ));
     Ok(())
 }
 
-/// How many of these segments are stored and right; those not stored go to `missing`.
+/// Returns how many of these segments are stored and equal the fold; appends the others to `missing` or
+/// `problems`.
 async fn compare(
     store: &Arc<dyn Store>,
     folding: &Folding,
@@ -140,7 +141,7 @@ async fn compare(
     Ok(right)
 }
 
-/// Segments of older builds don't say which record filled them.
+/// Compares two segments; those of older builds lack the record that filled them.
 fn same(stored: &Segment, folded: &Segment) -> bool {
     let filled = stored.filled.is_none() || stored.filled == folded.filled;
     filled && stored.steps == folded.steps

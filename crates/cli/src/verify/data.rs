@@ -1,4 +1,4 @@
-//! Reading all data and checking every checksum, in parallel, with a file that remembers how far.
+//! Reads all data and checks every checksum, in parallel, with a file that records the progress.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,24 +21,23 @@ use crate::{context, frames};
 
 /// Steps looked up at a time.
 const CHUNK: u64 = 256;
-/// How often the file is written.
+/// Interval at which the file is written.
 const SAVE_PERIOD: Duration = Duration::from_secs(2);
 
-/// What was read in this run.
+/// The data that this run read.
 #[derive(Debug, Serialize)]
 pub(super) struct DataReport {
     /// The first step read by this run.
     pub(super) from: Step,
     /// The step after the last one.
     pub(super) to: Step,
-    /// The first step that an earlier run had read, where the file says so.
+    /// The first step that an earlier run read, according to the file.
     pub(super) earlier: Option<Step>,
     pub(super) frames: u64,
     pub(super) bytes: u64,
     pub(super) seconds: f64,
 }
 
-/// The file of --resume.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ResumeState {
@@ -49,14 +48,14 @@ struct ResumeState {
     problems: Vec<Problem>,
 }
 
-/// What one step turned out to be.
+/// The result of one step.
 struct StepCheck {
     frames: u64,
     bytes: u64,
     faults: Vec<Problem>,
 }
 
-/// Reads every step from the watermark on, or from where the file says.
+/// Reads every step from the watermark on, or from where the file ends.
 pub(super) async fn check(
     store: &Arc<dyn Store>,
     args: &VerifyArgs,
@@ -69,7 +68,7 @@ pub(super) async fn check(
         Some(file) => ResumeState::load(file, stream)?,
         None => None,
     };
-    // What the file tells of must reach up to what can still be read.
+    // The steps in the file must reach up to the watermark.
     state = state.filter(|s| s.next_step >= watermark && s.next_step <= head);
     let earlier = state.as_ref().map(|s| s.first_step.max(watermark));
     let mut state = state.unwrap_or(ResumeState {
@@ -116,7 +115,7 @@ pub(super) async fn check(
     Ok(checked)
 }
 
-/// The entries of these steps; `None` for those reclaimed meanwhile.
+/// Returns the entries of these steps; `None` for those reclaimed since.
 async fn look_up(
     log: &mut Log,
     steps: std::ops::Range<Step>,
@@ -186,7 +185,7 @@ async fn step(
     Ok(found)
 }
 
-/// A step that was reclaimed while it was read is no fault.
+/// Drops faults of steps that were reclaimed while they were read.
 async fn forget_reclaimed(log: &mut Log, state: &mut ResumeState) -> Result<(), CliError> {
     if !state.problems.is_empty() {
         log.catch_up().await?;
@@ -221,7 +220,7 @@ impl ResumeState {
         ))
     }
 
-    /// A new file takes the old one's place, so that a kill leaves one of both.
+    /// Replaces the file atomically, so that a crash leaves either version.
     fn save(&self, file: Option<&Path>) -> Result<(), CliError> {
         let Some(file) = file else { return Ok(()) };
         let write = || {

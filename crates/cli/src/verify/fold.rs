@@ -1,4 +1,4 @@
-//! The whole log folded again from its first record, without any copy's help.
+//! A fold of the whole log from its first record, without snapshots.
 
 use std::sync::Arc;
 
@@ -16,42 +16,42 @@ use crate::as_of::AsOf;
 use crate::context;
 use crate::error::CliError;
 
-/// Void entries and records that are listed; all are counted.
+/// Number of void entries and records that are listed; all are counted.
 const VOIDS_LISTED: usize = 100;
-/// Versions behind the head that are looked at: a record there means that one before it is gone.
+/// Versions after the head that are probed: a record there means that one before it is missing.
 const BEHIND_HEAD: u64 = 256;
 
-/// Something in the log that is void for everybody.
+/// A void entry or record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct VoidAt {
     pub(super) version: Version,
-    /// Which entry; none for a whole record.
+    /// The entry's number; `None` for a whole record.
     pub(super) entry: Option<usize>,
     pub(super) reason: String,
 }
 
-/// What the records say, taken together.
+/// The facts collected from all records.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) history: History,
-    /// By step.
+    /// Digests and producers by step.
     pub(super) named: Vec<LoggedTgb>,
     pub(super) objects: Objects,
     pub(super) voids: Vec<VoidAt>,
     pub(super) void_count: u64,
-    /// Records in a row with void entries: up to now, and the first such row of two or more.
+    /// The current run of records with void entries, and the first such run of two or more.
     row: VoidRun,
     pub(super) void_row: Option<VoidRun>,
 }
 
-/// Records in a row that have something void in them.
+/// Consecutive records with void entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct VoidRun {
     pub(super) first: Version,
     pub(super) records: u64,
 }
 
-/// A log that is folded from the beginning.
+/// A fold from the beginning of the log.
 pub(super) struct Folding {
     store: Arc<dyn Store>,
     view: Arc<AsOf>,
@@ -60,7 +60,7 @@ pub(super) struct Folding {
 }
 
 impl Folding {
-    /// The state before version 0.
+    /// Starts with the state before version 0.
     pub(super) async fn begin(store: Arc<dyn Store>) -> Result<Self, CliError> {
         let view = AsOf::new(Arc::clone(&store), 0);
         let log = context::open_log(Arc::clone(&view) as _).await?;
@@ -76,8 +76,8 @@ impl Folding {
         self.log.manifest()
     }
 
-    /// Folds one window of the records below version `end`; the segments that became full, and
-    /// whether there is no more.
+    /// Folds one window of the records below version `end`. Returns the segments that became full, and
+    /// whether the window was the last.
     pub(super) async fn window(&mut self, end: Version) -> Result<(Vec<Segment>, bool), CliError> {
         self.view.show_until(end);
         let mut version = self.manifest().next_version();
@@ -92,7 +92,7 @@ impl Folding {
         Ok((segments, at_end))
     }
 
-    /// Folds all records that there are; `show` hears the version after each window.
+    /// Folds all records to the head; calls `show` with the version after each window.
     pub(super) async fn follow(&mut self, mut show: impl FnMut(Version)) -> Result<(), CliError> {
         while !self.window(Version::MAX).await?.1 {
             show(self.manifest().next_version());
@@ -100,7 +100,7 @@ impl Folding {
         Ok(())
     }
 
-    /// Makes sure that nothing stands behind the head: it would be unreachable for everybody.
+    /// Checks that no record exists after the head, where it would be unreachable.
     pub(super) async fn nothing_behind(&self) -> Result<(), CliError> {
         let next = self.manifest().next_version();
         let look = |version| async move {
@@ -114,7 +114,7 @@ impl Folding {
         let Some(later) = found.into_iter().flatten().next() else {
             return Ok(());
         };
-        // Written while we looked? Then it is there now.
+        // A record written since then is there now.
         if look(next).await?.is_some() {
             return Ok(());
         }
@@ -170,7 +170,7 @@ impl Facts {
         }
     }
 
-    /// What the log says of a step.
+    /// Returns the producer and digest of a step.
     pub(super) fn named(&self, step: Step) -> Option<LoggedTgb> {
         self.named.get(usize::try_from(step).ok()?).copied()
     }

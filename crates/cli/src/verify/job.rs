@@ -10,21 +10,21 @@ use batchweave_core::proof::{
 use batchweave_store::Store;
 use futures::{StreamExt, TryStreamExt};
 
-use super::JobArg;
 use super::bar::Bar;
 use super::fold::Folding;
 use super::listing::JobListing;
 use super::mend::Mender;
 use super::report::{LegReport, RunReport};
 use crate::error::CliError;
+use crate::job::JobSelector;
 
 /// Ledgers read at a time.
 const READS: usize = 16;
 
-/// Proves the run of a job, up to `to` where given.
+/// Proves the run of a job, up to step `to` if given; with `mend`, stores missing ledgers first.
 pub(crate) async fn prove(
     store: &Arc<dyn Store>,
-    job: &JobArg,
+    job: &JobSelector,
     to: Option<Step>,
     mend: bool,
 ) -> Result<RunReport, CliError> {
@@ -40,7 +40,7 @@ pub(crate) async fn prove(
     let record = record.ok_or_else(|| absent(root, &folding, job))?;
     if record.attempts.is_empty() {
         return Err(CliError::Absent(format!(
-            "job {}@{} of {root} has no attempt: nobody has read anything for it",
+            "job {}@{} of {root} has no attempt yet, so there is nothing to prove",
             record.name, record.opened
         )));
     }
@@ -81,19 +81,19 @@ pub(crate) async fn prove(
     Ok(report)
 }
 
-fn absent(root: &str, folding: &Folding, job: &JobArg) -> CliError {
+fn absent(root: &str, folding: &Folding, job: &JobSelector) -> CliError {
     let known = folding.facts.history.jobs();
     let known: Vec<_> = known.map(|j| format!("{}@{}", j.name, j.opened)).collect();
     let known = if known.is_empty() {
-        "it has had none".to_owned()
+        "it never had a job".to_owned()
     } else {
-        format!("it has had {}", known.join(", "))
+        format!("it had {}", known.join(", "))
     };
     let opened = job.opened.map_or(String::new(), |v| format!("@{v}"));
     CliError::Absent(format!("no job {}{opened} in {root}: {known}", job.name))
 }
 
-/// A proof ends early by what speaks against it, or because something can't be read.
+/// Ends a proof early: a contradiction, or a read error.
 enum ProofError {
     Contradiction(Contradiction),
     Cli(CliError),
@@ -187,7 +187,7 @@ impl Proof<'_> {
         Ok(proof.finish(closed.or(manifest.end()), &log)?)
     }
 
-    /// How far the coordinates of the newest attempt came by its marks and progress.
+    /// Adds the positions of the newest attempt's coordinates by their marks and progress.
     fn note_shown(&self, attempt: &AttemptRecord, proof: &mut LegProof<'_>) {
         let head = self.folding.manifest().next_step();
         for (first, last, step) in self.listed.claims(attempt, head) {

@@ -11,14 +11,13 @@ use batchweave_store::Store;
 use crate::context;
 use crate::error::CliError;
 
-/// Names of the objects in a job's folder.
 #[derive(Default)]
 pub(super) struct JobListing {
     /// First step and key of each ledger, by attempt.
     pub(super) ledgers: BTreeMap<AttemptNo, Vec<(Step, String)>>,
-    /// Single coordinates' marks and what all coordinates have marked, by attempt.
+    /// The coordinates that made each mark (`None`: one mark for all), by attempt and step.
     marks: BTreeMap<AttemptNo, BTreeMap<Step, Vec<Option<u32>>>>,
-    /// First and last coordinate, and the step below which they have received all, by attempt.
+    /// First and last coordinate, and the step below which they have received everything, by attempt.
     progress: BTreeMap<AttemptNo, Vec<(u32, u32, Step)>>,
     pub(super) reached: BTreeMap<AttemptNo, Step>,
 }
@@ -50,15 +49,15 @@ impl JobListing {
         Ok(listed)
     }
 
-    /// The highest steps of an attempt's progress and marks.
+    /// Returns the highest steps of an attempt's progress and marks.
     pub(super) fn shown(&self, attempt: AttemptNo) -> (Option<Step>, Option<Step>) {
         let progress = self.progress.get(&attempt).into_iter().flatten();
         let marks = self.marks.get(&attempt).and_then(|m| m.last_key_value());
         (progress.map(|p| p.2).max(), marks.map(|(step, _)| *step))
     }
 
-    /// First and last coordinate of each mark and progress of an attempt, and its step. Names that say
-    /// more than can be are nobody's.
+    /// Returns first and last coordinate and the step of each mark and progress of an attempt. Names with
+    /// impossible coordinates or steps are ignored.
     pub(super) fn claims(
         &self,
         attempt: &AttemptRecord,
@@ -76,7 +75,7 @@ impl JobListing {
         all.filter(move |(_, last, step)| *step <= head && *last < dp_size)
     }
 
-    /// How far a coordinate came by marks and progress; 0 where there are none.
+    /// Returns the position of a coordinate by its marks and progress; 0 without any.
     pub(super) fn shown_of(&self, attempt: &AttemptRecord, dp_rank: u32, head: Step) -> Step {
         let own = self.claims(attempt, head);
         let own = own.filter(|(first, last, _)| (*first..=*last).contains(&dp_rank));

@@ -1,6 +1,6 @@
-//! `verify --job --mend`: ledgers for steps that ranks received and that no ledger has, from the indexes of
-//! data objects, while these are there. What ranks received is known by later ledgers, progress, marks
-//! and where the next attempt went on.
+//! `verify --job --mend`: stores ledgers for steps that ranks received and that no ledger covers, from the
+//! indexes of data objects while these exist. Later ledgers, progress, marks and the start of the next
+//! attempt show which steps ranks received.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,10 +24,10 @@ use crate::context;
 use crate::error::CliError;
 use crate::output::{count, range};
 
-/// A coordinate, and the rank in the whole job where known.
+/// A data coordinate, and the global rank where it is known.
 type Reader = (u32, Option<u32>);
 
-/// Steps that stay untold.
+/// Steps that no ledger could be stored for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct NotMended {
     attempt: AttemptNo,
@@ -38,19 +38,19 @@ pub(crate) struct NotMended {
     why: String,
 }
 
-/// What was mended.
+/// The result of mending.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Mended {
-    /// Ledgers that were stored.
+    /// Number of stored ledgers.
     pub(crate) ledgers: u64,
-    /// Steps that they tell of, by rank.
+    /// Number of steps in them, counted per rank.
     pub(crate) steps: u64,
-    /// What could not be told.
+    /// The steps that remain without a ledger.
     pub(crate) left: Vec<NotMended>,
 }
 
 impl Mended {
-    /// One line, and one for each run of steps that stays untold.
+    /// Formats one line, and one for each range of steps that remains without a ledger.
     pub(super) fn text(&self) -> String {
         let (steps, ledgers) = (self.steps, count(self.ledgers, "ledger"));
         let mut text =
@@ -79,11 +79,11 @@ pub(super) struct Mender<'m> {
     pub(super) record: &'m JobRecord,
     pub(super) listed: &'m JobListing,
     pub(super) head: Step,
-    /// Of this run, in the names of its objects.
+    /// The node's name in the keys of this run's ledgers.
     pub(super) node: String,
 }
 
-/// What is told of the readers of one leg.
+/// The steps that ledgers cover, by reader.
 type Covered = BTreeMap<Reader, Vec<Range<Step>>>;
 
 impl Mender<'_> {
@@ -131,7 +131,7 @@ impl Mender<'_> {
                 let crcs = |step| slice_crcs(of.slices.clone(), read.get(&step));
                 let kept = |step| attempt.next_kept(step);
                 let (told, lost) = rebuild_entries(&of, part.clone(), kept, crcs);
-                // What was read, and what can't be: told from here on.
+                // Covered from here on, whether it was readable or not.
                 covered.entry((of.dp_rank, of.rank)).or_default().push(part);
                 entries.extend(told);
                 mended
@@ -164,7 +164,7 @@ impl Mender<'_> {
         })
     }
 
-    /// What the ledgers of an attempt have, by reader.
+    /// Returns the steps that an attempt's ledgers cover, by reader.
     async fn covered(&self, leg: Leg) -> Result<Covered, CliError> {
         let mut covered = Covered::new();
         let keys = self.listed.ledgers.get(&leg.attempt);
@@ -189,7 +189,7 @@ impl Mender<'_> {
         Ok(covered)
     }
 
-    /// What is not told of steps that each reader has received.
+    /// Returns the received steps that no ledger covers, by reader.
     fn holes(&self, leg: Leg, attempt: &AttemptRecord, covered: &Covered) -> Covered {
         let mut holes = Covered::new();
         for dp_rank in 0..attempt.state.dp_size {
@@ -265,7 +265,7 @@ impl Mender<'_> {
     }
 }
 
-/// What `own` does not cover of `steps`.
+/// Returns the parts of `steps` that `own` does not cover.
 fn gaps(own: &[Range<Step>], steps: Range<Step>) -> Vec<Range<Step>> {
     let mut sorted = own.to_vec();
     sorted.sort_by_key(|range| (range.start, range.end));

@@ -1,4 +1,4 @@
-//! Which data objects the log names for steps that may still be read, and how large each must be.
+//! The data objects that the log names for steps that may still be read, with their expected sizes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Folded};
 use batchweave_core::tgb::{ENTRY_BYTES, TRAILER_BYTES};
 
-/// One object as the log's parts make it.
+/// One object, as assembled from the parts in the log.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     frames: u64,
     frames_end: u64,
-    /// TGBs in it that have no step yet.
+    /// TGBs in it without a step yet.
     waiting: u32,
-    /// Steps that it holds slices of.
+    /// The first and last step with slices in it.
     pub(super) first: Option<Step>,
     pub(super) last: Option<Step>,
 }
 
 impl Named {
-    /// All TGBs of an object are in one entry, so its length follows from the log; not that of what
-    /// says where TGBs are from.
+    /// The object's length: all its TGBs are in one entry. The length of a provenance object is not in the
+    /// log.
     pub(super) fn bytes(&self) -> Option<u64> {
         (self.frames > 0).then(|| self.frames_end + self.frames * ENTRY_BYTES + TRAILER_BYTES)
     }
@@ -33,7 +33,6 @@ impl Named {
     }
 }
 
-/// All objects that are needed.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     by_key: HashMap<Arc<str>, Named>,
@@ -42,7 +41,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Takes in what a record did.
+    /// Adds the effects of a record.
     pub(super) fn note(&mut self, folded: &Folded) {
         let Some(record) = &folded.record else { return };
         for (entry, verdict) in record.entries.iter().zip(&folded.entries) {
@@ -84,7 +83,7 @@ impl Objects {
         }
     }
 
-    /// Forgets what is below the watermark; often called, seldom at work.
+    /// Forgets objects below the watermark; cheap when it has not moved.
     pub(super) fn prune(&mut self, watermark: Step) {
         if watermark > self.pruned_at {
             self.pruned_at = watermark;
@@ -92,7 +91,7 @@ impl Objects {
         }
     }
 
-    /// Every object that is needed from `watermark` on, by key.
+    /// Returns every object that is needed from `watermark` on, by key.
     pub(super) fn needed(&self, watermark: Step) -> BTreeMap<&str, &Named> {
         let all = self.by_key.iter();
         let needed = all.filter(|(_, object)| object.needed(watermark));

@@ -1,4 +1,4 @@
-//! A lineage as a picture: a row for each attempt, steps from left to right. Readable on light and dark.
+//! The lineage of a run as SVG: one row per attempt, steps from left to right, readable on light and dark.
 
 use std::fmt::Write;
 
@@ -35,7 +35,7 @@ impl Scale {
         LEFT + (WIDTH - LEFT - RIGHT) * at as f64 / all
     }
 
-    /// Round steps, about six of them.
+    /// Returns about six round steps for the axis.
     fn ticks(&self) -> Vec<Step> {
         let all = (self.last - self.first).max(1);
         let rough = 10_u64.pow((all / 6).max(1).ilog10());
@@ -46,7 +46,7 @@ impl Scale {
     }
 }
 
-/// The picture of a report.
+/// Draws a report as SVG.
 pub(super) fn svg(report: &RunReport) -> String {
     let last = report.attempts.iter().map(|a| a.reached).max();
     let scale = Scale {

@@ -1,4 +1,4 @@
-//! What the proof of a run says: for people, as JSON, and for the picture.
+//! The report of a proof: as text, as JSON, and for the picture.
 
 use batchweave_core::ids::{AttemptNo, Step, Version};
 use batchweave_core::manifest::entry::Parent;
@@ -9,7 +9,7 @@ use super::listing::JobListing;
 use super::mend::Mended;
 use crate::output::{Style, count, fields, range, table};
 
-/// What was proved, or what speaks against it.
+/// The result of proving a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct RunReport {
     pub(crate) root: String,
@@ -21,60 +21,59 @@ pub(crate) struct RunReport {
     /// `proved`, `not proved` or `contradiction`.
     pub(crate) verdict: &'static str,
     pub(crate) contradiction: Option<String>,
-    /// Why a run without a contradiction is not proved to its end.
+    /// The reason why a run without a contradiction is not proved to its end.
     pub(crate) not_proved: Option<String>,
-    /// With --mend: what was stored.
+    /// With --mend: the stored ledgers.
     pub(crate) mended: Option<Mended>,
-    /// First step of the run, and the one after the last proved.
+    /// The first step of the run.
     pub(crate) from: Step,
     pub(crate) to: Step,
-    /// Steps that went to all data coordinates.
+    /// Steps that all data coordinates received.
     pub(crate) steps: u64,
     pub(crate) ledgers: u64,
-    /// The furthest progress and mark of the newest attempt of the lineage.
+    /// The highest progress and mark of the newest attempt in the lineage.
     pub(crate) progress: Option<Step>,
     pub(crate) mark: Option<Step>,
-    /// The attempts that the final model comes from, the oldest first.
+    /// The attempts that led to the final model, oldest first.
     pub(crate) lineage: Vec<LegReport>,
     /// All attempts, for the picture.
     pub(crate) attempts: Vec<AttemptReport>,
 }
 
-/// One attempt of the lineage.
 #[derive(Debug, Serialize)]
 pub(crate) struct LegReport {
     pub(crate) attempt: AttemptNo,
     pub(crate) id: String,
     pub(crate) opened: Version,
     pub(crate) from: Step,
-    /// None: not proved so far.
+    /// The end of the proved steps; `None` when nothing is proved.
     pub(crate) to: Option<Step>,
     pub(crate) dp_size: u32,
     pub(crate) restarted_from: Option<Parent>,
     pub(crate) proved: bool,
     pub(crate) steps: u64,
     pub(crate) skipped: u64,
-    /// By rank: received again, told by a later entry, trained and thrown away.
+    /// Steps, counted per rank: received again, covered by a later entry, trained and discarded.
     pub(crate) again: u64,
     pub(crate) retold: u64,
     pub(crate) thrown_away: u64,
-    /// Coordinates that are further than what is proved, and where they stand.
+    /// Coordinates beyond the proved steps, with their positions.
     pub(crate) tail: Vec<(u32, Step)>,
     /// Coordinates whose ledgers end before their progress or marks: coordinate, end, progress or mark.
     pub(crate) unproved: Vec<(u32, Step, Step)>,
 }
 
-/// Any attempt, by what its keys say.
+/// Any attempt, as far as the names of its objects show.
 #[derive(Debug, Serialize)]
 pub(crate) struct AttemptReport {
     pub(crate) attempt: AttemptNo,
     pub(crate) parent: Option<Parent>,
     pub(crate) start: Step,
-    /// As far as marks, progress and ledgers show by their names.
+    /// The highest step among the names of its marks, progress and ledgers.
     pub(crate) reached: Step,
     pub(crate) dp_size: u32,
     pub(crate) skips: Vec<(Step, Step)>,
-    /// Complete checkpoint marks.
+    /// Steps of complete checkpoint marks.
     pub(crate) marks: Vec<Step>,
 }
 impl LegReport {
@@ -168,7 +167,7 @@ impl RunReport {
         }
     }
 
-    /// What the whole comes to, once no leg speaks against it.
+    /// Sets the verdict once no leg contradicts the log.
     pub(super) fn conclude(&mut self, listed: &JobListing) {
         let Some(last) = self.lineage.last_mut() else {
             return;

@@ -1,4 +1,4 @@
-//! The check of a stream: log, copies of it, and the objects that it names.
+//! The check of a stream: its log, the copies of the log's information, and the objects that it names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,41 +20,41 @@ use crate::output::{Style, bytes, count, fields, range};
 /// Problems that are listed; all are counted.
 const LISTED: usize = 1000;
 
-/// What was found.
+/// The result of checking a stream.
 #[derive(Debug, Serialize)]
 pub(super) struct StreamReport {
     pub(super) root: String,
     stream: String,
-    /// Records of the log, all folded.
+    /// Number of records in the log.
     records: Version,
     steps: Step,
     watermark: Step,
-    /// How many entries and records are void for everybody: what they would have changed is skipped.
+    /// Number of void entries and records, which all readers skip.
     void_count: u64,
-    /// The first of them.
+    /// The first ones, at most `LISTED`.
     voids: Vec<VoidAt>,
     copies: Copies,
     objects: Objects,
-    /// With --data: what was read.
+    /// With --data: the data that was read.
     data: Option<DataReport>,
     pub(super) problem_count: usize,
-    /// The first of them.
+    /// The first ones, at most `LISTED`.
     pub(super) problems: Vec<Problem>,
 }
 
 #[derive(Debug, Default, Serialize)]
 struct Objects {
-    /// Named by steps at or above the watermark, or by TGBs that wait for their turn.
+    /// Objects named by steps at or above the watermark, or by TGBs that wait for their turn.
     named: usize,
-    /// Of those, there and of the right size.
+    /// Those of them that exist and have the right size.
     whole: usize,
     bytes: u64,
-    /// Stored and not named: orphans, uploads under way, or data below the watermark.
+    /// Objects that are stored but not named: orphans, uploads under way, or data below the watermark.
     others: usize,
     others_bytes: u64,
 }
 
-/// Checks everything; problems are collected, only a log that can't be folded is an error.
+/// Checks everything and collects problems; only an unreadable log is an error.
 pub(super) async fn check(
     store: &Arc<dyn Store>,
     args: &VerifyArgs,
@@ -103,8 +103,8 @@ pub(super) async fn check(
     })
 }
 
-/// Compares one LIST of all data with what was named before it. What is missing is judged by the
-/// watermark after it: a reclaimer may be at work.
+/// Compares one listing of all data with the objects named before it. Missing objects are compared with the
+/// watermark after it, because a reclaimer may be running.
 async fn objects(
     store: &Arc<dyn Store>,
     folding: &mut Folding,
@@ -143,7 +143,7 @@ async fn objects(
         let why = match there.get(key) {
             None if object.bytes().is_none() => {
                 format!(
-                    "is missing: nobody can tell where {steps} are from; restore it, their data is whole"
+                    "is missing: the source documents of {steps} are unknown; restore it, their data is intact"
                 )
             }
             None => format!(
@@ -203,7 +203,7 @@ impl StreamReport {
         let mut text = fields(&rows);
         if self.void_count > 0 {
             let line = format!(
-                "void       {}: skipped by everybody\n",
+                "void       {}: skipped by all readers\n",
                 count(self.void_count, "entry")
             );
             text.push_str(&style.yellow(&line));

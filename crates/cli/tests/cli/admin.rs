@@ -1,4 +1,4 @@
-//! Verbs by which people change a stream: quarantine, retire, repair, seal.
+//! Verbs that change a stream: quarantine, retire, repair, seal.
 
 use std::fs;
 
@@ -103,7 +103,7 @@ async fn a_producer_that_is_gone_is_retired() {
         .fails(1, &["p7 was never opened", "those that were are p0"]);
     world.run(&retire("p0")).prints(&[
         "p0 is retired: epoch 1 is over, by version 2\n",
-        "its 3 TGBs stay; whoever opens it again goes on with seq 3\n",
+        "its 3 TGBs stay; the next epoch continues with seq 3\n",
     ]);
     world
         .run(&retire("p0"))

@@ -1,4 +1,4 @@
-//! Stored objects that break the protocol: named, never passed over.
+//! Stored objects that break the protocol are reported, never skipped.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ async fn filled() -> World {
     world
 }
 
-/// Where slice `slice` of step 1 lies: file and offset.
+/// Returns the file and offset of slice `slice` of step 1.
 fn place(world: &World, slice: u64) -> (std::path::PathBuf, usize) {
     let part = &world.json(&["show", "1"])["tgb"]["parts"][0];
     let at = |name: &str| part[name].as_u64().unwrap();

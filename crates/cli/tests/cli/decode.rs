@@ -1,4 +1,4 @@
-//! `show --decode` and `where` on what the real producer makes, checked against the source.
+//! `show --decode` and `where` on batches of the real producer, compared with the source.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::world::World;
 
 struct Made {
     world: World,
-    /// Beside the root, which must hold nothing but the stream.
+    /// Outside the root, which must hold nothing but the stream.
     _folder: tempfile::TempDir,
     file: String,
     texts: Vec<String>,
@@ -105,7 +105,7 @@ async fn show_decodes_rows_and_names_their_documents() {
             seen.insert((*pass, *line));
         }
         assert_eq!(seen.len(), 80, "every document of both passes");
-        // `where` says the same from the other side.
+        // `where` finds the same places.
         for line in [0, 17, 39] {
             let document = format!("source.jsonl:{}", line + 1);
             let found = made.world.json(&["where", &document]);
@@ -204,7 +204,7 @@ async fn lost_provenance_is_a_problem_that_verify_names() {
         .prints(&["the stream is sound", "; 0 not named"]);
     std::fs::remove_file(made.world.path(key)).unwrap();
     let ran = made.world.run(&["verify"]);
-    assert!(ran.out.contains("nobody can tell where"), "{ran:?}");
+    assert!(ran.out.contains("the source documents of"), "{ran:?}");
     let ran = made.world.run(&["show", "0", "--decode"]);
     ran.fails(76, &["is missing", "restore it"]);
 }

@@ -1,4 +1,4 @@
-//! What doctor says of folders; s3.rs has what it says of buckets.
+//! Doctor's findings on folders; s3.rs has those on buckets.
 
 use crate::world::World;
 

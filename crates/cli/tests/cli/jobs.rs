@@ -1,4 +1,4 @@
-//! `batchweave job`: opening, closing, and where jobs stand.
+//! `batchweave job`: opening, closing and the status of jobs.
 
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::Watermark;

@@ -1,4 +1,4 @@
-//! The real binary on streams in temporary folders: what it prints, and how it refuses.
+//! The real binary on streams in temporary folders: its output and its refusals.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 

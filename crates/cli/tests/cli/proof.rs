@@ -1,5 +1,5 @@
 //! `verify --job`: an honest run with five restarts in changing worlds is proved, also when its data is
-//! gone; every way of cheating is caught with words of its own.
+//! reclaimed; every forgery is reported with a message of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ fn crc(step: Step, slice: u32) -> u32 {
 }
 
 impl Run {
-    /// Attempts 0, 1, 3, 4, 5 make the model; 2 is thrown away. 4 coordinates, then 2, then 4 again.
+    /// Attempts 0, 1, 3, 4 and 5 make the model; 2 is discarded. 4 coordinates, then 2, then 4 again.
     async fn honest() -> Self {
         let world = World::with_stream("p0");
         let mut p0 = world.producer("p0").await;
@@ -143,7 +143,7 @@ impl Run {
         fs::write(path, ledger.to_json()).unwrap();
     }
 
-    /// Changes a ledger as somebody would who knows the format: with its digest made anew.
+    /// Changes a ledger and recomputes its digest, as a forger who knows the format would.
     fn edit(&self, attempt: u64, first: Step, node: &str, change: impl Fn(&mut Ledger)) {
         let path = self.path(attempt, first, node);
         let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -153,7 +153,7 @@ impl Run {
         fs::write(path, ledger.to_json()).unwrap();
     }
 
-    /// It is refused with these words, in the error and in the report.
+    /// The proof fails with these words, in the error and in the report.
     fn fails(&self, parts: &[&str]) {
         let ran = self.world.run(&["verify", "--job", JOB, "--json"]);
         ran.fails(76, parts);
@@ -311,7 +311,7 @@ async fn a_run_of_which_no_ledger_tells_is_not_proved() {
     world.run(&verify).fails(66, &[behind]);
 }
 
-/// Holes are filled from the indexes while the data is there, and named when it is not.
+/// Holes are filled from the indexes while the data exists, and reported otherwise.
 #[tokio::test]
 async fn mending_tells_what_the_indexes_have() {
     let run = Run::honest().await;

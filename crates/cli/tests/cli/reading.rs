@@ -1,4 +1,4 @@
-//! What status, log and show print of a stream that is sound.
+//! The output of status, log and show on a sound stream.
 
 use std::process::Stdio;
 
@@ -17,7 +17,7 @@ async fn small() -> World {
     world
 }
 
-/// The output with the random commit ids masked.
+/// Returns the output with random commit ids masked.
 fn masked(ran: &Ran) -> Vec<String> {
     let mask = |line: &str| format!("{}<commit>    {}", &line[..10], &line[22..]);
     ran.out.lines().map(mask).collect()
@@ -28,7 +28,7 @@ async fn init_creates_once_and_finds_it_again() {
     let world = World::new();
     world.init("p0,p1", &[]).prints(&[
         "stream created",
-        "batch      4 slices x 2 rows x 8 tokens = 64 tokens a step",
+        "batch      4 slices x 2 rows x 8 tokens = 64 tokens per step",
         "order      arrival; ends when p0, p1 have finished",
     ]);
     world
@@ -57,7 +57,7 @@ async fn status_tells_where_everything_stands() {
     let world = small().await;
     world.run(&["status"]).prints(&[
         "head       version 4; 4 steps (0..3)\n",
-        "commits    newest 5 records: 1.0 entries and 0.8 TGBs a record, ",
+        "commits    newest 5 records: 1.0 entries and 0.8 TGBs per record, ",
         "watermark  0: every step can be read\n",
         "end        open\n",
         "snapshots  none\n",

@@ -1,4 +1,4 @@
-//! `reclaim`: the plan in numbers, its deletion, and what it refuses.
+//! `reclaim`: its plan in numbers, its deletions and its refusals.
 
 use std::fs;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ async fn a_plan_says_what_goes_and_who_keeps_the_rest_and_writes_nothing() {
         &format!("job        {job} may need step 20 on (20 steps); restarts from 0, 10, 20, 30"),
         "attempt 0, opened by version 10, is at 37",
         "the mark at 35 lacks 3 coordinates",
-        "nothing was written: --apply does it",
+        "nothing was written; add --apply to do it",
     ]);
     let plan = world.json(&["reclaim"]);
     let data = class(&plan, "data");
@@ -191,7 +191,7 @@ async fn opened(store: &Arc<dyn Store>) -> TestProducer {
     TestProducer::open(log, "p0", "host:1").await
 }
 
-/// Of each kind something dead and something that lives.
+/// Dead and live objects of each kind.
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_intents_and_old_snapshots_of_the_past_go_and_those_of_the_present_stay() {
     let bucket = Bucket::new().await;

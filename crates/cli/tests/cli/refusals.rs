@@ -1,4 +1,4 @@
-//! Wrong command lines and roots: each one message that says what, where, why and what to do.
+//! Wrong command lines and roots: each is one message that says what failed, where, why and what to do.
 
 use std::process::Command;
 

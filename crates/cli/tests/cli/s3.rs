@@ -54,7 +54,7 @@ impl Server {
         command
     }
 
-    /// All that is in the bucket.
+    /// Returns all keys in the bucket.
     fn keys(&self) -> Vec<String> {
         let options = OpenOptions {
             endpoint: Some(self.endpoint.clone()),
@@ -195,7 +195,7 @@ fn an_interrupted_doctor_cleans_up() {
     assert_eq!(server.keys(), Vec::<String>::new());
 }
 
-/// A server that hangs up on everybody; and how often somebody came.
+/// A server that closes every connection, and the number of connections so far.
 fn rude() -> (String, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -203,7 +203,7 @@ fn rude() -> (String, Arc<AtomicU32>) {
     let counted = count.clone();
     std::thread::spawn(move || {
         for visitor in listener.incoming() {
-            // First, or who is hung up on may ask for the count before it is there.
+            // Counted first: a client may ask for the count as soon as its connection is closed.
             counted.fetch_add(1, Ordering::Relaxed);
             drop(visitor);
         }

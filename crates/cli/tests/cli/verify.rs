@@ -1,4 +1,4 @@
-//! `verify` of streams: what is whole is called sound, and what is not is named.
+//! `verify` of streams: sound ones pass, and every fault is named.
 
 use std::fs;
 
@@ -16,13 +16,13 @@ async fn filled() -> World {
     world
 }
 
-/// The first data object that holds a step.
+/// Returns the first data object that holds a step.
 fn object(world: &World, step: &str) -> std::path::PathBuf {
     let part = &world.json(&["show", step])["tgb"]["parts"][0];
     world.path(part["key"].as_str().unwrap())
 }
 
-/// What a failed run printed as JSON.
+/// Returns the JSON that a failed run printed.
 fn failed(world: &World, args: &[&str], parts: &[&str]) -> Value {
     let mut args = args.to_vec();
     args.push("--json");
@@ -45,7 +45,7 @@ async fn a_whole_stream_is_sound() {
     assert_eq!(report["problem_count"], 0);
     world.commit_void_entry().await;
     world.run(&["verify"]).prints(&[
-        "void       1 entry: skipped by everybody",
+        "void       1 entry: skipped by all readers",
         "version 4, entry 0: epoch 77 of producer p0",
         "the stream is sound but for what was skipped",
     ]);
@@ -86,7 +86,7 @@ async fn a_flipped_bit_is_found_and_a_run_that_was_stopped_goes_on() {
     let args = ["verify", "--data", "--resume", file.to_str().unwrap()];
     let report = failed(&world, &args, &["data (step 4)", "CRC32C"]);
     assert_eq!(report["data"]["frames"], 24);
-    // As if it had been killed after three steps.
+    // The state of a run that was killed after three steps.
     let state = fs::read_to_string(&file).unwrap();
     let mut state: Value = serde_json::from_str(&state).unwrap();
     assert_eq!(

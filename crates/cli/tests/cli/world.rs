@@ -1,4 +1,4 @@
-//! A folder with a stream, and the real binary run on it.
+//! A folder with a stream, and runs of the real binary on it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -20,12 +20,12 @@ pub(crate) const ROWS: u32 = 2;
 pub(crate) const SEQ_LEN: u32 = 8;
 const FINGERPRINT: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// A root folder of its own; removed at the end.
+/// A temporary root folder, removed at the end.
 pub(crate) struct World {
     dir: TempDir,
 }
 
-/// How a run of the binary ended.
+/// The result of a run of the binary.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -34,13 +34,13 @@ pub(crate) struct Ran {
 }
 
 impl World {
-    /// An empty root.
+    /// Returns an empty root.
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self { dir }
     }
 
-    /// A root with a stream that names `producers` (`a,b`; may be empty).
+    /// Returns a root with a stream that names `producers` (`a,b`; may be empty).
     pub(crate) fn with_stream(producers: &str) -> Self {
         let world = Self::new();
         assert_eq!(world.init(producers, &[]).code, 0);
@@ -79,7 +79,7 @@ impl World {
         Ran::of(command(args).env("BATCHWEAVE_STORE", url))
     }
 
-    /// As `run` with `--json`; it must succeed.
+    /// Runs with `--json`, which must succeed, and returns the output.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let mut all = args.to_vec();
         all.push("--json");
@@ -109,7 +109,7 @@ impl World {
         producer.commit_data(&data, 1 << 20).await;
     }
 
-    /// What a faulty writer does: a record whose entry can't be valid.
+    /// Commits a record with an entry that can't be valid, as a faulty writer would.
     pub(crate) async fn commit_void_entry(&self) {
         let log = self.log().await;
         let m = log.manifest();
@@ -162,7 +162,7 @@ pub(crate) fn tgb(seq: u64) -> TgbData {
     }
 }
 
-/// The binary, without the settings of whoever runs the tests.
+/// Returns the binary, without settings from the environment of these tests.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_batchweave"));
     command.args(args);
@@ -193,7 +193,7 @@ impl Ran {
         ran
     }
 
-    /// It failed with this code and one message that holds all of `parts`.
+    /// Asserts the exit code and that the error message contains all of `parts`.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
@@ -204,7 +204,7 @@ impl Ran {
         }
     }
 
-    /// It succeeded and printed all of `parts`.
+    /// Asserts success and that the output contains all of `parts`.
     #[track_caller]
     pub(crate) fn prints(&self, parts: &[&str]) {
         assert_eq!(self.code, 0, "{self:?}");

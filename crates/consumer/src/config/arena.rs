@@ -3,35 +3,34 @@
 use batchweave_daemon::config::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
-/// `[arena]`
+/// `[arena]`: the shared memory of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ArenaTable {
-    /// Upper bound of the shared memory; 0: from the memory that there is.
+    /// Upper bound of the shared memory; 0: derived from the machine's memory and limits.
     pub bytes: ByteSize,
     /// The arena grows by segments of this size; no slice may be larger.
     pub segment_bytes: ByteSize,
-    /// After a restart, wait so long for ranks to unmap the last daemon's arena before growing.
+    /// Longest wait, after a restart, for ranks to unmap the last daemon's arena before this one grows.
     pub grow_after: Period,
-    /// Ranks of this node: once so many are connected and none has an earlier daemon's arena mapped, it
-    /// grows before that; 0: not known.
+    /// Ranks of this node. Once all are connected and none has an earlier daemon's arena mapped, it grows
+    /// without that wait; 0: unknown.
     pub ranks: u32,
-    /// Which pages segments are made of.
+    /// The kind of pages of segments.
     pub huge_pages: HugePages,
-    /// The memory node that the pages are on; -1: wherever the kernel puts them.
+    /// The NUMA node of the pages; -1: chosen by the kernel.
     pub numa_node: i64,
 }
 
-/// `arena.huge_pages`
+/// `arena.huge_pages`: the kind of pages of segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HugePages {
-    /// Huge where the kernel makes them.
+    /// Huge pages if the kernel provides them.
     #[default]
     Auto,
-    /// Small ones.
     Off,
-    /// Those that an administrator has reserved.
+    /// Huge pages that an administrator has reserved.
     Reserved,
 }
 
@@ -49,7 +48,7 @@ impl Default for ArenaTable {
 }
 
 impl ArenaTable {
-    /// The memory node that was asked for.
+    /// Returns the configured NUMA node, if any.
     pub(crate) fn node(&self) -> Option<u32> {
         u32::try_from(self.numa_node).ok()
     }

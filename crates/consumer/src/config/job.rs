@@ -1,43 +1,42 @@
-//! `[job]`: whom the daemon serves, and how it opens its job in the log.
+//! `[job]`: the job that the daemon serves, and how it opens it in the log.
 
 use batchweave_core::ids::{JobName, Step};
 use batchweave_daemon::config::Period;
 use serde::{Deserialize, Serialize};
 
-/// `[job]`
+/// `[job]`: the job that the daemon serves and opens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobTable {
     /// The only job served; empty: any.
     pub name: String,
-    /// Open it when it is not open.
+    /// Whether to open the job if it is not open.
     pub open: bool,
-    /// First step that it will ask for.
+    /// First step that the job reads.
     pub start: Step,
-    /// Restart points for which data is kept.
+    /// Number of restart points for which data is kept.
     pub keep: u32,
-    /// Whether it keeps data from reclamation.
+    /// Whether the job protects data from reclamation.
     pub holds: bool,
-    /// Whether it holds producers back.
+    /// Whether producers wait for the job.
     pub paces: bool,
-    /// Without a sign of life for so long, a reclaimer may close it; 0s: never.
+    /// A reclaimer may close the job after this time without a heartbeat; 0s: never.
     pub lease: Period,
-    /// Who must mark a checkpoint.
+    /// The data coordinates that must mark a checkpoint.
     pub checkpoints: Checkpoints,
-    /// Steps after which progress is stored.
+    /// Progress is stored every this many steps.
     pub progress_steps: u64,
-    /// How long ranks wait for their job and attempt to be opened.
+    /// Longest time that ranks wait for their job and attempt to be opened.
     pub open_within: Period,
 }
 
-/// Who must mark a checkpoint until it counts.
+/// The data coordinates that must mark a checkpoint before it counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Checkpoints {
-    /// Every data coordinate.
     #[default]
     All,
-    /// Data coordinate 0, for all.
+    /// Data coordinate 0, on behalf of all.
     Rank0,
 }
 
@@ -59,7 +58,7 @@ impl Default for JobTable {
 }
 
 impl JobTable {
-    /// The lease as the log has it.
+    /// Returns the lease as it is recorded in the log; `None` without one.
     pub fn lease_seconds(&self) -> Option<u64> {
         Some(self.lease.0.as_secs()).filter(|seconds| *seconds > 0)
     }

@@ -8,33 +8,23 @@ use batchweave_daemon::telemetry::LogConfig;
 use batchweave_store::Encryption;
 use serde::{Deserialize, Serialize};
 
-/// All tables.
+/// The configuration of the daemon, one field per table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConsumerConfig {
-    /// Where the stream is.
     pub store: StoreTable,
-    /// Whom the daemon serves.
     pub job: JobTable,
-    /// Shared memory.
     pub arena: ArenaTable,
-    /// Where ranks connect.
     pub socket: SocketTable,
-    /// How far and how fast to read ahead.
     pub prefetch: PrefetchTable,
-    /// How the log is followed.
     pub follow: FollowTable,
-    /// Reclamation as a background duty.
     pub reclaim: ReclaimTable,
-    /// Stopping.
     pub shutdown: ShutdownTable,
-    /// Metrics and health.
     pub admin: AdminTable,
-    /// Logs.
     pub log: LogConfig,
 }
 
-/// `[store]`
+/// `[store]`: the location of the stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoreTable {
@@ -44,14 +34,14 @@ pub struct StoreTable {
     pub endpoint: String,
     /// Region; empty: from the environment or profile.
     pub region: String,
-    /// Encryption that writes ask for; empty: the bucket's default.
+    /// Encryption of written objects; empty: the bucket's default.
     pub encryption: String,
-    /// KMS key of it; empty: the account's default.
+    /// KMS key of the encryption; empty: the account's default.
     pub kms_key: String,
 }
 
 impl StoreTable {
-    /// What writes ask for.
+    /// Returns the encryption of written objects; fails if it is not a valid combination.
     pub(crate) fn encryption(&self) -> Result<Encryption, String> {
         Encryption::parse(&self.encryption, &self.kms_key)
     }
@@ -65,21 +55,20 @@ pub use arena::{ArenaTable, HugePages};
 pub use job::{Checkpoints, JobTable};
 pub use reclaim::ReclaimTable;
 
-/// `[socket]`
+/// `[socket]`: the socket to which ranks connect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SocketTable {
-    /// Path of the socket.
     pub path: PathBuf,
-    /// Its mode, octal.
+    /// The mode of the socket's file, in octal.
     pub mode: String,
     /// Users that may connect besides the daemon's own.
     pub allow_uids: Vec<u32>,
-    /// Sessions at a time.
+    /// Most sessions at a time.
     pub max_sessions: usize,
 }
 
-/// `[prefetch]`
+/// `[prefetch]`: how far and with how many requests to read ahead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PrefetchTable {
@@ -87,31 +76,31 @@ pub struct PrefetchTable {
     pub bytes: ByteSize,
     /// Steps read ahead of each rank.
     pub steps: u64,
-    /// Requests in flight at most.
+    /// Most requests in flight.
     pub concurrency: usize,
     /// Largest range of one request.
     pub read_bytes: ByteSize,
 }
 
-/// `[follow]`
+/// `[follow]`: how often the log's head is polled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FollowTable {
-    /// Poll of the log's head when a rank waits for a step.
+    /// Interval of polls while a rank waits for a step.
     pub starved: Period,
-    /// Poll when enough is read ahead.
+    /// Interval of polls while enough steps are read ahead.
     pub idle: Period,
 }
 
-/// `[shutdown]`
+/// `[shutdown]`: stopping after SIGTERM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ShutdownTable {
-    /// How long SIGTERM waits for ranks to finish what they hold.
+    /// Most time to store marks, progress and ledgers, for each of these.
     pub deadline: Period,
 }
 
-/// `[admin]`
+/// `[admin]`: the admin endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AdminTable {
@@ -167,7 +156,7 @@ impl Default for AdminTable {
 }
 
 impl SocketTable {
-    /// The mode as a number.
+    /// Returns the mode as a number; `None` if it is invalid or excludes the owner.
     pub fn mode_bits(&self) -> Option<u32> {
         let bits = u32::from_str_radix(&self.mode, 8).ok()?;
         (bits <= 0o777 && bits & 0o600 == 0o600).then_some(bits)
@@ -220,7 +209,7 @@ impl SocketTable {
         }
         if self.mode_bits().is_none() {
             let message = format!(
-                "{:?} is no mode: write octal digits with rw for the owner, as \"0660\"",
+                "{:?} is not a mode: write octal digits with rw for the owner, for example \"0660\"",
                 self.mode
             );
             problem("socket.mode", message);

@@ -1,19 +1,19 @@
-//! `[reclaim]`: reclamation as a background duty of this daemon.
+//! `[reclaim]`: reclamation as a background task of this daemon.
 
 use std::time::Duration;
 
 use batchweave_daemon::config::Period;
 use serde::{Deserialize, Serialize};
 
-/// `[reclaim]`
+/// `[reclaim]`: deleting old data in the background.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReclaimTable {
-    /// Whether this daemon reclaims at all.
+    /// Whether this daemon reclaims.
     pub enabled: bool,
-    /// From one pass to the next.
+    /// Time between two passes.
     pub every: Period,
-    /// Objects that one pass deletes at most.
+    /// Most objects that one pass deletes.
     pub max_delete: u64,
 }
 

@@ -62,7 +62,7 @@ fn wire_dtype(dtype: CoreDtype) -> Dtype {
 pub(crate) struct ShapeCache(VecDeque<Arc<Shape>>);
 
 impl ShapeCache {
-    /// Returns the shape of a payload; fails if its header is no valid layout.
+    /// Returns the shape of a payload; fails if its header is not a valid layout.
     pub(crate) fn get_or_parse(&mut self, payload: &[u8]) -> Result<Arc<Shape>, LayoutError> {
         let same = |s: &&Arc<Shape>| {
             payload.len() as u64 == s.payload_bytes && payload.starts_with(&s.header)

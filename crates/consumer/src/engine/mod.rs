@@ -33,7 +33,7 @@ use crate::engine::allocator::{ArenaAllocator, FrameRegion};
 use crate::engine::location::{FrameId, Location, SliceLocations};
 use crate::mistakes::{self, Mistake};
 
-/// The configured bounds.
+/// The configured bounds of the engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     /// Bytes of frames that are fetched, or being fetched, and not pushed to any rank.
@@ -182,7 +182,7 @@ impl<R: Clone, E: Clone + From<TooLarge>> Engine<R, E> {
         (self.head, self.end) = (head, end);
     }
 
-    /// Adds a rank.
+    /// Adds the cursor of a new session.
     pub(crate) fn open(&mut self, id: SessionId, session: ReadCursor) {
         self.changed();
         self.sessions.insert(id, session);

@@ -22,9 +22,9 @@ const FRAME: u64 = 640;
 struct World {
     engine: Engine<(), String>,
     fetching: Vec<Fetch>,
-    /// Frames a rank holds: where they are and what must be there.
+    /// Frames that a rank holds, with their regions.
     held: BTreeMap<SessionId, Vec<(FrameId, FrameRegion)>>,
-    /// What the arena holds at each place, as written by finished fetches.
+    /// The contents of the arena, as written by finished fetches.
     written: BTreeMap<FrameId, FrameRegion>,
     next: BTreeMap<SessionId, FrameId>,
     ended: BTreeMap<SessionId, Step>,
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// A fetch overwrites its place: nothing that a rank holds may lie there.
+    /// A fetch overwrites its region, which must not overlap frames that a rank holds.
     fn start(&mut self, list: Vec<Fetch>) {
         for fetch in list {
             let to = fetch.to;
@@ -185,7 +185,7 @@ impl World {
         true
     }
 
-    /// Finishes fetches and releases for `readers` until nothing moves.
+    /// Finishes fetches and releases frames of `readers` until nothing changes.
     fn settle(&mut self, readers: &[SessionId]) {
         loop {
             let mut moved = false;
@@ -216,7 +216,7 @@ fn every_rank_gets_every_frame_and_the_end() {
 }
 
 #[test]
-fn a_rank_that_stops_reading_holds_its_credits_and_nobody_up() {
+fn a_rank_that_stops_reading_blocks_no_other() {
     let mut world = World::new(8, 4, 200);
     for rank in 0..4 {
         world.open(u64::from(rank), rank..rank + 1, 0, 2);

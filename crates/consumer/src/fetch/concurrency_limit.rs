@@ -1,31 +1,31 @@
-//! How many reads may be in flight: as many as still bring something. Pure; the time comes from outside.
+//! The limit on reads in flight: as many as still increase the throughput. Pure; the time is an argument.
 //!
-//! While the reads that are allowed are all in use, now and then one more step is tried. It stays when
-//! the throughput has grown with it, by a good part of what it would if every read brought as much as
-//! those before. Otherwise the number goes back, and the next trial waits longer. When answers take much
-//! longer than they did, reads queue somewhere: fewer are tried, and kept where they do about as well. A
-//! store that throttles gets a third fewer at once.
+//! While all allowed reads are in use, a higher limit is tried from time to time. It is kept if the throughput has
+//! grown by a good part of the proportional increase. Otherwise the limit returns to its value before, and the
+//! next trial waits longer. When answers take much longer than they did, reads wait in a queue somewhere: a lower
+//! limit is tried, and kept if the throughput is about the same. When the store throttles, the limit drops by a
+//! third immediately.
 
 use std::time::Duration;
 
-/// Reads that are allowed before anything is known.
+/// The limit at the start.
 const FIRST: usize = 8;
 const LEAST: usize = 2;
-/// A window is at least so long, and holds twice as many answers as reads are allowed.
+/// The shortest window. It also has at least twice as many answers as reads are allowed.
 const WINDOW: Duration = Duration::from_millis(200);
-/// Of what a step up could bring at most, this much must come.
+/// The part of the proportional increase in throughput that a higher limit must achieve.
 const WORTH: f64 = 0.4;
-/// Windows until the next trial: after a step that brought nothing, twice as many each time.
+/// Windows until the next trial: the first and the largest number, doubled after each trial that failed.
 const REST: (u32, u32) = (4, 64);
 const REST_THROTTLED: u32 = 32;
-/// Throttled reads that were in flight together count as one.
+/// Throttled reads within this time count as one.
 const THROTTLED_ONCE: Duration = Duration::from_secs(1);
-/// Answers that take so many times the usual wait in a queue.
+/// Reads whose answers take this many times the usual time are waiting in a queue.
 const QUEUED: u32 = 3;
-/// Differences that mean nothing.
+/// Smaller differences in answer times mean nothing.
 const QUEUED_LEAST: Duration = Duration::from_millis(20);
 
-/// The state machine.
+/// The state machine that adjusts the limit.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimit {
     allowed: usize,
@@ -34,7 +34,7 @@ pub(crate) struct ConcurrencyLimit {
     trial: Option<Trial>,
     rest: u32,
     next_rest: u32,
-    /// The shortest usual wait for an answer; it grows slowly, since stores change.
+    /// The shortest median answer time; it grows slowly, since stores change.
     calm: Option<Duration>,
     throttled: Option<Duration>,
 }
@@ -44,11 +44,11 @@ struct Window {
     begun: Duration,
     bytes: u64,
     answers: Vec<Duration>,
-    /// Answers that came while more reads waited than were allowed.
+    /// Answers that arrived while all allowed reads were in use.
     busy: usize,
 }
 
-/// A step whose worth is not known yet.
+/// A new limit that is being tried.
 #[derive(Debug)]
 struct Trial {
     before: usize,
@@ -56,7 +56,7 @@ struct Trial {
 }
 
 impl ConcurrencyLimit {
-    /// At most `most` reads.
+    /// A limit of at most `most` reads.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             allowed: FIRST.min(most),
@@ -70,32 +70,32 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Reads that may be in flight.
+    /// The number of reads that may be in flight.
     pub(crate) fn allowed(&self) -> usize {
         self.allowed
     }
 
-    /// A read is over that brought `bytes` and waited so long for its first. `busy` says that all
-    /// allowed reads were in flight.
+    /// Notes a read that returned `bytes`, the first of them after `answered`. `busy`: all allowed reads were in
+    /// flight.
     pub(crate) fn done(&mut self, now: Duration, bytes: u64, answered: Duration, busy: bool) {
         let window = &mut self.window;
         window.bytes += bytes;
         window.answers.push(answered);
         window.busy += usize::from(busy);
-        let long = now.saturating_sub(window.begun);
-        if window.answers.len() < 2 * self.allowed || long < WINDOW {
+        let elapsed = now.saturating_sub(window.begun);
+        if window.answers.len() < 2 * self.allowed || elapsed < WINDOW {
             return;
         }
         let window = std::mem::replace(&mut self.window, Window::new(now));
-        // Of a node that does not want more, nothing can be learned.
+        // Nothing can be learned while the node does not need all allowed reads.
         if window.busy * 10 >= window.answers.len() * 9 {
-            self.judge(window.bytes as f64 / long.as_secs_f64(), window.usual());
+            self.evaluate(window.bytes as f64 / elapsed.as_secs_f64(), window.usual());
         } else {
             self.end_trial();
         }
     }
 
-    /// A read was refused since there are too many.
+    /// Notes a read that the store throttled.
     pub(crate) fn throttled(&mut self, now: Duration) {
         let again = self
             .throttled
@@ -109,7 +109,7 @@ impl ConcurrencyLimit {
         self.window = Window::new(now);
     }
 
-    fn judge(&mut self, rate: f64, answered: Duration) {
+    fn evaluate(&mut self, rate: f64, answered: Duration) {
         let queues = self.queues(answered);
         match self.trial.take() {
             Some(trial) if self.was_worth_it(&trial, rate) => {
@@ -133,7 +133,7 @@ impl ConcurrencyLimit {
         self.calm = Some(calm.min(answered));
     }
 
-    /// More reads must bring more, and fewer may bring a little less.
+    /// Whether a trial succeeded: a higher limit must increase the throughput, a lower one may reduce it a little.
     fn was_worth_it(&self, trial: &Trial, rate: f64) -> bool {
         let could = self.allowed as f64 / trial.before as f64 - 1.0;
         rate / trial.rate - 1.0 >= could * WORTH
@@ -178,7 +178,7 @@ impl Window {
         }
     }
 
-    /// The median.
+    /// Returns the median answer time.
     fn usual(mut self) -> Duration {
         self.answers.sort_unstable();
         let middle = self.answers.len() / 2;

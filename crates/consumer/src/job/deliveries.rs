@@ -62,7 +62,7 @@ impl ReceiptSender {
         (Self(Arc::new(Mutex::new(Some(sender)))), receipt)
     }
 
-    /// Sends the outcome.
+    /// Sends whether all is stored, to a mark that waits for it.
     pub(crate) fn send(&self, stored: bool) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         // An error means that the receiver is dropped, since the daemon stops.

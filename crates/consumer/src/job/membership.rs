@@ -78,7 +78,7 @@ impl AttemptRequest {
     }
 }
 
-/// What a rank waits for, and the fault that it receives when the wait times out.
+/// The reason why a rank waits, and the fault that it receives when the wait times out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WaitReason {
     pub(crate) cause: WaitCause,

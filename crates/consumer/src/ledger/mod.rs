@@ -49,7 +49,7 @@ const HOLE_MAX: u64 = 1 << 16;
 /// Longest pause before reading or writing ledgers is retried.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Job, incarnation, attempt.
+/// The job, its incarnation, and the attempt.
 type BookKey = (JobName, Version, AttemptNo);
 
 /// A mark that waits until all that its rank received is stored.

@@ -47,7 +47,7 @@ use crate::stream_head::Head;
 /// A poll of the log that takes longer than this counts as failed.
 const POLL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the ranks need from the follower of the log.
+/// The needs of ranks that the follower of the log satisfies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Steps that ranks need soon and that are not located, in order.
@@ -221,6 +221,18 @@ impl Node {
     pub(crate) fn set_log_fault(self: &Arc<Self>, fault: Option<Fault>) {
         self.apply(|state| state.log_fault = fault);
     }
+
+    /// Has the log read to its head and returns what is then known; `None` when it can't be read in time.
+    pub(crate) async fn poll_head(&self) -> Option<Head> {
+        let twice = async {
+            // The poll in progress may have begun before this call, so wait for the one after it, too.
+            self.polls.next().await;
+            self.polls.next().await;
+        };
+        let context = &self.resources.context;
+        context.timeout(POLL_TIMEOUT, twice).await?;
+        Some(self.head())
+    }
 }
 
 impl FetchEvents for Node {
@@ -237,14 +249,7 @@ impl FetchEvents for Node {
     }
 
     async fn refresh_head(&self) -> Option<Head> {
-        let twice = async {
-            // The poll in progress may have begun before this call, so wait for the one after it, too.
-            self.polls.next().await;
-            self.polls.next().await;
-        };
-        let context = &self.resources.context;
-        context.timeout(POLL_TIMEOUT, twice).await?;
-        Some(self.head())
+        self.poll_head().await
     }
 
     fn steps_in(&self, key: &str) -> Vec<Step> {

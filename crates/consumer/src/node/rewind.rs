@@ -34,7 +34,7 @@ impl History {
         self.0.iter().copied().collect()
     }
 
-    /// Forgets steps.
+    /// Forgets the digests of steps.
     pub(crate) fn forget(&mut self, steps: &BTreeSet<Step>) {
         self.0.retain(|(step, _)| !steps.contains(step));
     }

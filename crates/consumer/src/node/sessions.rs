@@ -188,7 +188,7 @@ impl State {
         }
     }
 
-    /// Queues a message.
+    /// Queues a message to a rank.
     pub(crate) fn send(&mut self, id: SessionId, message: DaemonMessage) {
         if let Some(outbox) = self.outboxes.get_mut(&id) {
             outbox.send(message);

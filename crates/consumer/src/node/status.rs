@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// Updates the gauges.
+    /// Updates the gauges of arena and ranks.
     pub(crate) fn gauges(&self) {
         let (held, used, total) = self.engine.bytes();
         for (part, bytes) in [("held", held), ("used", used), ("total", total)] {

@@ -14,7 +14,7 @@ use crate::resources::Resources;
 
 /// Bounds of the time between two checks of the connected ranks.
 const CHECK_PERIOD: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
-/// Heartbeats per lease.
+/// The number of heartbeats per lease.
 const BEATS: u32 = 4;
 
 /// The last heartbeat for one attempt.

@@ -46,7 +46,7 @@ pub struct Setup {
     pub instance: [u8; 16],
 }
 
-/// A running daemon.
+/// A running daemon in the simulator.
 pub struct Daemon {
     tasks: Tasks,
     clock: Arc<dyn Clock>,

@@ -31,7 +31,7 @@ pub(crate) const LOG_REQUESTS_MAX: usize = 64;
 /// The receiving ends of requests to the follower and of reports to the ledger.
 pub(crate) type Channels = (mpsc::Receiver<LogRequest>, mpsc::Receiver<Delivery>);
 
-/// The running tasks.
+/// The running tasks, and the node that they share.
 pub(crate) struct Tasks {
     pub(crate) node: Arc<Node>,
     /// Marks, progress and heartbeats.

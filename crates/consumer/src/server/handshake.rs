@@ -13,7 +13,6 @@ use tokio::sync::{Notify, oneshot};
 
 use super::connection::{Connection, Inbox, NOTIFY_AGAIN};
 use crate::engine::SessionId;
-use crate::fetch::FetchEvents;
 use crate::job::admission::{Refusal, occupied};
 use crate::job::attempts::{LogRequest, being_opened, refusal, too_many, with_restart};
 use crate::job::membership::{AttemptRequest, WaitReason};
@@ -32,7 +31,7 @@ const RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// A rank is notified that its attempt is being opened when that takes longer than this.
 const NOTIFY_OPENING: Duration = Duration::from_millis(200);
 
-/// An admitted rank.
+/// A rank that was admitted.
 pub(crate) struct Accepted {
     pub(crate) id: SessionId,
     pub(crate) hello: Hello,
@@ -170,7 +169,7 @@ impl Handshake<'_> {
                 },
                 // Another node may have read the log further than this one.
                 Err(Refusal::Beyond(fault)) if !self.refreshed => {
-                    match self.node.refresh_head().await {
+                    match self.node.poll_head().await {
                         Some(_) => self.refreshed = true,
                         None => self.hold_back(unread(*fault))?,
                     }

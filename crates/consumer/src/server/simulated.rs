@@ -12,13 +12,13 @@ use crate::node::Outgoing;
 
 /// A message, with the segment that it brings.
 pub struct Packet {
-    /// The encoded message.
+    /// The message, encoded for the wire.
     pub bytes: Vec<u8>,
     /// The segment whose descriptor a real socket would pass.
     pub segment: Option<Arc<Segment>>,
 }
 
-/// The sending end.
+/// The sending end of a simulated socket.
 #[derive(Clone)]
 pub(crate) struct SimulatedSocket(pub(crate) mpsc::Sender<Packet>);
 
@@ -43,7 +43,7 @@ impl SimulatedSocket {
     }
 }
 
-/// The receiving end.
+/// The receiving end of a simulated socket.
 pub(crate) struct SimulatedInbox {
     from: mpsc::UnboundedReceiver<Vec<u8>>,
     clock: Arc<dyn Clock>,

@@ -1,4 +1,4 @@
-//! Jobs and attempts through the log: who opens, who waits, who is told what, and what all nodes agree on.
+//! Jobs and attempts in the log: which rank opens one, which ranks wait, and that all nodes agree.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn of(id: char, options: ConnectOptions) -> ConnectOptions {
     }
 }
 
-/// The steps that a rank gets to the stream's end, each compared with what was committed.
+/// Reads to the stream's end, and compares each step with what was committed.
 fn steps_of(options: ConnectOptions, slices: u32) -> tokio::task::JoinHandle<Vec<Step>> {
     spawn_blocking(move || {
         let (rank, size) = (options.dp_rank, options.dp_size);
@@ -36,7 +36,7 @@ fn steps_of(options: ConnectOptions, slices: u32) -> tokio::task::JoinHandle<Vec
     })
 }
 
-/// What `next` fails with; the reader comes back.
+/// Returns the error of `next`, and the reader.
 async fn failure(mut reader: Reader) -> (ClientError, Reader) {
     spawn_blocking(move || {
         loop {
@@ -66,7 +66,7 @@ async fn the_newest_attempt_wins_and_the_older_is_told() {
     .await
     .unwrap();
     let state = held.state_dict();
-    // Elsewhere, and with more ranks: it is in the log that they meet.
+    // On another node, and with more ranks: they meet in the log.
     let second = Daemon::start(stream.store.clone(), consumer(other.path()));
     let from = ConnectOptions {
         start: Start::State(state),
@@ -162,7 +162,7 @@ async fn a_job_that_nobody_opened_or_that_is_closed_is_named() {
         error.to_string().contains("`batchweave job open llm`"),
         "{error}"
     );
-    // Without a job all is as it was.
+    // A reader without a job is not affected.
     let alone = ConnectOptions {
         job: None,
         attempt: None,
@@ -210,8 +210,8 @@ async fn a_job_that_is_open_with_other_parameters_stops_the_daemon() {
     }
 }
 
-/// The set is the one at the attempt's record: on every node, after every restart, whatever is
-/// quarantined or lifted later.
+/// The set is the one at the attempt's record, on every node and after every restart, regardless of later
+/// changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn quarantined_steps_are_the_same_on_all_nodes_and_after_restarts() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -250,7 +250,7 @@ async fn quarantined_steps_are_the_same_on_all_nodes_and_after_restarts() {
     let wanted: Vec<Step> = (2..10).chain(15..40).collect();
     assert_eq!(rest.await.unwrap(), wanted);
     assert_eq!(one.await.unwrap(), wanted);
-    // The next attempt has what is in force then.
+    // The next attempt uses the set in force then.
     let next = steps_of(of('b', options(&first.socket, 0, 1, 5)), 2);
     let wanted: Vec<Step> = (5..20).chain(22..40).collect();
     assert_eq!(next.await.unwrap(), wanted);
@@ -258,8 +258,8 @@ async fn quarantined_steps_are_the_same_on_all_nodes_and_after_restarts() {
     second.stop().await.unwrap();
 }
 
-/// Each is a record that stays in the log for ever: who makes one hello after another opens thirty in a
-/// minute, and is told so.
+/// Each attempt is a record that stays in the log for ever: a flood of hellos opens thirty per minute, and its ranks
+/// are notified of the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_attempts_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -280,7 +280,7 @@ async fn a_flood_of_attempts_waits() {
         ..of('f', options(&daemon.socket, 0, 1, 0))
     };
     let outcome = spawn_blocking(move || Client::connect(one_more).map(drop)).await;
-    // The first of them may be a minute old on a machine that is so slow.
+    // On a slow machine the first attempt may be a minute old by now.
     if before.elapsed() < Duration::from_mins(1) {
         let error = outcome.unwrap().unwrap_err().to_string();
         let wanted =

@@ -1,4 +1,4 @@
-//! Every wait has a cause: it is told while the rank waits, and stands in the error of its time-out.
+//! Every wait has a cause, which is reported while the rank waits, and in the error of its timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::support::{Daemon, Stream, consumer};
 const LATE: Duration = Duration::from_millis(700);
 const SLOW: Fault = Fault::Delay(Duration::from_secs(3));
 
-/// The cause in the error of a wait, with the daemon's words; the reader tells the same.
+/// Returns the cause in the error of a wait, with the daemon's detail; the reader reports the same.
 fn cause(reader: &mut Reader) -> (WaitCause, String) {
     let error = reader.next(LATE).map(drop).expect_err("nothing can come");
     let text = error.to_string();
@@ -30,7 +30,7 @@ fn cause(reader: &mut Reader) -> (WaitCause, String) {
     (cause, detail)
 }
 
-/// So slow that whatever is asked for is late.
+/// A store so slow that every read is late.
 fn slowly(store: &FaultStore) {
     (0..8).for_each(|_| store.inject(Op::GetRange, "data/", SLOW));
 }
@@ -101,7 +101,7 @@ async fn a_rank_that_holds_too_much_is_told_what() {
     daemon.stop().await.unwrap();
 }
 
-/// All that comes until nothing does: the steps that are held, and why no more comes.
+/// Receives until nothing arrives; returns the steps that are held, and the cause of the wait.
 fn keep_all(reader: &mut Reader) -> (Vec<Batch>, WaitCause, String) {
     let mut held = Vec::new();
     loop {
@@ -116,8 +116,8 @@ fn keep_all(reader: &mut Reader) -> (Vec<Batch>, WaitCause, String) {
     }
 }
 
-/// The two steps that each rank may hold are most of the arena here. Another rank waits for room, then
-/// for what there was no room for earlier.
+/// The two steps that each rank may hold are most of this arena. Another rank waits for room, then for a frame that
+/// found no room earlier.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_arena_is_named_and_so_is_what_it_delays() {
     let dir = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ async fn a_full_arena_is_named_and_so_is_what_it_delays() {
     daemon.stop().await.unwrap();
 }
 
-/// A rank that asks for all and releases nothing has half of the arena; the other reads on.
+/// A rank that requests all frames and releases none holds half of the arena; the other continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_greedy_rank_holds_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ async fn who_opens_an_attempt_while_the_store_is_down_is_told_so() {
     };
     drop(connect(served).await);
     store.set_enabled(true);
-    // At once it is only being opened; the store is known to be down after some failures.
+    // At first the attempt is being opened; after some failures the store is known to be unavailable.
     let mut told = Vec::new();
     while !told
         .iter()
@@ -251,7 +251,7 @@ async fn who_opens_an_attempt_while_the_store_is_down_is_told_so() {
     daemon.stop().await.unwrap();
 }
 
-/// Time that a rank waits is counted under what it waits for, while it waits.
+/// The time that a rank waits is counted by cause while it waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_is_counted_by_its_cause() {
     let dir = tempfile::tempdir().unwrap();
@@ -268,7 +268,7 @@ async fn a_wait_is_counted_by_its_cause() {
         let held: Vec<Batch> = (0..4)
             .filter_map(|_| reader.next(TIMEOUT).unwrap())
             .collect();
-        // Progress is told once a second.
+        // Progress is reported once per second.
         let error = reader.next(4 * LATE).map(drop).unwrap_err();
         assert_eq!(error.name(), "frames_held", "{error}");
         drop(held);

@@ -1,4 +1,4 @@
-//! Wrong bytes never reach a rank, a failing store is waited for, and reads cost what they should.
+//! Corrupt bytes never reach a rank, reads of a failing store are retried, and reads are as few as expected.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -124,7 +124,7 @@ async fn a_rough_store_is_not_noticed() {
         ..Rates::rough()
     };
     let faulty = FaultStore::everywhere(stream.store.clone(), 17, rates);
-    // Opening is not retried: that is the supervisor's part.
+    // Opening is not retried: the supervisor restarts the daemon.
     faulty.set_enabled(false);
     let daemon = Daemon::start(Arc::new(faulty.clone()), consumer(dir.path()));
     let first = tokio::task::spawn_blocking({
@@ -142,7 +142,7 @@ async fn a_rough_store_is_not_noticed() {
     daemon.stop().await.unwrap();
 }
 
-/// A store that asks for less is asked again later, and nothing is lost.
+/// Throttled reads are retried later, and nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn throttled_reads_come_later() {
     let dir = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ async fn throttled_reads_come_later() {
     daemon.stop().await.unwrap();
 }
 
-/// The store forgets to answer: a second request is made, and no rank waits for the first.
+/// When the store does not answer, a second request is sent, and no rank waits for the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_is_never_answered_is_raced() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Peers that send without end: each is told once, has as much of the daemon's memory as its limits
-//! allow, and holds nobody up.
+//! Peers that send without end: each receives one error, uses at most as much memory as its limits allow, and
+//! delays no other rank.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::rude::{Rude, header};
 use crate::serving::{options, read_all};
 use crate::support::{Daemon, Stream, consumer};
 
-/// More unread answers than the daemon keeps for a peer, with those that lie in the sockets.
+/// More unread answers than the daemon queues for a peer, including those in the sockets.
 const UNREAD_MAX: u64 = 4 << 10;
-/// A peer that could send nothing for so long is not heard any more, or the machine is slow; it goes
-/// on to the rest of the test in both cases.
+/// After this time without room to send, the daemon does not read from the peer, or the machine is slow. The test
+/// continues in both cases.
 const FULL: Duration = Duration::from_millis(300);
 
-/// A peer that has its welcome: before it nothing is to be said.
+/// A peer that has received its welcome, before which it must not send anything.
 fn welcomed(path: &Path, hello: Hello) -> Rude {
     let mut rude = Rude::with_hello(path, hello);
     while !matches!(rude.hear().expect("a welcome"), DaemonMessage::Welcome(_)) {}
@@ -58,12 +58,12 @@ fn any_message(random: &mut StdRng) -> Vec<u8> {
     message.encode().unwrap()
 }
 
-/// Sends until its socket stays full; how many of the messages want an answer.
+/// Sends until its socket stays full; returns the number of messages that expect an answer.
 fn send_all(rude: &Rude, random: &mut StdRng, stop: &AtomicBool) -> u64 {
     let state = "x".repeat(1000);
     let mut asked = 0;
     while !stop.load(Relaxed) {
-        // Answers pile up; what is garbage is told once.
+        // Answers accumulate; garbage is answered with one error.
         let asks = random.random_range(0..4) > 0;
         let message = if asks {
             mark(asked, &state)
@@ -84,7 +84,7 @@ fn send_all(rude: &Rude, random: &mut StdRng, stop: &AtomicBool) -> u64 {
     asked
 }
 
-/// Floods, then reads: each mark is answered, in order, and the error came once.
+/// Floods, then reads: each mark is answered, in order, and the error arrives once.
 fn flood(path: &Path, random: &mut StdRng, stop: &AtomicBool) -> u64 {
     let mut rude = welcomed(path, Hello::new("flood", 0));
     rude.bytes(&[0xee; 100]);
@@ -124,7 +124,7 @@ async fn a_flood_of_messages_holds_nobody_up() {
             count.fetch_add(flood(&path, &mut random, &stopped), Relaxed);
         }
     });
-    // Beside a flood, again and again, until one has filled its socket.
+    // Repeated until a flood has filled its socket.
     let mut reads = 0;
     while reads < 2 || asked.load(Relaxed) == 0 {
         let good = read_all(options(&daemon.socket, 0, 1, 0), 2, 3);
@@ -142,7 +142,7 @@ async fn a_flood_of_messages_holds_nobody_up() {
     daemon.stop().await.unwrap();
 }
 
-/// Marks that wait for the store are few; more are refused, and the rank beside reads on.
+/// Few marks may wait for the store; further ones are refused, and the other rank continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_marks_waits_for_the_store_with_few_and_is_refused_beyond() {
     const MARKS: usize = 5000;
@@ -165,7 +165,7 @@ async fn a_flood_of_marks_waits_for_the_store_with_few_and_is_refused_beyond() {
             ..Hello::new("flood", 0)
         };
         let mut rude = welcomed(&path, hello);
-        // No mark is stored while this test lasts.
+        // No mark is stored during this test.
         for _ in 0..MARKS {
             store.inject(
                 Op::Create,
@@ -199,6 +199,6 @@ async fn a_flood_of_marks_waits_for_the_store_with_few_and_is_refused_beyond() {
     }
     assert_eq!(good.await.unwrap(), 200, "the rank beside it");
     drop(rude);
-    // Not stopped: it would wait for the marks.
+    // The daemon is not stopped, since stopping would wait for the marks.
     daemon.kill().await;
 }

@@ -1,5 +1,5 @@
-//! After a restart the arena stays at one segment while ranks have the last daemon's memory mapped:
-//! both together once got a trainer killed.
+//! After a restart the arena stays at one segment while ranks have the last daemon's memory mapped: both
+//! together could exceed the trainer's memory limit.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn patient(dir: &std::path::Path) -> ConsumerConfig {
     config
 }
 
-/// Takes batches and keeps them, until so many or until one does not come; why it did not.
+/// Receives and holds batches, at most this many or until one does not arrive; returns the cause of the wait.
 fn keep(reader: &mut Reader) -> (Vec<Batch>, Option<(WaitCause, String)>) {
     let mut kept = Vec::new();
     while kept.len() < MORE_THAN_A_SEGMENT {
@@ -39,7 +39,7 @@ async fn a_restarted_daemon_does_not_grow_beside_the_old_arena() {
     stream.commit(300, 20).await;
     let first = Daemon::start(stream.store.clone(), patient(dir.path()));
     let greedy = ConnectOptions {
-        // What the first daemon has sent beyond that is read before its end is.
+        // Further batches of the first daemon are received before its end is noticed.
         credits: MORE_THAN_A_SEGMENT as u32 + 10,
         ..options(&first.socket, 0, 1, 0)
     };

@@ -1,5 +1,5 @@
-//! Frames of different sizes: index entries are read once per node, and a wrong or missing index is
-//! treated as a wrong or missing frame.
+//! Frames of different sizes: index entries are read once per node, and a corrupt or missing index is treated as a
+//! corrupt or missing frame.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::faults::failure;
 use crate::serving::{TIMEOUT, options, read_all};
 use crate::support::{Daemon, Stream, consumer};
 
-/// About this many bytes in an object: two slices.
+/// Approximate bytes per object: two slices.
 const TWO_SLICES: u64 = 1920;
 
-/// A stream of two slices a step, four steps in an object, whose frames differ in size.
+/// A stream of two slices per step and four steps per object, whose frames differ in size.
 async fn uneven(steps: u64) -> Stream {
     let mut stream = Stream::new(2).await;
     for _ in 0..steps / 4 {
@@ -27,7 +27,7 @@ async fn uneven(steps: u64) -> Stream {
     stream
 }
 
-/// Where the index of an object starts.
+/// Returns the offset of an object's index.
 async fn index_of(stream: &Stream, key: &str) -> (Vec<u8>, usize) {
     let body = stream.store.get(key, 1 << 30).await.unwrap().to_vec();
     let trailer = Trailer::decode(&body[body.len() - TRAILER_BYTES as usize..]).unwrap();
@@ -103,7 +103,7 @@ async fn a_reclaimed_object_with_an_index_is_reclaimed() {
     let mut config = consumer(dir.path());
     config.job.name = String::new();
     config.job.open = false;
-    // It learns of the watermark only when it looks for a reason.
+    // The daemon reads the watermark only when it looks for the reason of a failure.
     config.follow.starved = Period::millis(3_600_000);
     config.follow.idle = config.follow.starved;
     let daemon = Daemon::start(stream.store.clone(), config);
@@ -124,9 +124,9 @@ async fn a_reclaimed_object_with_an_index_is_reclaimed() {
     daemon.stop().await.unwrap();
 }
 
-/// Data reads per step when `ranks` ranks of this node read the stream. On a busy machine some reads are late and asked for twice,
-/// one in twenty and two more at most, and some neighbours go apart: bounds lie half way to what reads
-/// that share nothing would come to.
+/// Returns the data reads per step when `ranks` ranks of this node read the stream. On a busy machine some late
+/// reads are hedged, at most one in twenty and two more, and some neighbours are read separately: the bounds lie
+/// half way to the number of reads without any sharing.
 async fn requests(slices: u32, ranks: u32, dp_size: u32) -> f64 {
     const STEPS: u64 = 40;
     let dir = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ async fn a_step_costs_two_reads_in_each_object_that_holds_slices_of_the_node() {
         let one = requests(objects * 2, 1, objects * 2).await;
         assert!(one <= 2.5, "{one} reads a step of {objects} objects");
     }
-    // Four slices of the node, side by side in two objects: 4, and 6 if each were read by itself.
+    // Four slices of the node, neighbours in two objects: 4 reads, and 6 if each were read separately.
     let four = requests(16, 1, 4).await;
     assert!(
         four <= 5.0,
@@ -178,7 +178,7 @@ async fn ranks_and_steps_of_one_object_share_its_index() {
         assert_eq!(rank.await.unwrap(), 160);
     }
     let reads = counted.counts().of(Op::GetRange).requests;
-    // A lookup brings four steps or more, 80 reads for two ranks far apart; each by itself would be 320.
+    // A lookup covers four steps or more, 80 reads for two ranks far apart; separate lookups would be 320.
     assert!(
         reads <= 2 * 160 + 160,
         "{reads} reads for 160 steps of two ranks in 10 objects"

@@ -1,4 +1,4 @@
-//! A job with a lease shows a sign of life while ranks are connected, though they make no progress.
+//! Heartbeats renew the lease of a job while ranks are connected, even if they make no progress.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::{Daemon, Stream, consumer};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connected_ranks_that_wait_keep_a_lease() {
     let dir = tempfile::tempdir().unwrap();
-    // No step is there: nobody makes any progress.
+    // No step is committed, so no rank makes progress.
     let stream = Stream::new(1).await;
     let mut config = consumer(dir.path());
     config.job.lease = Period(Duration::from_secs(1));

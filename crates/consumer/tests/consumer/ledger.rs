@@ -1,4 +1,4 @@
-//! What daemons write down of a run with restarts, changing worlds and kills is enough to prove it.
+//! The ledgers of a run with restarts, changing worlds and kills suffice to prove it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
@@ -18,11 +18,11 @@ use crate::serving::{TIMEOUT, options};
 use crate::support::{Daemon, Stream, consumer};
 
 const SLICES: u32 = 4;
-/// Steps between checkpoints.
+/// The number of steps between checkpoints.
 const EVERY: Step = 40;
 
-/// One data coordinate: trains to `end`, marks every `EVERY` steps, gives the state of the last mark.
-/// With `together` all coordinates take each step together.
+/// Trains one data coordinate to `end` and marks every `EVERY` steps; returns the state of the last mark. With
+/// `together` all coordinates take each step together.
 fn train(
     options: ConnectOptions,
     end: Step,
@@ -49,7 +49,7 @@ fn train(
     })
 }
 
-/// An attempt of `dp` coordinates that starts from `state` and comes to `end`.
+/// An attempt of `dp` coordinates that trains from `state` to `end`.
 fn attempt(
     daemon: &Daemon,
     id: u8,
@@ -164,10 +164,10 @@ async fn a_run_with_restarts_other_worlds_and_kills_is_proved_by_its_ledgers() {
     let start = || Daemon::start(store.clone(), consumer(dir.path()));
     let mut daemon = start();
 
-    // Each attempt comes further than the checkpoint that the next one starts from.
+    // Each attempt trains beyond the checkpoint from which the next one starts.
     let state = last_state(attempt(&daemon, 1, 4, "", 150, true)).await;
     let state = last_state(attempt(&daemon, 2, 2, &state, 290, false)).await;
-    // The daemon is killed under its ranks, twice, the second time also before any mark.
+    // The daemon is killed while ranks read, twice, the second time before any mark.
     let ranks = attempt(&daemon, 3, 4, &state, 500, true);
     for _ in 0..2 {
         tokio::time::sleep(std::time::Duration::from_millis(60)).await;
@@ -175,7 +175,7 @@ async fn a_run_with_restarts_other_worlds_and_kills_is_proved_by_its_ledgers() {
         daemon = start();
     }
     let state = last_state(ranks).await;
-    // Thrown away: no mark.
+    // Not marked, so these steps are trained again.
     let _ = last_state(attempt(&daemon, 4, 1, &state, 485, true)).await;
     daemon.stop().await.unwrap();
     daemon = start();
@@ -200,7 +200,7 @@ async fn a_run_with_restarts_other_worlds_and_kills_is_proved_by_its_ledgers() {
     assert_eq!(proven[0].thrown_away, 4 * 30, "what is behind a checkpoint");
     assert_eq!(seen.job.attempts.len(), 6);
 
-    // Ledgers come before marks: no mark stands above what they tell.
+    // Ledgers are stored before marks, so no mark lies above the recorded steps.
     for key in store.keys() {
         let Some(mark) = keys::parse_mark(&key) else {
             continue;
@@ -238,7 +238,7 @@ async fn a_rank_that_goes_back_in_its_attempt_says_so() {
     let mut seen = Seen::read(&stream.store, &stream).await;
     let proven = seen.prove().unwrap();
     assert_eq!((proven[0].end, proven[0].again), (60, 30));
-    // Without its word it is a step that was received twice.
+    // Without the flag it is a step that was received twice.
     for (_, ledger) in seen.ledgers.get_mut(&0).unwrap() {
         ledger.entries.iter_mut().for_each(|e| e.resumed = false);
     }
@@ -246,7 +246,7 @@ async fn a_rank_that_goes_back_in_its_attempt_says_so() {
     assert!(error.contains("doubled step"), "{error}");
 }
 
-/// Told again would mean read again, and the data may be gone by then.
+/// Recording again would mean reading again, and the data may be deleted by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rank_that_an_older_ledger_tells_of_is_not_told_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -258,8 +258,8 @@ async fn a_rank_that_an_older_ledger_tells_of_is_not_told_again() {
     let daemon = start();
     let _ = last_state(attempt(&daemon, 1, 2, "", 20, true)).await;
     daemon.stop().await.unwrap();
-    // The first daemon tells of both up to step 20. Of the second one's objects the newest has an
-    // entry of rank 0 alone.
+    // The first daemon records both ranks up to step 20. The newest object of the second one has an entry of rank 0
+    // only.
     let back = |daemon: &Daemon, rank, from, end| {
         let mut options = options(&daemon.socket, rank, 2, from);
         options.attempt = Some("01".repeat(16));
@@ -286,7 +286,7 @@ async fn a_rank_that_an_older_ledger_tells_of_is_not_told_again() {
     }
 }
 
-/// The other daemon tells of the rank after this one has read the stored ledgers for a rank of its own.
+/// The other daemon records the rank after this one has read the stored ledgers for a rank of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rank_that_comes_from_another_daemon_is_not_told_again() {
     let (there, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

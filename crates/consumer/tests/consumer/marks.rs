@@ -1,4 +1,4 @@
-//! Checkpoint marks and progress in the store: what is refused, what is kept, and restarts from them.
+//! Checkpoint marks and progress in the store: refusals, stored objects, and restarts from them.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ async fn each_wrong_mark_is_refused_by_its_name_and_the_session_goes_on() {
             if step == 9 {
                 good = reader.state_dict();
             }
-            // Refusals come when they come.
+            // Refusals arrive at any time.
             while step >= 9 && names.len() < 5 {
                 match reader.checkpoint(&good) {
                     Ok(()) => break,
@@ -134,7 +134,7 @@ async fn bytes_from(
     all
 }
 
-/// A run with marks every ten steps; then an attempt from each of them, with another world each.
+/// A run with marks every ten steps, then an attempt from each mark, each with another world.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_from_each_mark_gives_identical_bytes() {
     let dir = tempfile::tempdir().unwrap();
@@ -214,8 +214,8 @@ async fn a_start_below_the_watermark_names_the_oldest_restart_point() {
     daemon.stop().await.unwrap();
 }
 
-/// One object for neighbouring coordinates, a newer one in place of the older, and what a rank says
-/// when it waits goes at once.
+/// Neighbouring coordinates share an object, a newer object replaces an older one, and the progress of a waiting
+/// rank is stored immediately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_is_one_object_for_neighbours() {
     let dir = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ async fn progress_is_one_object_for_neighbours() {
                 drop(reader.next(TIMEOUT).unwrap().unwrap());
             }
         }
-        // They wait: the stream has no more yet.
+        // The ranks wait, since no further step is committed.
         for reader in &mut readers {
             let wait = std::time::Duration::from_millis(150);
             assert_eq!(reader.next(wait).map(drop).unwrap_err().name(), "timeout");
@@ -264,8 +264,8 @@ async fn progress_is_one_object_for_neighbours() {
     daemon.stop().await.unwrap();
 }
 
-/// Nobody believes progress beyond the head, so a rank behind a range that was quarantined ahead of
-/// time speaks for the head, and again when it has grown: else producers with a bound wait for ever.
+/// Progress beyond the head is not trusted, so a rank behind a range that is quarantined ahead of time reports the
+/// head, and again when the head has moved: otherwise producers with a bound would wait for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_stays_at_the_head_and_follows_it() {
     let dir = tempfile::tempdir().unwrap();

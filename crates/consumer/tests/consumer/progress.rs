@@ -1,4 +1,4 @@
-//! How far ranks have come is stored for each that is here, whoever has gone elsewhere.
+//! The progress of connected ranks is stored regardless of ranks that have disconnected.
 
 use batchweave_client::{Client, Reader};
 use batchweave_core::ids::Step;
@@ -18,7 +18,7 @@ async fn read(mut reader: Reader, end: Step) -> Reader {
     read.await.unwrap()
 }
 
-/// It may read on another node by then, and producers wait for the slowest.
+/// The rank may read on another node by then, and producers wait for the slowest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rank_that_is_gone_holds_up_no_neighbour() {
     let dir = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ async fn a_rank_that_is_gone_holds_up_no_neighbour() {
         .await
         .unwrap();
     let mut stays = read(stays, 60).await;
-    // It waits for the next step, which never comes, so that it says where it stands.
+    // It waits for a step that is never committed, so that it reports its position.
     let waits = spawn_blocking(move || {
         let waited = stays.next(std::time::Duration::from_secs(1));
         (stays, waited.is_err())

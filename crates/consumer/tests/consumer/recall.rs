@@ -1,5 +1,5 @@
-//! What a daemon that died did not record is read from the store's indexes: no more than that, side by
-//! side, whatever the store does meanwhile, and beside all other marks.
+//! Deliveries that a dead daemon did not record are read from the store's indexes: only these, concurrently, in
+//! spite of store failures, and without delaying other marks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ fn resumed(daemon: &Daemon, rank: u32, dp: u32, from: Step) -> ConnectOptions {
     }
 }
 
-/// Reads up to `end`; marks after each step of `marks`; then closes, or holds the last `held` batches
-/// until its socket is gone, as a rank that is killed.
+/// Reads up to `end` and marks after each step of `marks`; then closes, or holds the last `held` batches until its
+/// socket is gone, like a rank that is killed.
 async fn read(options: ConnectOptions, end: Step, marks: &[Step], held: Option<usize>) {
     let marks = marks.to_vec();
     let read = spawn_blocking(move || {
@@ -68,7 +68,7 @@ async fn eventually(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// A rank that is killed has received steps that it has not reported; it says so when it is back.
+/// A killed rank has received steps that it did not report; it reports them when it reconnects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rank_that_is_killed_late_in_an_attempt_is_not_told_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ async fn a_rank_that_is_killed_late_in_an_attempt_is_not_told_again() {
     stream.finish().await;
     let counted = Counted::with_classes(stream.store.clone(), &keys::CLASSES);
     let daemon = Daemon::start(Arc::new(counted.clone()), consumer(dir.path()));
-    // The other rank stays, so that the attempt is known all the time.
+    // The other rank stays connected, so that the daemon keeps the attempt.
     let other = Client::connect(options(&daemon.socket, 0, 2, 0));
     let mut other = other.unwrap();
     for (from, end) in [(0, 600), (600, 650), (650, 690)] {
@@ -103,11 +103,11 @@ async fn a_rank_that_is_killed_late_in_an_attempt_is_not_told_again() {
     let seen = Seen::read(&stream.store, &stream).await;
     let proven = seen.prove().unwrap();
     assert_eq!((proven[0].end, proven[0].again), (700, 0), "{proven:?}");
-    // Two ranks and 70 objects, some in several reads; none to read an index.
+    // Two ranks and 70 objects, some read in several parts; no index is read.
     assert_eq!(counted.counts().of(Op::Head).requests, 0);
 }
 
-/// Each object once for all ranks, by one request.
+/// Each index is read once for all ranks, by one request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_daemon_delivered_is_read_once_for_all_ranks() {
     let dir = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ async fn a_store_that_is_down_for_seconds_makes_no_hole() {
     read_all(&daemon, 2, 0, 60, Some(0)).await;
     daemon.kill().await;
     let down = FaultStore::new(stream.store.clone(), 7, []);
-    // More often than a read was tried once: 5 and 6 times.
+    // More failures than attempts of one read, which are 5 and 6.
     for _ in 0..6 {
         down.inject(Op::List, "jobs/", Fault::Before);
     }
@@ -192,7 +192,7 @@ async fn marks_of_ranks_without_a_hole_do_not_wait_and_a_further_kill_loses_noth
         stuck.inject(Op::GetRange, &object, Fault::Delay(Duration::from_hours(1)));
     }
     let daemon = Daemon::start(Arc::new(stuck), consumer(dir.path()));
-    // Rank 1 goes on behind its hole, and rank 0 marks once more.
+    // Rank 1 continues behind its hole, and rank 0 marks once more.
     let behind = resumed(&daemon, 1, 2, 150);
     let behind = tokio::spawn(async move { read(behind, 200, &[180], Some(0)).await });
     behind.await.unwrap();

@@ -1,4 +1,4 @@
-//! What is refused, at start and in a hello, and with which words.
+//! Refusals at start and of hellos, with their messages.
 
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ async fn a_slice_larger_than_a_segment_is_named() {
     daemon.stop().await.unwrap();
 }
 
-/// A rank would hold the first slices and wait for the others for ever.
+/// Otherwise a rank would hold the first slices and wait for the others for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_larger_than_the_arena_is_named_with_the_size_it_needs() {
     let dir = tempfile::tempdir().unwrap();
@@ -195,7 +195,7 @@ async fn one_daemon_a_socket_and_stale_files_are_replaced() {
     stream.commit(3, 3).await;
     stream.finish().await;
     let config = consumer(dir.path());
-    // As a killed daemon leaves it: a socket file that nobody listens on.
+    // A killed daemon leaves a socket file on which no process listens.
     drop(UnixListener::bind(&config.socket.path).unwrap());
     assert!(config.socket.path.exists());
     let daemon = Daemon::start(stream.store.clone(), config.clone());

@@ -1,4 +1,4 @@
-//! A session that says which earlier one it replaces ends its own rank's alone.
+//! A session that replaces an earlier one ends only a session of its own rank.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use batchweave_wire::{DaemonMessage, ErrorName, Hello, Replaces, Welcome};
 use crate::rude::Rude;
 use crate::support::{Daemon, Stream, consumer};
 
-/// A rank of two of the job's attempt.
+/// One of the two ranks of the job's attempt.
 fn hello(dp_rank: u32) -> Hello {
     let mut hello = Hello::new("test", 0);
     (hello.job, hello.attempt) = (Some("llm".into()), Some("a".repeat(32)));
@@ -23,7 +23,7 @@ fn replacing(mut hello: Hello, old: &Welcome) -> Hello {
     hello
 }
 
-/// The first welcome, or the error in its place.
+/// Returns the first welcome, or the error in its place.
 fn answer(rude: &mut Rude) -> Result<Welcome, ErrorName> {
     loop {
         match rude.hear().expect("an answer") {
@@ -52,7 +52,7 @@ fn neighbours(path: &Path) {
         let mut stranger = Rude::with_hello(path, replacing(hello, &welcome));
         assert_eq!(answer(&mut stranger).map(drop), expected, "{who}");
     }
-    // Its batches come as if nobody had said anything.
+    // Its batches arrive as before.
     assert_eq!(rank.batch().step, 0);
     let mut next = Rude::with_hello(path, replacing(hello(0), &welcome));
     let after = answer(&mut next).unwrap();

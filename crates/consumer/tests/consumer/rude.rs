@@ -1,5 +1,5 @@
-//! Peers that break the protocol: each is one error or one closed session, and a rank beside them reads
-//! the whole stream meanwhile.
+//! Peers that break the protocol: each causes one error or one closed session, while another rank reads the whole
+//! stream.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use batchweave_wire::{
 use crate::serving::{TIMEOUT, options, read_all};
 use crate::support::{Daemon, Stream, consumer};
 
-/// A peer that sends what it likes.
+/// A peer that sends arbitrary messages.
 pub(crate) struct Rude {
     pub(crate) socket: Connection,
     buffer: Vec<u8>,
@@ -25,7 +25,7 @@ impl Rude {
         let socket = loop {
             match Connection::connect(path, deadline) {
                 Ok(socket) => break socket,
-                // The daemon is about to be there.
+                // The daemon is about to bind its socket.
                 Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(5)),
                 Err(why) => panic!("{why}"),
             }
@@ -36,7 +36,7 @@ impl Rude {
         }
     }
 
-    /// A reader without a job, so that it is no coordinate of anybody.
+    /// A reader without a job, so that it reads no coordinate of an attempt.
     pub(crate) fn greeted(path: &Path) -> Self {
         Self::with_hello(path, Hello::new("rude", 0))
     }
@@ -56,7 +56,7 @@ impl Rude {
         self.socket.send(bytes, None).unwrap();
     }
 
-    /// The next message; None at the end.
+    /// Returns the next message; `None` at the end.
     pub(crate) fn hear(&mut self) -> Option<DaemonMessage> {
         loop {
             assert!(
@@ -75,7 +75,7 @@ impl Rude {
         }
     }
 
-    /// The error that ends the session; None where it ends without.
+    /// Returns the error that ends the session; `None` if it ends without one.
     fn error(mut self) -> Option<(ErrorName, String)> {
         loop {
             if let DaemonMessage::Error(fault) = self.hear()? {
@@ -172,7 +172,7 @@ fn within_a_session(path: &Path) {
     );
     let mut ahead = Rude::greeted(path);
     let first = ahead.batch();
-    // What it never was sent, it can't have received.
+    // A rank can't have received a frame that it was not sent.
     ahead.say(&ClientMessage::Progress(Progress {
         next_step: 1 << 50,
         waited_us: u64::MAX,

@@ -1,4 +1,4 @@
-//! Ranks against a daemon in this process: every rank gets every slice, bit by bit, whatever dies.
+//! Ranks of a daemon in this process: every rank receives exactly its slices, regardless of crashes.
 
 use std::path::Path;
 use std::sync::{Arc, Barrier};
@@ -53,7 +53,7 @@ pub(crate) fn read_all(options: ConnectOptions, slices: u32, held: usize) -> Joi
     read_in_step(options, slices, held, None)
 }
 
-/// The same; with a barrier, ranks take steps together, as training does.
+/// The same; with a barrier, ranks take each step together, as in training.
 pub(crate) fn read_in_step(
     options: ConnectOptions,
     slices: u32,
@@ -158,7 +158,7 @@ async fn ranks_outlive_daemons() {
 async fn a_rank_that_stops_reading_holds_nobody_up() {
     let dir = tempfile::tempdir().unwrap();
     let mut stream = Stream::new(2).await;
-    // 2,000 steps are many times what an arena of one segment holds.
+    // 2,000 steps are many times the size of an arena of one segment.
     stream.commit(2000, 100).await;
     stream.finish().await;
     let mut config = consumer(dir.path());
@@ -223,7 +223,7 @@ async fn marks_are_stored_and_confirmed() {
     daemon.stop().await.unwrap();
 }
 
-/// The value of a metric line, 0 when there is none.
+/// Returns the value of a metric line, 0 without one.
 fn value(metrics: &str, name: &str) -> f64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(name));
     line.map_or(0.0, |value| value.trim().parse().unwrap())
@@ -241,7 +241,7 @@ async fn metrics_name_a_missing_daemon_and_forget_ranks_that_are_gone() {
         for step in 0..6 {
             check(&reader.next(TIMEOUT).unwrap().unwrap(), step, 0, 1, 1);
             reading.send(step).unwrap();
-            // Progress is told once a second.
+            // Progress is reported once per second.
             std::thread::sleep(Duration::from_millis(if step == 3 { 1100 } else { 0 }));
         }
         reader

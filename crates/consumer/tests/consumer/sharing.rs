@@ -1,5 +1,5 @@
-//! Ranks that differ in tensor, context or pipeline coordinates alone read one data coordinate: the same
-//! frames, once in the node's memory, each rank at its own pace.
+//! Ranks that differ only in tensor, context or pipeline coordinates read one data coordinate: the same frames, once
+//! in the node's memory, each rank at its own position.
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ async fn ranks_of_one_coordinate_read_the_same_frames() {
         bytes.push(read.of(Op::GetRange).bytes);
     }
     assert!(bytes[0] > 40 * 4 * 512, "{bytes:?}");
-    // A rank that stands a little behind may find a frame gone.
+    // For a rank that is a little behind, a frame may be evicted already.
     assert!(
         bytes[1] * 10 < bytes[0] * 13,
         "one copy for two ranks: {bytes:?}"
@@ -78,7 +78,7 @@ async fn a_rank_that_stands_still_or_goes_holds_up_none_of_its_peers() {
     assert_eq!(peer.await.unwrap(), 60);
     check(&kept, 0, 0, 2, 2);
     drop((kept, still));
-    // The same rank once more, alone: its attempt goes on where it stood.
+    // The same rank once more, alone: its attempt continues at its position.
     let again = ConnectOptions {
         resume: true,
         ..rank(&daemon, 0)
@@ -119,7 +119,7 @@ async fn who_does_not_say_that_it_shares_is_refused() {
     daemon.stop().await.unwrap();
 }
 
-/// What a job's coordinate has is what the last of its ranks has: data is kept until then.
+/// The progress of a shared coordinate is that of its slowest rank: data is kept until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_of_a_coordinate_is_that_of_its_last_rank() {
     let dir = tempfile::tempdir().unwrap();

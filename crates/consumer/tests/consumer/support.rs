@@ -63,12 +63,12 @@ fn config(slices: u32) -> StreamConfig {
 }
 
 impl Stream {
-    /// An empty stream.
+    /// Creates an empty stream in memory.
     pub(crate) async fn new(slices: u32) -> Self {
         Self::on(MemoryStore::new(), slices).await
     }
 
-    /// The same on a store that others know already.
+    /// Creates an empty stream in a given store.
     pub(crate) async fn on(store: Arc<MemoryStore>, slices: u32) -> Self {
         let shared: Arc<dyn Store> = store.clone();
         let config = config(slices);
@@ -136,12 +136,12 @@ impl Stream {
         self.producer.commit_data(&tgbs, object_bytes).await;
     }
 
-    /// Ends the stream.
+    /// Seals the stream at its head.
     pub(crate) async fn finish(&mut self) {
         self.producer.finish().await;
     }
 
-    /// Puts an entry into the log, as a person or a tool would.
+    /// Commits an entry to the log, as an operator's tool does.
     pub(crate) async fn put(&self, seed: u8, make: impl Fn(&Manifest) -> Entry) -> Version {
         let options = LogOptions::new([seed; 32]);
         let mut log = Log::open(self.store.clone(), &options).await.unwrap();
@@ -159,7 +159,7 @@ impl Stream {
         self.put(id, |_| entry.clone()).await;
     }
 
-    /// Lifts a quarantine.
+    /// Lifts the quarantine with this id.
     pub(crate) async fn lift(&self, id: u8, quarantine: u8) {
         let entry = Entry::QuarantineLifted(QuarantineLifted {
             request: RequestId([id; 16]),
@@ -182,14 +182,14 @@ impl Stream {
         self.put(id, close).await;
     }
 
-    /// The folded state.
+    /// Returns the folded state of the log.
     pub(crate) async fn manifest(&self) -> Manifest {
         let options = LogOptions::new([77; 32]);
         let log = Log::open(self.store.clone(), &options).await.unwrap();
         log.manifest().clone()
     }
 
-    /// A person says that nothing below `step` is needed.
+    /// Raises the watermark to `step`, as an operator does.
     pub(crate) async fn publish_watermark(&self, step: Step) {
         let options = LogOptions::new([4; 32]);
         let mut log = Log::open(self.store.clone(), &options).await.unwrap();
@@ -202,7 +202,7 @@ impl Stream {
         assert!(committed.unwrap().is_some());
     }
 
-    /// The same while jobs hold: as a reclaimer would, with their list.
+    /// Raises the watermark while jobs hold data, as a reclaimer does.
     pub(crate) async fn publish_watermark_of_jobs(&self, step: Step) {
         let publish = |m: &Manifest| {
             Entry::Watermark(Watermark {
@@ -254,13 +254,13 @@ impl Daemon {
         Self { stop, task, socket }
     }
 
-    /// Stops it and tells how it ended.
+    /// Stops the daemon and returns its outcome.
     pub(crate) async fn stop(self) -> Result<(), RunError> {
         self.stop.cancel();
         self.task.await.unwrap()
     }
 
-    /// Drops it as a kill would: nothing is told to anyone.
+    /// Drops the daemon without notifying its ranks, like a kill.
     pub(crate) async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.is_err_and(|end| end.is_cancelled()));

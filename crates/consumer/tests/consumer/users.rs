@@ -1,4 +1,4 @@
-//! Who may connect: the daemon's own user and those of `allow_uids`, by what the kernel says of them.
+//! Users that may connect: the daemon's own and those of `allow_uids`, by the credentials that the kernel reports.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::support::{Daemon, Stream, consumer};
 
 const STRANGER: u32 = 61_235;
 const GUEST: u32 = 61_236;
-/// What a daemon answers to nonsense says whether it listens at all.
+/// Sends garbage: the answer shows whether the daemon reads from the connection.
 const NONSENSE: &str = "import socket, sys\n\
                         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
                         s.settimeout(20)\n\
@@ -18,7 +18,7 @@ const NONSENSE: &str = "import socket, sys\n\
                         s.send(b'nonsense')\n\
                         print(s.recv(65536)[16:].decode())\n";
 
-/// The daemon's answer to a process of this user; none where we may not become that user.
+/// Returns the daemon's answer to a process of this user; `None` if the test may not become that user.
 async fn answer(socket: &Path, uid: Option<u32>) -> Option<String> {
     let socket = PathBuf::from(socket);
     let ask = move || {

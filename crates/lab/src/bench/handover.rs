@@ -1,5 +1,5 @@
-//! `bench handover`: what a rank pays for a batch. Ranks are Python, so Python measures: the installed
-//! package brings the measurement and the process that hands the frames over.
+//! `bench handover`: the time that a rank spends per batch. Ranks are Python, so Python measures: the
+//! installed package contains the measurement and the process that hands over frames.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -15,18 +15,18 @@ const MODULE: &str = "batchweave.bench.handover";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HandoverArgs {
-    /// Python that has the batchweave package; with torch, a DataLoader worker is measured, too
+    /// Python with the batchweave package; with torch it also measures a DataLoader worker
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: PathBuf,
-    /// Rounds; each figure is the median over them
+    /// Number of rounds; each figure is their median
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Calls of next() in a round
+    /// Calls of next() in each round
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     calls: u32,
 }
 
-/// Runs the measurement; what it printed. `json` is one object, else it is a table.
+/// Runs the measurement and returns its output: one JSON object with `json`, else a table.
 pub(crate) async fn measure(args: &HandoverArgs, json: bool) -> Result<String, CliError> {
     let mut command = Command::new(&args.python);
     command.args(["-m", MODULE, "--rounds", &args.rounds.to_string()]);

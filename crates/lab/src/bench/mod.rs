@@ -1,4 +1,4 @@
-//! `batchweave bench`: measurements of the protocol's own claims, by the product's own code.
+//! `batchweave bench`: measurements of the claims in docs/performance.md, with the product's own code.
 
 mod cpu;
 mod fetch;
@@ -25,34 +25,35 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// What a commit costs late in a long log, beside an early one; and what opening it costs
+    /// Cost of a commit late in a long log, compared with an early one, and of opening that log
     ///
-    /// Two producers write every record by the code that daemons use, into a store in memory (a
-    /// million versions take about 2 GB and a few minutes). Time is virtual: requests take what the
-    /// S3 Standard profile of `dev-s3` draws, and the CPU time used is added.
+    /// Two producers write every record with the daemons' code into a store in memory (a million versions
+    /// take about 2 GB and a few minutes). Time is virtual: requests take the latency of the S3 Standard
+    /// profile of `dev-s3`, and the CPU time used is added.
     CommitGrowth(growth::GrowthArgs),
-    /// What a rank pays for a batch, in Python: queued, blocking, per slice, releasing
+    /// Time that a rank spends per batch in Python: queued, blocking, per slice, releasing
     ///
-    /// A process hands frames of shared memory over as the consumer daemon does; beside it, in the
-    /// same run, a multiprocessing.Queue, a copy over a Unix socket and a PyTorch DataLoader worker.
+    /// A process hands over frames of shared memory as the consumer daemon does. The same run measures a
+    /// multiprocessing.Queue, a copy over a Unix socket and a PyTorch DataLoader worker.
     Handover(handover::HandoverArgs),
-    /// What a run keeps in the store, step by step, and what reclaiming the rest costs
+    /// Stored bytes of a run, step by step, and the cost of reclaiming the rest
     ///
-    /// A producer, a job with checkpoints and a reclaimer on the embedded S3 server; what is stored
-    /// is accounted to the byte.
+    /// A producer, a job with checkpoints and a reclaimer on the embedded S3 server; stored bytes are
+    /// accounted exactly.
     Reclaim(reclaim::ReclaimArgs),
-    /// How near the consumer daemon's reads come to what raw sockets take from the same server
+    /// Throughput of the consumer daemon's reads, compared with raw sockets on the same server
     ///
-    /// From `dev-s3`, or the S3 endpoint of --store and --endpoint (http), into the arena and to a
-    /// rank; beside it the same objects by raw TCP into shared memory.
+    /// Reads from `dev-s3`, or the S3 endpoint of --store and --endpoint (http), into the arena and on to a
+    /// rank, and the same objects by raw TCP into shared memory.
     Fetch(fetch::FetchArgs),
-    /// How fast documents on disk become tokens, beside the tokenizer alone
+    /// Throughput from documents on disk to tokens, compared with the tokenizer alone
     Tokenize(producing::TextArgs),
-    /// How fast tokens become slices in one thread, in each mode, beside writing them once
+    /// Throughput from tokens to slices in one thread, in each mode, compared with writing them once
     Pack(producing::TextArgs),
-    /// How fast objects go up, beside plain HTTP puts of the same bytes
+    /// Throughput of uploads, compared with plain HTTP puts of the same bytes
     Upload(producing::upload::UploadArgs),
-    /// From documents on disk to committed batches on `dev-s3`, beside the tokenizer alone
+    /// Throughput from documents on disk to committed batches on `dev-s3`, compared with the tokenizer
+    /// alone
     Produce(producing::produce::ProduceArgs),
 }
 
@@ -95,7 +96,7 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
             return Ok(Exit::Ok);
         }
     };
-    // A runtime of its own on a thread of its own: its time is virtual, and its CPU time is ours.
+    // A separate runtime and thread: its time is virtual, and its CPU time is measured.
     let measured = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

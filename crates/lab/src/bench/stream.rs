@@ -1,4 +1,4 @@
-//! A stream to measure: two producers whose TGBs have several parts, as large batches have.
+//! The measured stream: two producers whose TGBs have several parts, like large batches.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::bench::single_commits::SingleCommits;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
-/// Slices of a TGB; each is a part of its own here, so that a batch has that many objects.
+/// Slices per TGB; each is a part of its own, so that a batch has that many objects.
 pub(super) const SLICES: u32 = 4;
 const ROWS: u32 = 4;
 const SEQ_LEN: u32 = 128;
-/// One producer's turn: so many commits in a row.
+/// Consecutive commits of one producer.
 const TURN: u64 = 8;
 
 pub(super) fn config() -> StreamConfig {
@@ -39,7 +39,7 @@ pub(super) fn config() -> StreamConfig {
     }
 }
 
-/// A producer and what all its TGBs have in common.
+/// A producer and the common parts of its TGBs.
 struct Writer {
     producer: SingleCommits,
     payload: Bytes,
@@ -93,7 +93,7 @@ impl Writer {
         pack(identity, &[tgb], 1, |part| self.key(seq, part)).map_err(bench_error)
     }
 
-    /// The record of a TGB: that of the first with other keys, since all have the same shape.
+    /// Returns the record of a TGB: that of the first with other keys, since all have the same shape.
     fn tgb(&self, seq: u64) -> TgbRecord {
         let mut record = self.record.clone();
         for (part, n) in record.parts.iter_mut().zip(0..) {
@@ -102,7 +102,7 @@ impl Writer {
         record
     }
 
-    /// One commit as the daemon makes it; `with_data` uploads the TGB first.
+    /// Makes one commit as the daemon does; `with_data` uploads the TGB first.
     async fn commit(&mut self, store: &Arc<dyn Store>, with_data: bool) -> Result<(), CliError> {
         let seq = self.producer.next_seq();
         if with_data {
@@ -116,7 +116,7 @@ impl Writer {
     }
 }
 
-/// The stream while it grows.
+/// A stream that grows commit by commit.
 pub(super) struct Growing {
     store: Arc<dyn Store>,
     writers: [Writer; 2],
@@ -140,12 +140,12 @@ impl Growing {
         })
     }
 
-    /// The step that the record of `version` gives: the first two records open the producers.
+    /// Returns the step that the record of `version` adds: the first two records open the producers.
     pub(super) fn step(version: Version) -> u64 {
         version.saturating_sub(2)
     }
 
-    /// Commits up to and without `version`; the TGBs of `with_data` have their objects.
+    /// Commits up to `version`, exclusive; the objects of the TGBs in `with_data` are uploaded.
     pub(super) async fn grow(
         &mut self,
         version: Version,
@@ -164,7 +164,7 @@ impl Growing {
         Ok(())
     }
 
-    /// Waits for what is being written beside the log.
+    /// Waits until snapshots and segments are written.
     pub(super) async fn settle(&mut self) -> Result<(), LogError> {
         for writer in &mut self.writers {
             writer.producer.log_mut().settle_snapshots().await;

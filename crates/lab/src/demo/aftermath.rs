@@ -1,5 +1,5 @@
-//! What a run leaves in the store: a last pass of reclamation, as `batchweave reclaim --apply` makes
-//! it, and the proof of `batchweave verify --job`.
+//! The end of a run: a last pass of reclamation, as `batchweave reclaim --apply` makes it, and the proof of
+//! `batchweave verify --job`.
 
 use batchweave_core::ids::{JobName, Step};
 use batchweave_log::Log;
@@ -9,25 +9,25 @@ use super::DemoError;
 use super::setup::JOB;
 use batchweave_cli::prove_job;
 
-/// The findings.
+/// The state of the store after the run.
 #[derive(Debug)]
 pub(crate) struct Aftermath {
-    /// Steps that no restart point needs: their data is gone, by the daemon's duty or the last pass.
+    /// Reclaimed steps, by the daemon or the last pass.
     pub(crate) reclaimed: Step,
-    /// Steps committed.
+    /// Number of committed steps.
     pub(crate) head: Step,
-    /// Bytes of data that are left.
+    /// Bytes of remaining data.
     pub(crate) kept_bytes: u64,
     /// The first step that the ledgers do not prove.
     pub(crate) proved_to: Step,
-    /// Steps that went to all data coordinates, once and in order.
+    /// Steps that all data coordinates received, once and in order.
     pub(crate) proved_steps: u64,
-    /// What speaks against the run, or is not proved of it.
+    /// The contradiction, or why the run is not proved.
     pub(crate) contradiction: Option<String>,
 }
 
-/// Reclaims what is left to reclaim, then proves the run: the data of most steps is gone by then.
-pub(super) async fn look(log: &mut Log) -> Result<Aftermath, DemoError> {
+/// Reclaims the rest, then proves the run; the data of most steps is gone by then.
+pub(super) async fn inspect(log: &mut Log) -> Result<Aftermath, DemoError> {
     let failed = |e: &dyn std::fmt::Display| DemoError::Store(e.to_string());
     let mut reclaimer = Reclaimer::new();
     let pass = reclaimer.pass(log, Limits::default()).await;

@@ -1,9 +1,9 @@
-//! The proof. It shares no code with the pipeline: it reads the source documents and the ranks'
-//! own files, tokenizes with another library (bpe-openai), packs by the words of docs/format.md,
-//! and compares every token of every rank at every step.
+//! The proof. It shares no code with the pipeline: it reads the source documents and the ranks' own files,
+//! tokenizes with another library (bpe-openai), packs according to docs/format.md, and compares every token
+//! of every rank at every step.
 //!
-//! `arrival` lets producers interleave as they come, so a step must equal the next batch of one of
-//! the producers; at the end every batch of every producer must have been met exactly once.
+//! In the order `arrival` the batches of producers interleave, so a step must equal the next batch of one
+//! of the producers; at the end every batch of every producer must have occurred exactly once.
 
 use std::fs;
 use std::io::{BufReader, Read};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::DemoError;
 
-/// What the stream's configuration says.
+/// The shape of a batch in the stream's configuration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) slices: usize,
@@ -21,20 +21,20 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Tokens that a batch advances by.
+    /// Returns the tokens that a batch advances by.
     pub(crate) fn advance(self) -> usize {
         self.slices * self.rows_per_slice * self.seq_len
     }
 }
 
-/// The checker's findings.
+/// Differences between the ranks' files and the documents.
 #[derive(Debug, Default)]
 pub(crate) struct Differences {
     pub(crate) steps: u64,
     pub(crate) tokens: u64,
     pub(crate) documents: u64,
     pub(crate) mismatches: u64,
-    /// The first few, in words.
+    /// Descriptions of the first few.
     pub(crate) examples: Vec<String>,
 }
 
@@ -50,9 +50,9 @@ impl Differences {
 /// One producer's share of the documents as tokens.
 struct Share {
     tokens: Vec<u32>,
-    /// Where each document ends in `tokens`.
+    /// The ends of documents in `tokens`.
     ends: Vec<usize>,
-    /// The next batch.
+    /// Number of the next batch.
     next: usize,
 }
 
@@ -83,7 +83,7 @@ fn shares(files: &[PathBuf], producers: usize) -> Result<Vec<Share>, DemoError> 
     Ok(shares)
 }
 
-/// The records of one rank: step, slice, tokens.
+/// Reads the records of one rank: step, slice, tokens.
 fn read_rank(path: &Path) -> Result<Vec<(u64, u32, Vec<u32>)>, DemoError> {
     let file = fs::File::open(path).map_err(|e| DemoError::io("read", path, &e))?;
     let mut reader = BufReader::new(file);
@@ -112,7 +112,7 @@ fn read_rank(path: &Path) -> Result<Vec<(u64, u32, Vec<u32>)>, DemoError> {
     }
 }
 
-/// Compares what the ranks got with the documents. `limit`: the ranks stopped after so many steps.
+/// Compares the ranks' files with the documents, up to step `limit` if the ranks stopped there.
 pub(crate) fn check(
     files: &[PathBuf],
     ranks: &[PathBuf],
@@ -162,7 +162,7 @@ pub(crate) fn check(
     Ok(verdict)
 }
 
-/// A rank's slices by step; it must have each step once, in order, and exactly its own slices.
+/// Returns a rank's slices by step; each step must occur once, in order, with exactly the rank's slices.
 fn by_step(
     rank: usize,
     records: Vec<(u64, u32, Vec<u32>)>,
@@ -195,7 +195,7 @@ impl Share {
         self.tokens.len().saturating_sub(1) / shape.advance()
     }
 
-    /// Whether `slices` hold exactly this share's next batch.
+    /// Returns whether `slices` hold exactly this share's next batch.
     fn is_next(&self, slices: &[&[u32]], shape: Shape) -> bool {
         if self.next >= self.batches(shape) || slices.len() != shape.slices {
             return false;
@@ -228,7 +228,7 @@ mod tests {
         producers: 1,
     };
 
-    /// A corpus of one document and the files of two ranks that read it rightly.
+    /// Returns a corpus of one document and the correct files of two ranks.
     fn scene(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<u32>) {
         let text = "The quick brown fox jumps over the lazy dog, again and again, until evening.";
         let corpus = folder.join("documents-0.jsonl");

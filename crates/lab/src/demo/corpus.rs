@@ -1,5 +1,5 @@
-//! The demo's documents: text that is on the machine already, or the user's own, copied into JSONL
-//! files so that producers and checker read the same bytes.
+//! The demo's documents: text found on the machine, or the user's own, copied into JSONL files so that
+//! producers and checker read the same bytes.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::DemoError;
 
-/// Where text is on most machines: Python's library, packages' docs, headers.
+/// Folders with text on most machines: Python's library, packages' docs, headers.
 const PLACES: &[&str] = &[
     "/usr/share/doc",
     "/usr/share/perl",
@@ -18,13 +18,13 @@ const PLACES: &[&str] = &[
 const EXTENSIONS: &[&str] = &[
     "py", "txt", "md", "rst", "html", "h", "pm", "pod", "c", "rs", "json", "tex", "xml",
 ];
-/// Enough for the default run.
+/// Bytes of text for the default run.
 const DEFAULT_BYTES: u64 = 24 << 20;
-/// Longer files are cut up as other documents would be: this keeps the demo's documents readable.
+/// Longer files are split, which keeps the demo's documents readable.
 const DOCUMENT_BYTES_MAX: usize = 256 << 10;
 const FILES: usize = 6;
 
-/// What was collected.
+/// The collected documents.
 #[derive(Debug, Clone)]
 pub(crate) struct Corpus {
     /// The JSONL files, in the order in which producers read them.
@@ -33,7 +33,7 @@ pub(crate) struct Corpus {
     pub(crate) bytes: u64,
 }
 
-/// Copies documents into `folder`. Without `input`, text from this machine.
+/// Copies documents into `folder`: those of `input`, or text from this machine.
 pub(crate) fn collect(input: Option<&Path>, folder: &Path) -> Result<Corpus, DemoError> {
     fs::create_dir_all(folder).map_err(|e| DemoError::io("create", folder, &e))?;
     let mut writer = Writer::new(folder)?;
@@ -77,7 +77,7 @@ fn python_library() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Files below `path` in a fixed order, until `enough` bytes were taken.
+/// Returns files below `path` in a fixed order, up to `enough` bytes.
 fn walk(
     path: &Path,
     take: &mut impl FnMut(&Path) -> Result<u64, DemoError>,
@@ -125,7 +125,7 @@ impl Writer {
         })
     }
 
-    /// Takes a text file; `own`: the user named it, so every text is taken, JSONL line by line.
+    /// Adds a text file. With `own` (the user named it) every text is added, JSONL line by line.
     fn add_file(&mut self, path: &Path, own: bool) -> Result<u64, DemoError> {
         let extension = path
             .extension()
@@ -164,7 +164,7 @@ impl Writer {
         if text.is_empty() {
             return Ok(());
         }
-        // Documents go round the files; within a file the producers take turns.
+        // Documents are spread over the files in turn; within a file the producers take turns.
         let file = (self.documents % FILES as u64) as usize;
         let line = serde_json::json!({ "text": text, "source": source });
         let (path, out) = &mut self.files[file];

@@ -1,5 +1,5 @@
-//! `batchweave demo`: the whole system on real text, with real processes and real kills, and a
-//! proof at the end.
+//! `batchweave demo`: the whole system on real text, with real processes, real kills, and a proof at the
+//! end.
 
 mod aftermath;
 mod checker;
@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use run::run;
 
-/// Where the demo keeps its stream.
+/// The store of the demo's stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum DemoStore {
-    /// A server of its own, in memory.
+    /// An embedded S3 server, in memory.
     #[default]
     S3,
-    /// A local folder.
+    /// A folder of its own on the local disk.
     File,
     /// An existing, empty root.
     Url(String),
@@ -46,7 +46,7 @@ impl std::str::FromStr for DemoStore {
     }
 }
 
-/// In which language the ranks run.
+/// The language of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum RanksIn {
     /// The Rust client; needs nothing else.
@@ -55,12 +55,12 @@ pub(crate) enum RanksIn {
     Python,
 }
 
-/// Shows the whole system on text from this machine: producers, store, consumer daemon, four
-/// training ranks, kills on the way, and a proof at the end that every rank got every token once.
+/// Runs the whole system on text from this machine: producers, store, consumer daemon, four training ranks,
+/// kills, and a proof at the end that every rank received every token once.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
-    after_help = "The stream is kept in an embedded S3 server, or where --store says: s3 (the same), file (a
-folder of its own), or an empty root as a URL.
+    after_help = "--store selects the stream's store: s3 (an embedded S3 server, the default), file (a folder of its
+own), or the URL of an empty root.
 
 Examples:
   batchweave demo
@@ -68,79 +68,79 @@ Examples:
   batchweave demo --input ~/corpus --seed 7 --json | tail -n 1 | jq .mismatches"
 )]
 pub(crate) struct DemoArgs {
-    /// From the global option --store.
+    /// The value of the global option --store.
     #[arg(skip)]
     pub(crate) store: DemoStore,
-    /// In which language the ranks run
+    /// Language of the ranks
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     pub(crate) ranks_in: RanksIn,
     /// Own documents: a text file, a folder of them, or JSONL with the field "text"
     #[arg(long, value_name = "PATH")]
     pub(crate) input: Option<PathBuf>,
-    /// Stop the ranks after so many steps; by default they read to the end of the stream
+    /// Stop the ranks after this many steps; by default they read to the end of the stream
     #[arg(long, value_name = "N")]
     pub(crate) steps: Option<u64>,
     /// Seed of the kills; drawn and printed if not given
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Kill each kind of process this often
+    /// Number of kills of each kind of process
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) kills: u32,
     /// Python to run the ranks with
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// Keep the demo's folder (stream, logs, what the ranks got)
+    /// Keep the demo's folder (stream, logs, the ranks' output)
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Give up after so many seconds
+    /// Give up after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub(crate) timeout: u64,
 }
 
-/// Why a demo did not come to its end.
+/// The errors of a demo.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
     /// Wrong arguments or input.
     #[error("{0}")]
     Usage(String),
-    /// A file of the demo's own.
+    /// A file operation of the demo failed.
     #[error("cannot {verb} {path}: {why}")]
     Io {
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
-        /// On what.
+        /// The path of the file or folder.
         path: String,
-        /// The system's words.
+        /// The operating system's message.
         why: String,
     },
-    /// A rank could not read.
+    /// A rank failed to read.
     #[error(transparent)]
     Rank(#[from] batchweave_client::ClientError),
-    /// A process ended in a way that nobody asked for, or something took too long.
+    /// A process ended unexpectedly, or something took too long.
     #[error("{what}\n{log}")]
     Process {
-        /// Which, and how.
+        /// The process, and what happened.
         what: String,
-        /// The end of its log.
+        /// The last lines of its log.
         log: String,
     },
-    /// The store, when what is left there was looked at.
-    #[error("what the run has left in the store can't be judged: {0}")]
+    /// The store failed at the end of the run.
+    #[error("cannot inspect the store after the run: {0}")]
     Store(String),
-    /// What the log and the ledgers say.
+    /// The ledgers do not prove the run.
     #[error("`batchweave verify --job {job}` does not prove the run: {why}")]
     Unproved {
-        /// Of which job.
+        /// Name of the job.
         job: &'static str,
-        /// The first contradiction.
+        /// The first contradiction, or why there is no proof.
         why: String,
     },
-    /// The proof failed.
-    #[error("the ranks did not get what the documents say ({mismatches} differences): {first}")]
+    /// The ranks' files differ from the documents.
+    #[error("the ranks' tokens differ from the documents in {mismatches} places: {first}")]
     Mismatch {
-        /// How many.
+        /// Number of differences.
         mismatches: u64,
-        /// The first.
+        /// Description of the first one.
         first: String,
     },
 }

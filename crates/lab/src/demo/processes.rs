@@ -14,11 +14,11 @@ use tokio::process::{Child, Command};
 
 use super::DemoError;
 
-/// Below those that Linux hands out.
+/// Ports below the range that Linux assigns itself.
 const PORTS: Range<u16> = 20_000..32_000;
 const PORT_TRIES: usize = 100;
 
-/// A program with its arguments, to be started any number of times.
+/// A program with its arguments, which can be started any number of times.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) name: String,
@@ -28,7 +28,7 @@ pub(crate) struct Program {
     pub(crate) log: PathBuf,
 }
 
-/// A running program.
+/// A running program, killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) program: Program,
@@ -64,7 +64,7 @@ impl Program {
         })
     }
 
-    /// Starts it and waits for the first line that it prints.
+    /// Starts the program and waits for its first line of output.
     pub(crate) async fn start_with_line(self) -> Result<(Running, String), DemoError> {
         let mut child = self.spawn(Stdio::piped())?;
         let out = child.stdout.take();
@@ -87,7 +87,7 @@ impl Program {
 }
 
 impl Running {
-    /// SIGKILL, and the same program again.
+    /// Kills the program and starts it again.
     pub(crate) async fn kill_and_restart(&mut self) -> Result<(), DemoError> {
         let _ = self.child.kill().await;
         self.child = self.program.spawn(Stdio::null())?;
@@ -95,17 +95,17 @@ impl Running {
         Ok(())
     }
 
-    /// The process, while it runs.
+    /// Returns the process id while the program runs.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status once the program has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// SIGTERM, and how it ended within the time.
+    /// Sends SIGTERM and waits for the exit status, at most `within`.
     pub(crate) async fn stop(&mut self, within: Duration) -> Result<ExitStatus, DemoError> {
         if let Some(pid) = self.child.id() {
             // `kill` is on every Linux machine, and sending a signal by hand would need unsafe code.
@@ -120,7 +120,7 @@ impl Running {
         }
     }
 
-    /// An error with the end of its log.
+    /// Returns an error with the end of the program's log.
     pub(crate) fn failed(&mut self, what: &str) -> DemoError {
         let what = format!("{} {what}", self.program.name);
         DemoError::Process {
@@ -130,8 +130,8 @@ impl Running {
     }
 }
 
-/// A port on this host that nobody uses at this moment. Not one of those that the system hands out: an
-/// outgoing connection could have it before the program does, or while it is started again.
+/// Returns a port on this host that is free at this moment, outside the range of the system's own choices:
+/// an outgoing connection could take one of those before the program does, or while it is restarted.
 pub(crate) fn free_port() -> io::Result<u16> {
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..PORT_TRIES {

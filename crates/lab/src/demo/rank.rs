@@ -1,12 +1,13 @@
-//! A training rank of the demo, in Rust: `batchweave demo-rank`. The Python one is
+//! A training rank of the demo, in Rust: `batchweave-lab demo-rank`. The Python one is
 //! `batchweave.demo_rank`; both write the same records:
 //!
 //! ```text
 //! u64 step | u32 slice | u32 bytes | the array `tokens` as it lies in memory (little-endian)
 //! ```
 //!
-//! The state file says how far the output file is valid. Started again, the rank cuts the output to
-//! that size and goes on from the state, so that a step is in it once, whenever the rank was killed.
+//! The state file holds the valid size of the output file. When the rank is restarted, it truncates the
+//! output to that size and continues from the state, so that each step is in it once, whenever the rank was
+//! killed.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -25,7 +26,7 @@ pub(crate) struct RankArgs {
     /// The consumer daemon's socket
     #[arg(long)]
     socket: PathBuf,
-    /// The job's name
+    /// Name of the job
     #[arg(long)]
     job: String,
     /// The attempt's id, 32 hexadecimal digits
@@ -40,21 +41,21 @@ pub(crate) struct RankArgs {
     steps: Option<u64>,
     #[arg(long)]
     state_file: PathBuf,
-    /// Where the records go
+    /// Output file of the records
     #[arg(long)]
     out: PathBuf,
-    /// Where the seconds of each read are added
+    /// Output file of the seconds that each read waited
     #[arg(long)]
     waits: PathBuf,
-    /// Time that a step trains
+    /// Milliseconds of training per step
     #[arg(long, default_value_t = 0)]
     step_ms: u64,
-    /// Make the steps that this number divides restart points of the job; never by default
+    /// Make every step divisible by this number a restart point of the job; never by default
     #[arg(long, default_value_t = 0)]
     mark_every: u64,
 }
 
-/// How long a rank waits for a daemon that is restarted, or for a batch.
+/// Longest time to wait for a daemon that is restarted, or for a batch.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Serialize, Deserialize)]
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &RankArgs) -> Result<Exit, DemoError> {
     let marks = |step: u64| args.mark_every > 0 && step.is_multiple_of(args.mark_every);
     let mut next_step = 0;
     if let Some(saved) = saved.filter(|_| marks(reader.next_step())) {
-        // It may have been killed between saving and marking; a mark made twice is one mark.
+        // The rank may have been killed between saving and marking; repeating a mark is harmless.
         reader.checkpoint(&saved.state)?;
     }
     while args.steps.is_none_or(|steps| next_step < steps) {
@@ -133,7 +134,7 @@ fn open_out(path: &Path, bytes: u64) -> std::io::Result<File> {
 fn records(batch: &Batch) -> Result<Vec<u8>, ClientError> {
     let mut record = Vec::new();
     for slice in batch.slices() {
-        // Of a small vocabulary, tokens are half as wide.
+        // Tokens of a small vocabulary have half the width.
         let tokens: Vec<u8> = if let Ok(tokens) = slice.array::<u16>("tokens") {
             tokens.iter().flat_map(|t| t.to_le_bytes()).collect()
         } else {
@@ -148,7 +149,7 @@ fn records(batch: &Batch) -> Result<Vec<u8>, ClientError> {
     Ok(record)
 }
 
-/// Replaced atomically: a kill leaves the old state or the new one.
+/// Replaces the file atomically: a kill leaves the old or the new state.
 fn save(path: &Path, saved: &Saved) -> std::io::Result<()> {
     let fresh = path.with_extension("new");
     fs::write(&fresh, serde_json::to_vec(saved)?)?;

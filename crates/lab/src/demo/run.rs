@@ -1,4 +1,4 @@
-//! The course of a demo: collect text, start everything, kill on the way, wait for the end, check.
+//! The course of a demo: collect text, start all processes, kill some, wait for the end, check.
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -21,7 +21,7 @@ use batchweave_cli::CliError;
 use batchweave_cli::Context;
 
 const POLL: Duration = Duration::from_millis(15);
-/// Bytes of text a token, roughly: only places the kills.
+/// Bytes of text per token, roughly; used only to time the kills.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// Runs the demo; the summary is printed to standard output, progress to standard error.
@@ -61,7 +61,7 @@ pub(crate) async fn run(mut args: DemoArgs, context: &Context) -> Result<Exit, C
     }
 }
 
-/// A failed process or proof leaves something to look at; wrong arguments do not.
+/// Whether to keep the folder: after a failed process or proof, not after wrong arguments.
 fn is_worth_a_look(outcome: &Result<Summary, DemoError>) -> bool {
     match outcome {
         Ok(summary) => {
@@ -80,7 +80,7 @@ struct Demo<'a> {
     producers: Vec<Running>,
     consumer: Running,
     log: Log,
-    /// Bytes of each step's frames, noted when it is committed: later it may be reclaimed.
+    /// Bytes of each step's frames, recorded at the commit because the step may be reclaimed later.
     step_bytes: Vec<u64>,
     ranks: Vec<Running>,
     kills: Vec<Kill>,
@@ -109,7 +109,7 @@ impl<'a> Demo<'a> {
         demo.stop().await?;
         let elapsed = began.elapsed();
         eprintln!("reclaiming the rest and proving the run by its ledgers ...");
-        let aftermath = aftermath::look(&mut demo.log).await?;
+        let aftermath = aftermath::inspect(&mut demo.log).await?;
         demo.stop_store().await?;
         eprintln!("checking every token against the documents ...");
         demo.summarize(corpus, seed, elapsed, needed, aftermath)
@@ -148,7 +148,7 @@ impl<'a> Demo<'a> {
         })
     }
 
-    /// Until all ranks have ended: kills what is due, starts it again, shows progress.
+    /// Kills and restarts processes as scheduled and shows progress, until all ranks have ended.
     async fn watch(&mut self) -> Result<(), DemoError> {
         let mut shown = Instant::now();
         loop {
@@ -193,7 +193,7 @@ impl<'a> Demo<'a> {
         tokio::time::sleep(Duration::from_millis(kill.delay_ms)).await;
         let target = match kill.victim {
             Victim::Producer(n) => {
-                // The drawn one may have finished already, on a fast machine: then the other.
+                // On a fast machine the drawn producer may have finished; then the other is killed.
                 let alive = self.producers.iter_mut().position(|p| p.ended().is_none());
                 let drawn_ended = self.producers[n].ended().is_some();
                 &mut self.producers[alive.filter(|_| drawn_ended).unwrap_or(n)]
@@ -240,7 +240,7 @@ impl<'a> Demo<'a> {
         }
     }
 
-    /// Steps that every rank has written.
+    /// Returns the number of steps that every rank has written.
     fn trained(&self) -> u64 {
         let row_bytes = 4 * (SHAPE.seq_len as u64 + 1);
         let slice_bytes = 16 + SHAPE.rows_per_slice as u64 * row_bytes;
@@ -252,9 +252,9 @@ impl<'a> Demo<'a> {
             .unwrap_or(0)
     }
 
-    /// Steps in the log, read as anybody could.
+    /// Returns the number of steps in the log.
     async fn committed(&mut self) -> u64 {
-        // Only progress: an error shows where it matters, in the daemons.
+        // For progress only: the daemons report errors.
         let _ = self.log.catch_up().await;
         let head = self.log.manifest().next_step();
         for step in self.step_bytes.len() as u64..head {
@@ -292,7 +292,7 @@ impl<'a> Demo<'a> {
         Ok(())
     }
 
-    /// Bytes of the frames of the first `steps` steps: reading each once would be the least.
+    /// Returns the bytes of the frames of the first `steps` steps, the least that must be read.
     fn needed_bytes(&self, steps: u64) -> u64 {
         self.step_bytes.iter().take(steps as usize).sum()
     }
@@ -334,7 +334,7 @@ impl<'a> Demo<'a> {
     }
 }
 
-/// The stream, once a producer has made it: read as anybody could, to see how far it is.
+/// Opens the stream once a producer has created it.
 async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoError> {
     let failed = |e: &dyn std::fmt::Display| DemoError::Usage(e.to_string());
     let store = batchweave_store::open(&setup.url, &setup.options)
@@ -356,7 +356,7 @@ async fn open_log(setup: &Setup, producer: &mut Running) -> Result<Log, DemoErro
     }
 }
 
-/// One line that is written over again, on a terminal only.
+/// Prints a line over the previous one, on a terminal only.
 fn show(committed: u64, trained: u64) {
     if std::io::stderr().is_terminal() {
         let mut err = std::io::stderr().lock();

@@ -1,4 +1,4 @@
-//! A `dev-s3` in a process of its own, and how it is reached: for the demo and for benchmarks.
+//! A `dev-s3` in a separate process, for the demo and for benchmarks.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,14 @@ use super::processes::{Program, Running};
 pub(crate) struct S3Server {
     pub(crate) running: Running,
     pub(crate) endpoint: String,
-    /// For stores that are opened here.
+    /// Options for stores that this process opens.
     pub(crate) options: OpenOptions,
-    /// For programs that are started.
+    /// Environment for programs that this process starts.
     pub(crate) env: Vec<(String, String)>,
 }
 
 impl S3Server {
-    /// Starts this program's `dev-s3` with one bucket and `more` arguments, on a port that is free.
+    /// Starts this program's `dev-s3` on a free port, with one bucket and the arguments `more`.
     pub(crate) async fn start(
         program: PathBuf,
         bucket: &str,

@@ -1,9 +1,9 @@
-//! What is killed when: drawn from the seed, in parts of the whole run.
+//! The schedule of kills: drawn from the seed, as fractions of the whole run.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Who is killed.
+/// The process to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Victim {
     Producer(usize),
@@ -11,21 +11,21 @@ pub(crate) enum Victim {
     Rank(usize),
 }
 
-/// One kill: due when the given part of the steps is committed (producers) or trained (others).
+/// One kill, due when the given fraction of the steps is committed (producers) or trained (others).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Kill {
     pub(crate) victim: Victim,
     pub(crate) at: f64,
-    /// A moment later still, so that it hits any instant between two polls.
+    /// An additional delay, so that kills hit any instant between two polls.
     pub(crate) delay_ms: u64,
 }
 
-/// `each` kills of a producer, the consumer and a rank.
+/// Draws `each` kills of a producer, of the consumer and of a rank.
 pub(crate) fn draw(seed: u64, each: u32, producers: usize, ranks: usize) -> Vec<Kill> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut kills = Vec::new();
     for _ in 0..each {
-        // Producers run ahead and are gone early: they are hit in their first third.
+        // Producers run ahead and finish early: they are killed in their first third.
         let victims = [
             (Victim::Producer(rng.random_range(0..producers)), 0.02..0.35),
             (Victim::Consumer, 0.05..0.9),

@@ -1,5 +1,5 @@
-//! Reads counters from the consumer daemon's `/metrics`, as Prometheus would. A killed daemon's
-//! counters end with it, so they are read until the end and added up over its lives.
+//! Counters from the consumer daemon's `/metrics`. A killed daemon's counters end with it, so they are read
+//! until the end and summed over its restarts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Counters by name, summed over labels, of all lives so far.
+/// Counters by name, summed over labels and restarts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     past: BTreeMap<String, f64>,
@@ -26,14 +26,14 @@ impl Counters {
         }
     }
 
-    /// The daemon is about to die: what it counted belongs to the past.
+    /// Adds the counters of a daemon that is about to be killed.
     pub(crate) fn end_life(&mut self) {
         for (name, value) in std::mem::take(&mut self.current) {
             *self.past.entry(name).or_default() += value;
         }
     }
 
-    /// A counter's sum, or one of its kinds with `name{label="value"}`.
+    /// Returns a counter's sum, or one of its series as `name{label="value"}`.
     pub(crate) fn get(&self, name: &str) -> f64 {
         let of = |map: &BTreeMap<String, f64>| map.get(name).copied().unwrap_or(0.0);
         of(&self.past) + of(&self.current)

@@ -1,4 +1,4 @@
-//! The demo's folder, store, and configuration files: what a person would write by hand.
+//! The demo's folder, store and configuration files, as a person would write them by hand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const BUCKET: &str = "batchweave-demo";
 /// Steps from one checkpoint to the next, and how many of them the job keeps.
 pub(crate) const MARK_EVERY: u64 = 40;
 pub(crate) const KEEP: u32 = 2;
-/// 16,384 tokens a step: a few hundred steps from the default corpus.
+/// 16,384 tokens per step: a few hundred steps from the default corpus.
 pub(crate) const SHAPE: Shape = Shape {
     slices: 8,
     rows_per_slice: 4,
@@ -25,7 +25,7 @@ pub(crate) const SHAPE: Shape = Shape {
     producers: 2,
 };
 
-/// Everything that the processes need to know.
+/// The paths and settings of the processes.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) folder: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Makes the folder's parts and starts the embedded server when it is asked for.
+    /// Creates the folder's parts, and starts the embedded server if it is the store.
     pub(crate) async fn new(args: &DemoArgs, folder: &Path) -> Result<Self, DemoError> {
         let this = std::env::current_exe().map_err(|e| DemoError::io("find", folder, &e))?;
         let bin = this.parent().map(Path::to_path_buf).unwrap_or_default();
@@ -117,7 +117,7 @@ impl Setup {
         )
     }
 
-    /// The producer daemon `index`.
+    /// Returns the producer daemon `index`.
     pub(crate) fn producer(&self, index: usize, corpus: &Corpus) -> Result<Program, DemoError> {
         let paths: Vec<_> = corpus
             .files
@@ -149,7 +149,7 @@ impl Setup {
         self.configured("batchweave-producer", &format!("producer-{index}"), &config)
     }
 
-    /// The consumer daemon of the one node.
+    /// Returns the consumer daemon of the only node.
     pub(crate) fn consumer(&self, admin: u16) -> Result<Program, DemoError> {
         let config = format!(
             "{store}\n\
@@ -170,17 +170,17 @@ impl Setup {
         self.folder.join("consumer.sock").display().to_string()
     }
 
-    /// What rank `rank` writes: every token that it got.
+    /// Returns the output file of rank `rank`, with every token that it received.
     pub(crate) fn rank_out(&self, rank: usize) -> PathBuf {
         self.folder.join("ranks").join(format!("{rank}.tokens"))
     }
 
-    /// How long each of its reads waited.
+    /// Returns the file with the times that each read of rank `rank` waited.
     pub(crate) fn rank_waits(&self, rank: usize) -> PathBuf {
         self.folder.join("ranks").join(format!("{rank}.waits"))
     }
 
-    /// Training rank `rank`.
+    /// Returns the training rank `rank`.
     pub(crate) fn rank(&self, rank: usize, args: &DemoArgs, attempt: &str) -> Program {
         let state = self.folder.join("ranks").join(format!("{rank}.state"));
         let file = |path: PathBuf| path.display().to_string();

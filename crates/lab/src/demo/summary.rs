@@ -1,4 +1,4 @@
-//! What the demo says at its end: a table for people, or one JSON object.
+//! The summary of the demo: a table, or one JSON object.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Summary {
         ratio(self.verdict.tokens as f64, self.elapsed.as_secs_f64())
     }
 
-    /// The wait that 99 of 100 reads stay within.
+    /// Returns the 99th percentile of the ranks' waits.
     fn wait_p99(&self) -> f64 {
         let mut waits = self.waits.clone();
         waits.sort_by(f64::total_cmp);
@@ -187,7 +187,7 @@ fn round(value: f64, digits: i32) -> f64 {
     (value * scale).round() / scale
 }
 
-/// 1234567 as 1,234,567.
+/// Formats 1234567 as 1,234,567.
 fn group(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();

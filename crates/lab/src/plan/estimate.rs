@@ -1,5 +1,5 @@
-//! The arithmetic of a plan. Every number that is assumed is a constant here, with its reason, and
-//! `--explain` prints it.
+//! The arithmetic of a plan. Every assumed number is a constant here, with its reason, and `--explain`
+//! prints it.
 
 use serde::Serialize;
 
@@ -7,26 +7,25 @@ use super::prices::Tariff;
 use super::profile::Profile;
 use super::simulated::{Figures, Requests};
 
-/// A producer puts small batches together, and cuts large ones into objects of this size
-/// (`packing.object_bytes`).
+/// Size of an object: producers combine small batches and split large ones (`packing.object_bytes`).
 pub(super) const OBJECT_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// The largest range of one read (`prefetch.read_bytes`).
 pub(super) const READ_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
-/// A producer commits at most this often (`commit.linger`).
+/// Shortest interval between a producer's commits (`commit.linger`).
 pub(super) const LINGER_S: f64 = 0.2;
-/// A node that follows the log reads each record once, and looks about as often in vain.
-pub(super) const LOOKS_PER_RECORD: f64 = 2.0;
-/// A node publishes its progress once in so many steps.
+/// Reads of the log per record and node: each record once, and about as many polls without a new record.
+pub(super) const READS_PER_RECORD: f64 = 2.0;
+/// Steps per progress object of a node.
 pub(super) const STEPS_PER_PROGRESS: f64 = 64.0;
 const DAY_S: f64 = 86_400.0;
 const MONTH_DAYS: f64 = 365.25 / 12.0;
 const GB: f64 = 1e9;
 
-/// What is asked for.
+/// The load on the stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Load {
     pub(super) producers: u32,
-    /// TGBs a second, of each.
+    /// TGBs per second of each producer.
     pub(super) rate: f64,
     pub(super) tgb_bytes: u64,
     pub(super) nodes: u32,
@@ -34,7 +33,7 @@ pub(super) struct Load {
     pub(super) keep_days: Option<f64>,
 }
 
-/// What follows.
+/// The quantities that follow from a load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Estimate {
     pub(super) commit_latency_ms: Percentiles,
@@ -47,15 +46,15 @@ pub(super) struct Estimate {
     pub(super) requests_per_entry: Requests,
     pub(super) requests_per_second: Parts<Requests>,
     pub(super) dollars_per_day: Parts<f64>,
-    /// For bytes sent and read, where the store charges for them.
+    /// Cost of bytes sent and read, where the store charges for them.
     pub(super) transfer_dollars_per_day: f64,
-    /// Once as much is reclaimed as comes in.
+    /// Cost of storage once reclamation keeps up with the input.
     pub(super) storage_dollars_per_day: Option<f64>,
     pub(super) total_dollars_per_day: f64,
     pub(super) dollars_per_trillion_tokens: f64,
-    /// One producer's upload.
+    /// Bytes that one producer uploads per second.
     pub(super) producer_bytes_per_second: f64,
-    /// One node's reads.
+    /// Bytes that one node reads per second.
     pub(super) node_bytes_per_second: f64,
 }
 
@@ -88,7 +87,7 @@ pub(super) fn estimate(
     let producers = f64::from(load.producers);
     let steps = producers * load.rate;
     let bytes = steps * load.tgb_bytes as f64;
-    // What is finished while a commit is under way goes into the next.
+    // Batches that are finished while a commit is under way go into the next one.
     let most = 1.0 / LINGER_S.max(figures.p50_ms / 1000.0);
     let each = load.rate.min(most);
     let entries = producers * each;
@@ -135,7 +134,7 @@ pub(super) fn estimate(
     }
 }
 
-/// An entry's batches share objects, or take several.
+/// Requests of uploads: an entry's batches share objects, or take several.
 fn uploads(load: &Load, entries: f64, tgbs_per_entry: f64) -> Requests {
     let objects = (tgbs_per_entry * load.tgb_bytes as f64 / OBJECT_BYTES).ceil();
     Requests {
@@ -144,14 +143,14 @@ fn uploads(load: &Load, entries: f64, tgbs_per_entry: f64) -> Requests {
     }
 }
 
-/// Each node reads its share of each step and follows the log.
+/// Requests of nodes: each reads its share of each step and follows the log.
 fn consumers(load: &Load, steps: f64, records: f64) -> Requests {
     let nodes = f64::from(load.nodes);
     let share = load.tgb_bytes as f64 / nodes;
     let reads = (share / READ_BYTES).ceil().max(1.0);
     Requests {
         put: nodes * steps / STEPS_PER_PROGRESS,
-        get: nodes * (steps * reads + records * LOOKS_PER_RECORD),
+        get: nodes * (steps * reads + records * READS_PER_RECORD),
         ..Requests::default()
     }
 }

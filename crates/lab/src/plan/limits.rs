@@ -1,35 +1,35 @@
-//! Which limit a load meets first.
+//! The limits of a stream, and how near a load is to each.
 
 use serde::Serialize;
 
 use super::estimate::Estimate;
 use super::profile::Profile;
 
-/// About what one S3 request moves a second.
+/// Approximate throughput of one S3 request.
 pub(super) const REQUEST_BYTES_PER_SECOND: f64 = 85e6;
 /// Requests that a node keeps in flight at most (`prefetch.concurrency`).
 pub(super) const READS_AT_ONCE: f64 = 32.0;
 /// Objects that a producer uploads at once (`upload.concurrency`).
 pub(super) const UPLOADS_AT_ONCE: f64 = 4.0;
-/// A record holds at most this (docs/format.md).
+/// Largest size of a record (docs/format.md).
 const RECORD_BYTES_MAX: f64 = (1 << 20) as f64;
-/// An entry without its TGBs, and each TGB in it, as JSON.
+/// JSON bytes of an entry without its TGBs, and of each TGB in it.
 const ENTRY_BYTES: f64 = 500.0;
 const TGB_ENTRY_BYTES: f64 = 320.0;
 
-/// How near a load is to one limit.
+/// The use of one limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Limit {
     pub(super) name: &'static str,
     pub(super) used: f64,
     pub(super) most: f64,
     pub(super) unit: &'static str,
-    /// 1 is full.
+    /// Used fraction of the limit.
     pub(super) share: f64,
     pub(super) remedy: &'static str,
 }
 
-/// All limits, the nearest first.
+/// Returns all limits, the nearest first.
 pub(super) fn limits(store: Profile, estimate: &Estimate) -> Vec<Limit> {
     let total = estimate.requests_per_second.total();
     let entries = estimate.entries_per_second / estimate.records_per_second;

@@ -1,5 +1,5 @@
-//! `batchweave plan`: what a stream of a given size will do to an object store: latency of commits,
-//! requests, dollars, and which limit comes first. It computes; it contacts nobody.
+//! `batchweave plan`: estimates latency of commits, requests, cost and the first limit of a stream of a
+//! given size. It only computes and makes no requests.
 
 mod estimate;
 mod limits;
@@ -31,14 +31,13 @@ Examples:
 
 --store names a kind of store here, not a root: s3-standard (the default) or s3-express.";
 
-/// Arguments of `batchweave plan`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlanArgs {
     /// Producer daemons that commit to the stream
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     producers: u32,
-    /// Global batches a second, of each producer
+    /// Global batches per second of each producer
     #[arg(long, value_name = "R", value_parser = positive)]
     rate: f64,
     /// Size of a global batch: 16MiB, 4MB, or a number of bytes
@@ -47,28 +46,28 @@ pub(crate) struct PlanArgs {
     /// Nodes that read the stream
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     nodes: u32,
-    /// Tokens in a global batch [default: its bytes over those of a token]
+    /// Tokens in a global batch [default: its bytes divided by those of a token]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     tokens_per_tgb: Option<u64>,
     /// Bytes of a stored token: 2 for vocabularies up to 65,536, otherwise 4
     #[arg(long, value_name = "B", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=8))]
     token_bytes: u64,
-    /// Days that data is kept before it is reclaimed; counts its storage
+    /// Days until data is reclaimed; adds the cost of its storage
     #[arg(long, value_name = "D", value_parser = positive)]
     keep_days: Option<f64>,
     /// A price list of your own, as config/prices.toml
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Print the formulas and what they assume
+    /// Print the formulas and their assumptions
     #[arg(long)]
     explain: bool,
 }
 
-/// A positive, finite number.
+/// Parses a positive, finite number.
 fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 && number <= 1e6 => Ok(number),
-        _ => Err("a number above 0, at most 1000000".to_owned()),
+        _ => Err("expected a number above 0, at most 1000000".to_owned()),
     }
 }
 
@@ -79,16 +78,16 @@ fn size(text: &str) -> Result<u64, String> {
     };
     match bytes {
         1..=0x100_0000_0000 => Ok(bytes),
-        _ => Err("between 1 byte and 1TiB".to_owned()),
+        _ => Err("expected a size from 1 byte to 1TiB".to_owned()),
     }
 }
 
-/// All that is known in the end.
+/// The estimate with its inputs, limits and notes.
 #[derive(Debug, Serialize)]
 struct PlanReport {
     store: Profile,
     load: Load,
-    /// Where latencies and requests per commit come from.
+    /// The source of latencies and requests per commit.
     source: String,
     prices: PricesUsed,
     #[serde(flatten)]
@@ -125,7 +124,7 @@ fn profile(context: &Context) -> Result<Profile, CliError> {
     Profile::named(name).ok_or_else(|| {
         let known = Profile::ALL.map(Profile::name).join(" or ");
         CliError::Usage(format!(
-            "{name:?} is no kind of store that plans are made for; --store {known}"
+            "unknown kind of store {name:?}: expected --store {known}"
         ))
     })
 }

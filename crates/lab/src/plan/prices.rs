@@ -1,4 +1,4 @@
-//! Price lists: TOML with a date, one table a store.
+//! Price lists: TOML with a date and one table per store.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use batchweave_cli::CliError;
 
 const SHIPPED: &str = include_str!("../../../../config/prices.toml");
 
-/// A price list.
+/// A price list with a date and a table for each kind of store.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Prices {
     pub(super) date: String,
@@ -18,7 +18,7 @@ pub(super) struct Prices {
     stores: BTreeMap<String, Tariff>,
 }
 
-/// What one store charges.
+/// The prices of one store.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tariff {
@@ -35,12 +35,12 @@ pub(super) struct Tariff {
 }
 
 impl Prices {
-    /// The list of this release.
+    /// Returns the list of this release.
     pub(super) fn shipped() -> Result<Self, CliError> {
         Self::parse(SHIPPED).map_err(|why| CliError::Input(format!("config/prices.toml: {why}")))
     }
 
-    /// Reads a list; a price can't be negative or endless.
+    /// Parses a list; prices must be finite and not negative.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let prices: Self = toml::from_str(text).map_err(|e| e.to_string().trim().to_owned())?;
         for (store, tariff) in &prices.stores {
@@ -54,7 +54,7 @@ impl Prices {
         Ok(prices)
     }
 
-    /// What the store of this name charges.
+    /// Returns the prices of the store with this name.
     pub(super) fn for_store(&self, store: &str) -> Option<&Tariff> {
         self.stores.get(store)
     }
@@ -73,7 +73,7 @@ impl Tariff {
         ]
     }
 
-    /// The price of so many requests.
+    /// Returns the price of these requests.
     pub(super) fn requests(&self, count: Requests) -> f64 {
         let sum = count.put * self.put_per_million
             + count.get * self.get_per_million

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A kind of store.
+/// A kind of store that can be planned for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum Profile {
     #[serde(rename = "s3-standard")]
@@ -25,7 +25,7 @@ impl Profile {
         Self::ALL.into_iter().find(|profile| profile.name() == name)
     }
 
-    /// Writes (PUT, POST, DELETE) a second: of a partitioned prefix, of a directory bucket.
+    /// Returns writes (PUT, POST, DELETE) per second, of a partitioned prefix or a directory bucket.
     pub(super) fn writes_per_second(self) -> f64 {
         match self {
             Self::S3Standard => 3500.0,
@@ -33,7 +33,7 @@ impl Profile {
         }
     }
 
-    /// Reads (GET, HEAD, LIST) a second.
+    /// Returns reads (GET, HEAD, LIST) per second.
     pub(super) fn reads_per_second(self) -> f64 {
         match self {
             Self::S3Standard => 5500.0,
@@ -41,7 +41,7 @@ impl Profile {
         }
     }
 
-    /// How often the leader writes a record when many commit: its pace.
+    /// Returns the records per second that a leader writes when many producers commit.
     pub(super) fn records_per_second(self) -> f64 {
         match self {
             Self::S3Standard => 1.0 / 0.1,

@@ -1,9 +1,9 @@
-//! How a plan is printed, and how it explains itself.
+//! The text output of a plan, and its explanation.
 
 use std::fmt::Write as _;
 
 use super::PlanReport;
-use super::estimate::{LINGER_S, LOOKS_PER_RECORD, OBJECT_BYTES, READ_BYTES, STEPS_PER_PROGRESS};
+use super::estimate::{LINGER_S, OBJECT_BYTES, READ_BYTES, READS_PER_RECORD, STEPS_PER_PROGRESS};
 use super::limits::{READS_AT_ONCE, REQUEST_BYTES_PER_SECOND, UPLOADS_AT_ONCE};
 use super::simulated::Requests;
 use batchweave_cli::output::{Style, bytes, count, fields, table};
@@ -26,7 +26,7 @@ pub(super) fn text(plan: &PlanReport, style: Style) -> String {
         (
             "stream",
             format!(
-                "{} steps/s, {}/s, {} tokens/s, {} tokens a day",
+                "{} steps/s, {}/s, {} tokens/s, {} tokens per day",
                 number(e.steps_per_second),
                 bytes(e.bytes_per_second as u64),
                 large(e.tokens_per_second),
@@ -45,7 +45,7 @@ pub(super) fn text(plan: &PlanReport, style: Style) -> String {
         (
             "log",
             format!(
-                "{} records/s; entries a record: {}; batches an entry: {}",
+                "{} records/s; entries per record: {}; batches per entry: {}",
                 number(e.records_per_second),
                 number(e.entries_per_second / e.records_per_second),
                 number(e.tgbs_per_entry),
@@ -90,14 +90,14 @@ fn requests(plan: &PlanReport, style: Style) -> String {
         row("consumers", requests.consumers, dollars.consumers),
         row("all", requests.total(), sum),
     ];
-    let header = ["REQUESTS/S", "PUT", "GET", "LIST", "DELETE", "$ A DAY"];
+    let header = ["REQUESTS/S", "PUT", "GET", "LIST", "DELETE", "$ PER DAY"];
     table(style, &header, &rows)
 }
 
 fn money(plan: &PlanReport) -> String {
     let e = &plan.estimate;
     let mut parts = vec![format!(
-        "${} a day, ${} per trillion tokens",
+        "${} per day, ${} per trillion tokens",
         cents(e.total_dollars_per_day),
         cents(e.dollars_per_trillion_tokens)
     )];
@@ -155,41 +155,41 @@ fn limits(plan: &PlanReport, style: Style) -> String {
     text
 }
 
-/// The formulas in the order in which they are used.
+/// Lists the formulas in the order in which they are used.
 pub(super) fn explanation(plan: &PlanReport, style: Style) -> String {
     let e = &plan.estimate;
     let r = e.requests_per_entry;
     let lines = [
         format!(
-            "latency and requests an entry come from a table ({}), with straight lines over the logarithm of the number of producers between its rows",
+            "latency and requests per entry come from a table ({}), with straight lines over the logarithm of the number of producers between its rows",
             plan.source
         ),
         format!(
-            "here: {} PUT, {} GET, {} LIST, {} DELETE an entry, announcements, lost tries and catching up included",
+            "here: {} PUT, {} GET, {} LIST, {} DELETE per entry, including announcements, lost races and catching up",
             number(r.put), number(r.get), number(r.list), number(r.delete)
         ),
         format!(
-            "entries/s = producers x min(rate, 1 / max({LINGER_S} s, p50)): what is finished while a commit is under way goes into the next"
+            "entries/s = producers x min(rate, 1 / max({LINGER_S} s, p50)): batches finished while a commit is under way go into the next one"
         ),
         format!(
-            "records/s = min(entries/s, {}): beyond that a leader writes one record a round for all who wait",
+            "records/s = min(entries/s, {}): beyond that a leader writes one record per round for all waiting producers",
             number(plan.store.records_per_second())
         ),
         format!(
-            "uploads: entries/s x ceil(batches an entry x bytes / {}) PUT",
+            "uploads: entries/s x ceil(batches per entry x bytes / {}) PUT",
             bytes(OBJECT_BYTES as u64)
         ),
         format!(
-            "consumers: nodes x (steps/s x ceil(bytes / nodes / {}) + {LOOKS_PER_RECORD} x records/s) GET, since each node reads its share of each step and follows the log; nodes x steps/s / {STEPS_PER_PROGRESS} PUT of progress",
+            "consumers: nodes x (steps/s x ceil(bytes / nodes / {}) + {READS_PER_RECORD} x records/s) GET, since each node reads its share of each step and follows the log; nodes x steps/s / {STEPS_PER_PROGRESS} PUT of progress",
             bytes(READ_BYTES as u64)
         ),
         "each slice is read by one node; ranks that share slices over several nodes multiply the reads".to_owned(),
         format!(
-            "cost: requests by the list of {} ({}); per trillion tokens = dollars a day / tokens a day x 10^12",
+            "cost: requests by the list of {} ({}); per trillion tokens = dollars per day / tokens per day x 10^12",
             plan.prices.date, plan.prices.source
         ),
         format!(
-            "limits: {} writes/s and {} reads/s, the whole root taken as one prefix; a request moves {} MB/s, of which a node has {READS_AT_ONCE} in flight and a producer {UPLOADS_AT_ONCE}; network cards are yours to know",
+            "limits: {} writes/s and {} reads/s, the whole root taken as one prefix; a request moves {} MB/s, of which a node has {READS_AT_ONCE} in flight and a producer {UPLOADS_AT_ONCE}; the speed of network cards is not known here",
             large(plan.store.writes_per_second()),
             large(plan.store.reads_per_second()),
             REQUEST_BYTES_PER_SECOND / 1e6
@@ -202,7 +202,7 @@ pub(super) fn explanation(plan: &PlanReport, style: Style) -> String {
     text
 }
 
-/// Three digits that mean something.
+/// Formats three significant digits.
 fn number(value: f64) -> String {
     match value {
         v if v >= 99.95 || v.fract() < 1e-9 => format!("{v:.0}"),
@@ -216,7 +216,7 @@ fn cents(dollars: f64) -> String {
     format!("{dollars:.2}")
 }
 
-/// 16.8M
+/// Formats a large number with a unit, as 16.8M.
 fn large(value: f64) -> String {
     let units = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
     match units.into_iter().find(|(size, _)| value >= *size) {

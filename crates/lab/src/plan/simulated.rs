@@ -1,5 +1,4 @@
-//! The table of simulated figures: latency of a commit and requests an entry, by store and number
-//! of producers.
+//! The table of simulated figures: commit latency and requests per entry, by store and number of producers.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +6,7 @@ use batchweave_cli::CliError;
 
 const SHIPPED: &str = include_str!("simulated.json");
 
-/// The table, as it is stored.
+/// The table as stored in simulated.json.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Table {
     pub(super) source: String,
@@ -15,7 +14,7 @@ pub(super) struct Table {
     rows: Vec<Row>,
 }
 
-/// Requests by kind.
+/// Number of requests by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Requests {
     pub(super) put: f64,
@@ -28,15 +27,15 @@ pub(super) struct Requests {
 struct Row {
     profile: String,
     producers: u32,
-    /// Entries a second, of each producer.
+    /// Entries per second of each producer.
     rate: f64,
     p50_ms: f64,
     p99_ms: f64,
-    /// An entry.
+    /// Requests per entry.
     requests: Requests,
 }
 
-/// What is expected for one number of producers.
+/// The figures for one number of producers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Figures {
     pub(super) p50_ms: f64,
@@ -65,7 +64,7 @@ impl Requests {
 }
 
 impl Table {
-    /// The one of this release.
+    /// Returns the table of this release.
     pub(super) fn shipped() -> Result<Self, CliError> {
         Self::parse(SHIPPED)
     }
@@ -78,8 +77,8 @@ impl Table {
         Ok(table)
     }
 
-    /// Figures for `producers` of `rate` entries a second each, between the two nearest rows; notes
-    /// say where that is a guess.
+    /// Returns figures for `producers` with `rate` entries per second each, interpolated between the two
+    /// nearest rows; notes mark extrapolation.
     pub(super) fn at(
         &self,
         profile: &str,
@@ -107,13 +106,13 @@ impl Table {
         let simulated = rows.first().map_or(rate, |row| row.rate);
         if rate > simulated * 2.0 || rate < simulated / 2.0 {
             notes.push(format!(
-                "figures are for {simulated} commits a second of each producer, not {rate}"
+                "figures are for {simulated} commits per second of each producer, not {rate}"
             ));
         }
         Ok((figures, notes))
     }
 
-    /// The rows whose rate is the nearest one that the table has.
+    /// Returns the rows with the nearest rate in the table.
     fn nearest_rate(&self, profile: &str, rate: f64) -> Vec<&Row> {
         let of_profile = || self.rows.iter().filter(|row| row.profile == profile);
         let far = |row: &&Row| (row.rate / rate).ln().abs();
@@ -123,7 +122,7 @@ impl Table {
     }
 }
 
-/// Straight lines over the logarithm of the number of producers.
+/// Interpolates linearly over the logarithm of the number of producers.
 fn between(below: &Row, above: &Row, producers: u32) -> Figures {
     let log = |n: u32| f64::from(n).ln();
     let span = log(above.producers) - log(below.producers);

@@ -33,7 +33,7 @@ fn one_producer_is_computed_by_hand() {
         e.requests_per_entry.put * 2.0,
     );
     near(e.requests_per_second.uploads.put, 2.0);
-    // 10 nodes x (2 steps + 2 records x 2 looks)
+    // 10 nodes x (2 steps + 2 records x 2 reads)
     near(e.requests_per_second.consumers.get, 60.0);
     near(e.requests_per_second.consumers.put, 10.0 * 2.0 / 64.0);
     near(e.dollars_per_day.uploads, 2.0 * 86_400.0 * 5e-6);
@@ -73,7 +73,7 @@ fn large_batches_take_several_objects_and_reads() {
     );
     let e = &p.estimate;
     near(e.requests_per_second.uploads.put, 2.0 * 4.0);
-    // Each node reads 32 MiB a step in two requests, and two records a second.
+    // Each node reads 32 MiB per step in two requests, and two records per second.
     near(
         e.requests_per_second.consumers.get,
         2.0 * (2.0 * 2.0 + 2.0 * 2.0),
@@ -115,7 +115,7 @@ fn the_nearest_limit_comes_first() {
 fn storage_and_moved_bytes_are_charged_where_they_cost() {
     let line = "--producers 1 --rate 1 --tgb-bytes 1000000 --nodes 1 --keep-days 30.4375";
     let standard = planned(line, Profile::S3Standard).estimate;
-    // 86.4 GB come in a day and stay a month.
+    // 86.4 GB arrive per day and are kept for a month.
     near(standard.storage_dollars_per_day.unwrap(), 86.4 * 0.023);
     near(standard.transfer_dollars_per_day, 0.0);
     let express = planned(line, Profile::S3Express).estimate;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod dev_s3;
-mod making;
+mod producing;
 
 use std::process::{Command, Output};
 

@@ -1,16 +1,17 @@
-//! Entries of people and tools: judged, put, judged again after each lost race. A request id makes
-//! a repeat harmless.
+//! Entries of operators and tools: validated, put, and validated again after each lost race. A request id
+//! makes a repeat harmless.
 
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Manifest, Writer};
 
 use crate::commit::append::Append;
-use crate::{Log, LogError};
+use crate::error::LogError;
+use crate::log::Log;
 
 impl Log {
-    /// Commits the entry that `make` builds from the current state; `make` is called again after
-    /// each lost race. Returns the version, or `None` when it was applied before.
+    /// Commits the entry that `make` builds from the current state; `make` is called again after each lost
+    /// race. Returns the version of the record, or `None` when the entry was applied before.
     pub async fn commit_entry(
         &mut self,
         writer: &str,
@@ -20,8 +21,8 @@ impl Log {
             .await
     }
 
-    /// As [`Log::commit_entry`], for a command that may find its work done (`None`) or out of place
-    /// (an error of its own) by the state that it meets after a lost race.
+    /// Commits an entry as [`Log::commit_entry`] does, unless `make` returns `None`, because nothing is left
+    /// to do in the current state, or an error of its own.
     pub async fn commit_if<E: From<LogError>>(
         &mut self,
         writer: &str,

@@ -1,7 +1,7 @@
-//! A record that does not fit stops the stream, and a person may make it void. One that can't be read,
-//! only while it is the newest: the writer of a later record has read other bytes there, and those must
-//! come back. One that can be read and continues another history, whatever follows: a repair counts
-//! only for folds that can't take the record.
+//! A record that does not fit stops the stream, and a person may make it void. An unreadable record only
+//! while it is the newest: the writer of a later record has read other bytes there, which must be restored.
+//! A readable record that continues another history always: a repair counts only for folds that cannot take
+//! the record.
 
 use std::sync::Arc;
 
@@ -15,87 +15,84 @@ use batchweave_store::Store;
 use bytes::Bytes;
 
 use crate::commit::resolve::{self, Resolved};
-use crate::read::retrying::Patient;
+use crate::error::LogError;
+use crate::log::{Log, LogOptions};
+use crate::read::retrying::RetryingReads;
 use crate::read::window::get_record;
-use crate::{Log, LogError, LogOptions};
 
 #[cfg(test)]
 mod tests;
 
-/// The record at which a log stops.
+/// The record at which the fold of a log stops.
 #[derive(Debug, Clone)]
 pub struct Damage {
-    /// Its version.
     pub version: Version,
-    /// Its key.
     pub key: String,
     /// Why the fold stops there.
     pub reason: FoldError,
-    /// How many there are.
+    /// The size of the object.
     pub bytes: u64,
-    /// Their hash.
+    /// The hash of the object.
     pub bad: Hash,
-    /// What can be done.
     pub remedy: Remedy,
     stream: StreamId,
 }
 
-/// What helps against a [`Damage`].
+/// The remedy of a [`Damage`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    /// It is the newest record: it may be made void.
+    /// A repair: the record is the newest one and may be made void.
     Repair,
-    /// It has another format: a newer program wrote it and reads it, so that a repair would give it
-    /// two meanings.
+    /// An upgrade: a newer program wrote the record and reads it, so that a repair would give it two
+    /// meanings.
     Upgrade,
-    /// A record follows that continues other bytes: this one was altered later. It has to be
-    /// restored.
+    /// Restoring the object: a later record continues other bytes, so this one was altered.
     Restore {
-        /// The record that follows.
+        /// The key of the later record.
         later: String,
-        /// The hash of the bytes that it continues; none when it can't be read either.
+        /// The hash of the bytes that it continues; `None` when it is unreadable too.
         held: Option<Hash>,
     },
-    /// A record follows that continues these very bytes: its writer could read them.
+    /// An upgrade: a later record continues these very bytes, so its writer could read them.
     UpgradeToo {
-        /// The record that follows.
+        /// The key of the later record.
         later: String,
     },
-    /// Others have gone on from this record: it is the object before it that was altered.
+    /// Restoring the object before: other writers continued this record, so the one before was altered.
     RestoreBefore {
-        /// The object that was altered.
+        /// The altered object.
         before: String,
-        /// The hash of the bytes that it had.
+        /// The hash of its original bytes.
         named: Hash,
     },
-    /// The bytes differ from one reading to the next: what is wrong lies on the way here.
+    /// Checking this machine and its network: the bytes differ from one read to the next.
     Unsteady,
-    /// A repair is there, of other bytes: they were altered after it. They have to be restored.
+    /// Restoring the object: a repair of other bytes exists, so they were altered after it.
     RepairedOther {
-        /// The repair.
+        /// The key of the repair.
         repair: String,
-        /// The hash of the bytes that it speaks of.
+        /// The hash of the repaired bytes.
         held: Hash,
     },
 }
 
-/// What became of a repair.
+/// The outcome of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Repaired {
     /// The record is void from now on.
     Now,
-    /// It was already, by this reason.
+    /// The record was void before.
     Before {
-        /// Of who was first.
+        /// The reason of the first repair.
         reason: String,
     },
-    /// Nothing was written; the damage is another one than was looked at.
+    /// Nothing was written: the damage is no longer the one that was found.
     Refused(Remedy),
 }
 
-/// Looks for the record at which the log at the store's root stops; `None` when it folds to its
-/// head. Every other failure is an error.
+/// Finds the record at which the log at the store's root stops; `None` when it folds to its head. Every other
+/// failure is an error.
 pub async fn damage(
     store: &Arc<dyn Store>,
     options: &LogOptions,
@@ -108,11 +105,11 @@ pub async fn damage(
         error => return Err(error),
     };
     let (version, key) = (reason.version(), keys::log(reason.version()));
-    let patient = Patient::around(Arc::clone(store), Arc::clone(&options.clock));
-    let stream = patient.get(keys::STREAM, keys::bytes_max(keys::STREAM));
+    let reads = RetryingReads::around(Arc::clone(store), Arc::clone(&options.clock));
+    let stream = reads.get(keys::STREAM, keys::bytes_max(keys::STREAM));
     let stream = StreamConfig::from_json(&stream.await?, keys::STREAM)?;
-    let found = patient.get(&key, keys::bytes_max(&key)).await?;
-    let again = patient.get(&key, keys::bytes_max(&key)).await?;
+    let found = reads.get(&key, keys::bytes_max(&key)).await?;
+    let again = reads.get(&key, keys::bytes_max(&key)).await?;
     let mut damage = Damage {
         version,
         key,
@@ -124,7 +121,7 @@ pub async fn damage(
     };
     let readable = Record::from_json(&found, version).is_ok();
     if found == again && readable == damage.reason.writer().is_some() {
-        damage.remedy = remedy(patient.as_ref(), &damage).await?;
+        damage.remedy = remedy(reads.as_ref(), &damage).await?;
     }
     Ok(Some(damage))
 }
@@ -134,8 +131,8 @@ async fn remedy(store: &dyn Store, damage: &Damage) -> Result<Remedy, LogError> 
     match (&damage.reason, later) {
         (FoldError::Unlinked { named, writer, .. }, Some(later)) => {
             let record = Record::from_json(&later, damage.version + 1);
-            let goes_on = |r: Record| r.prev == damage.bad && r.writer.to_string() != *writer;
-            if record.is_ok_and(goes_on) {
+            let continued = |r: Record| r.prev == damage.bad && r.writer.to_string() != *writer;
+            if record.is_ok_and(continued) {
                 let before = damage.version.checked_sub(1);
                 return Ok(Remedy::RestoreBefore {
                     before: before.map_or(keys::STREAM.to_owned(), keys::log),
@@ -143,7 +140,7 @@ async fn remedy(store: &dyn Store, damage: &Damage) -> Result<Remedy, LogError> 
                 });
             }
         }
-        (FoldError::Unreadable { .. }, Some(later)) => return Ok(by_later(damage, &later)),
+        (FoldError::Unreadable { .. }, Some(later)) => return Ok(remedy_by_later(damage, &later)),
         (
             FoldError::Unreadable {
                 reason: FormatError::UnknownFormat { .. },
@@ -162,8 +159,8 @@ async fn remedy(store: &dyn Store, damage: &Damage) -> Result<Remedy, LogError> 
     })
 }
 
-/// What the record behind an unreadable one says of it.
-fn by_later(damage: &Damage, bytes: &[u8]) -> Remedy {
+/// Returns the remedy of an unreadable record that a later one follows.
+fn remedy_by_later(damage: &Damage, bytes: &[u8]) -> Remedy {
     let version = damage.version + 1;
     let later = keys::log(version);
     let held = Record::from_json(bytes, version)
@@ -188,21 +185,19 @@ async fn repair_of(store: &dyn Store, damage: &Damage) -> Result<Option<Repair>,
     }
 }
 
-/// Makes the damaged record void for everybody. Looks once more first: only while it is the newest.
+/// Makes the damaged record void for all readers, after checking that this is still its remedy.
 pub async fn repair(
     store: &Arc<dyn Store>,
     damage: &Damage,
     reason: &str,
     options: &LogOptions,
 ) -> Result<Repaired, LogError> {
-    let patient = Patient::around(Arc::clone(store), Arc::clone(&options.clock));
-    let found = patient
-        .get(&damage.key, keys::bytes_max(&damage.key))
-        .await?;
+    let reads = RetryingReads::around(Arc::clone(store), Arc::clone(&options.clock));
+    let found = reads.get(&damage.key, keys::bytes_max(&damage.key)).await?;
     if Hash::sha256(&found) != damage.bad {
         return Ok(Repaired::Refused(Remedy::Unsteady));
     }
-    let now = remedy(patient.as_ref(), damage).await?;
+    let now = remedy(reads.as_ref(), damage).await?;
     if now != Remedy::Repair {
         return Ok(Repaired::Refused(now));
     }

@@ -5,8 +5,8 @@ use batchweave_store::{Create, Store, StoreError};
 use bytes::Bytes;
 use tracing::warn;
 
-/// Creates a copy of what the log says. Its bytes are the same whoever writes it, so an object that
-/// is there is as good as ours, unless it was damaged: then it is replaced.
+/// Creates a copy of the log's content. All writers write the same bytes, so an existing object counts as ours,
+/// unless it is damaged: then it is replaced.
 pub(crate) async fn put_copy(store: &dyn Store, key: &str, bytes: Bytes) -> Result<(), StoreError> {
     match store.create(key, bytes.clone()).await? {
         Create::Created => return Ok(()),
@@ -17,7 +17,7 @@ pub(crate) async fn put_copy(store: &dyn Store, key: &str, bytes: Bytes) -> Resu
     {
         return Ok(());
     }
-    warn!(key, "a damaged copy of the log's content is replaced");
+    warn!(key, "replacing a damaged copy of the log's content");
     store.delete(key).await?;
     match store.create(key, bytes).await? {
         Create::Created | Create::Exists => Ok(()),

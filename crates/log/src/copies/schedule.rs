@@ -1,4 +1,4 @@
-//! When a snapshot is written: at the latest version that was folded, as soon as one is due.
+//! Starts the write of a snapshot at the last folded version when one is due.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use batchweave_core::ids::Version;
 use batchweave_core::manifest::{Folded, Segment};
 use rand::RngExt;
 
-use crate::Log;
 use crate::copies::state::{PATIENCE, UNSTORED_MAX};
-use crate::copies::writer::WriteJob;
+use crate::copies::writer::CopyWriter;
+use crate::log::Log;
 use crate::read::refold::Refold;
 
 impl Log {
-    /// Counts what was folded towards the next snapshot.
+    /// Counts a folded record towards the next snapshot.
     pub(crate) fn note_folded(&mut self, version: Version, record_bytes: u64, folded: &Folded) {
         let snapshots = &mut self.snapshots;
         snapshots.note_record(version, record_bytes);
         let named = folded.record.as_ref().and_then(|r| r.hints.snapshot);
         if let Some(named) = named.filter(|n| folded.void.is_none() && n.version < version) {
             snapshots.know(named.version);
-            // It implies its segments.
+            // Its segments are stored.
             let beyond = |s: &Arc<Segment>| s.filled.is_none_or(|f| f.version > named.version);
             snapshots.unstored.retain(beyond);
         }
@@ -36,8 +36,8 @@ impl Log {
         }
     }
 
-    /// After a window of the log was folded; `full`: there is more.
-    pub(crate) async fn snapshot_behind(&mut self, full: bool) {
+    /// Writes a snapshot after a window of the log, if one is due. `full`: more records follow.
+    pub(crate) async fn snapshot_after_window(&mut self, full: bool) {
         let unstored = self.snapshots.unstored.len();
         if !full || unstored >= UNSTORED_MAX / 8 {
             self.snapshot_if_due(false).await;
@@ -47,8 +47,7 @@ impl Log {
         }
     }
 
-    /// Begins to write a snapshot if one is due at the last folded version. `ours`: our record is
-    /// the newest.
+    /// Starts to write a snapshot if one is due. `ours`: our record is the newest.
     pub(crate) async fn snapshot_if_due(&mut self, ours: bool) {
         self.take_written().await;
         let s = &self.snapshots;
@@ -60,22 +59,22 @@ impl Log {
         {
             return;
         }
-        let job = WriteJob {
+        let job = CopyWriter {
             store: Arc::clone(&self.store),
-            again: Refold::of(self).wanting(s.unstored.iter().map(|s| s.segment)),
+            refold: Refold::for_log(self).keeping(s.unstored.iter().map(|s| s.segment)),
             manifest: self.manifest.clone(),
             unusable: s.unusable.clone(),
-            beyond: (!ours).then_some(s.known),
+            unless_from: (!ours).then_some(s.known),
         };
         self.snapshots.patience = self.rng.random_range(PATIENCE..=4 * PATIENCE);
-        // Known from now on; should the write fail, the next boundary comes soon enough.
+        // Known from now on; if the write fails, the next boundary is early enough.
         self.snapshots.know(next - 1);
         self.snapshots.writing = Some(tokio::spawn(job.run()));
-        // It begins now, also where commits never wait.
+        // The task starts now, even when commits never wait.
         tokio::task::yield_now().await;
     }
 
-    /// Waits for a snapshot that is being written; for an orderly end.
+    /// Waits for the snapshot that is being written.
     pub async fn settle_snapshots(&mut self) {
         if let Some(task) = self.snapshots.writing.take()
             && let Some(written) = task.await.ok().flatten()

@@ -1,10 +1,9 @@
-//! Snapshots and index segments: copies of what the log says, written beside it by whoever crosses
-//! a boundary; nobody waits for them. Segments first, then the snapshot: it implies its segments.
+//! The snapshots and index segments that are known, and when the next snapshot is due.
 //!
-//! They are due at every 256th version (earlier where many producers read the log), and when the
-//! records since the last one have grown large beside it. Then the writer of the record that crossed
-//! the boundary writes. Others step in when, some random versions later, no record has named a newer
-//! one.
+//! Index segments are written before the snapshot that implies them, in the background. A snapshot is due at
+//! every 256th version (earlier where many producers read the log), and when the records since the last one
+//! have grown large compared to it. The writer of the record that crosses such a boundary writes it. Other
+//! instances step in when, some random versions later, no record has named a newer snapshot.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,52 +15,53 @@ use batchweave_core::manifest::record::SnapshotHint;
 
 use crate::error::LogError;
 
-/// Segments kept in memory until they are stored. What is dropped is computed again when asked for.
+/// Segments kept in memory until they are stored. Further ones are dropped, and computed again when needed.
 pub(crate) const UNSTORED_MAX: usize = 128;
-/// Records whose sizes are remembered, for when a later one names a snapshot among them.
+/// Records whose sizes are remembered, in case a later record names a snapshot among them.
 const SIZES_MAX: usize = 2 * SNAPSHOT_VERSIONS_MAX as usize;
-/// Reads by all producers of the records between two snapshots; and the least number of those.
+/// Reads by all producers together of the records between two snapshots.
 const READS_BETWEEN: u64 = 8192;
+/// The least number of versions between two snapshots.
 const INTERVAL_MIN: u64 = 8;
-/// Versions past the boundary after which others step in: drawn between this and four times as
-/// many, so that a thousand followers don't all do it.
+/// Versions past the boundary after which another instance steps in: drawn between this and four times as
+/// many, so that not all of a thousand followers write.
 pub(crate) const PATIENCE: u64 = 16;
 
-/// What a job has done.
+/// The results of a write.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// A snapshot is at this version.
+    /// A snapshot exists at this version.
     pub(crate) known: Version,
-    /// Ours, and its size; none when somebody else was faster.
+    /// Our snapshot; `None` when another writer was faster.
     pub(crate) hint: Option<SnapshotHint>,
     pub(crate) bytes: u64,
     /// Segments below this number are stored.
     pub(crate) segments: u64,
     pub(crate) removed: Vec<Version>,
-    /// The root is another stream's now.
+    /// Why nothing more may be folded: the root holds another stream, or a second fold differs.
     pub(crate) lost: Option<LogError>,
 }
 
-/// What is known of snapshots and of the segments that they imply.
+/// The known snapshots and segments.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     pub(crate) write: bool,
     /// Newest snapshot read or written.
     pub(crate) newest: Option<SnapshotHint>,
     pub(crate) newest_bytes: u64,
-    /// Newest version that a snapshot is known or said to be at, plus one.
+    /// The newest version at which a snapshot is known or claimed, plus one.
     pub(crate) known: Version,
-    /// Sizes of the records since then.
+    /// Sizes of the records since that version.
     sizes: VecDeque<(Version, u64)>,
-    /// Versions beyond the boundary at which we step in for others.
+    /// Versions past the boundary at which this instance steps in.
     pub(crate) patience: u64,
-    /// Segments that became full since, not known to be stored.
+    /// Full segments that are not known to be stored.
     pub(crate) unstored: VecDeque<Arc<Segment>>,
-    /// Segments that were read lately.
+    /// Segments read recently.
     pub(crate) cache: VecDeque<Arc<Segment>>,
-    /// Stored snapshots that are none of this log; whoever writes the next one removes them.
+    /// Stored snapshots that do not belong to this log; the writer of the next snapshot removes them.
     pub(crate) unusable: Vec<Version>,
-    /// Found while writing: the root is another stream's now. Nothing more may be folded.
+    /// Why nothing more may be folded, found while writing.
     pub(crate) lost: Option<LogError>,
     /// The write under way.
     pub(crate) writing: Option<tokio::task::JoinHandle<Option<Written>>>,
@@ -76,7 +76,7 @@ impl Snapshots {
         }
     }
 
-    /// A snapshot was read or written, or is said to be there.
+    /// Notes that a snapshot was read or written, or that a record names it.
     pub(crate) fn know(&mut self, version: Version) {
         self.known = self.known.max(version + 1);
         while self.sizes.front().is_some_and(|(at, _)| *at < self.known) {
@@ -90,13 +90,13 @@ impl Snapshots {
         self.newest_bytes = bytes;
     }
 
-    /// The fold goes on from this snapshot, which implies its segments.
+    /// Notes that the fold continues from this snapshot, whose segments are stored.
     pub(crate) fn jumped(&mut self, hint: SnapshotHint, bytes: u64) {
         self.note_read(hint, bytes);
         self.unstored.clear();
     }
 
-    /// The fold begins anew elsewhere; what it is to store is found again on the way.
+    /// Notes that the fold began again elsewhere: it finds the segments to store again.
     pub(crate) fn reopened(&mut self) {
         (self.newest, self.newest_bytes) = (None, 0);
         self.unstored.clear();
@@ -110,7 +110,7 @@ impl Snapshots {
         }
     }
 
-    /// Whether the records since the last snapshot, all but the last `but`, are large beside it.
+    /// Whether the records since the last snapshot, without the last `but`, are large compared to it.
     fn grown(&self, but: u64) -> bool {
         let counted = self.sizes.len().saturating_sub(but as usize);
         let bytes: u64 = self
@@ -128,7 +128,7 @@ impl Snapshots {
         bytes * SNAPSHOT_GROWTH >= self.newest_bytes
     }
 
-    /// Whether one is due before version `next`. `ours`: our record is the newest.
+    /// Whether a snapshot is due before version `next`. `ours`: our record is the newest.
     pub(crate) fn due(&self, next: Version, ours: bool, producers: usize) -> bool {
         let crossed = || {
             next.is_multiple_of(SNAPSHOT_VERSIONS_MAX)
@@ -147,14 +147,14 @@ impl Snapshots {
         self.unusable.retain(|v| !written.removed.contains(v));
         if let Some(hint) = written.hint {
             (self.newest, self.newest_bytes) = (Some(hint), written.bytes);
-            // Its segments are stored: all but those that became full after it.
+            // Its segments are stored.
             self.unstored.retain(|s| s.segment >= written.segments);
         }
     }
 }
 
-/// Versions from one snapshot to the next: fewer where many producers read the log, since each of
-/// them that was away reads all that came after the newest snapshot.
+/// Returns the versions from one snapshot to the next: fewer with many producers, since each of them that fell
+/// behind reads all records after the newest snapshot.
 fn interval(producers: usize) -> u64 {
     let readers = (producers as u64).next_power_of_two();
     (READS_BETWEEN / readers).clamp(INTERVAL_MIN, SNAPSHOT_VERSIONS_MAX)

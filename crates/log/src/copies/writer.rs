@@ -1,4 +1,4 @@
-//! Writing one snapshot and the segments before it, on a task of its own.
+//! Writes one snapshot and the segments before it, on a task of its own.
 
 use std::sync::Arc;
 
@@ -11,30 +11,31 @@ use batchweave_store::{Store, StoreError};
 use bytes::Bytes;
 use tracing::{debug, warn};
 
-use crate::LogError;
 use crate::copies::put::put_copy;
 use crate::copies::state::Written;
+use crate::error::LogError;
 use crate::read::refold::Refold;
 use crate::read::refold::confirmed;
 use crate::read::root_check;
 use crate::read::snapshot_search::list_snapshots;
 
-pub(crate) struct WriteJob {
+/// One write of a snapshot.
+pub(crate) struct CopyWriter {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) manifest: Manifest,
-    /// Folds again what is to be published; wants the segments that must be stored first.
-    pub(crate) again: Refold,
-    /// Objects under `snapshots/` that are none of this log.
+    /// The second fold, which confirms the snapshot and keeps the segments to be stored first.
+    pub(crate) refold: Refold,
+    /// Objects under `snapshots/` that do not belong to this log.
     pub(crate) unusable: Vec<Version>,
-    /// It was for others to write, and one of them may just have done it: nothing is to be done when
-    /// there is one from this version on.
-    pub(crate) beyond: Option<Version>,
+    /// Another instance should have written the snapshot, and may just have done so: nothing is to be done
+    /// when one exists from this version on.
+    pub(crate) unless_from: Option<Version>,
 }
 
-impl WriteJob {
+impl CopyWriter {
     pub(crate) async fn run(self) -> Option<Written> {
         let version = self.manifest.next_version().checked_sub(1)?;
-        // Rare enough for a look at the root itself; ours must not get into another stream.
+        // The snapshot must not get into another stream; writes are rare enough for this check.
         let root = root_check::check_root(self.store.as_ref(), self.manifest.stream_id()).await;
         if let Err(lost @ LogError::OtherRoot { .. }) = root {
             return Some(Written {
@@ -42,7 +43,7 @@ impl WriteJob {
                 ..Written::default()
             });
         }
-        let outcome = match self.others(version).await {
+        let outcome = match self.newest_of_others(version).await {
             Ok(None) => self.publish(version).await,
             Ok(Some(known)) => Ok(Written {
                 known,
@@ -51,24 +52,24 @@ impl WriteJob {
             Err(e) => Err(e.into()),
         };
         if let Err(e) = &outcome {
-            warn!(version, error = %e, "a snapshot was not written; the log goes on without");
+            warn!(version, error = %e, "cannot write a snapshot; continuing without");
         }
         outcome.ok()
     }
 
-    /// The newest snapshot of others that makes ours needless.
-    async fn others(&self, ours: Version) -> Result<Option<Version>, StoreError> {
-        let Some(beyond) = self.beyond else {
+    /// Returns the newest snapshot of others that makes ours unnecessary.
+    async fn newest_of_others(&self, ours: Version) -> Result<Option<Version>, StoreError> {
+        let Some(from) = self.unless_from else {
             return Ok(None);
         };
         let versions = list_snapshots(self.store.as_ref()).await?;
-        let good = |v: &Version| (beyond..=ours).contains(v) && !self.unusable.contains(v);
+        let good = |v: &Version| (from..=ours).contains(v) && !self.unusable.contains(v);
         Ok(versions.into_iter().filter(good).max())
     }
 
-    /// Folds again and writes what both folds have.
+    /// Folds again, and writes the snapshot when both folds agree.
     async fn publish(&self, version: Version) -> Result<Written, LogError> {
-        let again = self.again.run(version + 1).await?;
+        let again = self.refold.run(version + 1).await?;
         match confirmed(&self.manifest, again) {
             Ok(again) => Ok(self.write(version, &again.segments).await?),
             Err(lost) => Ok(Written {
@@ -93,7 +94,7 @@ impl WriteJob {
             removed: self.unusable.clone(),
             lost: None,
         };
-        // Those from before the second fold's start are stored: the snapshot that it began with says so.
+        // Segments from before the second fold's start are stored: its first snapshot implies them.
         for segment in filled {
             let key = keys::segment(segment.segment);
             put_copy(store, &key, segment.to_json().into()).await?;
@@ -104,8 +105,8 @@ impl WriteJob {
         Ok(written)
     }
 
-    /// Keeps the newest few of this log up to ours. Older ones are hints that nobody needs; a
-    /// reader that loses one while opening lists again.
+    /// Deletes all but the newest few snapshots of this log. A reader that loses one while opening lists
+    /// again.
     async fn prune(&self, ours: Version) -> Result<(), StoreError> {
         let mut versions = list_snapshots(self.store.as_ref()).await?;
         versions.retain(|v| *v <= ours && !self.unusable.contains(v));

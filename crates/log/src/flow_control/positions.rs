@@ -9,7 +9,7 @@ use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::state::AttemptState;
 use batchweave_core::retention::AttemptObjects;
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{Pages, Store, StoreError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
@@ -174,15 +174,13 @@ async fn position(
 ) -> Result<Step, StoreError> {
     let prefix = keys::progress_of(job, opened, attempt.number);
     let mut objects = AttemptObjects::default();
-    let mut next = None;
+    let mut pages = Pages::new(store, &prefix);
     for _ in 0..PAGES_MAX {
-        let page = store.list(&prefix, next).await?;
-        for object in &page.objects {
-            objects.note(&object.key, attempt.dp_size, head);
-        }
-        next = page.next;
-        if next.is_none() {
+        let Some(page) = pages.next().await? else {
             break;
+        };
+        for object in &page {
+            objects.note(&object.key, attempt.dp_size, head);
         }
     }
     Ok(objects.position(attempt))

@@ -1,9 +1,8 @@
-//! Checksums of slices as the indexes of data objects have them: they say what a rank received at a step
-//! without a read of its data. For ledgers that a dead daemon did not store.
+//! Reads checksums of slices from the indexes of data objects: they show what a rank received at a step, without
+//! a read of its data. For ledgers that a failed daemon did not store.
 //!
-//! One ranged read per object: the log says where the index begins and how many frames it has. Only
-//! where it can't, since an object's other batches are reclaimed or wait for their turn, the store is
-//! asked for the size.
+//! One ranged read per object: the log shows where the index begins and how many frames it has. Where it does
+//! not, since an object's other batches are reclaimed or wait for their turn, the object's size is read first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -18,19 +17,21 @@ use batchweave_store::{Backoff, ErrorKind, StoreError, read_range};
 use bytes::{Buf, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::{Located, Log, LogError};
+use crate::error::LogError;
+use crate::log::Log;
+use crate::read::locate::Located;
 
-/// Indexes read side by side.
+/// Concurrent reads of indexes.
 const READS: usize = 24;
-/// Reads of one index that is damaged, or whose answer breaks off, before it counts as such.
+/// Reads of an index before it counts as damaged.
 const TRIES: u32 = 4;
-/// Entries of indexes that are kept: ranks of a node come back one by one and ask for the same.
+/// Entries of indexes that are kept: the ranks of a node return one by one and need the same ones.
 const KEPT: usize = 1 << 17;
 
-/// CRC32C of payloads by slice, of one step; or why they are not to be had.
+/// The CRC32Cs of a step's payloads by slice, or why they cannot be read.
 pub type StepCrcs = Result<BTreeMap<u32, u32>, String>;
 
-/// The checksums of `slices`, in order.
+/// Returns the checksums of `slices`, in order.
 pub fn slice_crcs(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32>, String> {
     let step = step.ok_or("it was not read")?;
     let crcs = step.as_ref().map_err(Clone::clone)?;
@@ -38,36 +39,52 @@ pub fn slice_crcs(slices: Range<u32>, step: Option<&StepCrcs>) -> Result<Vec<u32
     found.ok_or_else(|| "its index does not have all slices".into())
 }
 
-/// Reads indexes beside a log of its own.
+/// A reader of checksums, with a log of its own.
 #[derive(Debug)]
 pub struct Checksums {
     log: Log,
-    /// Whole indexes by object, and the objects as they were read.
+    /// Complete indexes by object key.
     kept: BTreeMap<String, Arc<Index>>,
+    /// The keys of the kept indexes, oldest first.
     order: VecDeque<String>,
 }
 
-/// An object and where its index lies.
+/// A data object.
 struct Object {
     key: String,
     identity: Identity,
-    /// Where the index begins, and its entries.
+    /// The offset of its index and the number of entries, if the log shows them.
     index: Option<(u64, u64)>,
 }
 
-/// Of one object.
+/// The index of one object.
 #[derive(Debug)]
 struct Index {
-    /// By sequence number and slice.
+    /// Checksums by sequence number and slice.
     crcs: BTreeMap<(Seq, u32), u32>,
-    /// Of all slices, not of those alone that were asked for.
+    /// Whether all slices are included, not only the requested ones.
     whole: bool,
 }
 
+/// Why an entry or an index cannot be read.
+enum Unreadable {
+    /// It is gone or damaged.
+    Permanent(String),
+    /// The store or the log failed: a retry may succeed.
+    Failed(LogError),
+}
+
+impl From<LogError> for Unreadable {
+    fn from(error: LogError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A failed read of an index.
 enum Failure {
-    /// Another read says the same.
+    /// Permanent.
     Gone(String),
-    /// The bytes are not what the log implies: perhaps of this read alone.
+    /// The bytes contradict the log, perhaps in this read only.
     Damaged(String),
     Store(StoreError),
 }
@@ -77,7 +94,7 @@ impl From<StoreError> for Failure {
         if why.kind.is_transient() {
             return Self::Store(why);
         }
-        // The answer may be wrong, not the object: another range than was asked for, or the end of it.
+        // The answer may be wrong, not the object: another range than requested, or a part of it.
         if matches!(why.kind, ErrorKind::Contract | ErrorKind::Range) {
             return Self::Damaged(why.to_string());
         }
@@ -86,7 +103,7 @@ impl From<StoreError> for Failure {
 }
 
 impl Checksums {
-    /// Beside `log`, which nothing else needs.
+    /// Returns a reader that uses `log`.
     pub fn new(log: Log) -> Self {
         Self {
             log,
@@ -95,8 +112,8 @@ impl Checksums {
         }
     }
 
-    /// The checksums of those slices that lie in one of `slices`, for each of `steps`. Fails only for
-    /// what may be otherwise later: a store or a log that can't be read.
+    /// Returns the checksums of the slices in `slices`, for each of `steps`. Fails only when the store or the log
+    /// cannot be read.
     pub async fn for_steps(
         &mut self,
         steps: &[Step],
@@ -107,13 +124,14 @@ impl Checksums {
         let mut entries: Vec<Arc<StepEntry>> = Vec::new();
         let mut objects: BTreeMap<String, Object> = BTreeMap::new();
         for &step in steps {
-            match self.entry(step).await? {
+            match self.entry(step).await {
                 Ok(entry) => entries.push(entry),
-                Err(why) => _ = found.insert(step, Err(why)),
+                Err(Unreadable::Permanent(why)) => _ = found.insert(step, Err(why)),
+                Err(Unreadable::Failed(error)) => return Err(error),
             }
         }
         for entry in &entries {
-            for key in wanted(entry, slices) {
+            for key in needed(entry, slices) {
                 if !objects.contains_key(key) {
                     let object = self.object(key, entry).await?;
                     objects.insert(key.to_owned(), object);
@@ -123,7 +141,11 @@ impl Checksums {
         let reads = objects.into_values().map(|object| async {
             let index = match self.kept.get(&object.key) {
                 Some(index) => Ok(Arc::clone(index)),
-                None => self.index(&object, slices).await?,
+                None => match self.index(&object, slices).await {
+                    Ok(index) => Ok(index),
+                    Err(Unreadable::Permanent(why)) => Err(why),
+                    Err(Unreadable::Failed(error)) => return Err(error),
+                },
             };
             Ok::<_, LogError>((object.key, index))
         });
@@ -137,7 +159,7 @@ impl Checksums {
         Ok(found)
     }
 
-    /// Keeps the indexes that are whole, and forgets the oldest for them.
+    /// Keeps the complete indexes, and forgets the oldest in their place.
     fn keep(&mut self, read: &BTreeMap<String, Result<Arc<Index>, String>>) {
         for (key, index) in read {
             let Ok(index) = index else { continue };
@@ -159,16 +181,15 @@ impl Checksums {
         }
     }
 
-    async fn entry(&mut self, step: Step) -> Result<Result<Arc<StepEntry>, String>, LogError> {
-        Ok(match self.log.locate(step).await? {
-            Located::At(entry) => Ok(entry),
-            Located::Reclaimed { watermark } => Err(format!(
-                "step {step} is below the watermark {watermark}: its data may be gone"
-            )),
-            Located::NotYet | Located::Ended { .. } => {
-                Err(format!("step {step} is not in the log"))
+    async fn entry(&mut self, step: Step) -> Result<Arc<StepEntry>, Unreadable> {
+        let why = match self.log.locate(step).await? {
+            Located::At(entry) => return Ok(entry),
+            Located::Reclaimed { watermark } => {
+                format!("step {step} is below the watermark {watermark}: its data may be gone")
             }
-        })
+            Located::NotYet | Located::Ended { .. } => format!("step {step} is not in the log"),
+        };
+        Err(Unreadable::Permanent(why))
     }
 
     async fn object(&mut self, key: &str, entry: &StepEntry) -> Result<Object, LogError> {
@@ -180,8 +201,8 @@ impl Checksums {
         })
     }
 
-    /// Where an object's index begins and how many entries it has: its batches are those whose numbers
-    /// its key names, and one entry committed them all.
+    /// Returns the offset of an object's index and the number of entries, by the log: its key names its TGBs, and
+    /// one entry committed them all.
     async fn extent(
         &mut self,
         key: &str,
@@ -201,17 +222,17 @@ impl Checksums {
         for up in [false, true] {
             let (mut step, mut seq) = (entry.step, entry.seq);
             let end = if up { last } else { first };
-            let mut looks = seq.abs_diff(end).saturating_mul(apart);
+            let mut left = seq.abs_diff(end).saturating_mul(apart);
             while seq != end {
                 let next = if up {
                     step.checked_add(1)
                 } else {
                     step.checked_sub(1)
                 };
-                let Some(next) = next.filter(|_| looks > 0) else {
+                let Some(next) = next.filter(|_| left > 0) else {
                     return Ok(None);
                 };
-                (step, looks) = (next, looks - 1);
+                (step, left) = (next, left - 1);
                 let Located::At(other) = self.log.locate(step).await? else {
                     return Ok(None);
                 };
@@ -224,22 +245,25 @@ impl Checksums {
         Ok(Some(extent))
     }
 
-    /// Reads an index; `Ok(Err)` when it is gone or damaged for good.
+    /// Reads an index.
     async fn index(
         &self,
         object: &Object,
         slices: &[Range<u32>],
-    ) -> Result<Result<Arc<Index>, String>, LogError> {
+    ) -> Result<Arc<Index>, Unreadable> {
         let (mut backoff, mut tries, mut fresh) = (Backoff::STORE, 1, false);
         loop {
             match self.index_once(object, slices, fresh).await {
-                Ok(index) => return Ok(Ok(Arc::new(index))),
-                Err(Failure::Gone(why)) => return Ok(Err(why)),
+                Ok(index) => return Ok(Arc::new(index)),
+                Err(Failure::Gone(why)) => return Err(Unreadable::Permanent(why)),
                 Err(Failure::Damaged(why)) if tries == TRIES => {
-                    return Ok(Err(format!("{}: {why}, also when read again", object.key)));
+                    let why = format!("{}: {why}, also when read again", object.key);
+                    return Err(Unreadable::Permanent(why));
                 }
-                Err(Failure::Store(why)) if tries == TRIES => return Err(why.into()),
-                // The connection may be what is wrong.
+                Err(Failure::Store(why)) if tries == TRIES => {
+                    return Err(Unreadable::Failed(why.into()));
+                }
+                // The connection may be at fault.
                 Err(Failure::Damaged(_)) => fresh = true,
                 Err(_) => {}
             }
@@ -257,7 +281,7 @@ impl Checksums {
         let (key, store) = (&object.key, self.log.store.as_ref());
         let (from, frames) = match object.index {
             Some(known) => known,
-            None => self.asked(key, fresh).await?,
+            None => self.stored_extent(key, fresh).await?,
         };
         let end = from + frames * ENTRY_BYTES + TRAILER_BYTES;
         let mut chunks = if fresh {
@@ -281,19 +305,21 @@ impl Checksums {
         }
         let trailer = Trailer::decode(&rest).map_err(damaged)?;
         if trailer.identity != object.identity {
-            return Err(Failure::Damaged("is another producer's".into()));
+            return Err(Failure::Damaged("it belongs to another producer".into()));
         }
         if (trailer.index_offset, u64::from(trailer.frames)) != (from, frames) {
-            return Err(Failure::Damaged("its trailer does not fit the log".into()));
+            return Err(Failure::Damaged(
+                "its trailer does not match the log".into(),
+            ));
         }
         Ok(Index { crcs, whole })
     }
 
-    /// Where the index lies by the object itself.
-    async fn asked(&self, key: &str, fresh: bool) -> Result<(u64, u64), Failure> {
+    /// Returns the offset of the index and the number of entries, by the object itself.
+    async fn stored_extent(&self, key: &str, fresh: bool) -> Result<(u64, u64), Failure> {
         let size = self.log.store.head(key).await?.size;
         let Some(at) = size.checked_sub(TRAILER_BYTES) else {
-            return Err(Failure::Gone(format!("{key}: is too short for an object")));
+            return Err(Failure::Gone(format!("{key}: too short for a data object")));
         };
         let store = if fresh {
             &self.log.raw
@@ -303,7 +329,9 @@ impl Checksums {
         let read = read_range(store.as_ref(), key, at..size, fresh).await?;
         let trailer = Trailer::decode(&read).map_err(damaged)?;
         if trailer.object_bytes() != size {
-            return Err(Failure::Damaged("its trailer does not fit its size".into()));
+            return Err(Failure::Damaged(
+                "its trailer does not match its size".into(),
+            ));
         }
         Ok((trailer.index_offset, u64::from(trailer.frames)))
     }
@@ -313,7 +341,7 @@ fn damaged(why: impl std::fmt::Display) -> Failure {
     Failure::Damaged(why.to_string())
 }
 
-/// Adds the frames of a batch that lie in the object `key`.
+/// Adds the frames of a TGB that are in the object `key`.
 fn add((end, frames): &mut (u64, u64), key: &str, entry: &StepEntry) {
     for part in entry.tgb.parts.iter().filter(|part| part.key == key) {
         *end = part.end().max(*end);
@@ -321,8 +349,8 @@ fn add((end, frames): &mut (u64, u64), key: &str, entry: &StepEntry) {
     }
 }
 
-/// The objects of a step that hold some of `slices`.
-fn wanted<'e>(entry: &'e StepEntry, slices: &'e [Range<u32>]) -> impl Iterator<Item = &'e str> {
+/// Returns the keys of a step's objects that hold some of `slices`.
+fn needed<'e>(entry: &'e StepEntry, slices: &'e [Range<u32>]) -> impl Iterator<Item = &'e str> {
     let parts = entry.tgb.parts.iter().filter(|part| {
         let holds = |s: &Range<u32>| part.first_slice < s.end && s.start < part.end_slice();
         slices.iter().any(holds)

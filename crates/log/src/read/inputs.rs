@@ -1,17 +1,17 @@
-//! Reading the input list that a producer's cursor counts in.
+//! Reads the input list to which a producer's cursor refers.
 
 use batchweave_core::ids::ProducerName;
 use batchweave_core::inputs::{Chain, ChainReader, LinkId, PinnedFile};
 use batchweave_core::keys;
 use batchweave_store::Store;
 
-use crate::LogError;
+use crate::error::LogError;
 
-/// Looks at a link before it counts as damaged: one wrong read says nothing of the object.
-const LOOKS: u32 = 3;
+/// Reads of a link before it counts as damaged: one wrong read says nothing about the object.
+const READS: u32 = 3;
 
-/// The chain that ends in `head`, and its files. A link that is not there is `NotFound`: when the producer has
-/// grown its list meanwhile, its cursor names another head now.
+/// Reads the chain of links that ends in `head`, and its files. A missing link is `NotFound`: the producer may have
+/// extended its list meanwhile, so that its cursor names another head now.
 pub async fn read_inputs(
     store: &dyn Store,
     producer: &ProducerName,
@@ -21,11 +21,13 @@ pub async fn read_inputs(
     while let Some(id) = reader.next() {
         let key = keys::inputs(producer, &id);
         let mut bytes = store.get(&key, keys::bytes_max(&key)).await?;
-        for look in 1.. {
+        for read in 1.. {
             match reader.take(&bytes, &key) {
                 Ok(()) => break,
-                Err(why) if look == LOOKS => return Err(why.into()),
-                Err(why) => tracing::warn!(error = %why, "reading it again"),
+                Err(why) if read == READS => return Err(why.into()),
+                Err(why) => {
+                    tracing::warn!(error = %why, "a link of an input list is damaged; reading it again")
+                }
             }
             bytes = store.get_fresh(&key, keys::bytes_max(&key)).await?;
         }

@@ -1,5 +1,5 @@
-//! Where a step's data is: in the open segment, in memory, in a stored segment, or - when whoever
-//! should have written that segment has not - in the log itself.
+//! Finds the entry of a step: in the open segment, in memory, in a stored segment, or, when that segment is
+//! missing, in the log itself.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use futures::future::join;
 use tracing::{info, warn};
 
 use crate::copies::put::put_copy;
+use crate::error::LogError;
+use crate::log::{Log, LogOptions};
 use crate::read::snapshot_search::list_snapshots;
 use crate::read::window;
-use crate::{Log, LogError};
 
-/// Segments read lately that are kept.
+/// Recently read segments that are kept.
 const CACHE_MAX: usize = 8;
 
-/// Where a step is.
+/// The location of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Located {
-    /// Here.
     At(Arc<StepEntry>),
-    /// Not committed as far as we have folded.
+    /// Not committed as far as the log is folded.
     NotYet,
-    /// It will never be: the stream ends before it.
+    /// The stream ends before it.
     Ended {
         /// The number of steps of the stream.
         end: Step,
     },
-    /// It is below the watermark; its data may be gone.
+    /// Below the watermark: its data may be deleted.
     Reclaimed {
         /// The oldest step that can be read.
         watermark: Step,
@@ -39,8 +39,8 @@ pub enum Located {
 }
 
 impl Log {
-    /// Finds `step` in what is folded; reads at most one segment and one record, in two rounds. Call
-    /// `catch_up` to learn of newer steps.
+    /// Finds `step` in the folded state; reads at most one segment and one record, in two rounds. Newer steps
+    /// need a [`Log::catch_up`] first.
     pub async fn locate(&mut self, step: Step) -> Result<Located, LogError> {
         let m = &self.manifest;
         if step < m.watermark() {
@@ -65,7 +65,7 @@ impl Log {
         Ok(Located::At(Arc::clone(entry)))
     }
 
-    /// A whole segment below the open one.
+    /// Returns a full segment.
     pub(crate) async fn segment(&mut self, number: u64) -> Result<Arc<Segment>, LogError> {
         let s = &self.snapshots;
         let known = s
@@ -87,14 +87,14 @@ impl Log {
         Ok(segment)
     }
 
-    /// The segment as it is stored, if it is of this log: the record that filled it says so.
+    /// Reads a stored segment; `None` when it does not belong to this log, by the record that filled it.
     async fn stored_segment(&self, number: u64) -> Result<Option<Segment>, LogError> {
         let key = keys::segment(number);
         let bytes = match self.store.get(&key, keys::bytes_max(&key)).await {
             Ok(bytes) => bytes,
             Err(e) if e.is_not_found() => return Ok(None),
             Err(e) if e.kind == ErrorKind::TooLarge => {
-                warn!(error = %e, "an unusable index segment is ignored");
+                warn!(error = %e, "ignoring an unusable index segment");
                 return Ok(None);
             }
             Err(e) => return Err(e.into()),
@@ -102,7 +102,7 @@ impl Log {
         let segment = match Segment::from_json(&bytes, self.manifest.stream_id(), number) {
             Ok(segment) => segment,
             Err(e) => {
-                warn!(error = %e, "an unusable index segment is ignored");
+                warn!(error = %e, "ignoring an unusable index segment");
                 return Ok(None);
             }
         };
@@ -113,24 +113,27 @@ impl Log {
                 None
             };
             if record.is_none_or(|bytes| Hash::sha256(&bytes) != filled.record) {
-                warn!(key, "an index segment is not of this log: ignored");
+                warn!(
+                    key,
+                    "ignoring an index segment that does not belong to this log"
+                );
                 return Ok(None);
             }
         }
         Ok(Some(segment))
     }
 
-    /// Folds the log until the segment is full, from the newest snapshot before it or from the
-    /// beginning. Slow and rare. What is found on the way is stored for the others.
+    /// Folds the log until the segment is full, from the newest snapshot before it or from version 0. Slow and
+    /// rare. Segments that become full on the way are stored for other readers.
     async fn rebuild(&self, number: u64) -> Result<Segment, LogError> {
         info!(
             segment = number,
             "an index segment is missing: rebuilding it from the log"
         );
-        let options = crate::LogOptions {
+        let options = LogOptions {
             write_snapshots: false,
             clock: Arc::clone(&self.clock),
-            ..crate::LogOptions::new([0; 32])
+            ..LogOptions::new([0; 32])
         };
         let manifest = self.state_before(number).await?;
         let mut scratch = Self::new(Arc::clone(&self.store), manifest, &options);
@@ -153,7 +156,7 @@ impl Log {
         }
     }
 
-    /// A state from which the fold comes past the whole of a segment.
+    /// Returns a state from which a fold passes all steps of a segment.
     async fn state_before(&self, number: u64) -> Result<Manifest, LogError> {
         let store = self.store.as_ref();
         let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
@@ -179,12 +182,12 @@ impl Log {
         Ok(Manifest::new(stream.as_ref().clone(), &stream_json?))
     }
 
-    /// Best effort: whoever can't write reads what it has computed.
+    /// Stores a rebuilt segment, if this process may write.
     async fn restore(&self, segment: &Segment) {
         let key = keys::segment(segment.segment);
         let bytes = segment.to_json().into();
         if let Err(e) = put_copy(self.store.as_ref(), &key, bytes).await {
-            warn!(key, error = %e, "a rebuilt index segment could not be stored");
+            warn!(key, error = %e, "cannot store a rebuilt index segment");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Opening in few rounds of parallel requests: {stream.json, LIST snapshots/}, {newest snapshot, the
-//! window of the log that begins with its record}, further windows. The record proves that the
-//! snapshot belongs to this log. An unusable snapshot is skipped with a warning: the log is the truth.
+//! Opening a log in few rounds of parallel requests: {stream.json, LIST snapshots/}, {newest snapshot, the
+//! window of the log that begins with its record}, further windows. The record proves that the snapshot
+//! belongs to this log. An unusable snapshot is skipped with a warning: the log alone decides.
 
 use std::sync::Arc;
 
@@ -11,20 +11,21 @@ use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
 use futures::future::join;
 
-use crate::read::retrying::Patient;
+use crate::error::LogError;
+use crate::log::{Log, LogOptions};
+use crate::read::retrying::RetryingReads;
 use crate::read::snapshot_search::{Found, Search, Start, list_snapshots};
-use crate::{Log, LogError, LogOptions};
 
-/// A snapshot that spares fewer records is not worth its requests.
+/// A snapshot that saves fewer records is not worth its requests.
 const JUMP_MIN: u64 = 16;
-/// Records read with it.
+/// Records read together with a snapshot when jumping ahead.
 const JUMP_WINDOW: u64 = 8;
 
 impl Log {
     /// Opens the stream at the store's root and folds to its head.
     pub async fn open(store: Arc<dyn Store>, options: &LogOptions) -> Result<Self, LogError> {
         let raw = store;
-        let store = Patient::around(Arc::clone(&raw), Arc::clone(&options.clock));
+        let store = RetryingReads::around(Arc::clone(&raw), Arc::clone(&options.clock));
         let stream = store.get(keys::STREAM, keys::bytes_max(keys::STREAM));
         let (stream, listed) = join(stream, list_snapshots(store.as_ref())).await;
         let stream_json = match stream {
@@ -46,7 +47,7 @@ impl Log {
         let (start, unusable) = search.run(listed?).await?;
         let start = match start {
             Some(start) => start,
-            None => Start::beginning(store.as_ref(), &stream, &stream_json).await?,
+            None => Start::at_zero(store.as_ref(), &stream, &stream_json).await?,
         };
         let mut log = Self::new(store, start.manifest, options);
         if let Some((hint, bytes)) = start.snapshot {
@@ -66,8 +67,8 @@ impl Log {
 }
 
 impl Log {
-    /// Goes on from the newest snapshot, if it is well ahead; false when there is none that can be
-    /// used: the records are there in any case.
+    /// Continues from the newest snapshot, if it is well ahead; returns false when it cannot be used: then the
+    /// records are read.
     pub(crate) async fn jump(&mut self) -> Result<bool, LogError> {
         let store = Arc::clone(&self.store);
         let least = self.manifest.next_version() + JUMP_MIN;

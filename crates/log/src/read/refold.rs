@@ -1,5 +1,5 @@
-//! Folding the log a second time, by reads of its own, from a start that is not the one of the fold
-//! in doubt: an older snapshot, or version 0 (the log is never trimmed).
+//! Folds the log a second time, by other reads and from another start than the fold to be checked: an older
+//! snapshot, or version 0 (the log is never trimmed).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use batchweave_store::Store;
 use tracing::info;
 
 use crate::clock::Clock;
+use crate::error::LogError;
+use crate::log::{Log, LogOptions};
 use crate::read::shared_fold::SharedFold;
 use crate::read::snapshot_search::{Found, Search, list_snapshots};
 use crate::read::window;
-use crate::{Log, LogError, LogOptions};
 
-/// What a second fold needs of the first.
+/// A second fold, prepared from a first one.
 #[derive(Debug, Clone)]
 pub(crate) struct Refold {
     store: Arc<dyn Store>,
@@ -28,23 +29,23 @@ pub(crate) struct Refold {
     genesis: Hash,
     /// The snapshot with which the first fold began.
     base: Option<Version>,
-    /// Segments that are kept when they become full on the way.
-    wanted: BTreeSet<u64>,
+    /// Numbers of the segments to keep when they become full on the way.
+    kept: BTreeSet<u64>,
 }
 
-/// What a second fold found.
+/// The result of a second fold.
 #[derive(Debug)]
 pub(crate) struct Refolded {
     pub(crate) manifest: Manifest,
-    /// The snapshot with which it began.
+    /// The snapshot with which it began; `None` for version 0.
     pub(crate) base: Option<Version>,
-    /// Those that were wanted, of the segments that became full on the way.
+    /// The kept segments that became full on the way.
     pub(crate) segments: Vec<Segment>,
-    /// Why it ended before the version that was asked for.
+    /// Why it ended before the requested version.
     pub(crate) stopped: Option<LogError>,
 }
 
-/// What a second fold gave, when it is what the first one has.
+/// Returns a second fold if it agrees with the first one, whose state is `manifest`.
 pub(crate) fn confirmed(manifest: &Manifest, again: Refolded) -> Result<Refolded, LogError> {
     if let Some(stopped) = again.stopped {
         return Err(stopped);
@@ -58,7 +59,7 @@ pub(crate) fn confirmed(manifest: &Manifest, again: Refolded) -> Result<Refolded
 }
 
 impl Refold {
-    pub(crate) fn of(log: &Log) -> Self {
+    pub(crate) fn for_log(log: &Log) -> Self {
         Self {
             store: Arc::clone(&log.store),
             clock: Arc::clone(&log.clock),
@@ -66,23 +67,24 @@ impl Refold {
             stream: Arc::new(log.manifest.stream().clone()),
             genesis: log.manifest.genesis(),
             base: log.base,
-            wanted: BTreeSet::new(),
+            kept: BTreeSet::new(),
         }
     }
 
-    pub(crate) fn wanting(self, segments: impl Iterator<Item = u64>) -> Self {
-        let wanted = segments.collect();
-        Self { wanted, ..self }
+    /// Keeps these segments when they become full on the way.
+    pub(crate) fn keeping(self, segments: impl Iterator<Item = u64>) -> Self {
+        let kept = segments.collect();
+        Self { kept, ..self }
     }
 
-    /// Folds all records below `to` from another start than the first fold, further and further back
-    /// until one of them gets there.
+    /// Folds all records below `to` from another start than the first fold. Tries starts further and further back
+    /// until one fold reaches `to`.
     pub(crate) async fn run(&self, to: Version) -> Result<Refolded, LogError> {
         self.search(Version::MAX, to, |_| true).await
     }
 
-    /// The same until one of them is `good`; otherwise the one that came furthest, of several the one
-    /// from the oldest start. Snapshots from `below` on are not used.
+    /// Folds as [`Refold::run`] does until one fold is `good`. Without one, returns the fold that came furthest,
+    /// of several the one from the oldest start. Snapshots from version `below` on are not used.
     pub(crate) async fn search(
         &self,
         below: Version,
@@ -111,8 +113,8 @@ impl Refold {
         })
     }
 
-    /// Stored snapshots below a version, newest first: those older than the first fold's own start,
-    /// or, where none is left, all others.
+    /// Returns the stored snapshots below a version, newest first: those older than the start of the first fold,
+    /// or, without any, all others.
     async fn starts(&self, below: Version) -> Result<Vec<Version>, LogError> {
         let mut versions = list_snapshots(self.store.as_ref()).await?;
         versions.retain(|v| *v < below && Some(*v) != self.base);
@@ -123,7 +125,7 @@ impl Refold {
         Ok(versions)
     }
 
-    /// Folds from one start; `None` when the snapshot can't be used.
+    /// Folds from one start; `None` when the snapshot cannot be used.
     async fn from(&self, base: Option<Version>, to: Version) -> Result<Option<Refolded>, LogError> {
         let manifest = match base {
             Some(version) => match self.snapshot(version).await? {
@@ -140,7 +142,7 @@ impl Refold {
             ..LogOptions::new([0; 32])
         };
         let mut log = Log::new(Arc::clone(&self.store), manifest, &options);
-        log.doubts = false;
+        log.self_checks = false;
         let mut segments = Vec::new();
         let stopped = self.fold(&mut log, to, &mut segments).await?;
         Ok(Some(Refolded {
@@ -151,7 +153,7 @@ impl Refold {
         }))
     }
 
-    /// Folds up to `to`; the error at which the fold can't go on is a value here.
+    /// Folds up to `to`; returns the error at which the fold itself stops, if so.
     async fn fold(
         &self,
         log: &mut Log,
@@ -159,9 +161,9 @@ impl Refold {
         segments: &mut Vec<Segment>,
     ) -> Result<Option<LogError>, LogError> {
         let mut size = CATCH_UP_WINDOW;
-        let wanted = |folded: Folded| {
+        let kept = |folded: Folded| {
             let all = folded.segments.into_iter();
-            all.filter(|s| self.wanted.contains(&s.segment))
+            all.filter(|s| self.kept.contains(&s.segment))
         };
         loop {
             let next = log.manifest.next_version();
@@ -181,7 +183,7 @@ impl Refold {
             size = found.next();
             for bytes in found.records {
                 match Box::pin(log.fold(&bytes)).await {
-                    Ok(folded) => segments.extend(folded.into_iter().flat_map(wanted)),
+                    Ok(folded) => segments.extend(folded.into_iter().flat_map(kept)),
                     Err(e @ LogError::Fold(_)) => return Ok(Some(e)),
                     Err(e) => return Err(e),
                 }

@@ -1,5 +1,5 @@
-//! A store whose reads are tried again after failures that pass, and of objects that came damaged: a
-//! throttled, lost or wrong read says nothing about the log. Writes go through as they are: what became of them is for `resolve`.
+//! A store whose reads are retried after transient failures and damaged answers: a throttled, lost or wrong
+//! read says nothing about the log. Writes are not retried: `resolve` finds out their outcomes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,19 +14,20 @@ use tracing::warn;
 
 use crate::clock::Clock;
 
-/// Failures in a row of one read before its caller is told: about a minute and a half.
+/// Consecutive failures of one read before it fails: about a minute and a half.
 const TRIES_MAX: u32 = 20;
-/// Further reads, each over a connection of its own, of a JSON object that does not end in its digest:
-/// it may have been damaged on the way here. The last answer counts.
-const LOOKS_MAX: u32 = 4;
+/// Further reads, each over a new connection, of a JSON object that does not end in its digest: it may have been
+/// damaged on the way. The last answer counts.
+const REREADS_MAX: u32 = 4;
 
+/// A store whose reads are retried.
 #[derive(Debug)]
-pub(crate) struct Patient {
+pub(crate) struct RetryingReads {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 }
 
-impl Patient {
+impl RetryingReads {
     pub(crate) fn around(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
         Arc::new(Self { store, clock })
     }
@@ -40,7 +41,7 @@ impl Patient {
             match read().await {
                 Err(e) if e.kind.is_transient() && tries < TRIES_MAX => {
                     if tries % 5 == 0 {
-                        warn!(error = %e, tries, "a read failed: trying again");
+                        warn!(error = %e, tries, "a read failed; retrying");
                     }
                     tries += 1;
                     self.clock.sleep(backoff.pause()).await;
@@ -51,31 +52,31 @@ impl Patient {
     }
 }
 
-/// Reads a whole JSON object, and again, over new connections, while it does not end in its own digest.
-/// The last answer counts: what is damaged in the store is for its parser to refuse.
+/// Reads a whole JSON object, and again, over new connections, while it does not end in its own digest. The last
+/// answer counts: the parser refuses an object that is damaged in the store.
 pub async fn get_intact(store: &dyn Store, key: &str) -> Result<Bytes, StoreError> {
     let at_most = keys::bytes_max(key);
     let bytes = store.get(key, at_most).await?;
-    look_again(store, key, at_most, bytes).await
+    reread_damaged(store, key, at_most, bytes).await
 }
 
-/// Whether objects of this kind end in their digest: all JSON but links of input lists, whose names
+/// Whether the object at `key` ends in its digest: all JSON objects do, except links of input lists, whose names
 /// hold their hash.
 fn has_digest(key: &str) -> bool {
     key.strip_suffix(".json").is_some() && !key.starts_with("inputs/")
 }
 
-async fn look_again(
+async fn reread_damaged(
     store: &dyn Store,
     key: &str,
     at_most: u64,
     mut bytes: Bytes,
 ) -> Result<Bytes, StoreError> {
-    // A link of an input list is compared with the hash in its name by its own reader.
+    // The reader of input lists compares a link with the hash in its name.
     if key.starts_with(keys::INPUTS) {
         return Ok(bytes);
     }
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..REREADS_MAX {
         if !has_digest(key) || json::is_intact(&bytes) {
             break;
         }
@@ -83,7 +84,7 @@ async fn look_again(
         if json::is_intact(&bytes) {
             warn!(
                 key,
-                "a read brought damaged bytes of a whole object; it was read again"
+                "a read returned damaged bytes of an intact object; it was read again"
             );
         }
     }
@@ -91,7 +92,7 @@ async fn look_again(
 }
 
 #[async_trait]
-impl Store for Patient {
+impl Store for RetryingReads {
     fn root(&self) -> &str {
         self.store.root()
     }
@@ -110,7 +111,7 @@ impl Store for Patient {
 
     async fn get(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {
         let bytes = self.retry(|| self.store.get(key, at_most)).await?;
-        look_again(self, key, at_most, bytes).await
+        reread_damaged(self, key, at_most, bytes).await
     }
 
     async fn get_fresh(&self, key: &str, at_most: u64) -> Result<Bytes, StoreError> {

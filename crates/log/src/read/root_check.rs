@@ -1,15 +1,15 @@
-//! Why a record does not continue the log. No correct writer puts such a record, so something has
-//! happened to the root, and it gets a name here.
+//! Finds out why a record does not continue the log. No correct writer puts such a record, so the root itself
+//! was changed.
 
 use batchweave_core::ids::{Hash, StreamId, Version};
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
 use batchweave_store::Store;
 
-use crate::LogError;
+use crate::error::LogError;
 use crate::read::window::get_record;
 
-/// Fails when stream.json is gone or belongs to another stream than the one that we follow.
+/// Fails when stream.json is missing or belongs to another stream than `stream`.
 pub(crate) async fn check_root(store: &dyn Store, stream: StreamId) -> Result<(), LogError> {
     let now = match store.get(keys::STREAM, keys::bytes_max(keys::STREAM)).await {
         Ok(bytes) => Some(StreamConfig::from_json(&bytes, keys::STREAM)?.stream_id),
@@ -26,9 +26,8 @@ pub(crate) async fn check_root(store: &dyn Store, stream: StreamId) -> Result<()
     })
 }
 
-/// The record of `version` does not continue the one before it, whose hash was `held` when we read
-/// it. Fails when the record before has changed since.
-pub(crate) async fn explain(
+/// Fails when the record before `version` has changed since it was read: it had the hash `held` then.
+pub(crate) async fn check_previous(
     store: &dyn Store,
     version: Version,
     held: Hash,

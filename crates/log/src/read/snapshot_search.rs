@@ -9,7 +9,7 @@ use batchweave_core::limits::{CATCH_UP_WINDOW, NUMBER_MAX};
 use batchweave_core::manifest::record::SnapshotHint;
 use batchweave_core::manifest::{Manifest, Record};
 use batchweave_core::stream::StreamConfig;
-use batchweave_store::{ErrorKind, Store, StoreError};
+use batchweave_store::{ErrorKind, Store, StoreError, list_all};
 use bytes::Bytes;
 use futures::future::{join_all, try_join};
 use tracing::warn;
@@ -27,18 +27,18 @@ const OLDER_ROUNDS: usize = 3;
 /// Listings when the newest snapshot is removed between its listing and its read.
 const LISTINGS_MAX: usize = 3;
 
-/// Where the fold begins.
+/// The start of a fold.
 pub(crate) struct Start {
     pub(crate) manifest: Manifest,
     pub(crate) snapshot: Option<(SnapshotHint, u64)>,
-    /// Records that were read with it.
+    /// Records that were read together with the snapshot.
     pub(crate) tail: Window,
-    /// How many to ask for next.
+    /// The size of the next window.
     pub(crate) next_window: u64,
 }
 
 impl Start {
-    pub(crate) async fn beginning(
+    pub(crate) async fn at_zero(
         store: &dyn Store,
         stream: &StreamConfig,
         stream_json: &[u8],
@@ -53,28 +53,28 @@ impl Start {
     }
 }
 
-/// The search for the newest snapshot that can be used.
+/// The search for the newest usable snapshot.
 pub(crate) struct Search<'s> {
     pub(crate) store: &'s dyn Store,
     pub(crate) stream: &'s Arc<StreamConfig>,
-    /// SHA-256 of stream.json.
+    /// The hash of stream.json.
     pub(crate) genesis: Hash,
     pub(crate) unusable: Vec<Version>,
 }
 
-/// What one snapshot was found to be.
+/// The state of one snapshot.
 pub(crate) enum Found {
     Good(Box<Start>),
-    /// Removed since it was listed: there are newer ones.
+    /// Deleted since it was listed: newer ones exist.
     Gone,
     Unusable,
 }
 
-/// A snapshot and the records from its own on, as they are in the store.
-struct Looked {
+/// A snapshot and the records from its own on, as read.
+struct Candidate {
     snapshot: Option<Bytes>,
     records: Window,
-    /// How many to ask for next.
+    /// The size of the next window.
     next_window: u64,
 }
 
@@ -96,10 +96,10 @@ impl Search<'_> {
         }
         let others: Vec<_> = versions.iter().skip(1).copied().collect();
         for some in others.chunks(OLDER_PER_ROUND).take(OLDER_ROUNDS) {
-            let tried = join_all(some.iter().map(|v| self.look(*v, 0))).await;
+            let tried = join_all(some.iter().map(|v| self.read(*v, 0))).await;
             let mut good = None;
             for (version, found) in some.iter().zip(tried) {
-                match self.judge(*version, found?)? {
+                match self.validate(*version, found?)? {
                     Found::Good(start) if good.is_none() => good = Some(*start),
                     _ => {}
                 }
@@ -116,23 +116,23 @@ impl Search<'_> {
         version: Version,
         more: u64,
     ) -> Result<Found, LogError> {
-        let looked = self.look(version, more).await?;
-        self.judge(version, looked)
+        let candidate = self.read(version, more).await?;
+        self.validate(version, candidate)
     }
 
-    /// The snapshot with its own record alone.
+    /// Reads a snapshot with its own record only.
     pub(crate) async fn try_own(&mut self, version: Version) -> Result<Found, LogError> {
         self.try_start(version, 0).await
     }
 
-    /// The snapshot, and from its own record on `more` + 1 records.
-    async fn look(&self, version: Version, more: u64) -> Result<Looked, LogError> {
+    /// Reads a snapshot, and `more` + 1 records from its own on.
+    async fn read(&self, version: Version, more: u64) -> Result<Candidate, LogError> {
         let snapshot = async {
             let key = keys::snapshot(version);
             match self.store.get(&key, keys::bytes_max(&key)).await {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(e) if e.is_not_found() => Ok(None),
-                // No snapshot of ours, like any other bytes that are none.
+                // Unusable, like any other bytes that are not a snapshot.
                 Err(e) if e.kind == ErrorKind::TooLarge => {
                     warn!(version, error = %e, "a snapshot is too large");
                     Ok(Some(Bytes::new()))
@@ -147,21 +147,21 @@ impl Search<'_> {
             }
         };
         let (snapshot, (records, next_window)) = try_join(snapshot, records).await?;
-        Ok(Looked {
+        Ok(Candidate {
             snapshot,
             records,
             next_window,
         })
     }
 
-    fn judge(
+    fn validate(
         &mut self,
         version: Version,
-        Looked {
+        Candidate {
             snapshot,
             records: Window { mut records, read },
             next_window,
-        }: Looked,
+        }: Candidate,
     ) -> Result<Found, LogError> {
         let Some(bytes) = snapshot else {
             return Ok(Found::Gone);
@@ -169,8 +169,8 @@ impl Search<'_> {
         let manifest = match Manifest::from_snapshot(Arc::clone(self.stream), &bytes, version) {
             Ok(manifest) => manifest,
             Err(e) => {
-                warn!(version, error = %e, "an unusable snapshot is ignored");
-                // Another build's is not ours to remove.
+                warn!(version, error = %e, "ignoring an unusable snapshot");
+                // A snapshot of another build is not removed.
                 if !matches!(e, FormatError::UnknownFormat { .. }) {
                     self.unusable.push(version);
                 }
@@ -178,7 +178,7 @@ impl Search<'_> {
             }
         };
         if manifest.genesis() != self.genesis {
-            // Log and snapshots go on from what it was.
+            // The log and its snapshots continue another stream.json: it was altered.
             return Err(LogError::Altered {
                 key: keys::STREAM.to_owned(),
                 held: manifest.genesis(),
@@ -190,7 +190,10 @@ impl Search<'_> {
         };
         let tail = records.split_off(records.len().min(1));
         if let Some(reason) = contradiction(&manifest, hint, records.first(), &tail)? {
-            warn!(version, reason, "a snapshot is not of this log: ignored");
+            warn!(
+                version,
+                reason, "ignoring a snapshot that does not belong to this log"
+            );
             self.unusable.push(version);
             return Ok(Found::Unusable);
         }
@@ -207,8 +210,8 @@ impl Search<'_> {
     }
 }
 
-/// What in the log speaks against a snapshot. When snapshot and next record agree on another hash
-/// of the record between them, it is that record which is wrong.
+/// Returns what in the log contradicts a snapshot, if anything. Fails when the snapshot and the next record agree
+/// on another hash of the record between them: then that record was altered.
 fn contradiction(
     manifest: &Manifest,
     hint: SnapshotHint,
@@ -240,20 +243,13 @@ fn contradiction(
         .then_some("a later record names another hash for it"))
 }
 
+/// Lists the versions of all snapshots.
 pub(crate) async fn list_snapshots(store: &dyn Store) -> Result<Vec<Version>, StoreError> {
-    let (mut versions, mut page) = (Vec::new(), None);
-    loop {
-        let listed = store.list(keys::SNAPSHOTS, page).await?;
-        versions.extend(
-            listed
-                .objects
-                .iter()
-                .filter_map(|o| keys::snapshot_version(&o.key))
-                .filter(|version| *version < NUMBER_MAX),
-        );
-        page = listed.next;
-        if page.is_none() {
-            return Ok(versions);
-        }
-    }
+    let mut versions = Vec::new();
+    list_all(store, keys::SNAPSHOTS, |object| {
+        let version = keys::snapshot_version(&object.key);
+        versions.extend(version.filter(|version| *version < NUMBER_MAX));
+    })
+    .await?;
+    Ok(versions)
 }

@@ -1,5 +1,5 @@
-//! Following the log by GET of the next versions: one at the head, up to a window at a time when
-//! behind. The log is never listed.
+//! Follows the log by GET of the next versions: one at the head, up to a window at a time when behind. The log
+//! is never listed.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use batchweave_core::manifest::void::RecordVoid;
 use bytes::Bytes;
 use tracing::{debug, warn};
 
+use crate::error::LogError;
+use crate::log::Log;
 use crate::read::root_check;
 use crate::read::window;
 use crate::read::window::Window;
-use crate::{Log, LogError};
 
-/// Looks in a row at a version that is not there, after which the root itself is looked at.
-const IDLE_LOOKS_MAX: u32 = 128;
-/// Windows after which one who has not reached the head looks how far away that is.
+/// Consecutive polls without a new record after which the root itself is checked.
+const IDLE_POLLS_MAX: u32 = 128;
+/// Windows after which a reader that has not reached the head finds out how far away it is.
 const WINDOWS: u32 = 4;
-/// Windows ahead at which a snapshot is looked for.
+/// A snapshot is looked for when the log is this many windows ahead.
 const FAR: u64 = 8;
-/// Records read by one who does not know how many there are.
+/// Least records read when the distance to the head is unknown.
 const NEAR: u64 = 4;
 
 impl Log {
-    /// Folds all records up to the head. Costs one GET (a 404) when there is nothing new. Where
-    /// others write faster than this reader reads, it ends at some version that was not there yet when
-    /// it was called.
+    /// Folds all records up to the head, by one GET (a 404) when there is nothing new. Stops at a version that
+    /// did not exist when it was called, so fast writers cannot starve it.
     pub async fn catch_up(&mut self) -> Result<(), LogError> {
         self.catch_up_noting(|_| {}).await
     }
 
-    /// The same; hands out what each record did, in order.
+    /// Folds as [`Log::catch_up`] does; passes the result of each record to `note`, in order.
     pub(crate) async fn catch_up_noting(
         &mut self,
         mut note: impl FnMut(&Folded),
@@ -44,7 +44,7 @@ impl Log {
         if at_head {
             return Ok(());
         }
-        // Who follows has mostly read the newest now: thousands would read three more that are not there.
+        // A follower has mostly read the newest record now: thousands of them would read three missing ones.
         if folded.len() == 1 {
             self.window = 1;
         }
@@ -69,8 +69,7 @@ impl Log {
         Ok(())
     }
 
-    /// Folds one window of records; the flag says whether the head was reached. For those who must
-    /// do something between windows.
+    /// Folds one window of records; also returns whether it reached the head.
     pub async fn catch_up_window(&mut self) -> Result<(Vec<Folded>, bool), LogError> {
         Box::pin(self.check_repairs()).await?;
         let first = self.manifest.next_version();
@@ -79,8 +78,8 @@ impl Log {
         self.fold_window(found).await
     }
 
-    /// The same for who may be far behind: then the newest snapshot spares most of the records, and
-    /// what they did is not among what is returned.
+    /// Folds one window for a reader that may be far behind. When it is, the log continues from the newest
+    /// snapshot, and the results of the records before that are not returned.
     pub(crate) async fn catch_up_far(
         &mut self,
         window: u64,
@@ -107,43 +106,44 @@ impl Log {
         Ok((folded, false))
     }
 
-    /// Folds what a window held; the flag says whether it reached the head.
+    /// Folds the records of a window; also returns whether it reached the head.
     pub(crate) async fn fold_window(
         &mut self,
         found: Window,
     ) -> Result<(Vec<Folded>, bool), LogError> {
         let full = found.is_full();
         self.window = if full { found.next() } else { 1 };
-        self.look(found.records.is_empty()).await?;
+        self.check_idle(found.records.is_empty()).await?;
         let mut folded = Vec::with_capacity(found.records.len());
         for bytes in found.records {
             let Some(record) = self.fold(&bytes).await? else {
-                // Opened anew, past some of what was read.
+                // Another fold replaced this one, past some of these records.
                 return Ok((folded, false));
             };
             folded.push(record);
         }
-        self.snapshot_behind(full).await;
+        self.snapshot_after_window(full).await;
         Ok((folded, !full))
     }
 
-    /// A root that was made anew would let us look at a version that never comes.
-    async fn look(&mut self, idle: bool) -> Result<(), LogError> {
-        self.idle_looks = if idle { self.idle_looks + 1 } else { 0 };
-        if self.idle_looks.is_multiple_of(IDLE_LOOKS_MAX) && idle {
+    /// Checks the root after many polls without a new record: in a root that was removed or created again the
+    /// next version may never come.
+    async fn check_idle(&mut self, idle: bool) -> Result<(), LogError> {
+        self.idle_polls = if idle { self.idle_polls + 1 } else { 0 };
+        if self.idle_polls.is_multiple_of(IDLE_POLLS_MAX) && idle {
             root_check::check_root(self.store.as_ref(), self.manifest.stream_id()).await?;
         }
         Ok(())
     }
 
-    /// Folds the bytes of the next version, with a look at `repairs/` when this fold can't take them.
-    /// `None`: the log was folded anew instead, past this record.
+    /// Folds the record of the next version; checks `repairs/` when this fold cannot take it. `None`: another fold
+    /// replaced this one, past this record.
     pub(crate) async fn fold(&mut self, bytes: &Bytes) -> Result<Option<Folded>, LogError> {
         let version = self.manifest.next_version();
         if let Some(lost) = &self.snapshots.lost {
             return Err(lost.clone());
         }
-        // Ours only when all is done: this future may be dropped at any await.
+        // Stored only at the end: this future may be dropped at any await.
         let mut manifest = self.manifest.clone();
         let result = match &self.shared_fold {
             Some(folder) => folder.fold(&mut manifest, bytes),
@@ -153,14 +153,16 @@ impl Log {
             Ok(folded) => folded,
             Err(misfit) if misfit.may_be_repaired() => {
                 if !self.repaired(version, bytes).await? {
-                    return Box::pin(self.doubt(misfit, bytes)).await.map(|()| None);
+                    return Box::pin(self.fold_again(misfit, bytes))
+                        .await
+                        .map(|()| None);
                 }
-                debug!(version, "a repair says that the record is void");
+                debug!(version, "a repair makes the record void");
                 manifest.fold_repaired(bytes)
             }
             Err(e) => return Err(e.into()),
         };
-        report(version, &folded);
+        log_void(version, &folded);
         if let Some(RecordVoid::OtherStream(_)) = folded.void {
             root_check::check_root(self.store.as_ref(), self.manifest.stream_id()).await?;
         }
@@ -182,14 +184,14 @@ impl Log {
     }
 }
 
-/// Void entries are a writer's fault: everybody who folds one says so.
-fn report(version: Version, folded: &Folded) {
+/// Logs void entries: they show a bug of their writer.
+fn log_void(version: Version, folded: &Folded) {
     match &folded.void {
         Some(RecordVoid::Repaired) | None => {}
         Some(reason) => warn!(version, %reason, "a whole record is void"),
     }
-    for (index, verdict) in folded.entries.iter().enumerate() {
-        if let Err(reason) = verdict {
+    for (index, validity) in folded.entries.iter().enumerate() {
+        if let Err(reason) = validity {
             warn!(version, index, %reason, "an entry is void");
         }
     }

@@ -1,4 +1,4 @@
-//! Reading many records in one round of parallel requests, as many as fit a bound in bytes.
+//! Reads many records in one round of parallel requests, bounded in bytes.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,29 @@ use futures::StreamExt;
 use futures::future::try_join_all;
 use futures::stream::FuturesUnordered;
 
-use crate::LogError;
+use crate::error::LogError;
 
 /// Sizes of the window after the first.
 const NEXT: [u64; 3] = [24, 96, CATCH_UP_WINDOW];
-/// Looks at once, each twice as far ahead, by one who is far behind.
+/// Concurrent probes for the head, each twice as far ahead as the one before.
 const PROBES: u32 = 4;
 
-/// What one round of reads brought.
+/// The result of one round of reads.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    /// As far as they are there without a gap.
+    /// The records up to the first missing one.
     pub(crate) records: Vec<Bytes>,
-    /// Versions that were read: fewer than asked for where the records are large.
+    /// Versions that were read: fewer than requested when the records are large.
     pub(crate) read: u64,
 }
 
 impl Window {
-    /// Whether more may follow.
+    /// Whether more records may follow.
     pub(crate) fn is_full(&self) -> bool {
         self.records.len() as u64 == self.read
     }
 
-    /// How many to ask for next, after a full one.
+    /// The size of the next window, after a full one.
     pub(crate) fn next(&self) -> u64 {
         let largest = self.records.iter().map(|r| r.len() as u64).max();
         let fit = CATCH_UP_BYTES / largest.unwrap_or(1).max(1);
@@ -41,8 +41,8 @@ impl Window {
     }
 }
 
-/// The records from `first` on; at most `count`, all asked for at once (256 at most, by
-/// `CATCH_UP_WINDOW`), and at most `CATCH_UP_BYTES` of them.
+/// Reads the records from `first` on: at most `count`, all at once (256 at most, by `CATCH_UP_WINDOW`), and at
+/// most `CATCH_UP_BYTES` of them.
 pub(crate) async fn read(
     store: &dyn Store,
     first: Version,
@@ -54,18 +54,18 @@ pub(crate) async fn read(
     Ok(Window { records, read })
 }
 
-/// What is at each version from `first` on. What comes in beyond the bound is dropped, the furthest
-/// first, and what is behind it is not waited for.
+/// Reads each version from `first` on. Records beyond the bound in bytes are dropped, the furthest first, and
+/// versions after them are not waited for.
 async fn read_bounded(
     store: &dyn Store,
     first: Version,
     count: u64,
 ) -> Result<BTreeMap<Version, Option<Bytes>>, StoreError> {
     let get = |version| async move { (version, get_record(store, version).await) };
-    let mut asked: FuturesUnordered<_> = (first..first + count).map(get).collect();
+    let mut reads: FuturesUnordered<_> = (first..first + count).map(get).collect();
     let (mut found, mut end, mut held) = (BTreeMap::new(), first + count, 0);
     while (found.len() as u64) < end - first
-        && let Some((version, record)) = asked.next().await
+        && let Some((version, record)) = reads.next().await
     {
         if version >= end {
             continue;
@@ -98,7 +98,7 @@ async fn without_gap(
             (Some(bytes), None) => found.push(bytes),
             (None, None) => missing = Some(version),
             (Some(_), Some(hole)) => {
-                // Written while the window was read? Then it is there now.
+                // It may have been written while the window was read.
                 match get_record(store, hole).await? {
                     Some(_) => break,
                     None => return Err(gap(store, hole, version)),
@@ -118,8 +118,8 @@ fn gap(store: &dyn Store, hole: Version, later: Version) -> LogError {
     }
 }
 
-/// The first records from `first` on, and how many to ask for after them: looks further ahead tell,
-/// where hundreds open at once, whom a small window serves.
+/// Reads the records from `first` on, and returns the size of the next window. It follows from probes further
+/// ahead, so that hundreds of readers that open at once read few missing records.
 pub(crate) async fn first(
     store: &dyn Store,
     first: Version,
@@ -129,7 +129,7 @@ pub(crate) async fn first(
     let probe = |ahead| get_record(store, first + window + ahead);
     let (records, near, far) =
         futures::join!(read(store, first, window), probe(small), probe(middle));
-    // One more than there can be, or a full window would hide the head.
+    // One more than there can be: a full window does not show the head.
     let next = match (near?, far?) {
         (_, Some(_)) => large,
         (Some(_), None) => middle + 1,
@@ -138,8 +138,8 @@ pub(crate) async fn first(
     Ok((records?, next))
 }
 
-/// Some version after `first` that is not there yet, at most about twice as far ahead as the head:
-/// who reads up to it has read what there was before.
+/// Returns a version after `first` that does not exist yet, at most about twice as far ahead as the head: a reader
+/// that reaches it has read all records that existed before.
 pub(crate) async fn absent_after(store: &dyn Store, first: Version) -> Result<Version, StoreError> {
     let mut ahead = CATCH_UP_WINDOW;
     loop {
@@ -153,7 +153,7 @@ pub(crate) async fn absent_after(store: &dyn Store, first: Version) -> Result<Ve
     }
 }
 
-/// Reads a record, `None` when it is not there.
+/// Reads a record; `None` when it does not exist.
 pub(crate) async fn get_record(
     store: &dyn Store,
     version: Version,

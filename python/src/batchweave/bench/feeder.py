@@ -29,12 +29,12 @@ _SLICE = struct.Struct("<IIIIQQQ")
 _RELEASE = struct.Struct("<QII")
 _HEADER_BYTES = 16
 _STAMP = struct.Struct("<Q")
-# The stamp has the frame's first 64 bytes for itself.
+# The stamp occupies the frame's first 64 bytes alone.
 STAMP_BYTES = 64
 
 
 def layout(slice_bytes: int) -> dict[str, Any]:
-    """Three arrays, as a packed slice has: tokens of 16 bits, their segments, a stamp."""
+    """Returns three arrays of a packed slice: tokens of 16 bits, their segments, a stamp."""
     tokens = (slice_bytes - STAMP_BYTES) // 4
     return {
         "length": slice_bytes,
@@ -52,7 +52,7 @@ def layout(slice_bytes: int) -> dict[str, Any]:
 
 
 class Feeder:
-    """One arena with room for `credits` steps, served to whoever connects."""
+    """One arena with space for `credits` steps, served to each connection."""
 
     def __init__(self, slices: int, slice_bytes: int, credits: int, delay_us: float) -> None:
         self.slices, self.slice_bytes, self.credits = slices, slice_bytes, credits

@@ -49,7 +49,7 @@ _GOALS = {"queued_p50_us": 5, "queued_p99_us": 50, "blocking_p50_us": 30, "per_s
 
 @contextlib.contextmanager
 def feeding(slices: int, slice_bytes: int, credits: int, delay_us: int) -> Iterator[Path]:
-    """A feeder in a process of its own; its socket."""
+    """Starts a feeder process and returns its socket."""
     with tempfile.TemporaryDirectory(prefix="batchweave-bench-") as folder:
         path = Path(folder) / "s"
         numbers = (slices, slice_bytes, credits, delay_us)
@@ -100,12 +100,12 @@ def blocking(path: Path, calls: int, credits: int) -> list[float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that so many are below."""
+    """Returns the value below which this share of the values lies."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def of_size(slice_bytes: int, rounds: int, calls: int) -> dict[str, float]:
-    """All figures for one size of slices."""
+    """Measures all figures for one size of slices."""
     credits = 4 if slice_bytes > MIB else 8
     many = _MANY if slice_bytes <= MIB else 4
     figures: dict[str, list[float]] = {}
@@ -132,7 +132,7 @@ def of_size(slice_bytes: int, rounds: int, calls: int) -> dict[str, float]:
 
 
 def beside(slice_bytes: int, calls: int) -> dict[str, float | None]:
-    """The rivals' medians at one size; None where one can't run here."""
+    """Measures the rivals' medians at one size; None where one cannot run here."""
     ways: dict[str, Callable[[int, int], list[float]] | None] = {
         "unix_socket_copy_us": rivals.unix_socket,
         "multiprocessing_queue_us": rivals.multiprocessing_queue,
@@ -147,9 +147,9 @@ def beside(slice_bytes: int, calls: int) -> dict[str, float | None]:
 
 
 def measure(rounds: int, calls: int, sizes: Sequence[int] = SIZES) -> dict[str, Any]:
-    """The whole report."""
+    """Returns the whole report."""
     sized: dict[str, Any] = {}
-    # As trainers do; a collection would show in the 99th percentile.
+    # As in trainers; a collection would show in the 99th percentile.
     collects = gc.isenabled()
     gc.disable()
     for size in sizes:
@@ -174,7 +174,7 @@ def measure(rounds: int, calls: int, sizes: Sequence[int] = SIZES) -> dict[str, 
 
 
 def text(report: dict[str, Any]) -> str:
-    """For people."""
+    """Formats the report for people."""
     names = ["queued_p50_us", "queued_p99_us", "blocking_p50_us", "per_slice_us", "release_us"]
     names.append("bare_p50_us")
     lines = [f"{'us':24}" + "".join(f"{size:>12}" for size in report["sizes"])]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 _BUSY_SECONDS = 30e-6
-# So long a producer is given to be ahead, before each receipt of a large array.
+# Time for a producer to get ahead before each receipt of a large array.
 _READY_SECONDS = 0.002
 
 
@@ -39,7 +39,7 @@ def _send_all(end: socket.socket, nbytes: int, calls: int) -> None:
 
 
 def bare(calls: int) -> list[float]:
-    """What no client can go below: one `recvmsg` and one view of memory, and nothing else."""
+    """A lower bound for all clients: one `recvmsg` and one view of memory."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     buffer, room = [bytearray(1 << 16)], socket.CMSG_SPACE(64)
     memory, found = mmap.mmap(-1, 1 << 16), []
@@ -56,7 +56,7 @@ def bare(calls: int) -> list[float]:
 
 
 def unix_socket(nbytes: int, calls: int) -> list[float]:
-    """A stream socket, received into one array that is used again."""
+    """A stream socket, received into one reused array."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
@@ -102,7 +102,7 @@ def multiprocessing_queue(nbytes: int, calls: int) -> list[float]:
 
 
 class _Same:
-    """A dataset that gives one array again and again."""
+    """A dataset that returns one array repeatedly."""
 
     def __init__(self, torch: Any, nbytes: int, calls: int) -> None:
         self._torch, self._nbytes, self._calls = torch, nbytes, calls

@@ -1,4 +1,4 @@
-//! A bucket in memory whose flaws are to order.
+//! A bucket in memory with scripted flaws; it records every deleted key.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,11 +13,11 @@ use batchweave_store::{
 };
 use bytes::Bytes;
 
-/// A bucket in memory with flaws to order; it notes every key that was deleted.
+/// A bucket in memory with scripted flaws; it records every deleted key.
 #[derive(Debug)]
 pub(super) struct Scripted {
     pub(super) inner: Arc<MemoryStore>,
-    /// What is refused: an operation (`Upload` for asking whether a put may be) and a prefix.
+    /// Refused operations (`Upload` for checking the permission of a put), with a prefix.
     pub(super) denied: Vec<(Op, &'static str)>,
     pub(super) overwrites: bool,
     pub(super) forgetful_list: bool,

@@ -1,4 +1,4 @@
-//! Why a rank's next frame has not come, and steps that never can.
+//! Causes of late frames, and steps that can never be read.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn causes_are_told_apart() {
     assert_eq!(world.engine.cause(1), Some(Cause::Unknown));
 }
 
-/// Two ranks that hold the whole arena keep the third one's step out, and late when it comes.
+/// While two ranks hold the whole arena, the third one's step finds no room, and is late afterwards.
 #[test]
 fn a_full_arena_is_a_cause_and_so_is_what_it_delayed() {
     let mut world = World::new(4, 3, 10);
@@ -34,7 +34,7 @@ fn a_full_arena_is_a_cause_and_so_is_what_it_delayed() {
     assert_eq!(world.held[&2].len(), 1);
 }
 
-/// Three frames of the arena's four are of one step: it fits. Five do not, whoever reads them.
+/// A step of three frames fits into an arena of four, a step of five does not, regardless of its readers.
 #[test]
 fn a_step_beyond_the_arena_fails_at_once() {
     let mut world = World::new(4, 5, 10);

@@ -1,4 +1,4 @@
-//! Places that are looked up, can't be had, or are of another log; frames of sessions that were stopped.
+//! Locations that are looked up, fail, or belong to a replaced log; frames of stopped sessions.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn place(step: Step, slice: u32, key: &str) -> Location {
     }
 }
 
-/// A world in which no place is known.
+/// A world in which no slice is located.
 fn unknown(slices: u32, steps: u64) -> World {
     let mut world = World::new(64, slices, 0);
     world.engine.set_head(steps, Some(steps));
@@ -65,16 +65,16 @@ fn a_slice_whose_place_can_not_be_had_stops_those_who_reach_it() {
         BTreeMap::from([(1, FrameId { step: 1, slice: 1 })])
     );
     assert_eq!(world.ended, BTreeMap::from([(0, 3)]));
-    // A session that comes again has the step looked up anew.
+    // A new session has the step looked up again.
     world.open(2, 1..2, 1, 2);
     assert_eq!(world.engine.lacking(1).first(), Some(&(1..2)));
 }
 
 #[test]
-fn what_was_fetched_of_another_log_is_sent_to_nobody() {
+fn frames_of_a_replaced_log_are_not_sent() {
     let mut world = World::new(64, 1, 8);
     world.open(0, 0..1, 0, 2);
-    // Steps 0 and 1 are held, 2 is there, the rest on its way.
+    // Steps 0 and 1 are held, 2 is ready, the others are being fetched.
     while world.fetching.iter().any(|fetch| fetch.id.step <= 2) {
         world.finish(0, Ok(()));
     }
@@ -88,7 +88,7 @@ fn what_was_fetched_of_another_log_is_sent_to_nobody() {
     }
     assert!(world.fetching.is_empty(), "nothing is known to fetch");
     world.release_oldest(0);
-    assert_eq!(world.next[&0].step, 2, "what had come is not sent");
+    assert_eq!(world.next[&0].step, 2, "fetched frames are not sent");
     for step in 2..8 {
         world
             .engine
@@ -101,8 +101,7 @@ fn what_was_fetched_of_another_log_is_sent_to_nobody() {
     assert_eq!(world.engine.arena.used(), 0);
 }
 
-/// A rank whose session is over may still read its frames: nobody else's come there until it releases
-/// them.
+/// A rank whose session is over may still read its frames: their regions are not reused until it releases them.
 #[test]
 fn a_stopped_session_keeps_its_frames() {
     let mut world = World::new(8, 2, 60);
@@ -113,7 +112,7 @@ fn a_stopped_session_keeps_its_frames() {
     world.engine.stop(0);
     world.run();
     assert_eq!(world.engine.bytes().0, 2 * FRAME, "held bytes");
-    // The other slice's ranks fill the arena again and again.
+    // The ranks of the other slice fill the arena repeatedly.
     for id in 2..6 {
         world.open(id, 1..2, 0, 2);
         world.settle(&[id]);

@@ -1,4 +1,4 @@
-//! How many requests a step costs: counted, for ranks and stores of any pace.
+//! The number of requests per step, for ranks and stores of any speed.
 
 use batchweave_core::ids::StreamId;
 use batchweave_core::tgb::Identity;
@@ -15,13 +15,13 @@ struct Node {
     slices: u32,
     slice_bytes: u64,
     steps: u64,
-    /// Read ahead at most, in bytes and steps.
+    /// Most bytes and steps read ahead.
     ahead_mib: u64,
     arena_mib: u64,
     steps_ahead: u64,
-    /// Reads in flight at most.
+    /// Most reads in flight.
     reads: usize,
-    /// Ticks that a read takes, and that the rank works on a step.
+    /// Ticks per read, and ticks of work per step.
     read_ticks: u64,
     step_ticks: u64,
 }
@@ -62,7 +62,7 @@ impl Node {
         engine
     }
 
-    /// Requests a step, to the stream's end.
+    /// Returns the requests per step, over the whole stream.
     fn run(&self) -> f64 {
         let mut engine = self.engine();
         let (mut queue, mut flying) = (VecDeque::new(), Vec::<(u64, Vec<FrameId>)>::new());
@@ -106,7 +106,7 @@ impl Node {
                 free.extend(held.drain(..self.slices as usize));
                 working = tick + self.step_ticks;
             }
-            // One message each, as a rank's frames may come.
+            // One message per frame, as frames may arrive.
             if let Some(id) = free.pop_front() {
                 assert!(engine.release(1, id));
                 tick -= 1;
@@ -117,7 +117,7 @@ impl Node {
 }
 
 #[test]
-fn one_request_a_step_at_most_whoever_is_quicker() {
+fn at_most_one_request_per_step_whichever_side_is_faster() {
     for (slices, slice_bytes) in [
         (1, 8 * MIB),
         (8, MIB),

@@ -1,11 +1,11 @@
-//! What a rank may hold of the arena, beside others and alone.
+//! Shares of the arena that ranks may hold, with others and alone.
 
 use super::*;
 
 const FRAMES: u64 = 100;
 const GREEDY: usize = 1_024;
 
-/// Ranks that ask for all and release nothing, one after another, each of another slice.
+/// Ranks that request all frames and release none, one after another, each with another slice.
 fn beside_greedy(ranks: u32) -> World {
     let mut world = World::new(FRAMES, ranks + 1, 400);
     for rank in 0..ranks {
@@ -34,7 +34,7 @@ fn a_rank_beside_greedy_ones_reads_all_of_its_steps() {
     }
 }
 
-/// What is left grows when somebody goes: the others may then hold more.
+/// When a rank disconnects, more room is free, and the others may hold more.
 #[test]
 fn what_a_rank_leaves_is_shared_by_those_who_stay() {
     let mut world = beside_greedy(2);
@@ -45,7 +45,7 @@ fn what_a_rank_leaves_is_shared_by_those_who_stay() {
     assert_eq!(world.held[&1].len(), 50);
 }
 
-/// One step in use and one to come are allowed to each, however small the arena is.
+/// Each rank may hold two steps, however small the arena is.
 #[test]
 fn two_steps_are_allowed_whatever_others_hold() {
     let mut world = World::new(4, 2, 10);
@@ -56,7 +56,7 @@ fn two_steps_are_allowed_whatever_others_hold() {
     assert_eq!((world.held[&0].len(), world.held[&1].len()), (2, 2));
 }
 
-/// In room for one step more than a greedy rank holds, that step is not the greedy rank's next one.
+/// When there is room for one more step than a greedy rank holds, it is not used for the greedy rank.
 #[test]
 fn a_rank_reads_on_in_what_little_a_greedy_one_leaves() {
     let mut world = World::new(3, 2, 10);
@@ -67,7 +67,7 @@ fn a_rank_reads_on_in_what_little_a_greedy_one_leaves() {
     assert_eq!((world.held[&0].len(), world.ended.get(&1)), (2, Some(&10)));
 }
 
-/// Frames that ranks share lie in the arena once, and count once in what is left.
+/// Frames that ranks share occupy the arena once, and are counted once.
 #[test]
 fn ranks_of_the_same_slice_hold_the_same_half() {
     let mut world = World::new(FRAMES, 1, 400);

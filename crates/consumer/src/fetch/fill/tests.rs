@@ -41,8 +41,8 @@ fn targets(segment: &Arc<Segment>, sizes: &[u64], gaps: &[bool]) -> Vec<Target> 
 }
 
 proptest! {
-    /// Whatever the pieces of a read and the chunks of its bodies are, every byte comes to its place, and
-    /// the sums of the pieces make those of the frames.
+    /// Every byte is written to its place, and the sums of pieces add up to those of frames, for any pieces
+    /// of a read and chunks of its bodies.
     #[test]
     fn every_byte_has_its_place_and_is_summed_once(
         frames in prop::collection::vec((1_u64..20, any::<bool>()), 1..8),

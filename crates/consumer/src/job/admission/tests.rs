@@ -1,4 +1,4 @@
-//! Each refusal once, and what is admitted.
+//! Each refusal once, and admitted hellos.
 
 use batchweave_core::ids::{Hash, StreamId};
 use batchweave_core::stream::{StreamOrder, TokenizerId};

@@ -1,4 +1,4 @@
-//! Each way in which a mark is wrong, by its name.
+//! Each fault of a mark, by its name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn each_wrong_mark_has_its_name() {
     );
 }
 
-/// A rank that stands behind a range that is quarantined ahead of time is beyond the stream's head.
+/// A rank behind a range that is quarantined ahead of time is beyond the stream's head.
 #[test]
 fn a_mark_behind_a_range_that_lies_ahead_is_not_in_the_future() {
     let over = |ranges: &[(Step, Step)]| Member {

@@ -1,4 +1,4 @@
-//! Each place that a rank can have in its job, and each difference.
+//! Each membership of a rank, and each contradiction between hello and record.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn rank_0_opens_and_the_others_wait() {
         Ok(Membership::MustOpen(_))
     ));
     let Ok(Membership::MustWait(hold)) = membership_of(&hello(0, 1, 5), &BTreeMap::new()) else {
-        panic!("nobody opened the job")
+        panic!("the job is not open")
     };
     assert_eq!(hold.cause, WaitCause::JobNotOpen);
     assert!(hold.fault.remedy.contains("batchweave job open llm"));

@@ -1,4 +1,4 @@
-//! A step of more slices than a message takes.
+//! A step of more slices than fit into a message.
 
 use batchweave_arena::{MemoryLimits, Segment};
 use batchweave_core::tgb::{Dtype, Layout};

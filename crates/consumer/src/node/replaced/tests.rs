@@ -1,4 +1,4 @@
-//! Ranks of a log that is replaced: each witness of how far one has come, and what stops nobody.
+//! Ranks of a replaced log: each kind of evidence of a rank's position, and replacements that stop no rank.
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ fn a_rank_that_comes_with_more_than_the_log_is_told() {
     assert_eq!(beyond(&state, &resumed(10)), None);
     let fault = beyond(&state, &resumed(11)).unwrap();
     assert!(fault.message.contains("given step 10"), "{fault}");
-    // A start that lies ahead is no claim: nothing was received there.
+    // A start ahead of the head claims nothing: no step was received before it.
     assert_eq!(beyond(&state, &hello(0, Mode::Join, 40)), None);
     let mut restored = hello(0, Mode::Join, 12);
     restored.attempt = Some("f".repeat(32));
@@ -197,7 +197,7 @@ fn a_rank_that_comes_with_more_than_the_log_is_told() {
     );
     restored.parent = Some(parent(2));
     assert_eq!(beyond(&state, &restored), None, "where the attempt began");
-    // Positions lie behind ranges that are quarantined ahead of time.
+    // The positions lie behind ranges that are quarantined ahead of time.
     state.head.quarantine = vec![QuarantineState {
         id: RequestId([0; 16]),
         first: 10,
@@ -223,7 +223,7 @@ fn the_ledger_of_an_earlier_session_counts() {
     assert!(fault.message.contains("the ledger says"), "{fault}");
 }
 
-/// A rank that says too much: its position stays what it was sent.
+/// The position of a rank that reports too much stays at what it was sent.
 #[test]
 fn a_rank_is_believed_up_to_what_it_was_sent() {
     let mut state = state(50);

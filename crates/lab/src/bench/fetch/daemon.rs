@@ -1,4 +1,4 @@
-//! The consumer daemon at work, watched from outside: its CPU time and its own counters.
+//! The running consumer daemon, observed from outside: its CPU time and its own counters.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use batchweave_cli::CliError;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const STOP: Duration = Duration::from_secs(15);
-/// Segments are no larger than they must be: the arena grows by whole ones.
+/// Smallest segment size: the arena grows by whole segments.
 const SEGMENT_MIB: u64 = 64;
 const ARENA_MIB: (u64, u64) = (256, 1024);
 
@@ -24,12 +24,12 @@ pub(super) struct Daemon {
     socket: PathBuf,
     admin: u16,
     steps: u64,
-    /// Of the rank.
+    /// Slices that the rank reads of each step.
     slices: usize,
     dp_size: u32,
 }
 
-/// What the daemon has used and counted so far.
+/// CPU seconds and counters of the daemon so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Used {
     pub(super) cpu: f64,
@@ -74,7 +74,7 @@ impl Daemon {
         })
     }
 
-    /// One rank takes its slices of all steps and lets them go at once.
+    /// Reads the rank's slices of all steps, releasing each immediately.
     pub(super) async fn pass(&self) -> Result<Duration, CliError> {
         let (socket, steps, slices) = (self.socket.clone(), self.steps, self.slices);
         let dp_size = self.dp_size;

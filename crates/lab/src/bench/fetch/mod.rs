@@ -1,5 +1,5 @@
-//! `bench fetch`: from an S3 server into the arena and to a rank, beside raw sockets that take the
-//! same objects from the same server.
+//! `bench fetch`: reads from an S3 server into the arena and on to a rank, compared with raw sockets that
+//! read the same objects from the same server.
 
 mod daemon;
 mod place;
@@ -24,7 +24,7 @@ use batchweave_cli::CliError;
 use batchweave_cli::Context;
 use batchweave_cli::output::{Style, table};
 
-/// Larger steps are left out of the table: four must fit in the arena.
+/// Largest step in the table: four must fit in the arena.
 const STEP_BYTES_MAX: u64 = 256 << 20;
 const STEPS_MIN: u64 = 4;
 const GIB: f64 = (1u64 << 30) as f64;
@@ -40,25 +40,25 @@ pub(crate) struct FetchArgs {
         default_value = "16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB"
     )]
     slice_bytes: Vec<ByteSize>,
-    /// Slices of a step, all read on this node
+    /// Slices in a step, all read on this node
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1,8,64", value_parser = clap::value_parser!(u32).range(1..=1024))]
     slices: Vec<u32>,
-    /// Objects over which a step is spread; 1: several steps share an object
+    /// Number of objects that hold a step; 1: several steps share an object
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
     objects: Vec<u32>,
-    /// Slices differ in size, so that index entries say where they lie
+    /// Vary the size of slices, so that the reader needs index entries to locate them
     #[arg(long)]
     uneven: bool,
-    /// Data ranks of the job, of which this node has the first
+    /// Data ranks of the job; this node has the first
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     dp_size: u32,
-    /// What is read in one pass, were all slices read
+    /// Bytes read in one pass if all slices are read
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     bytes: ByteSize,
-    /// Passes of each kind, in turns; the median counts
+    /// Passes of each kind, alternating; the report has medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Requests in flight, of the daemon and of the raw sockets
+    /// Requests in flight, for both the daemon and the raw sockets
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     connections: u16,
 }
@@ -68,21 +68,21 @@ pub(crate) struct FetchArgs {
 struct Case {
     slice_bytes: u64,
     slices: u32,
-    /// That hold a step, and those of them that hold slices of the rank.
+    /// Objects that hold a step, and those of them with slices of the rank.
     objects: u64,
     objects_read: u64,
     uneven: bool,
     dp_size: u32,
     steps: u64,
-    /// Payload of one pass.
+    /// Payload bytes of one pass.
     bytes: u64,
     mib_per_second: f64,
     raw_mib_per_second: Option<f64>,
     ratio_to_raw_tcp: Option<f64>,
-    /// Of the daemon, checksums included.
+    /// CPU time of the daemon, checksums included.
     cpu_s_per_gib: f64,
     raw_cpu_s_per_gib: Option<f64>,
-    /// Of the server while the daemon reads, and while the raw sockets do: where it is our own.
+    /// CPU time of the server during the daemon's and the raw sockets' passes; `None` for a foreign server.
     server_cpu_s_per_gib: Option<f64>,
     raw_server_cpu_s_per_gib: Option<f64>,
     read_amplification: f64,
@@ -130,7 +130,7 @@ pub(crate) async fn measure(args: &FetchArgs, context: &Context) -> Result<Fetch
     Ok(FetchReport::new(args, endpoint.unwrap_or_default(), cases))
 }
 
-/// All cases whose steps are not too large, whose slices the ranks share, and that fill the objects.
+/// Returns the cases whose steps fit, whose slices the ranks share, and that fill the objects.
 fn shapes(args: &FetchArgs) -> Vec<Shape> {
     let mut shapes = Vec::new();
     for size in &args.slice_bytes {
@@ -166,12 +166,12 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
     let objects = written::write(&shared, shape, own).await?;
     let raw = match args.dp_size {
         1 => Raw::new(&store, args.connections.into()).await?,
-        // They read all slices.
+        // The raw sockets read all slices.
         _ => None,
     };
     let raw = raw.map(Arc::new);
     let daemon = Daemon::start(place, &name, shape, (args.connections.into(), args.dp_size))?;
-    // The arena is made, connections are open, and the server's memory is warm.
+    // A warm-up: the arena exists, connections are open, the server's memory is warm.
     daemon.pass().await?;
     let (mut walls, mut raws) = (Vec::new(), Vec::new());
     let mut used = Used::default();
@@ -236,7 +236,7 @@ fn sum(so_far: Option<f64>, now: Option<f64>, before: Option<f64>) -> Option<f64
     Some(so_far? + now? - before?)
 }
 
-/// Nothing stays of a case, in the server's memory or the bucket.
+/// Deletes a case's objects.
 async fn clean(store: &Arc<dyn Store>) -> Result<(), CliError> {
     let objects = batchweave_cli::list(store.as_ref(), "").await?;
     let keys: Vec<String> = objects.into_iter().map(|object| object.key).collect();
@@ -275,7 +275,7 @@ impl FetchReport {
             cpu_s_per_gib: middle(of(1 << 20, &|case| Some(case.cpu_s_per_gib))),
             read_amplification: worst(&|case| Some(case.read_amplification)),
             requests_per_step: worst(&|case| {
-                // A step that is larger than one request takes several.
+                // A step larger than one request takes several.
                 let one = case.slice_bytes * u64::from(case.slices) <= 8 << 20;
                 one.then_some(case.requests_per_step)
             }),
@@ -328,7 +328,7 @@ impl FetchReport {
         let _ = writeln!(
             text,
             "\nslices of 1 MiB and more: {} of raw TCP, {} CPU s/GiB; of 64 KiB and more: \
-             amplification at most {}, at most {} requests a step",
+             amplification at most {}, at most {} requests per step",
             part(self.ratio_to_raw_tcp, 2),
             part(self.cpu_s_per_gib, 2),
             part(self.read_amplification, 4),

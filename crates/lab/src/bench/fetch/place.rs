@@ -1,5 +1,5 @@
-//! Where the measured objects lie: in a `dev-s3` of its own process, or in the bucket that the
-//! command line names; and the programs that take part.
+//! The store of the measured objects (a `dev-s3` process of this run, or the bucket of the command line)
+//! and the programs that take part.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub(super) struct Place {
     options: OpenOptions,
     env: Vec<(String, String)>,
     bin: PathBuf,
-    /// Ends with this.
+    /// The own server; killed when dropped.
     server: Option<Running>,
 }
 
@@ -47,7 +47,7 @@ impl Place {
                     .map(|rest| rest.trim_end_matches('/'));
                 let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
                     let text =
-                        format!("--store {url}: fetching is measured from s3://bucket/prefix");
+                        format!("--store {url}: expected s3://bucket/prefix to measure reads from");
                     return Err(CliError::Usage(text));
                 };
                 let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -70,7 +70,7 @@ impl Place {
         Ok(())
     }
 
-    /// CPU time that the server has used, where it is our own.
+    /// Returns the CPU seconds of the own server; `None` for a foreign one.
     pub(super) fn server_cpu(&self) -> Result<Option<f64>, CliError> {
         let pid = self.server.as_ref().and_then(Running::pid);
         pid.map(threads_seconds).transpose()
@@ -86,13 +86,13 @@ impl Place {
         }
     }
 
-    /// A root of its own for one case.
+    /// Opens a separate root for one case.
     pub(super) async fn store(&self, case: &str) -> Result<S3Store, CliError> {
         let prefix = format!("{}/{case}", self.prefix);
         Ok(S3Store::open(&self.bucket, &prefix, &self.options).await?)
     }
 
-    /// The consumer daemon for that root; `config` is all but its store.
+    /// Returns the consumer daemon for that root; `config` is its configuration without `[store]`.
     pub(super) fn consumer(&self, case: &str, config: &str) -> Result<Program, CliError> {
         let path = self.bin.join("batchweave-consumer");
         if !path.is_file() {

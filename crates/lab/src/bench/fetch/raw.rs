@@ -1,5 +1,5 @@
-//! The limit: the same objects by raw sockets, each range read straight into shared memory, with
-//! nothing signed, checked or handed on.
+//! The baseline: the same objects by raw sockets, each range read straight into shared memory, without
+//! signatures, checks or hand-over.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ use super::super::cpu::thread_time;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
-/// As large as the daemon's largest request.
+/// Size of a request: the daemon's largest.
 const PIECE_BYTES: u64 = 16 << 20;
 const SIGNED_FOR: Duration = Duration::from_hours(6);
 const HEAD_BYTES: usize = 8192;
@@ -27,7 +27,6 @@ struct Piece {
     range: Range<u64>,
 }
 
-/// All that is to be read.
 pub(super) struct Raw {
     host: String,
     pieces: Vec<Piece>,
@@ -35,7 +34,7 @@ pub(super) struct Raw {
     pub(super) bytes: u64,
 }
 
-/// What one pass took: the clock's time, and CPU time of all connections' threads.
+/// The wall time of one pass, and the CPU time of all connections' threads.
 pub(super) struct Took {
     pub(super) wall: Duration,
     pub(super) cpu: Duration,
@@ -79,7 +78,7 @@ impl Raw {
         }))
     }
 
-    /// Reads everything once.
+    /// Reads all objects once.
     pub(super) fn pass(&self) -> Result<Took, CliError> {
         let next = AtomicUsize::new(0);
         let begun = Instant::now();

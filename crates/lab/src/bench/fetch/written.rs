@@ -1,4 +1,4 @@
-//! The stream that is read: several batches in an object as producers have them, or one over several
+//! The stream that is read: several batches per object as producers write them, or one batch over several
 //! objects; slices of one size, or of three.
 
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use crate::bench::single_commits::SingleCommits;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
-/// As producers have it by default, or one batch where that is larger.
+/// Size of an object: the producers' default, or one batch if that is larger.
 const OBJECT_BYTES: u64 = 64 << 20;
-/// Batches of an object at most: they are committed together, and an entry of the log has a limit.
+/// Largest number of batches per object: they are committed together, and log entries are limited.
 const ENTRY_TGBS: u64 = 128;
-/// Tokens of a row and one more, of two bytes each.
+/// Bytes of a row: its tokens and one more, two bytes each.
 const WIDTH: u32 = 2048;
-/// Different sizes of slices: each has a row less than the one before.
+/// Number of slice sizes; each has one row less than the one before.
 pub(super) const SIZES: u32 = 3;
-/// Slices are whole rows.
+/// Size unit of slices: whole rows.
 pub(super) const ROW_BYTES: u64 = WIDTH as u64 * 2;
 
-/// What is written.
+/// The shape of the written stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// Of the largest slice.
+    /// Bytes of the largest slice.
     pub(super) slice_bytes: u64,
     pub(super) slices: u32,
     pub(super) steps: u64,
-    /// Objects over which a batch is spread; 1: several batches share one.
+    /// Number of objects that hold a batch; 1: several batches share one.
     pub(super) objects: u32,
-    /// Neighbouring slices differ in size.
+    /// Whether neighbouring slices differ in size.
     pub(super) uneven: bool,
 }
 
 impl Shape {
-    /// Rows of a slice.
+    /// Returns the rows of a slice.
     fn rows(self, slice: u32) -> u64 {
         let rows = self.slice_bytes / ROW_BYTES;
         if self.uneven {
@@ -51,18 +51,18 @@ impl Shape {
         }
     }
 
-    /// Payload of the first `slices` of a step.
+    /// Returns the payload bytes of the first `slices` slices of a step.
     pub(super) fn bytes(self, slices: u32) -> u64 {
         (0..slices).map(|slice| self.rows(slice) * ROW_BYTES).sum()
     }
 
-    /// Bytes of an object, its frames' headers included.
+    /// Returns the bytes of an object, frame headers included.
     fn object_bytes(self) -> u64 {
         if self.objects == 1 {
             return OBJECT_BYTES + OBJECT_BYTES / 16;
         }
         let together = u64::from(self.slices.div_ceil(self.objects));
-        // A frame's header, and that of its payload.
+        // The frame's header and the payload's.
         together * (self.slice_bytes + 1024)
     }
 
@@ -82,8 +82,8 @@ impl Shape {
     }
 }
 
-/// Writes the batches. Answers with how many objects hold each, and how many of them hold some of the first
-/// `own` slices.
+/// Writes the batches. Returns how many objects hold each batch, and how many of these hold any of the
+/// first `own` slices.
 pub(super) async fn write(
     store: &Arc<dyn Store>,
     shape: Shape,
@@ -149,7 +149,7 @@ async fn commit(
     let identity = Identity::new(config.stream_id, producer.name(), producer.epoch());
     let (name, epoch, nonce) = (producer.name(), producer.epoch(), producer.nonce());
     let key = |part| keys::data(name, epoch, nonce, (first, first + count - 1), first, part);
-    // Room for the frames' headers, so that whole batches fill an object.
+    // Leaves space for frame headers, so that whole batches fill an object.
     let packed = pack(identity, &tgbs, shape.object_bytes(), key).map_err(bench_error)?;
     for object in packed.objects {
         let _ = store.upload(&object.key, object.bytes).await?;

@@ -1,5 +1,5 @@
-//! A store below a folder of another: streams that are compared lie in one store, so that what
-//! a large store costs is in both.
+//! A store below a folder of another: compared streams share one store, so that the cost of a large store
+//! affects both equally.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use batchweave_store::{Chunks, Create, ListPage, ObjectMeta, Store, StoreError};
 use bytes::Bytes;
 
-/// See the file's header.
+/// A view of the folder `folder` of another store.
 #[derive(Debug)]
 pub(super) struct Below {
     inner: Arc<dyn Store>,

@@ -13,14 +13,14 @@ use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-/// How long a request takes.
+/// The virtual time that a request takes.
 #[derive(Debug)]
 pub(super) enum Delay {
-    /// No time.
+    /// Requests take no time.
     None,
-    /// Always the same: then time counts rounds.
+    /// Every request takes the same time, so that time counts sequential rounds.
     Round(Duration),
-    /// As drawn from a profile.
+    /// Times are drawn from a latency profile.
     Profile(LatencyProfile, Box<Mutex<StdRng>>),
 }
 
@@ -41,7 +41,7 @@ impl Delay {
     }
 }
 
-/// See the file's header.
+/// A store that counts requests and bytes, and takes virtual time for each request.
 #[derive(Debug)]
 pub(super) struct Latent {
     inner: Arc<dyn Store>,
@@ -60,7 +60,7 @@ impl Latent {
         })
     }
 
-    /// Requests made, and bytes of bodies sent and received, so far.
+    /// Returns the requests so far, and the bytes of bodies sent and received.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.requests.load(Relaxed), self.bytes.load(Relaxed))
     }

@@ -1,4 +1,4 @@
-//! `bench commit-growth`: does the millionth commit cost what the hundredth did?
+//! `bench commit-growth`: the cost of a commit late in a long log, compared with an early one.
 
 mod below;
 mod latent;
@@ -28,18 +28,18 @@ use latent::{Delay, Latent};
 use turns::{EARLY, PERIOD, in_turns};
 
 const PERIODS_MAX: u64 = 32;
-/// A request takes this long where rounds are counted.
+/// Duration of a request when rounds are counted.
 const ROUND: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct GrowthArgs {
-    /// Versions of the log
+    /// Number of versions in the log
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(8192..=4_000_000))]
     versions: u64,
-    /// Readers that are opened, one after another, for the time to the first batch
+    /// Readers to open, one after another, to measure the time to the first batch
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
     openings: u64,
-    /// Seed of the latencies drawn
+    /// Seed of the latencies
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -64,7 +64,7 @@ pub(crate) struct GrowthReport {
     late: Window,
     requests_ratio: f64,
     bytes_ratio: f64,
-    /// Medians over turns: 1,024 commits at the end of the log, as many of a short one.
+    /// Medians over turns: 1,024 commits at the end of the long log, and as many of a short one.
     early_cpu_us_per_commit: f64,
     late_cpu_us_per_commit: f64,
     cpu_ratio: f64,
@@ -72,9 +72,9 @@ pub(crate) struct GrowthReport {
     open_rounds: u64,
     open_requests: u64,
     open_bytes: u64,
-    /// Further rounds until it knows where an old step lies.
+    /// Further rounds until it has located an old step.
     locate_rounds: u64,
-    /// Opening, finding an old step and reading a slice of it: the slowest of all openings.
+    /// Seconds to open, locate an old step and read a slice of it: the slowest opening.
     first_batch_seconds: f64,
     first_batch_p50_seconds: f64,
     openings: u64,
@@ -89,7 +89,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
     let store: Arc<dyn Store> = Arc::clone(&counted) as _;
     let periods = (args.versions / 4 / PERIOD).clamp(1, PERIODS_MAX);
     let late = EARLY + (args.versions - periods * PERIOD - EARLY) / PERIOD * PERIOD;
-    // Readers ask for steps all over the log, apart from the windows: uploads are not counted.
+    // Readers request steps from the whole log, outside the windows: uploads are not counted.
     let between = EARLY + periods * PERIOD;
     let asked: Vec<Version> = (1..=8)
         .map(|n| between + (late - between) * n / 9)
@@ -212,7 +212,7 @@ async fn first_batch(
 }
 
 impl GrowthReport {
-    /// For people.
+    /// Formats the report as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(

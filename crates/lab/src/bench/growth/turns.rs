@@ -1,5 +1,5 @@
-//! CPU time of commits late in a log beside that of early ones, measured in turns: what else the
-//! machine does meanwhile is then in both.
+//! CPU time of late commits compared with early ones, measured alternately so that other load on the
+//! machine affects both.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ pub(super) const PERIOD: u64 = SEGMENT_STEPS;
 pub(super) struct Cpu {
     pub(super) early_us: f64,
     pub(super) late_us: f64,
-    /// Of a turn's late commits to its early ones.
+    /// Late over early, within one turn.
     pub(super) ratio: f64,
 }
 
-/// Grows `long` from `late` on by `turns` periods, and between them as many new streams by one
-/// period each, from where the early window begins.
+/// Grows `long` from version `late` on by `turns` periods. Between them grows as many new streams by one
+/// period each, from the start of the early window.
 pub(super) async fn in_turns(
     long: &mut Growing,
     late: Version,
@@ -43,7 +43,7 @@ pub(super) async fn in_turns(
         let mut short = Growing::new(&counted).await?;
         short.grow(EARLY, &[]).await?;
         let to = late + (turn + 1) * PERIOD;
-        // The first of a turn is another one each time.
+        // The order alternates from turn to turn.
         let (short_us, long_us) = if turn % 2 == 0 {
             let short_us = period(&mut short, EARLY + PERIOD).await?;
             (short_us, period(long, to).await?)
@@ -63,7 +63,7 @@ pub(super) async fn in_turns(
     })
 }
 
-/// Microseconds of CPU time a commit, up to `version`.
+/// Returns microseconds of CPU time per commit, up to `version`.
 async fn period(growing: &mut Growing, version: Version) -> Result<f64, CliError> {
     let before = thread_time()?;
     growing.grow(version, &[]).await?;

@@ -1,4 +1,4 @@
-//! What the producer's measurements share: text, configurations, the tokenizer alone, CPU times.
+//! Shared by the producer's measurements: text, configuration, the tokenizer alone.
 
 pub(super) mod pack;
 pub(super) mod produce;
@@ -24,18 +24,18 @@ use batchweave_cli::CliError;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TextArgs {
-    /// A text file, a folder of them, or .jsonl files with a field "text"; else text is made up
+    /// A text file, a folder of them, or .jsonl files with a field "text"; by default generated text
     #[arg(long, value_name = "PATH")]
     text: Option<std::path::PathBuf>,
-    /// How much text to make up; none of it repeats
+    /// Amount of text to generate; none of it repeats
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
     mib: u64,
-    /// Times that each side is measured, in turns; the medians are reported
+    /// Measurements of each side, alternating; the report has medians
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=99))]
     rounds: u64,
 }
 
-/// A producer of this text with cl100k_base, on all cores.
+/// Returns the configuration of a producer of this text with cl100k_base, on all cores.
 fn config(text: &Text) -> ProducerConfig {
     let mut config = ProducerConfig::default();
     config.store.url = "memory://none".into();
@@ -52,7 +52,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// A tokenizer that has seen nothing yet: what it keeps of earlier text would be measured otherwise.
+/// Loads a new tokenizer: one with a warm cache would be measured otherwise.
 fn tokenizer() -> Result<Arc<dyn Tokenizer>, CliError> {
     load(&Choice::Embedded(Encoding::Cl100k)).map_err(bench_error)
 }
@@ -65,17 +65,17 @@ async fn transform(config: &ProducerConfig) -> Result<Arc<DocumentTransform>, Cl
     ))
 }
 
-/// One measured stretch of work.
+/// One measurement of some work.
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
-    /// Seconds.
+    /// Seconds of wall time.
     wall: f64,
     /// CPU seconds of this process.
     cpu: f64,
     tokens: u64,
 }
 
-/// What a stretch of work takes; begun when it is made.
+/// A running measurement.
 struct Watch {
     wall: Instant,
     cpu: f64,
@@ -97,7 +97,7 @@ impl Watch {
     }
 }
 
-/// The limit: a new tokenizer alone, by document on all cores, from memory.
+/// Measures the baseline: a new tokenizer alone, document by document on all cores, from memory.
 fn alone(documents: &[String]) -> Result<Measured, CliError> {
     let tokenizer = tokenizer()?;
     let (next, tokens) = (AtomicUsize::new(0), AtomicUsize::new(0));

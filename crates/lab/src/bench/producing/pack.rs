@@ -1,5 +1,5 @@
-//! `bench pack`: tokens to slices in one thread, in each mode, beside the least that must be done: writing
-//! each token once in its stored width.
+//! `bench pack`: tokens to slices in one thread, in each mode, compared with the least possible work:
+//! writing each token once in its stored width.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::{Text, TextArgs, config, tokenizer, transform};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
-/// Documents that are taken at a time: copies are made between the stretches that are measured.
+/// Documents per measured batch; copies are made between measurements.
 const AT_ONCE: usize = 256;
 
 #[derive(Debug, Serialize)]
@@ -31,12 +31,12 @@ pub(crate) struct PackReport {
 struct Packed {
     mode: &'static str,
     fields: bool,
-    /// Packing and encoding.
+    /// Rate of packing and encoding together.
     tokens_per_second: f64,
-    /// Packing alone.
+    /// Rate of packing alone.
     packing_tokens_per_second: f64,
     ratio_to_copy: f64,
-    /// Of the stored tokens, what is padding.
+    /// Share of padding among the stored tokens.
     waste: f64,
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<PackReport, CliError> {
     })
 }
 
-/// Seconds.
+/// Wall time in seconds.
 fn copy(documents: &[Document]) -> f64 {
     let began = Instant::now();
     for document in documents {
@@ -149,7 +149,7 @@ impl Round {
         for batch in batches {
             for slice in 0..transform.encoder.slices() as usize {
                 let made = transform.encoder.slice(batch, slice).map_err(bench_error)?;
-                // As in an object, which is made slice by slice.
+                // Slice by slice, as objects are written.
                 room.resize(made.payload_len() as usize, 0);
                 made.write(&mut room).map_err(bench_error)?;
                 std::hint::black_box(&room);
@@ -161,7 +161,7 @@ impl Round {
         Ok(())
     }
 
-    /// Over full batches: the last one is filled up or dropped in every mode.
+    /// Computed over full batches: every mode pads or drops the last one.
     fn waste(&self, config: &ProducerConfig) -> f64 {
         let stream = &config.stream;
         let rows = u64::from(stream.slices) * u64::from(stream.rows_per_slice);

@@ -1,9 +1,9 @@
-//! `bench produce`: the whole producer, from documents on disk to committed batches on `dev-s3`, beside
-//! the tokenizer alone on the same cores.
+//! `bench produce`: the whole producer, from documents on disk to committed batches on `dev-s3`, compared
+//! with the tokenizer alone on the same cores.
 //!
-//! Both sides begin with a tokenizer that is loaded and has seen nothing, and end with the last
-//! token: here with the record that commits it. The server is a process of its own; the CPU time that it
-//! takes from the producer's cores is measured and taken off, and the ratio without that is given too.
+//! Both sides start with a loaded tokenizer with an empty cache and end with the last token, here with the
+//! record that commits it. The server is a separate process; the CPU time that it takes from the producer's
+//! cores is measured and subtracted, and the ratio without that is reported too.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -24,10 +24,10 @@ use batchweave_cli::CliError;
 pub(crate) struct ProduceArgs {
     #[command(flatten)]
     text: TextArgs,
-    /// Slices of a batch
+    /// Slices in a batch
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=4096))]
     slices: u32,
-    /// Rows of a slice
+    /// Rows in a slice
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65536))]
     rows_per_slice: u32,
     /// Tokens that a row advances by; each takes four bytes
@@ -43,22 +43,22 @@ pub(crate) struct ProduceReport {
     text_bytes: u64,
     tokens: u64,
     batches: u64,
-    /// By wall time.
+    /// Bytes of text per second of wall time.
     batches_per_second: f64,
-    /// The tokenizer alone, from memory.
+    /// The same for the tokenizer alone, from memory.
     limit_bytes_per_second: f64,
-    /// Text over wall time, less the server's CPU time spread over the cores.
+    /// Ratio of the rates, with the server's CPU time, spread over the cores, subtracted.
     bytes_per_second: f64,
     ratio_to_tokenizer: f64,
-    /// The same by wall time alone: the server on the producer's cores counts against it.
+    /// Ratio of the rates by wall time alone: the server's use of the cores counts against the producer.
     ratio_with_server: f64,
-    /// CPU time of the tokenizer alone over that of the producer.
+    /// CPU time of the tokenizer alone divided by that of the producer.
     ratio_of_cpu: f64,
-    /// From the first document to the last commit.
+    /// Seconds from the first document to the last commit.
     wall_seconds: f64,
     cpu_seconds: f64,
     server_cpu_seconds: f64,
-    /// Before that: loading the tokenizer, opening stream and producer.
+    /// Seconds before that: loading the tokenizer, opening stream and producer.
     start_seconds: f64,
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn measure(args: &ProduceArgs) -> Result<ProduceReport, CliErro
     config.stream.seq_len = args.seq_len;
     let mut rounds = Vec::new();
     for n in 0..args.text.rounds {
-        // Who is first takes turns: what the machine does meanwhile is then in both.
+        // The order alternates, so that other load on the machine affects both sides.
         let (limit, ours) = if n % 2 == 0 {
             let limit = alone(&text.documents)?;
             (limit, run(&text, &config).await?)
@@ -138,14 +138,14 @@ async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
     let opening = Instant::now();
     let outcome = run_watched(store, config.clone(), CancellationToken::new(), began).await;
     let Outcome::Finished { batches } = outcome.map_err(bench_error)? else {
-        return Err(bench_error("the producer stopped where nobody stops it"));
+        return Err(bench_error("the producer stopped unexpectedly"));
     };
     let (own, served) = (process_seconds("self")?, process_seconds(&process)?);
     let (at, cpu) = first
         .get()
-        .ok_or_else(|| bench_error("the producer never began"))?;
+        .ok_or_else(|| bench_error("the producer did not start"))?;
     let (Ok(own_before), Ok(served_before)) = cpu else {
-        return Err(bench_error("the kernel tells no CPU time of processes"));
+        return Err(bench_error("the kernel reports no CPU time of processes"));
     };
     let ours = Ours {
         wall: at.elapsed().as_secs_f64(),
@@ -161,7 +161,7 @@ async fn run(text: &Text, config: &ProducerConfig) -> Result<Ours, CliError> {
 impl ProduceReport {
     pub(crate) fn text(&self) -> String {
         format!(
-            "{} documents, {:.1} MB, {} tokens of {}, {} cores, {} batches ({:.0} a second)\n\
+            "{} documents, {:.1} MB, {} tokens of {}, {} cores, {} batches ({:.0} per second)\n\
              the tokenizer alone         {}\n\
              from documents to the log   {}, {:.2} of it ({:.2} with the S3 server on the same cores; {:.2} by CPU time)\n\
              in {:.2} s after {:.2} s to start; CPU time {:.2} s, and {:.2} s of the S3 server\n",

@@ -1,4 +1,4 @@
-//! A `dev-s3` in a process of its own, so that its CPU time can be told from ours.
+//! A `dev-s3` in a separate process, so that its CPU time can be separated.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Server {
         Ok(batchweave_store::open(&url, &self.0.options).await?)
     }
 
-    /// Its name below `/proc`.
+    /// Returns its process id as text.
     pub(super) fn process(&self) -> Result<String, CliError> {
         let pid = self.0.running.pid();
         let pid = pid.ok_or_else(|| bench_error("the S3 server has ended"))?;

@@ -1,16 +1,16 @@
-//! A server that takes any PUT, throws the body away and says yes: what is measured against it is the
-//! client. Runs on a thread of its own.
+//! A server that accepts any PUT and discards the body, so that a measurement shows the client alone. Runs
+//! on threads of its own.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// Starts it; its threads end with their connections, the first one with the process.
+/// Starts the server; each thread ends with its connection, the first one with the process.
 pub(super) fn start() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A client that goes away in the middle is no fault of this one.
+            // A client that disconnects is not an error of the server.
             std::thread::spawn(move || drop(serve(&stream)));
         }
     });
@@ -52,7 +52,7 @@ fn serve(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// One PUT on an open connection, and its answer.
+/// Sends one PUT on an open connection and reads the answer.
 pub(super) fn put(stream: &mut TcpStream, body: &[u8]) -> io::Result<()> {
     let head = format!(
         "PUT /bucket/key HTTP/1.1\r\nHost: sink\r\nContent-Length: {}\r\n\r\n",

@@ -1,6 +1,6 @@
-//! The text that is measured with: the user's own, or made up from a seed. Made-up text has words by
-//! Zipf's law and new ones to the end, as real text has: a tokenizer that remembers words is neither
-//! starved nor spoilt. No two documents are alike.
+//! The measured text: the user's own, or generated from a seed. Generated words follow Zipf's law, with new
+//! ones to the end as in real text, so that a caching tokenizer is treated fairly. No two documents are
+//! alike.
 
 use std::fs;
 use std::io::{BufWriter, Write};
@@ -17,7 +17,7 @@ use batchweave_cli::CliError;
 
 const FILES: usize = 8;
 const SEED: u64 = 20_261_121;
-/// Words that are known from the beginning; beyond them numbers and names are made as they come.
+/// Words known from the beginning; numbers and names are added on the way.
 const WORDS: usize = 60_000;
 const SYLLABLES: [&str; 40] = [
     "an", "ber", "con", "de", "en", "fi", "ger", "ha", "in", "ja", "ka", "lo", "ment", "no", "ou",
@@ -106,7 +106,7 @@ impl Made {
             .collect()
     }
 
-    /// By Zipf's law: the chance of a rank falls with the rank.
+    /// Draws a word by Zipf's law: its probability falls with its rank.
     fn word(&mut self, out: &mut String) {
         let uniform: f64 = self.random.random();
         let rank = (WORDS as f64).powf(uniform) as usize - 1;
@@ -121,7 +121,7 @@ impl Made {
     }
 
     fn document(&mut self) -> String {
-        // From a note to a chapter, most of them short.
+        // Lengths from a note to a chapter, most of them short.
         let spread: f64 = self.random.random();
         let bytes = (200.0 * 200.0_f64.powf(spread)) as usize;
         let mut text = String::with_capacity(bytes + 64);

@@ -1,5 +1,5 @@
-//! `bench tokenize`: reading, decoding and tokenizing as the producer does, beside the tokenizer alone on
-//! the same cores.
+//! `bench tokenize`: reading, decoding and tokenizing as the producer does, compared with the tokenizer
+//! alone on the same cores.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ pub(crate) struct TokenizeReport {
     documents: usize,
     text_bytes: u64,
     tokens: u64,
-    /// The tokenizer alone, from memory.
+    /// Rate of the tokenizer alone, from memory.
     limit_bytes_per_second: f64,
-    /// From files to tokens in order.
+    /// Rate from files to tokens in order.
     bytes_per_second: f64,
     ratio_to_tokenizer: f64,
-    /// CPU time of the tokenizer alone over that of reading, decoding and tokenizing.
+    /// CPU time of the tokenizer alone divided by that of reading, decoding and tokenizing.
     ratio_of_cpu: f64,
 }
 
@@ -77,7 +77,7 @@ pub(crate) async fn measure(args: &TextArgs) -> Result<TokenizeReport, CliError>
     })
 }
 
-/// Never asked: all files are local.
+/// Never used: all files are local.
 fn remote() -> batchweave_store::StoreError {
     batchweave_store::StoreError {
         op: batchweave_store::Op::Open,

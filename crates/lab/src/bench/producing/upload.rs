@@ -1,5 +1,5 @@
-//! `bench upload`: the store's uploads beside plain HTTP puts, both of the same bytes to the same server,
-//! which throws them away.
+//! `bench upload`: the store's uploads compared with plain HTTP puts of the same bytes to the same server,
+//! which discards them.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use batchweave_cli::CliError;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UploadArgs {
-    /// Size of an object
+    /// Size of each object
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=31))]
     object_mib: u64,
     /// Objects in each round
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     objects: u64,
-    /// Objects in flight
+    /// Objects uploaded at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=256))]
     concurrency: u64,
-    /// Times that each side is measured, in turns; the medians are reported
+    /// Measurements of each side, alternating; the report has medians
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=99))]
     rounds: u64,
 }
@@ -73,7 +73,7 @@ pub(crate) async fn measure(args: &UploadArgs) -> Result<UploadReport, CliError>
     })
 }
 
-/// Seconds.
+/// Returns the wall time in seconds.
 async fn uploads(args: &UploadArgs, store: &Arc<dyn Store>, body: &Bytes) -> Result<f64, CliError> {
     let began = Instant::now();
     let upload = |n: u64| {
@@ -90,7 +90,7 @@ async fn uploads(args: &UploadArgs, store: &Arc<dyn Store>, body: &Bytes) -> Res
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Seconds.
+/// Returns the wall time in seconds.
 fn plain_puts(
     args: &UploadArgs,
     address: std::net::SocketAddr,

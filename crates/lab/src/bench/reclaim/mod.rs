@@ -1,6 +1,6 @@
-//! `bench reclaim`: what a run keeps in the store, step by step, and what reclaiming the rest costs.
-//! A producer, a job with checkpoints and a reclaimer on the embedded S3 server; every object is
-//! uploaded, listed and deleted for real, and the bytes are accounted exactly.
+//! `bench reclaim`: the bytes that a run keeps in the store, step by step, and the cost of reclaiming the
+//! rest. A producer, a job with checkpoints and a reclaimer on the embedded S3 server; every object is
+//! really uploaded, listed and deleted, and the bytes are accounted exactly.
 
 mod plot;
 mod run;
@@ -24,13 +24,13 @@ use batchweave_cli::output::bytes;
 use plot::Sample;
 use run::{OBJECT_TGBS, STEP_BYTES, SimulatedRun};
 
-/// Dollars a request, as S3 Standard charges: LIST and PUT, GET. DELETE is free.
+/// Dollars per request, as S3 Standard charges: LIST and PUT, GET. DELETE is free.
 const LIST_DOLLARS: f64 = 5e-6;
 const GET_DOLLARS: f64 = 4e-7;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReclaimArgs {
-    /// Steps of the run
+    /// Number of steps in the run
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1000..=1_000_000))]
     steps: u64,
     /// Steps from one checkpoint to the next
@@ -39,21 +39,21 @@ pub(crate) struct ReclaimArgs {
     /// Checkpoints that the job keeps
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     keep: u32,
-    /// Steps that the producer is ahead
+    /// Number of steps that the producer is ahead
     #[arg(long, default_value_t = 200)]
     ahead: u64,
-    /// Passes of the reclaimer between two checkpoints
+    /// Reclaimer passes per checkpoint interval
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=20))]
     passes: u64,
-    /// Write a picture of the stored bytes to this file
+    /// Draw the stored bytes into this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 
-/// What the reclaimer asked the store for.
+/// Requests of the reclaimer.
 #[derive(Debug, Serialize)]
 struct Cost {
-    /// Reads of the log, which everybody makes who follows it; not counted below.
+    /// Reads of the log, which every reader of it makes; not counted below.
     log_gets: u64,
     lists: u64,
     gets: u64,
@@ -77,11 +77,11 @@ pub(crate) struct ReclaimReport {
     uploaded_bytes: u64,
     deleted_bytes: u64,
     deleted_objects: u64,
-    /// (keep + 1) intervals, what is ahead, and what shares an object with them.
+    /// Upper bound: (keep + 1) intervals, the steps ahead, and neighbours in the same objects.
     bound_bytes: u64,
     most_bytes: u64,
     end_bytes: u64,
-    /// Times that the store's own listing was compared with uploads less deletions.
+    /// Number of times that the store's listing was compared with uploads less deletions.
     audits: u64,
     reclaimer: Cost,
     samples: Vec<Sample>,
@@ -137,7 +137,7 @@ pub(crate) async fn measure(args: &ReclaimArgs) -> Result<ReclaimReport, CliErro
     Ok(report)
 }
 
-/// All requests, and the reads of the log among them.
+/// Returns all requests, and the number of log reads among them.
 fn requests(counted: &Counted) -> (Counts, u64) {
     let by_class = counted.by_class();
     let log = by_class.iter().find(|(class, _)| *class == "log");
@@ -180,7 +180,8 @@ impl Measuring {
         self.samples.push(Sample { step, stored_bytes });
     }
 
-    /// What the pass has listed must be what was uploaded less what was deleted before it.
+    /// Checks that the pass listed exactly the uploaded objects less those deleted before it, then adds its
+    /// result.
     fn take(&mut self, pass: &Pass, run: &SimulatedRun) -> Result<(), CliError> {
         let seen = pass.totals.get(&Class::Data).copied().unwrap_or_default();
         let listed = seen.needed.bytes + seen.uncommitted.bytes + seen.dead.bytes;
@@ -248,7 +249,7 @@ impl Measuring {
 }
 
 impl ReclaimReport {
-    /// For people.
+    /// Formats the report as text.
     pub(crate) fn text(&self) -> String {
         let cost = &self.reclaimer;
         format!(
@@ -257,7 +258,7 @@ impl ReclaimReport {
              deleted    {} in {} objects; the watermark is at {}\n\
              stored     {} at most, of {} allowed: (keep + 1) intervals and what is ahead\n\
              audited    {} times the store's listing was uploads less deletions, to the byte\n\
-             requests   {} LIST, {} GET, {} PUT, {} DELETE by the reclaimer: {:.4} a TGB, ${:.3} a million\n\
+             requests   {} LIST, {} GET, {} PUT, {} DELETE by the reclaimer: {:.4} per TGB, ${:.3} per million\n\
              following  {} GET of the log",
             self.steps,
             bytes(self.step_bytes),
@@ -288,7 +289,7 @@ impl ReclaimReport {
 mod tests {
     use super::*;
 
-    /// As the long one of docs/performance.md: accounted to the byte, within the bound, drawn.
+    /// Like the long run of docs/performance.md: accounted to the byte, within the bound, drawn.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_short_run_is_accounted_to_the_byte() {
         let folder = tempfile::tempdir().unwrap();
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(report.uploaded_bytes, 1000 * STEP_BYTES);
         assert_eq!(report.end_bytes, 100 * STEP_BYTES);
         assert_eq!(report.deleted_bytes, 900 * STEP_BYTES);
-        // Two intervals, and what is ahead when the second mark is made.
+        // Two intervals, and the steps ahead when the second mark is made.
         assert_eq!(report.most_bytes, (2 * 100 + 40) * STEP_BYTES);
         assert!(report.most_bytes < report.bound_bytes);
         assert!(report.reclaimer.requests_per_tgb < 1.0);

@@ -62,7 +62,7 @@ pub(super) fn svg(interval: u64, (bound, most): (u64, u64), samples: &[Sample]) 
     out
 }
 
-/// Samples about each fall and now and then between: the line is the same to the eye.
+/// Returns the samples around each fall and every hundredth one, which draw the same line.
 fn corners(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
     samples.iter().enumerate().filter_map(|(at, sample)| {
         let next = samples.get(at + 1);

@@ -1,4 +1,4 @@
-//! A run to reclaim behind: a producer whose objects hold several TGBs, and a job that checkpoints.
+//! The measured run: a producer whose objects hold several TGBs, and a job with checkpoints.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::bench::stream::{SLICES, config};
 use crate::error::bench_error;
 use batchweave_cli::CliError;
 
-/// TGBs of one object, and of one commit.
+/// TGBs per object and per commit.
 pub(super) const OBJECT_TGBS: u64 = 4;
 /// The run's only attempt.
 const ATTEMPT: AttemptId = AttemptId([1; 16]);
@@ -56,7 +56,7 @@ impl SimulatedRun {
         self.uploaded
     }
 
-    /// Commits whole objects until `step` is there.
+    /// Commits whole objects until step `step` exists.
     pub(super) async fn commit_up_to(&mut self, step: Step) -> Result<(), CliError> {
         while self.producer.next_seq() < step {
             self.commit().await?;
@@ -76,7 +76,7 @@ impl SimulatedRun {
         self.producer.commit(tgbs, cursor).await
     }
 
-    /// The job has received all below `step`, and has a checkpoint there if `marked`.
+    /// Stores the job's progress up to `step`, and a checkpoint there if `marked`.
     pub(super) async fn progress(&self, step: Step, marked: bool) -> Result<(), CliError> {
         let (job, opened, stream) = (self.job.clone(), self.opened, config().stream_id);
         let progress = Progress {

@@ -1,4 +1,4 @@
-//! The input lists that producers' cursors count in, as far as reclamation must know them.
+//! The input lists to which producers' cursors refer, as far as reclamation needs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,26 +10,27 @@ use batchweave_core::retention::reclaim::{Links, Reclaim};
 use batchweave_store::{ObjectMeta, Store};
 use tracing::warn;
 
-use crate::{LogError, read_inputs};
+use crate::error::LogError;
+use crate::read::inputs::read_inputs;
 
-/// Links of all lists that are remembered from pass to pass; they never change.
+/// Links of all lists kept from pass to pass; they never change.
 const LINKS_KEPT: usize = 1 << 16;
-/// Objects of one pass whose lists are not known yet; those beyond are for the next pass.
+/// Objects of one pass whose lists are not read yet; further ones are left to the next pass.
 pub(super) const WAITING_MAX: usize = 1 << 16;
 
-/// Lists read before, by the link that names each.
+/// The input lists read so far, each with its newest link.
 #[derive(Debug, Default)]
-pub(super) struct Lists(BTreeMap<ProducerName, (LinkId, Links)>);
+pub(super) struct InputLists(BTreeMap<ProducerName, (LinkId, Links)>);
 
-impl Lists {
-    /// The list that the producer's cursor counts in by `rule`, when it was read.
-    pub(super) fn of(&self, rule: &Reclaim<'_>, producer: &ProducerName) -> Option<Links> {
+impl InputLists {
+    /// Returns the list to which the producer's cursor refers by `rule`, if it was read.
+    pub(super) fn get(&self, rule: &Reclaim<'_>, producer: &ProducerName) -> Option<Links> {
         let head = rule.list_head(producer).ok()??;
         let (known, links) = self.0.get(producer)?;
         (*known == head).then(|| Arc::clone(links))
     }
 
-    /// Reads the lists of the producers of `waiting`. One that can't be read keeps all its objects.
+    /// Reads the lists of the producers of `waiting`. A list that cannot be read retains all its objects.
     pub(super) async fn read(
         &mut self,
         store: &dyn Store,
@@ -50,9 +51,9 @@ impl Lists {
             let chain = match read_inputs(store, &producer, Some(head)).await {
                 Ok((chain, _)) => chain,
                 Err(LogError::Store(why)) if !why.is_not_found() => return Err(why.into()),
-                // Reclaimed since our fold, or damaged: `verify` and the producer tell of that.
+                // Reclaimed since our fold, or damaged: `verify` and the producer report that.
                 Err(why) => {
-                    warn!(%producer, error = %why, "its input lists are left alone");
+                    warn!(%producer, error = %why, "cannot read this producer's input list: keeping all its objects");
                     continue;
                 }
             };

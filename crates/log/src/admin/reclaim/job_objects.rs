@@ -1,4 +1,4 @@
-//! Reading the signs of jobs: LISTs of their attempts' marks and progress, and which of them decide.
+//! The marks and progress of jobs: LISTs of their attempts' objects, and those on which a watermark rests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,112 +9,112 @@ use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{AttemptState, JobState};
 use batchweave_core::retention::JobObjects;
-use batchweave_store::{ObjectMeta, Store, StoreError};
+use batchweave_store::{ObjectMeta, Pages, Store, StoreError};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::verified;
-use crate::{Log, LogError};
+use crate::error::LogError;
+use crate::log::Log;
 
-/// Listings at once.
+/// Concurrent listings.
 const LISTS_AT_ONCE: usize = 8;
 
-/// All open jobs' signs.
-pub(super) type Signs = BTreeMap<JobName, JobObjects>;
+/// The marks and progress of all open jobs.
+pub(super) type ObjectsByJob = BTreeMap<JobName, JobObjects>;
 
 impl Log {
-    /// What the open jobs' attempts say of where they stand and from where they can restart, by the
-    /// state that is folded and by names alone: marks and progress of the newest attempts, and the marks
-    /// of those earlier ones that may still count.
+    /// Returns the marks and progress of the open jobs in the folded state, by object names alone: those of
+    /// the newest attempts, and the marks of earlier attempts that may still count.
     pub async fn job_objects(&mut self) -> Result<BTreeMap<JobName, JobObjects>, LogError> {
-        Ok(list(self).await?.signs(self.manifest()))
+        Ok(list(self).await?.objects(self.manifest()))
     }
 }
 
-/// The names that count, by what they lie in.
+/// The listed object names, by prefix.
 pub(super) struct Listed {
-    folders: Vec<(Folder, BTreeSet<String>)>,
-    /// How many pages they came on.
+    prefixes: Vec<(AttemptPrefix, BTreeSet<String>)>,
+    /// Pages of the listings.
     pub(super) pages: u64,
 }
 
 /// Lists marks and progress.
 pub(super) async fn list(log: &Log) -> Result<Listed, LogError> {
     let store = Arc::clone(&log.store);
-    let reads = stream::iter(folders(log.manifest())).map(|folder| {
+    let reads = stream::iter(prefixes(log.manifest())).map(|prefix| {
         let store = Arc::clone(&store);
         async move {
             let (mut found, mut pages) = (BTreeSet::new(), 0);
-            each(store.as_ref(), &folder.prefix, &mut pages, |object| {
+            each(store.as_ref(), &prefix.prefix, &mut pages, |object| {
                 found.insert(object.key);
                 true
             })
             .await?;
-            Ok::<_, StoreError>(((folder, found), pages))
+            Ok::<_, StoreError>(((prefix, found), pages))
         }
     });
     let read: Vec<_> = reads.buffered(LISTS_AT_ONCE).try_collect().await?;
-    let (folders, pages): (Vec<_>, Vec<u64>) = read.into_iter().unzip();
+    let (prefixes, pages): (Vec<_>, Vec<u64>) = read.into_iter().unzip();
     Ok(Listed {
-        folders,
+        prefixes,
         pages: pages.into_iter().sum(),
     })
 }
 
 impl Listed {
-    fn of(&self, key: &str) -> Option<usize> {
-        let mut folders = self.folders.iter();
-        folders.position(|(folder, _)| key.starts_with(&folder.prefix))
+    fn position(&self, key: &str) -> Option<usize> {
+        let mut prefixes = self.prefixes.iter();
+        prefixes.position(|(prefix, _)| key.starts_with(&prefix.prefix))
     }
 
-    /// Whether a name was listed.
+    /// Whether `key` was listed.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.of(key)
-            .is_some_and(|at| self.folders[at].1.contains(key))
+        self.position(key)
+            .is_some_and(|at| self.prefixes[at].1.contains(key))
     }
 
-    /// Forgets a name.
-    pub(super) fn drop(&mut self, key: &str) {
-        if let Some(at) = self.of(key) {
-            self.folders[at].1.remove(key);
+    pub(super) fn forget(&mut self, key: &str) {
+        if let Some(at) = self.position(key) {
+            self.prefixes[at].1.remove(key);
         }
     }
 
-    /// What the names say.
-    pub(super) fn signs(&self, m: &Manifest) -> Signs {
+    /// Returns the marks and progress that the names stand for.
+    pub(super) fn objects(&self, m: &Manifest) -> ObjectsByJob {
         let jobs = m.jobs().keys();
-        let mut signs: Signs = jobs.map(|j| (j.clone(), JobObjects::new())).collect();
-        for (folder, found) in &self.folders {
-            let attempt = signs.entry(folder.job.clone()).or_default();
-            let attempt = attempt.entry(folder.attempt).or_default();
+        let mut objects: ObjectsByJob = jobs.map(|j| (j.clone(), JobObjects::new())).collect();
+        for (prefix, found) in &self.prefixes {
+            let attempt = objects.entry(prefix.job.clone()).or_default();
+            let attempt = attempt.entry(prefix.attempt).or_default();
             for key in found {
-                attempt.note(key, folder.dp_size, m.next_step());
+                attempt.note(key, prefix.dp_size, m.next_step());
             }
         }
-        signs
+        objects
     }
 
-    /// The names but `known` on which it hangs what is given up, with their attempts: of jobs whose floor
-    /// is above the watermark, the marks of the restart points that they keep; and the newest progress,
-    /// also where older is to be deleted for it.
+    /// Returns the names, other than `known`, on which a deletion rests, with their attempts: of jobs whose
+    /// floor is above the watermark, the marks of the restart points that they keep; and the newest progress,
+    /// also where it makes older progress obsolete.
     pub(super) fn deciding<'m>(
         &self,
         m: &'m Manifest,
-        signs: &Signs,
+        objects: &ObjectsByJob,
         known: &BTreeSet<String>,
     ) -> Vec<(String, &'m AttemptState)> {
         let mut deciding = Vec::new();
-        for (folder, found) in &self.folders {
-            let Some((job, signs)) = m.jobs().get(&folder.job).zip(signs.get(&folder.job)) else {
-                continue;
-            };
-            let (Some(attempt), Some(own)) =
-                (job.attempt(folder.attempt), signs.get(&folder.attempt))
+        for (prefix, found) in &self.prefixes {
+            let Some((job, objects)) = m.jobs().get(&prefix.job).zip(objects.get(&prefix.job))
             else {
                 continue;
             };
-            let moves = verified::moves(job, signs, m.watermark());
+            let (Some(attempt), Some(own)) =
+                (job.attempt(prefix.attempt), objects.get(&prefix.attempt))
+            else {
+                continue;
+            };
+            let moves = verified::moves_watermark(job, objects, m.watermark());
             let kept = if moves {
-                verified::kept(job, signs)
+                verified::kept_points(job, objects)
             } else {
                 BTreeSet::new()
             };
@@ -134,35 +134,39 @@ impl Listed {
     }
 }
 
-struct Folder {
+struct AttemptPrefix {
     job: JobName,
     attempt: u64,
     dp_size: u32,
     prefix: String,
 }
 
-fn folders(m: &Manifest) -> Vec<Folder> {
-    let mut folders = Vec::new();
+fn prefixes(m: &Manifest) -> Vec<AttemptPrefix> {
+    let mut prefixes = Vec::new();
     for (name, job) in m.jobs() {
-        for attempt in that_matter(job, m.watermark()) {
-            let folder = |prefix| Folder {
+        for attempt in relevant_attempts(job, m.watermark()) {
+            let of_attempt = |prefix| AttemptPrefix {
                 job: name.clone(),
                 attempt: attempt.number,
                 dp_size: attempt.dp_size,
                 prefix,
             };
-            folders.push(folder(keys::marks(name, job.opened, attempt.number)));
+            prefixes.push(of_attempt(keys::marks(name, job.opened, attempt.number)));
             if attempt.number + 1 == job.attempts_opened() {
-                folders.push(folder(keys::progress_of(name, job.opened, attempt.number)));
+                prefixes.push(of_attempt(keys::progress_of(
+                    name,
+                    job.opened,
+                    attempt.number,
+                )));
             }
         }
     }
-    folders
+    prefixes
 }
 
-/// The newest attempt, and those before it whose marks are not all above a later start or below
-/// the watermark. Points below the watermark can't move it.
-fn that_matter(job: &JobState, watermark: Step) -> impl Iterator<Item = &AttemptState> {
+/// Returns the newest attempt, and the earlier ones whose marks are not all above a later start or below the
+/// watermark. Points below the watermark cannot move it.
+fn relevant_attempts(job: &JobState, watermark: Step) -> impl Iterator<Item = &AttemptState> {
     let mut lowest_later_start = Step::MAX;
     job.attempts.iter().rev().filter(move |attempt| {
         let listed = lowest_later_start == Step::MAX || !guards::skips_earlier_marks();
@@ -172,25 +176,19 @@ fn that_matter(job: &JobState, watermark: Step) -> impl Iterator<Item = &Attempt
     })
 }
 
-/// Lists a prefix page by page, until `take` has had enough; false when it has.
+/// Passes the objects below a prefix to `take` until it returns false; returns whether all were passed.
 pub(super) async fn each(
     store: &dyn Store,
     prefix: &str,
     pages: &mut u64,
     mut take: impl FnMut(ObjectMeta) -> bool + Send,
 ) -> Result<bool, StoreError> {
-    let mut page = None;
-    loop {
+    let mut listing = Pages::new(store, prefix);
+    while let Some(objects) = listing.next().await? {
         *pages += 1;
-        let listed = store.list(prefix, page).await?;
-        for object in listed.objects {
-            if !take(object) {
-                return Ok(false);
-            }
-        }
-        page = listed.next;
-        if page.is_none() {
-            return Ok(true);
+        if !objects.into_iter().all(&mut take) {
+            return Ok(false);
         }
     }
+    Ok(true)
 }

@@ -1,5 +1,5 @@
-//! Leases: a job that says it may be closed when it shows no sign of life for so long is watched by
-//! each reclaimer on its own monotonic clock; no two machines' clocks are ever compared.
+//! Leases: a job with a lease is closed when it shows no activity for that time. Each reclaimer measures the
+//! time on its own monotonic clock; clocks of two machines are never compared.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use batchweave_core::manifest::entry::JobClosed;
 use batchweave_core::manifest::{Entry, Manifest};
 use batchweave_core::retention::JobObjects;
 
-use super::job_objects::Signs;
+use super::job_objects::ObjectsByJob;
 
-/// What was last seen of a job, and since when it is so.
+/// The activity last seen of a job, and since when it has not changed.
 #[derive(Debug)]
 struct Seen {
     attempts: AttemptNo,
-    signs: JobObjects,
+    objects: JobObjects,
     since: Duration,
 }
 
-/// The jobs with a lease, as this reclaimer sees them.
+/// The jobs with a lease, by name and incarnation.
 #[derive(Debug, Default)]
 pub(super) struct Leases(BTreeMap<(JobName, Version), Seen>);
 
 impl Leases {
-    /// Looks at all jobs; one whose lease has run out.
+    /// Updates the activity of all jobs; returns one whose lease has run out.
     pub(super) fn overdue(
         &mut self,
         m: &Manifest,
-        signs: &Signs,
+        objects: &ObjectsByJob,
         now: Duration,
     ) -> Option<(JobName, Version, u64)> {
         let leased = |name: &JobName, opened| {
@@ -42,22 +42,22 @@ impl Leases {
             let Some(lease) = job.lease_seconds else {
                 continue;
             };
-            let current = signs.get(name).cloned().unwrap_or_default();
-            let place = (name.clone(), job.opened);
-            let seen = self.0.get(&place);
-            let same = seen.filter(|s| s.attempts == job.attempts_opened() && s.signs == current);
+            let current = objects.get(name).cloned().unwrap_or_default();
+            let id = (name.clone(), job.opened);
+            let seen = self.0.get(&id);
+            let same = seen.filter(|s| s.attempts == job.attempts_opened() && s.objects == current);
             match same {
                 Some(seen) if now.saturating_sub(seen.since) >= Duration::from_secs(lease) => {
-                    overdue = Some((place.0, place.1, lease));
+                    overdue = Some((id.0, id.1, lease));
                 }
                 Some(_) => {}
                 None => {
                     let seen = Seen {
                         attempts: job.attempts_opened(),
-                        signs: current,
+                        objects: current,
                         since: now,
                     };
-                    self.0.insert(place, seen);
+                    self.0.insert(id, seen);
                 }
             }
         }
@@ -65,7 +65,7 @@ impl Leases {
     }
 }
 
-/// The record that closes such a job, for all to see.
+/// Returns the entry that closes such a job.
 pub(super) fn close(request: RequestId, (job, opened, lease): (JobName, Version, u64)) -> Entry {
     let reason =
         format!("its lease of {lease} s ran out without progress, mark, heartbeat or new attempt");

@@ -1,14 +1,17 @@
-//! Reclamation: the watermark as a record first, deletion afterwards, by one single fold at or after
-//! that record.
+//! Reclamation: first the record of a watermark, then deletions by one single fold at or after that record.
 //!
 //! Invariants:
-//! - a watermark is computed from marks that were read after the fold by which it is judged, and a
-//!   lost race means that both are read again;
-//! - marks and progress move it by what they hold, not by their names;
-//! - what is deleted is chosen by one manifest, which is not folded further meanwhile;
-//! - a decision to delete stays right for ever, so a pass may stop anywhere, be repeated, and run
-//!   beside others;
+//! - a watermark is computed from marks that were read after the fold by which it is validated, and after a
+//!   lost race both are read again;
+//! - marks and progress count by their contents, not by their names;
+//! - one manifest chooses the objects to delete, and is not folded further meanwhile;
+//! - a decision to delete stays right for ever, so a pass may stop anywhere, be repeated, and run beside
+//!   others;
 //! - nothing under `log/` and `repairs/`, and no ledger, is ever deleted.
+//!
+//! Files: `plan` shows what a pass would do, `publish` writes its records, `scan` finds obsolete objects with
+//! `input_lists`, `sweep` deletes them, `report` counts; `job_objects` lists marks and progress, `verified`
+//! reads those that matter, `lease` closes inactive jobs.
 
 mod input_lists;
 mod job_objects;
@@ -28,7 +31,8 @@ use batchweave_core::retention::reclaim::Reclaim;
 pub use plan::{JobRetention, Plan};
 pub use report::{Class, ReclaimReport, Refused, Requests, Tally, Totals};
 
-use crate::{Log, LogError};
+use crate::error::LogError;
+use crate::log::Log;
 use lease::Leases;
 use report::ReclaimError as Error;
 use scan::{Keep, Known};
@@ -38,7 +42,7 @@ pub use report::ReclaimError;
 /// Bounds of one pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Objects that it deletes at most; what is left is for the next.
+    /// Objects deleted at most; the rest is left to the next pass.
     pub max_delete: u64,
 }
 
@@ -50,7 +54,7 @@ impl Default for Limits {
     }
 }
 
-/// Runs passes of reclamation over a log. Any number of them may be at work on one stream.
+/// Runs passes of reclamation over a log. Several may work on one stream at a time.
 #[derive(Debug, Default)]
 pub struct Reclaimer {
     leases: Leases,
@@ -58,17 +62,17 @@ pub struct Reclaimer {
 }
 
 impl Reclaimer {
-    /// One that has observed nothing yet: leases begin to run with its first pass.
+    /// Returns a reclaimer that has observed nothing: leases begin to run with its first pass.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What a pass would do now. Writes nothing. `to`: a person wants the watermark there.
+    /// Returns what a pass would do now, without writing. `to`: a watermark requested by a person.
     pub async fn plan(&mut self, log: &mut Log, to: Option<Step>) -> Result<Plan, Error> {
         plan::make(log, &mut self.known, to).await
     }
 
-    /// Does it, as far as it is still right by then.
+    /// Carries out `plan`, as far as it is still right.
     pub async fn apply(
         &mut self,
         log: &mut Log,
@@ -78,12 +82,12 @@ impl Reclaimer {
         self.run(log, plan.asked, limits).await
     }
 
-    /// One pass without a plan: what a background duty does.
+    /// Runs one pass without a plan, in the background.
     pub async fn pass(&mut self, log: &mut Log, limits: Limits) -> Result<ReclaimReport, LogError> {
         match self.run(log, None, limits).await {
             Ok(report) => Ok(report),
             Err(Error::Log(e)) => Err(e),
-            // Nobody has asked.
+            // Impossible without a requested watermark.
             Err(Error::Asked(e)) => Err(LogError::Stopped(e.to_string())),
         }
     }
@@ -95,13 +99,13 @@ impl Reclaimer {
         limits: Limits,
     ) -> Result<ReclaimReport, Error> {
         let mut report = ReclaimReport::default();
-        let signs =
+        let objects =
             publish::publish(log, (&mut self.leases, &mut self.known), to, &mut report).await?;
         let fold = log.manifest().clone();
         report.watermark = fold.watermark();
         report.head = fold.next_step();
-        let keep = Keep::upto(limits.max_delete);
-        let found = scan::scan(log, &Reclaim::by(&fold), &signs, &mut self.known, keep).await?;
+        let keep = Keep::up_to(limits.max_delete);
+        let found = scan::scan(log, &Reclaim::by(&fold), &objects, &mut self.known, keep).await?;
         report.take_scan(&found);
         if !found.is_empty() {
             log.confirm().await?;

@@ -1,4 +1,4 @@
-//! What a pass would do, and who holds back what.
+//! The plan of a pass: what it would delete, and which jobs retain the rest.
 
 use std::collections::BTreeMap;
 
@@ -9,60 +9,59 @@ use batchweave_core::manifest::state::JobState;
 use batchweave_core::retention::reclaim::Reclaim;
 use batchweave_core::retention::{self, Due, JobObjects, Progress};
 
-use super::job_objects::{self, Signs, each};
+use super::job_objects::{self, ObjectsByJob, each};
 use super::report::{Class, ReclaimError, Requests, Totals};
 use super::scan::{self, Keep, Known};
-use crate::{Log, LogError};
+use crate::error::LogError;
+use crate::log::Log;
 
-/// Restart points of a job that are told: its newest.
-const POINTS_TOLD: usize = 8;
+/// Restart points reported per job: its newest.
+const POINTS_REPORTED: usize = 8;
 
-/// What a job keeps from reclamation.
+/// The data that a job retains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRetention {
-    /// Who.
     pub job: JobName,
     /// Its incarnation.
     pub opened: Version,
-    /// The restart points that it keeps.
+    /// The number of restart points that it keeps.
     pub keep: u32,
-    /// The oldest step that it may need; none while it has fewer restart points than it keeps.
+    /// The oldest step that it may need; `None` while it has fewer restart points than it keeps.
     pub floor: Option<Step>,
-    /// Its newest restart points whose data is there, oldest first.
+    /// Its newest restart points that are not reclaimed, oldest first.
     pub points: Vec<Step>,
-    /// Its newest attempt, the version that opened it, and what all its ranks have received.
+    /// Its newest attempt, the version that opened it, and the first step that not all its ranks received.
     pub attempt: Option<(AttemptNo, Version, Step)>,
-    /// When its newest progress was stored, as its daemon's clock had it.
+    /// When its newest progress was stored, by its daemon's clock.
     pub seen: Option<String>,
-    /// Marks that some data coordinates have not made.
+    /// Marks that are missing for some data coordinates.
     pub incomplete: Vec<(Step, Vec<u32>)>,
 }
 
-/// What a pass would do now.
+/// A pass as it would be now.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where a person wants the watermark.
+    /// The watermark requested by a person.
     pub asked: Option<Step>,
-    /// The next version: the plan is by the fold before it.
+    /// The next version: the plan rests on all records before it.
     pub next_version: Version,
-    /// The first step that nobody has yet.
+    /// The first step that is not committed.
     pub head: Step,
     /// The watermark now.
     pub watermark: Step,
     /// The watermark afterwards.
     pub after: Step,
-    /// What follows from the jobs.
+    /// The watermark that follows from the jobs.
     pub due: Due,
-    /// The jobs that hold.
+    /// The jobs that retain data.
     pub held: Vec<JobRetention>,
-    /// What is there, by class.
+    /// The objects in the store, by class.
     pub totals: BTreeMap<Class, Totals>,
-    /// What the plan has cost.
     pub requests: Requests,
 }
 
 impl Plan {
-    /// Steps that would be given up.
+    /// The number of steps that would be reclaimed.
     pub fn steps(&self) -> u64 {
         self.after - self.watermark
     }
@@ -75,22 +74,22 @@ pub(super) async fn make(
 ) -> Result<Plan, ReclaimError> {
     log.catch_up().await?;
     let mut listed = job_objects::list(log).await?;
-    let (signs, gets) = known.proved.signs(log, &mut listed).await?;
+    let (objects, gets) = known.verified.verify(log, &mut listed).await?;
     let fold = log.manifest().clone();
-    let due = retention::watermark(&fold, &signs);
+    let due = retention::watermark(&fold, &objects);
     let after = match (to, &due) {
         (Some(step), _) => {
             let request = log.new_request();
-            retention::asked(&fold, &signs, step, request)?.step
+            retention::asked(&fold, &objects, step, request)?.step
         }
         (None, Due::Publish(entry)) => entry.step,
         (None, _) => fold.watermark(),
     };
     let rule = Reclaim::as_if(&fold, after);
-    let mut found = scan::scan(log, &rule, &signs, known, Keep::none()).await?;
+    let mut found = scan::scan(log, &rule, &objects, known, Keep::none()).await?;
     found.requests.lists += listed.pages;
     found.requests.gets += gets;
-    let held = held(log, &fold, &signs, &mut found.requests).await?;
+    let held = retentions(log, &fold, &objects, &mut found.requests).await?;
     Ok(Plan {
         asked: to,
         next_version: fold.next_version(),
@@ -104,40 +103,42 @@ pub(super) async fn make(
     })
 }
 
-async fn held(
+async fn retentions(
     log: &Log,
     fold: &Manifest,
-    signs: &Signs,
+    objects: &ObjectsByJob,
     requests: &mut Requests,
 ) -> Result<Vec<JobRetention>, LogError> {
     let none = JobObjects::new();
     let mut held = Vec::new();
     for (name, job) in fold.jobs().iter().filter(|(_, job)| job.holds) {
-        let signs = signs.get(name).unwrap_or(&none);
-        let mut points: Vec<_> = retention::restart_points(job, signs).into_iter().collect();
-        // The start of an attempt stands in the log also when its data is gone.
+        let objects = objects.get(name).unwrap_or(&none);
+        let mut points: Vec<_> = retention::restart_points(job, objects)
+            .into_iter()
+            .collect();
+        // The log keeps the start of an attempt also when its data is reclaimed.
         points.retain(|point| *point >= fold.watermark());
-        points.drain(..points.len().saturating_sub(POINTS_TOLD));
+        points.drain(..points.len().saturating_sub(POINTS_REPORTED));
         let newest = job.attempts.last();
-        let of_newest = newest.and_then(|attempt| Some((attempt, signs.get(&attempt.number)?)));
+        let of_newest = newest.and_then(|attempt| Some((attempt, objects.get(&attempt.number)?)));
         held.push(JobRetention {
             job: name.clone(),
             opened: job.opened,
             keep: job.keep,
-            floor: retention::floor(job, signs),
+            floor: retention::floor(job, objects),
             points,
             attempt: newest.map(|attempt| {
-                let position = of_newest.map_or(attempt.start, |(a, s)| s.position(a));
+                let position = of_newest.map_or(attempt.start, |(a, o)| o.position(a));
                 (attempt.number, attempt.opened, position)
             }),
             seen: seen(log, name, job, requests).await?,
-            incomplete: of_newest.map_or_else(Vec::new, |(a, s)| s.incomplete(a.dp_size)),
+            incomplete: of_newest.map_or_else(Vec::new, |(a, o)| o.incomplete(a.dp_size)),
         });
     }
     Ok(held)
 }
 
-/// When the newest attempt has last stored progress. For people: an unreadable body tells nothing.
+/// Returns when the newest attempt last stored progress, for people; `None` also for an unreadable object.
 async fn seen(
     log: &Log,
     name: &JobName,

@@ -1,4 +1,4 @@
-//! The record of a pass: a watermark, after the closing of jobs whose lease has run out.
+//! The records of a pass: the closing of jobs whose lease has run out, then a watermark.
 
 use batchweave_core::guards;
 use batchweave_core::ids::{RequestId, Step};
@@ -6,24 +6,24 @@ use batchweave_core::manifest::{Entry, Manifest, Writer};
 use batchweave_core::retention::{self, Asked, Due};
 use tracing::{info, warn};
 
-use super::job_objects::{self, Signs};
+use super::job_objects::{self, ObjectsByJob};
 use super::lease::{self, Leases};
 use super::report::{ReclaimError, ReclaimReport};
 use super::scan::Known;
-use crate::Log;
 use crate::commit::append::Append;
+use crate::log::Log;
 
-/// Races for a version lost in one pass; then the pass goes on with the watermark that there is.
+/// Races for a version lost in one pass; after them the pass continues with the present watermark.
 const LOST_MAX: u64 = 16;
 
-/// Publishes what may be published; returns the signs by which the last judgement was made. On
-/// return the log is folded to our record or to where nothing was due.
+/// Puts the records that are due; returns the marks and progress of the last decision. On return the log is
+/// folded up to our record, or to where nothing was due.
 pub(super) async fn publish(
     log: &mut Log,
     (leases, known): (&mut Leases, &mut Known),
     to: Option<Step>,
     report: &mut ReclaimReport,
-) -> Result<Signs, ReclaimError> {
+) -> Result<ObjectsByJob, ReclaimError> {
     let request = log.new_request();
     let mut before = None;
     let mut computed: Option<Entry> = None;
@@ -33,15 +33,15 @@ pub(super) async fn publish(
         report.watermark_before = *before.get_or_insert(watermark);
         let mut listed = job_objects::list(log).await?;
         report.requests.lists += listed.pages;
-        let (signs, gets) = known.proved.signs(log, &mut listed).await?;
+        let (objects, gets) = known.verified.verify(log, &mut listed).await?;
         report.requests.gets += gets;
         let now = log.clock.now();
-        let overdue = leases.overdue(log.manifest(), &signs, now);
+        let overdue = leases.overdue(log.manifest(), &objects, now);
         let entry = match overdue {
             Some(job) => Some(lease::close(log.new_request(), job)),
             None => due(
                 log.manifest(),
-                &signs,
+                &objects,
                 to.map(|step| (step, request)),
                 report,
             )?,
@@ -51,41 +51,41 @@ pub(super) async fn publish(
             .filter(|_| guards::accepts_stale_watermark());
         let stale = stale.filter(|entry| log.manifest().validate(entry).is_ok());
         let Some(entry) = stale.or(entry) else {
-            return Ok(signs);
+            return Ok(objects);
         };
         if report.lost_races >= LOST_MAX {
             warn!(
                 LOST_MAX,
-                "the watermark waits for the next pass: others were faster each time"
+                "the watermark waits for the next pass: other writers won each version"
             );
-            return Ok(signs);
+            return Ok(objects);
         }
         let closes = matches!(entry, Entry::JobClosed(_));
         if !closes {
             computed = Some(entry.clone());
         }
         if won(log, entry, report).await? && !closes {
-            return Ok(signs);
+            return Ok(objects);
         }
     }
 }
 
-/// The watermark's entry, if one is due; why not is for the report.
+/// Returns the watermark's entry, if one is due, and notes in the report why none is.
 fn due(
     m: &Manifest,
-    signs: &Signs,
+    objects: &ObjectsByJob,
     asked: Option<(Step, RequestId)>,
     report: &mut ReclaimReport,
 ) -> Result<Option<Entry>, ReclaimError> {
     if let Some((step, request)) = asked {
-        return match retention::asked(m, signs, step, request) {
+        return match retention::asked(m, objects, step, request) {
             Ok(entry) => Ok(Some(Entry::Watermark(entry))),
-            // Somebody was faster: what was asked for is so.
+            // Another writer raised it already.
             Err(Asked::NotAbove { .. }) => Ok(None),
             Err(refused) => Err(refused.into()),
         };
     }
-    let due = retention::watermark(m, signs);
+    let due = retention::watermark(m, objects);
     let entry = match &due {
         Due::Publish(entry) => Some(Entry::Watermark(entry.clone())),
         _ => None,
@@ -103,7 +103,7 @@ async fn won(
         name: "reclaimer".to_owned(),
         epoch: 0,
     };
-    // A watermark that is too high is believed by everybody.
+    // Every reader relies on a watermark, so that one too high cannot be corrected.
     log.confirm().await?;
     report.requests.puts += 1;
     match log.append(&writer, vec![entry.clone()]).await? {

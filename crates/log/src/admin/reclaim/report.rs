@@ -1,4 +1,4 @@
-//! What a pass has found and done, in numbers.
+//! The results of a pass, in numbers.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use batchweave_core::retention::{Asked, Due};
 use batchweave_store::StoreError;
 
 use super::scan::Found;
-use crate::LogError;
+use crate::error::LogError;
 
-/// Refusals that are told one by one.
-const REFUSED_TOLD: usize = 16;
+/// Refused keys that are reported one by one.
+const REFUSED_REPORTED: usize = 16;
 
-/// Why there is no plan, or no pass.
+/// An error of a plan or a pass.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReclaimError {
     /// The log or the store failed.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// What a person has asked for can't be.
+    /// The requested watermark is not possible.
     #[error(transparent)]
     Asked(#[from] Asked),
 }
 
-/// The kinds of objects that go.
+/// The classes of objects that are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Objects of TGBs: reclaimed ones and orphans.
+    /// Data objects: reclaimed ones and orphans.
     Data,
     /// Intents that can never be valid again.
     Intents,
@@ -34,16 +34,16 @@ pub enum Class {
     Snapshots,
     /// Index segments below the watermark.
     Index,
-    /// Links of input lists that no cursor counts in.
+    /// Links of input lists to which no cursor refers.
     Inputs,
-    /// Marks and progress that say nothing any more.
+    /// Marks and progress that no longer count.
     Jobs,
     /// Unfinished uploads of epochs that are over.
     Uploads,
 }
 
 impl Class {
-    /// All of them, in the order in which they are deleted.
+    /// All classes, in the order in which they are deleted.
     pub const ALL: [Self; 7] = [
         Self::Data,
         Self::Intents,
@@ -54,7 +54,7 @@ impl Class {
         Self::Uploads,
     ];
 
-    /// Its name in messages and metrics.
+    /// Returns the name in messages and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -68,12 +68,10 @@ impl Class {
     }
 }
 
-/// Objects and their bytes. The bytes of unfinished uploads are not known.
+/// Objects and their bytes. The sizes of unfinished uploads are unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many.
     pub objects: u64,
-    /// Their sizes added up.
     pub bytes: u64,
 }
 
@@ -84,20 +82,19 @@ impl Tally {
     }
 }
 
-/// What a scan has seen of one class.
+/// The objects of one class that a scan has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Needed.
     pub needed: Tally,
     /// Not named by any entry, but one still may.
     pub uncommitted: Tally,
-    /// Nobody can need it any more.
+    /// No longer needed.
     pub dead: Tally,
-    /// Names that are none of ours; left alone.
+    /// Not named like objects of this program; never deleted.
     pub foreign: Tally,
 }
 
-/// Requests that a plan or pass has made itself, beside those of following the log.
+/// Requests of a plan or pass, other than those of following the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Pages of listings.
@@ -106,59 +103,57 @@ pub struct Requests {
     pub gets: u64,
     /// Records put, lost races included.
     pub puts: u64,
-    /// Deletions, a thousand keys each, and uploads given up.
+    /// Deletions, of a thousand keys each, and aborted uploads.
     pub deletes: u64,
 }
 
 /// A key that the store did not delete.
 #[derive(Debug, Clone)]
 pub struct Refused {
-    /// The key; the first of a request that failed as a whole.
+    /// The key; of a request that failed as a whole, its first key.
     pub key: String,
-    /// Why.
     pub error: StoreError,
 }
 
-/// What a pass has done.
+/// The results of a pass.
 #[derive(Debug, Clone, Default)]
 pub struct ReclaimReport {
-    /// The watermark at its beginning.
+    /// The watermark before the pass.
     pub watermark_before: Step,
-    /// The watermark by which it has deleted.
+    /// The watermark by which the pass deleted.
     pub watermark: Step,
-    /// The head of the fold by which it has deleted.
+    /// The head of the fold by which the pass deleted.
     pub head: Step,
-    /// The version of the watermark's record, when this pass has published one.
+    /// The version of the watermark's record, if this pass put one.
     pub published: Option<Version>,
-    /// Why it has published none.
+    /// Why this pass put none.
     pub due: Option<Due>,
-    /// Races for a version that it has lost, after each of which everything was read again.
+    /// Lost races for a version; after each of them everything was read again.
     pub lost_races: u64,
-    /// Jobs whose lease has run out, and which it has closed.
+    /// Jobs closed because their lease had run out.
     pub closed: Vec<JobName>,
-    /// What was seen, by class.
+    /// The objects seen, by class.
     pub totals: BTreeMap<Class, Totals>,
-    /// What was deleted, by class.
+    /// The objects deleted, by class.
     pub deleted: BTreeMap<Class, Tally>,
     /// The first keys that the store did not delete.
     pub refused: Vec<Refused>,
-    /// How many there were.
+    /// The number of keys that the store did not delete.
     pub refused_keys: u64,
-    /// The pass ended early by this.
+    /// The error at which the pass ended early.
     pub stopped: Option<StoreError>,
-    /// There is more to delete: the cap was reached, or keys were refused.
+    /// More objects are to be deleted: the limit was reached, or keys were refused.
     pub more: bool,
-    /// What it cost.
     pub requests: Requests,
 }
 
 impl ReclaimReport {
-    /// Steps that were given up by this pass.
+    /// The number of steps reclaimed by this pass.
     pub fn steps(&self) -> u64 {
         self.watermark.saturating_sub(self.watermark_before)
     }
 
-    /// All that was deleted.
+    /// Returns the sum over all classes of deleted objects.
     pub fn deleted_in_all(&self) -> Tally {
         let sum = |all: Tally, one: &Tally| Tally {
             objects: all.objects + one.objects,
@@ -177,7 +172,7 @@ impl ReclaimReport {
     pub(super) fn refuse(&mut self, key: String, error: StoreError, keys: u64) {
         self.refused_keys += keys;
         self.more = true;
-        if self.refused.len() < REFUSED_TOLD {
+        if self.refused.len() < REFUSED_REPORTED {
             self.refused.push(Refused { key, error });
         }
     }

@@ -1,4 +1,4 @@
-//! Looking through the store for what nobody can need any more, by one fold.
+//! Finds the objects that are no longer needed, by one fold.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,28 +13,29 @@ use batchweave_core::retention::reclaim::{Fate, Reclaim, ReferencedObjects, reta
 use batchweave_store::{ErrorKind, ObjectMeta, PendingUpload, Store, StoreError};
 use tracing::debug;
 
-use super::input_lists::{Lists, WAITING_MAX};
-use super::job_objects::{Signs, each};
+use super::input_lists::{InputLists, WAITING_MAX};
+use super::job_objects::{ObjectsByJob, each};
 use super::report::{Class, Requests, Totals};
-use super::verified::Proved;
-use crate::{Log, LogError};
+use super::verified::VerifiedObjects;
+use crate::error::LogError;
+use crate::log::Log;
 
-/// Segments kept from pass to pass; they never change.
+/// Index segments kept from pass to pass; they never change.
 const SEGMENTS_KEPT: usize = 32;
 
 /// Index segments read before.
 #[derive(Debug, Default)]
 struct Segments(BTreeMap<u64, Arc<Segment>>);
 
-/// What was read in earlier passes and never changes.
+/// Objects read in earlier passes that never change.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     segments: Segments,
-    lists: Lists,
-    pub(super) proved: Proved,
+    lists: InputLists,
+    pub(super) verified: VerifiedObjects,
 }
 
-/// How many dead keys to remember.
+/// The number of dead keys to remember.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keep {
     keys: u64,
@@ -42,12 +43,12 @@ pub(super) struct Keep {
 }
 
 impl Keep {
-    /// So many, and then the scan is over.
-    pub(super) fn upto(keys: u64) -> Self {
+    /// Remembers this number of keys; then the scan ends.
+    pub(super) fn up_to(keys: u64) -> Self {
         Self { keys, stop: true }
     }
 
-    /// None: they are only counted.
+    /// Remembers none: dead keys are only counted.
     pub(super) fn none() -> Self {
         Self {
             keys: 0,
@@ -56,7 +57,7 @@ impl Keep {
     }
 }
 
-/// An object that nobody can need any more.
+/// An object that is no longer needed.
 #[derive(Debug)]
 pub(super) struct Dead {
     pub(super) class: Class,
@@ -64,29 +65,28 @@ pub(super) struct Dead {
     pub(super) bytes: u64,
 }
 
-/// What a scan has found.
+/// The results of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) dead: Vec<Dead>,
     pub(super) uploads: Vec<PendingUpload>,
     pub(super) totals: BTreeMap<Class, Totals>,
     pub(super) requests: Requests,
-    /// Everything was looked at.
+    /// Every object was listed.
     pub(super) complete: bool,
 }
 
 impl Found {
-    /// Whether there is nothing to delete.
     pub(super) fn is_empty(&self) -> bool {
         self.dead.is_empty() && self.uploads.is_empty()
     }
 }
 
-/// Looks at all that may be deleted. `log` is folded to where `rule` is by, and no further.
+/// Scans all objects that may be deleted. `log` is folded as far as the manifest of `rule`, and no further.
 pub(super) async fn scan(
     log: &mut Log,
     rule: &Reclaim<'_>,
-    signs: &Signs,
+    objects: &ObjectsByJob,
     known: &mut Known,
     keep: Keep,
 ) -> Result<Found, LogError> {
@@ -104,19 +104,19 @@ pub(super) async fn scan(
         keep,
         found,
     };
-    let complete = scan.all(rule, &named, signs, &mut known.lists).await?;
+    let complete = scan.all(rule, &named, objects, &mut known.lists).await?;
     scan.found.complete = complete;
     Ok(scan.found)
 }
 
-/// A later state than the one by which the names were gathered: for a deliberate mistake.
+/// Returns a later state than the one that named the needed objects: for a deliberate mistake.
 async fn later(log: &mut Log) -> Result<Manifest, LogError> {
     log.catch_up().await?;
     Ok(log.manifest().clone())
 }
 
 impl Segments {
-    /// The keys that are needed by the fold.
+    /// Returns the keys that the fold needs.
     async fn named(
         &mut self,
         log: &mut Log,
@@ -154,17 +154,17 @@ struct Scan {
 }
 
 impl Scan {
-    /// False when there was more than is to be remembered.
+    /// Returns false when there are more dead objects than are to be remembered.
     async fn all(
         &mut self,
         rule: &Reclaim<'_>,
         named: &ReferencedObjects,
-        signs: &Signs,
-        lists: &mut Lists,
+        objects: &ObjectsByJob,
+        lists: &mut InputLists,
     ) -> Result<bool, LogError> {
-        let signs_of = |key: &str| {
+        let objects_of = |key: &str| {
             let owner = keys::parse_owner(key)?;
-            signs.get(&owner.job)
+            objects.get(&owner.job)
         };
         Ok(self
             .class(Class::Data, keys::DATA, |key| rule.data(key, named))
@@ -178,7 +178,9 @@ impl Scan {
                 .await?
             && self.inputs(rule, lists).await?
             && self
-                .class(Class::Jobs, keys::JOBS, |key| rule.job(key, signs_of(key)))
+                .class(Class::Jobs, keys::JOBS, |key| {
+                    rule.job(key, objects_of(key))
+                })
                 .await?
             && self.uploads(rule).await?)
     }
@@ -200,14 +202,18 @@ impl Scan {
         whole
     }
 
-    /// Links whose fate rests on lists that were not read yet are looked at again once they were.
-    async fn inputs(&mut self, rule: &Reclaim<'_>, lists: &mut Lists) -> Result<bool, LogError> {
+    /// Scans links of input lists; those that depend on unread lists are decided after these are read.
+    async fn inputs(
+        &mut self,
+        rule: &Reclaim<'_>,
+        lists: &mut InputLists,
+    ) -> Result<bool, LogError> {
         let (keep, found) = (self.keep, &mut self.found);
         let (mut waiting, mut pages) = (Vec::new(), 0);
         let whole = each(self.store.as_ref(), keys::INPUTS, &mut pages, |object| {
             let unread = Cell::new(false);
             let fate = rule.inputs(&object.key, |producer| {
-                let links = lists.of(rule, producer);
+                let links = lists.get(rule, producer);
                 unread.set(links.is_none());
                 links
             });
@@ -223,7 +229,7 @@ impl Scan {
         lists
             .read(self.store.as_ref(), rule, &waiting, gets)
             .await?;
-        let of = |producer: &ProducerName| lists.of(rule, producer);
+        let of = |producer: &ProducerName| lists.get(rule, producer);
         let mut waiting = waiting.into_iter();
         let noted = waiting.all(|object| {
             let fate = rule.inputs(&object.key, of);
@@ -256,13 +262,13 @@ impl Scan {
         Ok(true)
     }
 
-    /// Not every store tells of its unfinished uploads, and not everybody may ask.
+    /// Scans unfinished uploads. Not every store lists them, and not every client may.
     async fn uploads(&mut self, rule: &Reclaim<'_>) -> Result<bool, StoreError> {
         self.found.requests.lists += 1;
         let uploads = match self.store.unfinished(keys::DATA).await {
             Ok(uploads) => uploads,
             Err(e) if matches!(e.kind, ErrorKind::Contract | ErrorKind::Denied) => {
-                debug!(error = %e, "unfinished uploads were not looked for");
+                debug!(error = %e, "cannot list unfinished uploads");
                 return Ok(true);
             }
             Err(e) => return Err(e),
@@ -292,7 +298,7 @@ impl Scan {
 }
 
 impl Found {
-    /// Takes one object; false when it is dead and no more are to be remembered.
+    /// Counts one object; returns false when it is dead and no more are to be remembered.
     fn note(&mut self, class: Class, object: ObjectMeta, fate: Fate, keep: Keep) -> bool {
         if fate == Fate::Dead && keep.stop && self.full(keep) {
             return false;

@@ -1,5 +1,5 @@
-//! Deleting what a scan has found: in bulk, each key's refusal read, interrupted anywhere without
-//! harm.
+//! Deletes the objects that a scan found: in bulk, with the refusal of each key reported. It may be
+//! interrupted anywhere.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tracing::{debug, warn};
 
 use super::report::{Class, ReclaimReport};
 use super::scan::{Dead, Found};
-use crate::Log;
+use crate::log::Log;
 
-/// Keys in one request.
+/// Keys per request.
 const KEYS: usize = 1000;
-/// Tries of one request. Deleting twice is harmless.
+/// Tries per request. Deleting twice is harmless.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -40,11 +40,11 @@ pub(super) async fn sweep(log: &Log, found: Found, max: u64, report: &mut Reclai
     }
 }
 
-/// Deletes some objects of a class; false when it makes no sense to go on.
+/// Deletes some objects of a class; returns false when further requests would fail too.
 async fn delete(log: &Log, class: Class, some: &[&Dead], report: &mut ReclaimReport) -> bool {
     let keys: Vec<_> = some.iter().map(|dead| dead.key.clone()).collect();
     let first = keys.first().map_or("", String::as_str);
-    let refused = match patiently(log, &keys, report).await {
+    let refused = match delete_with_retries(log, &keys, report).await {
         Ok(refused) => refused,
         Err(error) => {
             stop(first, error, keys.len() as u64, report);
@@ -74,8 +74,8 @@ async fn delete(log: &Log, class: Class, some: &[&Dead], report: &mut ReclaimRep
     !all_denied
 }
 
-/// A request that failed for now is made again; refusals of single keys are for the next pass.
-async fn patiently(
+/// Sends one request, and again after transient failures. Refusals of single keys are left to the next pass.
+async fn delete_with_retries(
     log: &Log,
     keys: &[String],
     report: &mut ReclaimReport,
@@ -94,7 +94,7 @@ async fn patiently(
 }
 
 fn stop(key: &str, error: StoreError, keys: u64, report: &mut ReclaimReport) {
-    warn!(key, %error, "reclamation stops here; what is deleted stays deleted");
+    warn!(key, %error, "stopping reclamation: the store does not delete");
     report.refuse(key.to_owned(), error.clone(), keys);
     report.stopped = Some(error);
 }

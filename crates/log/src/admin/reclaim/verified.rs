@@ -1,5 +1,5 @@
-//! Marks and progress that decide what is given up are read before they are believed: a name says what
-//! an object would hold, and whoever may create names in `jobs/` must not give up data by them.
+//! Marks and progress on which a deletion rests are read first: a name only claims what its object holds, and
+//! the permission to create names in `jobs/` must not be enough to delete data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,62 +12,64 @@ use batchweave_store::{ErrorKind, Store, StoreError};
 use futures::{StreamExt, TryStreamExt, stream};
 use tracing::warn;
 
-use super::job_objects::{Listed, Signs};
+use super::job_objects::{Listed, ObjectsByJob};
+use crate::error::LogError;
+use crate::log::Log;
 use crate::read::retrying::get_intact;
-use crate::{Log, LogError};
 
-/// Reads at once.
+/// Concurrent reads.
 const READS_AT_ONCE: usize = 32;
 
-/// Names that were read in earlier passes; what they name never changes.
+/// Objects that were read in earlier passes; they never change.
 #[derive(Debug, Default)]
-pub(super) struct Proved {
-    right: BTreeSet<String>,
-    /// Told once.
-    wrong: BTreeSet<String>,
+pub(super) struct VerifiedObjects {
+    genuine: BTreeSet<String>,
+    /// Logged once.
+    forged: BTreeSet<String>,
 }
 
-impl Proved {
-    /// The signs of which none that decides is false, and how many objects were read for it.
-    pub(super) async fn signs(
+impl VerifiedObjects {
+    /// Returns the objects of `listed` without forged ones on which a deletion would rest, and the number of
+    /// objects read for it.
+    pub(super) async fn verify(
         &mut self,
         log: &Log,
         listed: &mut Listed,
-    ) -> Result<(Signs, u64), LogError> {
+    ) -> Result<(ObjectsByJob, u64), LogError> {
         let m = log.manifest();
         let mut reads = 0;
-        self.right.retain(|key| listed.has(key));
-        self.wrong.retain(|key| listed.has(key));
+        self.genuine.retain(|key| listed.has(key));
+        self.forged.retain(|key| listed.has(key));
         loop {
-            let signs = listed.signs(m);
-            let unread = listed.deciding(m, &signs, &self.right);
+            let objects = listed.objects(m);
+            let unread = listed.deciding(m, &objects, &self.genuine);
             if unread.is_empty() {
-                return Ok((signs, reads));
+                return Ok((objects, reads));
             }
             reads += unread.len() as u64;
             let reads = unread.into_iter().map(|(key, attempt)| {
-                let whose = (m.stream_id(), attempt.id, attempt.dp_size);
-                read(Arc::clone(&log.store), key, whose)
+                let expected = (m.stream_id(), attempt.id, attempt.dp_size);
+                read(Arc::clone(&log.store), key, expected)
             });
             let reads: Vec<_> = reads.collect();
             let read = stream::iter(reads).buffered(READS_AT_ONCE);
             let read: Vec<_> = read.try_collect().await?;
             for (key, why) in read {
                 let Some(why) = why else {
-                    self.right.insert(key);
+                    self.genuine.insert(key);
                     continue;
                 };
-                listed.drop(&key);
-                if self.wrong.insert(key.clone()) {
-                    warn!(key, %why, "a mark or progress that is none gives up nothing");
+                listed.forget(&key);
+                if self.forged.insert(key.clone()) {
+                    warn!(key, %why, "ignoring an object that is not the mark or progress that its name claims");
                 }
             }
         }
     }
 }
 
-/// Reads an object; with what is wrong with it, and none where it is what its name says. An object that
-/// is gone decides nothing.
+/// Reads an object; returns its key, and why it is not what its name claims, if so. An object that is gone
+/// counts as forged.
 async fn read(
     store: Arc<dyn Store>,
     key: String,
@@ -80,15 +82,15 @@ async fn read(
         }
         Err(e) => return Err(e),
     };
-    let whose = if keys::parse_mark(&key).is_some() {
+    let found = if keys::parse_mark(&key).is_some() {
         Mark::from_json(&bytes, &key, stream).map(|mark| (mark.id, mark.dp_size))
     } else {
         Progress::from_json(&bytes, &key, stream).map(|progress| (progress.id, dp_size))
     };
-    let why = match whose {
+    let why = match found {
         Err(why) => Some(why.to_string()),
         Ok(other) if other != (id, dp_size) => Some(format!(
-            "it is of attempt {} with dp_size {}",
+            "it belongs to attempt {} with dp_size {}",
             other.0, other.1
         )),
         Ok(_) => None,
@@ -96,14 +98,14 @@ async fn read(
     Ok((key, why))
 }
 
-/// Whether the marks and progress of `job` would move the watermark, if no other job held it.
-pub(super) fn moves(job: &JobState, signs: &JobObjects, watermark: Step) -> bool {
-    job.holds && retention::floor(job, signs).is_some_and(|floor| floor > watermark)
+/// Whether the marks and progress of `job` would raise the watermark, if no other job retained data.
+pub(super) fn moves_watermark(job: &JobState, objects: &JobObjects, watermark: Step) -> bool {
+    job.holds && retention::floor(job, objects).is_some_and(|floor| floor > watermark)
 }
 
-/// The restart points that a job keeps: with one of them less, its floor would be lower.
-pub(super) fn kept(job: &JobState, signs: &JobObjects) -> BTreeSet<Step> {
-    let points = retention::restart_points(job, signs);
+/// Returns the restart points that a job keeps: with one of them less, its floor would be lower.
+pub(super) fn kept_points(job: &JobState, objects: &JobObjects) -> BTreeSet<Step> {
+    let points = retention::restart_points(job, objects);
     points
         .into_iter()
         .rev()
@@ -112,9 +114,9 @@ pub(super) fn kept(job: &JobState, signs: &JobObjects) -> BTreeSet<Step> {
 }
 
 /// Whether a progress object is the newest of one of its coordinates.
-pub(super) fn is_newest(key: &str, signs: &AttemptObjects) -> bool {
+pub(super) fn is_newest(key: &str, objects: &AttemptObjects) -> bool {
     keys::parse_progress(key).is_some_and(|progress| {
-        let at = signs.progress.range(progress.first..=progress.last);
+        let at = objects.progress.range(progress.first..=progress.last);
         at.into_iter().any(|(_, newest)| *newest == progress.step)
     })
 }

@@ -1,5 +1,5 @@
-//! The producer's measurements on a little text: that they run, agree with each other, and say what the
-//! docs say. What they measure is for a quiet machine.
+//! The producer's measurements on a little text: they run, agree with each other, and report the documented
+//! fields. The values matter only on a quiet machine.
 
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fn each_part_is_measured_beside_its_limit() {
         assert_eq!(produced[same], tokenized[same], "{same}");
     }
     assert!(produced["server_cpu_seconds"].is_number());
-    // Eight slices of eight rows; what is left of the last one is dropped.
+    // Eight slices of eight rows; the rest of the last batch is dropped.
     let whole = (produced["tokens"].as_u64().unwrap() - 1) / (64 * 2048);
     assert_eq!(produced["batches"].as_u64(), Some(whole));
 }

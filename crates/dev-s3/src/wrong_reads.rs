@@ -48,7 +48,10 @@ mod tests {
         let answer = falsify(response.unwrap(), how, random).await;
         let length = answer.headers().get(CONTENT_LENGTH);
         let length = length.map(|length| length.to_str().unwrap().parse().unwrap());
-        (length, answer.into_body().collect().await.unwrap().to_bytes())
+        (
+            length,
+            answer.into_body().collect().await.unwrap().to_bytes(),
+        )
     }
 
     #[tokio::test]

@@ -96,7 +96,7 @@ impl<'a> Served<'a> {
             _ => consume(&place, self.whole, false),
         };
         let stats = server.stats();
-        let wrong_reads = Fault::ALL.into_iter().filter(|fault| fault.wrong_reads());
+        let wrong_reads = Fault::ALL.into_iter().filter(|fault| fault.is_wrong_read());
         let results = wrong_reads
             .filter_map(|fault| stats.faults.get(fault.name()))
             .sum();

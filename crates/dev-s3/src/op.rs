@@ -7,17 +7,13 @@ use hyper::Method;
 /// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
-    /// The operation `GetObject`.
     Get,
-    /// The operation `HeadObject`.
     Head,
     /// The operations `PutObject` and `CopyObject`.
     Put,
     /// The operations `DeleteObject` and `DeleteObjects`.
     Delete,
-    /// The operation `ListObjects`.
     List,
-    /// The operation `UploadPart`.
     Part,
     /// Multipart uploads, except their parts.
     Multipart,

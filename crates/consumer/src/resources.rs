@@ -15,8 +15,9 @@ use crate::store_health::StoreHealth;
 
 /// How long writing an object is retried: as long as the log retries its reads.
 pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(90);
-/// Pauses between tries of a create: an object is stored at most 3 s after the store recovers.
-const CREATE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(3));
+const CREATE_PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// Longest pause between attempts: an object is stored at most this late after the store recovers.
+const CREATE_PAUSE_MAX: Duration = Duration::from_secs(3);
 
 /// The shared parts of one run of the daemon.
 pub(crate) struct Resources {
@@ -41,7 +42,8 @@ impl Resources {
     /// for `CREATE_TIMEOUT`.
     pub(crate) async fn create(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
         let context = &self.context;
-        let (began, mut backoff) = (context.now(), CREATE_BACKOFF);
+        let mut backoff = Backoff::new(CREATE_PAUSE_FIRST, CREATE_PAUSE_MAX);
+        let began = context.now();
         loop {
             match self.store.create(key, body.clone()).await {
                 Ok(_) => return Ok(()),

@@ -1,5 +1,7 @@
 //! Errors of stored objects: each names the object's key and the broken rule.
 
+use crate::ids::StreamId;
+
 /// A stored JSON object that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
@@ -40,5 +42,13 @@ impl FormatError {
             key: key.to_owned(),
             reason: reason.into(),
         }
+    }
+
+    /// Checks that the object at `key` belongs to the stream `expected`.
+    pub fn check_stream(key: &str, found: StreamId, expected: StreamId) -> Result<(), Self> {
+        if found == expected {
+            return Ok(());
+        }
+        Err(Self::rule(key, format!("belongs to stream {found}")))
     }
 }

@@ -27,7 +27,6 @@ pub enum IdError {
     #[error("{text:?} is not a {kind}: expected {expected}")]
     Malformed {
         kind: &'static str,
-        /// The expected form.
         expected: &'static str,
         text: String,
     },
@@ -253,9 +252,6 @@ name!(/// Name of a producer (and of its lane under `lanes`).
     ProducerName);
 name!(/// Name of a training job.
     JobName);
-
-/// The name of a lane, which is a producer name.
-pub type LaneName = ProducerName;
 
 fn check_name(text: &str) -> Result<(), IdError> {
     let inside = |c: u8| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_again_is_judged_by_its_content() {
+    fn an_object_that_is_signed_again_is_read_by_its_content() {
         for bytes in both() {
             let text = String::from_utf8(bytes).unwrap();
             let longer = text.replace('x', "longer");

@@ -117,10 +117,9 @@ pub fn segment_number(key: &str) -> Option<u64> {
     (number < NUMBER_MAX / SEGMENT_STEPS && segment(number) == key).then_some(number)
 }
 
-/// The entry that an intent announces, as its key says it.
+/// The entry that an intent announces, as named by its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Announced {
-    /// A producer's opening.
     Opened,
     /// TGBs from the first to the last sequence number.
     Batch(Seq, Seq),

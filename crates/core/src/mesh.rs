@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_are_refused_with_what_would_fit() {
+    fn sizes_that_do_not_fit_are_refused_with_those_that_do() {
         assert_eq!(
             slices_of(12, 5, 0).unwrap_err().to_string(),
             "dp_size 5 does not divide the stream's 12 slices a step: choose one of 1, 2, 3, 4, 6, 12"

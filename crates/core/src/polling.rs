@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_looks_no_oftener_than_one_key_bears() {
+    fn a_crowd_polls_within_the_request_rate_of_one_key() {
         for followers in [1, 100, 1000, 10_000, 100_000] {
             for (lead, hurry) in [(Some(0), false), (Some(64), false), (None, true)] {
                 let each = pause(lead, hurry, followers).as_secs_f64();

@@ -1,5 +1,5 @@
-//! What a fold costs beside how many producers there are. Prints; asserts nothing about time.
-//! `cargo test --release -p batchweave-core --test fold_cost -- --ignored --nocapture`
+//! The cost of a fold for growing numbers of producers. Prints; asserts nothing about time. `cargo test
+//! --release -p batchweave-core --test fold_cost -- --ignored --nocapture`
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::expect_used)] // It measures time; it is a test.
 

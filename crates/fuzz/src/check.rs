@@ -1,4 +1,4 @@
-//! What several targets check.
+//! Checks that several targets share.
 
 use std::fmt::{Debug, Display};
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 /// `stream.json` of the golden log.
 const STREAM: &[u8] = include_bytes!("../../../tests/golden/stream-v1.json");
-/// Its records, one a line.
+/// The records of the golden log, one per line.
 const LOG: &[u8] = include_bytes!("../../../tests/golden/log-v1.jsonl");
 
 /// The stream that all seeds belong to: two lanes, `a` and `b`, four slices.
@@ -29,13 +29,13 @@ pub(crate) fn stream_id() -> StreamId {
     stream().stream_id
 }
 
-/// The state after the golden log: a job with attempts, a mixture, a waiting TGB, no producer that goes on.
+/// The state after the golden log: a job with attempts, a mixture, a waiting TGB, no unfinished producer.
 pub(crate) fn manifest() -> &'static Manifest {
     static FOLDED: LazyLock<Manifest> = LazyLock::new(|| folded(usize::MAX));
     &FOLDED
 }
 
-/// The state before its last record: two producers that have committed and go on.
+/// The state before its last record: two unfinished producers that have committed.
 pub(crate) fn producing() -> &'static Manifest {
     static FOLDED: LazyLock<Manifest> = LazyLock::new(|| folded(4));
     &FOLDED
@@ -49,7 +49,7 @@ fn folded(records: usize) -> Manifest {
     manifest
 }
 
-/// The value, or a panic that says what failed.
+/// Returns the value, or panics with the failed operation.
 pub(crate) fn good<T, E: Display>(result: Result<T, E>, what: &str) -> T {
     match result {
         Ok(value) => value,
@@ -57,7 +57,7 @@ pub(crate) fn good<T, E: Display>(result: Result<T, E>, what: &str) -> T {
     }
 }
 
-/// A value that was read is written, read and written again: the same value and the same bytes.
+/// Checks that a decoded value is encoded, decoded and encoded again to the same value and the same bytes.
 pub(crate) fn stable<T: PartialEq + Debug>(
     value: &T,
     encode: impl Fn(&T) -> Vec<u8>,
@@ -73,7 +73,7 @@ pub(crate) fn stable<T: PartialEq + Debug>(
     assert_eq!(bytes, encode(&again), "written twice");
 }
 
-/// A number of that name in a JSON object, for the place that the object is read from.
+/// Returns a number of that name in a JSON object, for the place that the object is read from.
 pub(crate) fn version_in(bytes: &[u8]) -> u64 {
     #[derive(Deserialize)]
     struct Place {

@@ -16,7 +16,7 @@ static HEAP: PeakAlloc = PeakAlloc;
 const VARIABLE: &str = "BATCHWEAVE_FUZZ";
 
 static TARGET: OnceLock<&'static Target> = OnceLock::new();
-/// The most bytes that one input took so far.
+/// The most bytes that one input has used.
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
 fn chosen() -> &'static Target {
@@ -26,7 +26,7 @@ fn chosen() -> &'static Target {
         eprintln!("set {VARIABLE} to one of: {}", all.join(" "));
         std::process::exit(64);
     };
-    // What it keeps from the first input on does not count as that input's.
+    // Memory kept from the first input on does not count as that input's.
     (target.run)(b"");
     target
 }

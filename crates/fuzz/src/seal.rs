@@ -1,4 +1,4 @@
-//! The right digests and checksums for bytes that have other or none, so that a fuzzer gets behind
+//! Right digests and checksums for bytes with wrong ones or none, so that a fuzzer reaches the code behind
 //! them.
 
 use std::borrow::Cow;
@@ -7,14 +7,14 @@ use batchweave_core::crc::crc32c;
 use batchweave_core::json;
 use batchweave_core::tgb::{ENTRY_BYTES, HEADER_BYTES, TRAILER_BYTES};
 
-/// Where the CRC32C of a trailer, an index entry and a frame's header stands.
+/// Offsets of the CRC32C of a trailer, an index entry and a frame's header.
 const TRAILER_CRC: usize = 56;
 const ENTRY_CRC: usize = 36;
 const HEADER_CRC: usize = 60;
 const PROVENANCE_CRC: usize = 48;
 const PROVENANCE_HEADER: usize = 56;
 
-/// A stored JSON object with the digest of its bytes; a missing digest is added.
+/// Returns a stored JSON object with the digest of its bytes; a missing digest is added.
 pub fn json(bytes: &[u8]) -> Cow<'_, [u8]> {
     if let Some(sealed) = json::sign_again(bytes) {
         return Cow::Owned(sealed);
@@ -27,7 +27,7 @@ pub fn json(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(json::sign_again(&open).unwrap_or(open))
 }
 
-/// Runs `check` on the bytes as they are and with the right digest.
+/// Runs `check` on the bytes unchanged and with the right digest.
 pub(crate) fn each_json(bytes: &[u8], check: impl Fn(&[u8])) {
     check(bytes);
     let sealed = json(bytes);
@@ -53,21 +53,21 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
     eight.map_or(usize::MAX, |eight| u64::from_le_bytes(eight) as usize)
 }
 
-/// A trailer at the end of `bytes`.
+/// Seals a trailer at the end of `bytes`.
 pub fn trailer(bytes: &mut [u8]) {
     if let Some(at) = bytes.len().checked_sub(TRAILER_BYTES as usize) {
         put_crc(&mut bytes[at..], TRAILER_CRC);
     }
 }
 
-/// Index entries, one after another.
+/// Seals consecutive index entries.
 pub fn entries(bytes: &mut [u8]) {
     for entry in bytes.chunks_mut(ENTRY_BYTES as usize) {
         put_crc(entry, ENTRY_CRC);
     }
 }
 
-/// A frame: its payload's checksum, then its header's. Answers the former.
+/// Seals a frame: its payload's checksum, then its header's. Returns the former.
 pub fn frame(bytes: &mut [u8]) -> Option<u32> {
     let header = HEADER_BYTES as usize;
     let payload = bytes.get(header..)?;
@@ -78,7 +78,7 @@ pub fn frame(bytes: &mut [u8]) -> Option<u32> {
     Some(crc)
 }
 
-/// A data object: every frame that the index names, the index, and the trailer.
+/// Seals a data object: every frame that the index names, the index, and the trailer.
 pub fn object(bytes: &mut [u8]) {
     let Some(end) = bytes.len().checked_sub(TRAILER_BYTES as usize) else {
         return;
@@ -100,7 +100,7 @@ pub fn object(bytes: &mut [u8]) {
     trailer(bytes);
 }
 
-/// Provenance: its header, and each block as far as their lengths lead.
+/// Seals provenance: its header, and each block as far as their lengths lead.
 pub fn provenance(bytes: &mut [u8]) {
     put_crc(bytes, PROVENANCE_CRC);
     let mut at = PROVENANCE_HEADER;
@@ -115,7 +115,7 @@ pub fn provenance(bytes: &mut [u8]) {
     }
 }
 
-/// A socket message: the length in its header.
+/// Seals a socket message: the length in its header.
 pub fn message(bytes: &mut [u8]) {
     let length = bytes.len() as u32;
     put(bytes, 8, length);

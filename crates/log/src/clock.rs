@@ -8,12 +8,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-/// A monotonic clock.
+/// A monotonic clock that tasks can sleep by.
 pub trait Clock: Send + Sync + Debug {
     /// Returns the time since any fixed instant.
     fn now(&self) -> Duration;
 
-    /// Waits for `time`.
+    /// Returns a future that ends after `time`.
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()>;
 }
 

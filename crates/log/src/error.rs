@@ -8,7 +8,7 @@ use batchweave_store::StoreError;
 /// A log that cannot be read or written.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
-    /// The store failed.
+    /// A request to the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A stored object breaks its format.
@@ -94,7 +94,7 @@ pub enum LogError {
         root: String,
         /// The stream that was open.
         stream: StreamId,
-        /// What the root holds now.
+        /// A description of the root's present contents.
         now: String,
     },
     /// An index segment is missing and the log does not reach that far.

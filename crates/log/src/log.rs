@@ -59,7 +59,7 @@ pub(crate) struct Stopped {
 /// The log of one stream, folded up to some version.
 #[derive(Debug)]
 pub struct Log {
-    /// Retries failed reads.
+    /// The store, with failed reads retried.
     pub(crate) store: Arc<dyn Store>,
     /// The same store, without retries.
     pub(crate) raw: Arc<dyn Store>,
@@ -118,7 +118,7 @@ impl Log {
         log
     }
 
-    /// The folded state.
+    /// Returns the state folded from the records so far.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }

@@ -37,7 +37,8 @@ impl Tables {
         }
         let listed = self.listed(node, &stored);
         let manifest = self.manifest(node);
-        let asked = retention::asked(manifest, &listed, step.into(), command(0)).is_ok();
+        let asked =
+            retention::requested_watermark(manifest, &listed, step.into(), command(0)).is_ok();
         self.asked.insert((node, stored, step), asked);
         asked
     }

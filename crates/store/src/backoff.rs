@@ -31,6 +31,11 @@ impl Backoff {
     pub fn full_jitter(&mut self, unit: f64) -> Duration {
         self.pause().mul_f64(unit)
     }
+
+    /// Returns the next pause without advancing to the one after it.
+    pub fn peek(&self) -> Duration {
+        self.next
+    }
 }
 
 #[cfg(test)]
@@ -42,6 +47,7 @@ mod tests {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(300));
         let pauses: Vec<u128> = (0..5).map(|_| backoff.pause().as_millis()).collect();
         assert_eq!(pauses, [50, 100, 200, 300, 300]);
+        assert_eq!(backoff.peek().as_millis(), 300);
         assert_eq!(backoff.full_jitter(0.5).as_millis(), 150);
     }
 }

@@ -191,7 +191,7 @@ impl Proof<'_> {
     fn note_shown(&self, attempt: &AttemptRecord, proof: &mut LegProof<'_>) {
         let head = self.folding.manifest().next_step();
         for (first, last, step) in self.listed.claims(attempt, head) {
-            (first..=last).for_each(|coordinate| proof.shown(coordinate, step));
+            (first..=last).for_each(|coordinate| proof.note_position(coordinate, step));
         }
     }
 }

@@ -157,7 +157,7 @@ impl RunReport {
             leg.steps = proven.steps;
             leg.skipped = proven.skipped;
             leg.again = proven.again;
-            leg.retold = proven.retold;
+            leg.retold = proven.recorded_again;
             leg.thrown_away = proven.thrown_away;
             leg.tail = proven.tail;
             let unproved = proven.unproved.iter();

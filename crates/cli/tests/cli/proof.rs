@@ -286,7 +286,7 @@ async fn what_is_behind_the_last_ledger_is_not_proved() {
     }
     run.world
         .run(&verify)
-        .fails(76, &["no ledger says that anybody"]);
+        .fails(76, &["by the ledgers no rank of that attempt"]);
     run.world
         .run(&mend)
         .prints(&["proved: steps 0..39, 38 in all"]);
@@ -359,12 +359,12 @@ async fn edited_ledgers_and_forged_lineages_are_caught() {
     let run = Run::honest().await;
     fs::create_dir_all(run.path(9, 0, "0").parent().unwrap()).unwrap();
     fs::copy(run.path(5, 30, "0"), run.path(9, 30, "0")).unwrap();
-    run.fails(&["ledger: ", "tells of an attempt that the log does not have"]);
+    run.fails(&["ledger: ", "is of an attempt that the log does not have"]);
     let mut run = Run::honest().await;
     run.attempt(4, 36, Some((3, 36)), 40, &[(21, 23)]).await;
     run.fails(&[
         "lineage",
-        "goes on from step 36 of attempt 3",
+        "continues from step 36 of attempt 3",
         "received step 30",
     ]);
     let mut run = Run::honest().await;

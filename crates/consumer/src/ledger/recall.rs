@@ -18,7 +18,7 @@ use super::book::Hole;
 use crate::context::Context;
 
 /// Pauses between retries, after the log has given up its own.
-const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
 
 /// A log that was not used for longer is reopened: a snapshot saves reading most of the records since.
 const FRESH: Duration = Duration::from_mins(5);
@@ -114,7 +114,7 @@ async fn recall(
     }
     steps.sort_unstable();
     steps.dedup();
-    let mut backoff = BACKOFF;
+    let mut backoff = PAUSES;
     loop {
         match read(store, context, sums, (&steps, &slices)).await {
             Ok(read) => return fill(window, &read),

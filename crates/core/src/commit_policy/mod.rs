@@ -96,7 +96,7 @@ pub enum Action {
     },
 }
 
-/// A commit policy.
+/// A commit policy: it answers each event with the next action.
 pub trait Policy: Send {
     /// Returns the next action. `now` counts from any fixed instant and never goes back.
     fn step(&mut self, now: Duration, queue: Queue, event: Event) -> Action;

@@ -28,9 +28,9 @@ struct State {
 
 impl Gate {
     /// Returns the gate in the state `m`. `sizes` is needed only with a bound in bytes.
-    pub fn new(pace: &FlowControl, m: &Manifest, sizes: Option<&Sizes>) -> Self {
-        let slowest = pace.slowest(m);
-        let mut limits = pace.limits;
+    pub fn new(flow: &FlowControl, m: &Manifest, sizes: Option<&Sizes>) -> Self {
+        let slowest = flow.slowest(m);
+        let mut limits = flow.limits;
         if slowest.is_none() {
             limits.bytes = None;
         }
@@ -41,7 +41,7 @@ impl Gate {
         }
         Self {
             limits,
-            ceiling: pace.ceiling(m),
+            ceiling: flow.ceiling(m),
             slowest,
             lane: m.awaited_lane().cloned(),
             now: State {

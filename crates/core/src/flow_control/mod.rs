@@ -48,7 +48,7 @@ impl FlowControl {
         }
     }
 
-    /// Returns the slowest of the jobs that pace.
+    /// Returns the slowest of the jobs that flow.
     pub fn slowest(&self, m: &Manifest) -> Option<Slowest> {
         let known = |job: &JobName, opened, attempt: &AttemptState| {
             let seen = self.positions.get(job)?;
@@ -98,8 +98,8 @@ pub struct Backlog {
 }
 
 /// Returns the backlog of the slowest job that paces; `None` without one.
-pub fn backlog(m: &Manifest, pace: &FlowControl, sizes: Option<&Sizes>) -> Option<Backlog> {
-    let slowest = pace.slowest(m)?;
+pub fn backlog(m: &Manifest, flow: &FlowControl, sizes: Option<&Sizes>) -> Option<Backlog> {
+    let slowest = flow.slowest(m)?;
     let steps = m.next_step().saturating_sub(slowest.position);
     let from = slowest.position.max(m.watermark());
     let bytes = sizes.and_then(|sizes| sizes.from(from));

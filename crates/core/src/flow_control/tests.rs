@@ -46,13 +46,13 @@ fn attempt(b: &mut Bench, job: &str, opened: u64, number: u8, start: u64) {
     b.one(Entry::AttemptOpened(entry)).unwrap();
 }
 
-fn seen(pace: &mut FlowControl, job: &str, opened: u64, attempt: u64, step: u64) {
+fn seen(flow: &mut FlowControl, job: &str, opened: u64, attempt: u64, step: u64) {
     let position = JobPosition {
         opened,
         attempt,
         step,
     };
-    pace.positions.insert(job.parse().unwrap(), position);
+    flow.positions.insert(job.parse().unwrap(), position);
 }
 
 #[test]
@@ -60,29 +60,29 @@ fn the_slowest_job_that_paces_sets_the_ceiling() {
     let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     b.commit("p0", 60);
-    let mut pace = FlowControl::new(Limits {
+    let mut flow = FlowControl::new(Limits {
         no_job: Some(7),
         ..steps(100)
     });
-    assert_eq!(pace.slowest(&b.m), None);
-    assert_eq!(pace.ceiling(&b.m), Some(7), "above the watermark");
+    assert_eq!(flow.slowest(&b.m), None);
+    assert_eq!(flow.ceiling(&b.m), Some(7), "above the watermark");
     job(&mut b, 1, "eval", 0, false);
-    assert_eq!(pace.ceiling(&b.m), Some(7), "an evaluation does not pace");
+    assert_eq!(flow.ceiling(&b.m), Some(7), "an evaluation does not pace");
     let llm = job(&mut b, 2, "llm", 20, true);
-    assert_eq!(pace.ceiling(&b.m), Some(120), "its start, without attempts");
+    assert_eq!(flow.ceiling(&b.m), Some(120), "its start, without attempts");
     attempt(&mut b, "llm", llm, 0, 30);
-    assert_eq!(pace.ceiling(&b.m), Some(130), "its attempt's start");
-    seen(&mut pace, "llm", llm, 0, 45);
-    assert_eq!(pace.ceiling(&b.m), Some(145), "its progress");
+    assert_eq!(flow.ceiling(&b.m), Some(130), "its attempt's start");
+    seen(&mut flow, "llm", llm, 0, 45);
+    assert_eq!(flow.ceiling(&b.m), Some(145), "its progress");
     attempt(&mut b, "llm", llm, 1, 35);
-    assert_eq!(pace.ceiling(&b.m), Some(135), "the newest attempt's alone");
-    seen(&mut pace, "llm", llm + 1, 1, 50);
-    assert_eq!(pace.ceiling(&b.m), Some(135), "not another incarnation's");
-    seen(&mut pace, "llm", llm, 1, 50);
+    assert_eq!(flow.ceiling(&b.m), Some(135), "the newest attempt's alone");
+    seen(&mut flow, "llm", llm + 1, 1, 50);
+    assert_eq!(flow.ceiling(&b.m), Some(135), "not another incarnation's");
+    seen(&mut flow, "llm", llm, 1, 50);
     job(&mut b, 3, "second", 40, true);
-    assert_eq!(pace.slowest(&b.m).unwrap().job.as_str(), "second");
-    assert_eq!(pace.ceiling(&b.m), Some(140));
-    let backlog = backlog(&b.m, &pace, Some(&Sizes::new(&b.m, u64::MAX))).unwrap();
+    assert_eq!(flow.slowest(&b.m).unwrap().job.as_str(), "second");
+    assert_eq!(flow.ceiling(&b.m), Some(140));
+    let backlog = backlog(&b.m, &flow, Some(&Sizes::new(&b.m, u64::MAX))).unwrap();
     assert_eq!((backlog.steps, backlog.bytes), (20, Some(20 * 1024)));
     let closed = JobClosed {
         request: request(9),
@@ -91,25 +91,25 @@ fn the_slowest_job_that_paces_sets_the_ceiling() {
         reason: String::new(),
     };
     b.one(Entry::JobClosed(closed)).unwrap();
-    assert_eq!(pace.slowest(&b.m).unwrap().job.as_str(), "second");
+    assert_eq!(flow.slowest(&b.m).unwrap().job.as_str(), "second");
 }
 
 #[test]
-fn a_message_says_why_and_by_whom() {
+fn a_message_names_the_reason_and_the_slowest_job() {
     let mut b = Bench::new(StreamOrder::Arrival, &[]);
     b.one(b.opened("p0")).unwrap();
     let llm = job(&mut b, 1, "llm", 0, true);
     b.commit("p0", 8);
-    let why = |b: &Bench, pace: &FlowControl| {
-        let sizes = Sizes::new(&b.m, pace.limits.bytes.unwrap_or(0));
-        let mut gate = Gate::new(pace, &b.m, Some(&sizes));
+    let why = |b: &Bench, flow: &FlowControl| {
+        let sizes = Sizes::new(&b.m, flow.limits.bytes.unwrap_or(0));
+        let mut gate = Gate::new(flow, &b.m, Some(&sizes));
         let batch = b.batch("p0", 3);
         gate.item(&batch.producer, &batch.tgbs)
             .unwrap_err()
             .to_string()
     };
-    let mut pace = FlowControl::new(steps(10));
-    let text = why(&b, &pace);
+    let mut flow = FlowControl::new(steps(10));
+    let text = why(&b, &flow);
     for part in [
         "job llm",
         "begin at step 0",
@@ -120,18 +120,18 @@ fn a_message_says_why_and_by_whom() {
         assert!(text.contains(part), "{part} in {text}");
     }
     attempt(&mut b, "llm", llm, 0, 0);
-    pace.limits = Limits {
+    flow.limits = Limits {
         bytes: Some(8 * 1024),
         ..Limits::default()
     };
-    let text = why(&b, &pace);
+    let text = why(&b, &flow);
     for part in ["attempt 0 is at step 0", "8192 bytes", "ahead.max_bytes"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let mut free = Bench::new(StreamOrder::Arrival, &[]);
     free.one(free.opened("p0")).unwrap();
-    pace.limits.no_job = Some(2);
-    let text = why(&free, &pace);
+    flow.limits.no_job = Some(2);
+    let text = why(&free, &flow);
     assert!(
         text.contains("no open job paces") && text.contains("ahead.no_job_steps"),
         "{text}"
@@ -139,26 +139,26 @@ fn a_message_says_why_and_by_whom() {
 }
 
 #[test]
-fn a_lane_that_others_wait_for_is_never_held_by_what_waits() {
+fn a_lane_that_others_wait_for_is_never_held_by_waiting_tgbs() {
     let mut b = Bench::new(StreamOrder::Lanes, &["a", "b"]);
     for lane in ["a", "b"] {
         b.one(b.opened(lane)).unwrap();
     }
     job(&mut b, 1, "llm", 0, true);
-    let pace = FlowControl::new(Limits {
+    let flow = FlowControl::new(Limits {
         bytes: Some(4 * 1024),
         lane_lead: Some(4),
         ..steps(100)
     });
     b.commit("b", 4);
     let sizes = Sizes::new(&b.m, 4 * 1024);
-    let mut gate = Gate::new(&pace, &b.m, Some(&sizes));
+    let mut gate = Gate::new(&flow, &b.m, Some(&sizes));
     let more = b.batch("b", 1);
     let held = gate.item(&more.producer, &more.tgbs).unwrap_err();
     assert_eq!(held.bound, Bound::Bytes(4 * 1024));
     let without = FlowControl::new(Limits {
         bytes: None,
-        ..pace.limits
+        ..flow.limits
     });
     let held = Gate::new(&without, &b.m, None).item(&more.producer, &more.tgbs);
     let held = held.unwrap_err();
@@ -172,7 +172,7 @@ fn a_lane_that_others_wait_for_is_never_held_by_what_waits() {
 type Plan = Vec<(&'static str, Vec<u64>)>;
 
 /// Commits what the gate allows, in an order drawn from `order`, with a job that reads only when
-/// nobody can commit. Panics when everybody is stuck.
+/// nobody can commit. Panics when no producer and no job can proceed.
 fn run(order: StreamOrder, plan: &Plan, limits: Limits, picks: &[u8]) {
     let names: Vec<_> = plan.iter().map(|(name, _)| *name).collect();
     let mut b = Bench::new(order, &names);
@@ -181,7 +181,7 @@ fn run(order: StreamOrder, plan: &Plan, limits: Limits, picks: &[u8]) {
     }
     let opened = job(&mut b, 1, "llm", 0, true);
     attempt(&mut b, "llm", opened, 0, 0);
-    let mut pace = FlowControl::new(limits);
+    let mut flow = FlowControl::new(limits);
     let mut sizes = Sizes::new(&b.m, limits.bytes.unwrap_or(0));
     let mut done = vec![0; plan.len()];
     let (mut at, mut turn) = (0, 0);
@@ -195,7 +195,7 @@ fn run(order: StreamOrder, plan: &Plan, limits: Limits, picks: &[u8]) {
         let who = (pick + refused) % plan.len();
         let (producer, items) = &plan[who];
         let before = b.m.next_step();
-        let mut gate = Gate::new(&pace, &b.m, Some(&sizes));
+        let mut gate = Gate::new(&flow, &b.m, Some(&sizes));
         let entry = match items.get(done[who]) {
             Some(tgbs) => {
                 let batch = b.batch(producer, *tgbs);
@@ -211,13 +211,13 @@ fn run(order: StreamOrder, plan: &Plan, limits: Limits, picks: &[u8]) {
         let Some(entry) = entry else {
             refused += 1;
             if refused >= plan.len() {
-                // Everybody is held: the job must have something to read.
+                // All producers are held back: the job must have steps to read.
                 assert!(
                     at < b.m.next_step(),
                     "stuck at step {at}: {done:?} {limits:?}"
                 );
                 at += 1 + (u64::from(picks[turn % picks.len()]) % (b.m.next_step() - at));
-                seen(&mut pace, "llm", opened, 0, at);
+                seen(&mut flow, "llm", opened, 0, at);
                 (refused, turn) = (0, turn + 1);
             }
             continue;
@@ -264,7 +264,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 
 proptest! {
     #[test]
-    fn bounds_are_kept_and_nobody_is_stuck(
+    fn bounds_hold_and_no_producer_is_stuck(
         plan in plans(), limits in limits(), picks in prop::collection::vec(0..=255_u8, 1..40),
         lanes in any::<bool>(),
     ) {
@@ -274,7 +274,7 @@ proptest! {
 
     /// A leader adds others' entries to its own: no record passes the ceiling.
     #[test]
-    fn a_leader_takes_along_what_fits(
+    fn a_leader_includes_only_entries_within_the_bounds(
         plan in plans(), own in 1..5_u64, most in 0..20_u64, lanes in any::<bool>(),
     ) {
         let order = if lanes { StreamOrder::Lanes } else { StreamOrder::Arrival };
@@ -284,8 +284,8 @@ proptest! {
         }
         job(&mut b, 1, "llm", 0, true);
         b.commit("a", 1);
-        let pace = FlowControl::new(steps(most));
-        let mut gate = Gate::new(&pace, &b.m, None);
+        let flow = FlowControl::new(steps(most));
+        let mut gate = Gate::new(&flow, &b.m, None);
         let mine = Entry::Batch(b.batch("a", own));
         gate.count(&mine);
         let mut entries = vec![mine];
@@ -320,7 +320,7 @@ proptest! {
             },
         });
         let all: Vec<_> = bytes.iter().enumerate().map(entry).collect();
-        // What comes first is found last, as a segment.
+        // The oldest steps are added last, as a segment.
         let (older, newer) = all.split_at(cut.min(all.len()));
         sizes.note(newer);
         let segment = crate::manifest::Segment {

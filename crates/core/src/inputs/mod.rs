@@ -138,8 +138,7 @@ struct Stored {
 impl Stored {
     fn read(bytes: &[u8], id: &LinkId, key: &str) -> Result<Self, FormatError> {
         if Hash::sha256(bytes) != id.hash {
-            let reason =
-                "its bytes are not those that its name has the hash of: the object was damaged";
+            let reason = "damaged: its bytes do not match the hash in its name";
             return Err(FormatError::rule(key, reason));
         }
         let link: Self = json::parse_named(bytes, key, INPUTS_LINK_BYTES_MAX)?;

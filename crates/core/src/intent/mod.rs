@@ -47,10 +47,7 @@ pub fn encode(stream: StreamId, entry: &Entry, key_bytes_max: usize) -> Option<(
 pub fn decode(key: &str, bytes: &[u8], stream: StreamId) -> Result<Entry, FormatError> {
     let key = &*stem(key);
     let stored: Stored = json::parse(bytes, key, INTENT_BYTES_MAX)?;
-    if stored.stream != stream {
-        let other = format!("belongs to stream {}", stored.stream);
-        return Err(FormatError::rule(key, other));
-    }
+    FormatError::check_stream(key, stored.stream, stream)?;
     if key_of(&stored.entry).as_deref() != Some(key) {
         let other = "holds another entry than its key says";
         return Err(FormatError::rule(key, other));

@@ -56,7 +56,7 @@ fn an_intent_is_read_back_and_bound_to_its_key() {
 }
 
 #[test]
-fn only_what_extends_a_committed_prefix_is_wanted_in_order() {
+fn only_intents_that_extend_a_committed_prefix_are_selected_in_order() {
     let b = bench();
     let (wanted, dead) = chosen(
         &b,
@@ -80,7 +80,7 @@ fn only_what_extends_a_committed_prefix_is_wanted_in_order() {
 }
 
 #[test]
-fn what_can_never_be_valid_is_dead() {
+fn an_intent_that_can_never_be_valid_is_dead() {
     let b = bench();
     let odd = [
         "p1/1/0-1",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::entry::{BatchEntry, Entry};
 use super::fold_error::FoldError;
+use super::folded::Folded;
 use super::record::Record;
 use super::rules::{self, Validity};
 use super::segment::{Filled, Segment};
@@ -19,21 +20,6 @@ use crate::guards;
 use crate::ids::{Hash, RequestId, Version};
 use crate::keys;
 use crate::limits::{ENTRY_BYTES_MAX, NUMBER_MAX, REQUESTS_KEPT, SEGMENT_STEPS};
-
-/// The effects of a record.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Folded {
-    /// Set when the whole record is void.
-    pub void: Option<RecordVoid>,
-    /// The validity of each entry; empty when the record is void as a whole.
-    pub entries: Vec<Result<Validity, Void>>,
-    /// TGBs that got their step.
-    pub placed: Vec<Arc<StepEntry>>,
-    /// Segments that became full.
-    pub segments: Vec<Segment>,
-    /// The record, when readable; shared, so that a copy is cheap.
-    pub record: Option<Arc<Record>>,
-}
 
 impl Manifest {
     /// Folds the record of the next version. On an error the state is unchanged.

@@ -8,7 +8,7 @@
 //! - I6 attempts of a job are numbered one after another, opened in the order of the log, and all but
 //!   the newest have ended;
 //! - I7 versions and steps, waiting ones included, stay below the numeric limit; so do all numbers that
-//!   a fold or a reader goes on from, and the sizes of meshes divide the stream's slices;
+//!   a fold or a reader continues from, and the sizes of meshes divide the stream's slices;
 //! - I8 the state of names and turns equals what follows from producers and waiting TGBs;
 //! - I9 repaired versions grow and lie before the head of the log, and so do those that opened jobs and
 //!   attempts, and added or lifted quarantines.
@@ -19,7 +19,7 @@
 use std::collections::BTreeSet;
 
 use super::entry::Entry;
-use super::fold::Folded;
+use super::folded::Folded;
 use super::lanes::{Lanes, Queue};
 use super::state::{JobState, Manifest, ProducerState};
 use crate::ids::{JobName, ProducerName, Step};
@@ -87,7 +87,7 @@ pub(super) fn check_touched(m: &Manifest, folded: &Folded, first: Step) -> Resul
     Ok(())
 }
 
-/// I7 for what a fold only counts up or takes after a check: in a snapshot anything may stand there.
+/// Checks I7 for numbers that a fold only increments or takes after a check, since a snapshot may hold any value.
 fn check_numbers(m: &Manifest) -> Result<(), String> {
     let counted = [m.void_entries, m.void_records, m.mixture.id, m.watermark];
     let producers = m

@@ -26,7 +26,7 @@ pub struct AttemptState {
     pub head: Option<Step>,
 }
 
-/// An open job.
+/// The state of an open job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobState {

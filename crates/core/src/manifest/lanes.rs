@@ -7,10 +7,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
+use serde::{Deserialize, Serialize};
 
-use super::state::Waiting;
-use crate::ids::{ProducerName, Seq, Version};
+use crate::ids::{Epoch, ProducerName, Seq, Version};
 use crate::stream::{StreamConfig, StreamOrder};
+use crate::tgb::TgbRecord;
+
+/// A committed TGB that waits for its lane's turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waiting {
+    /// The epoch in which it was committed.
+    pub epoch: Epoch,
+    /// The version that committed it.
+    pub version: Version,
+    /// Parts, counts and digest.
+    pub tgb: TgbRecord,
+}
 
 /// The waiting TGBs of one lane: those just before its next sequence number.
 pub(super) type Queue = RedBlackTreeMapSync<Seq, Arc<Waiting>>;

@@ -1,14 +1,17 @@
 //! The manifest: the state that every reader and writer computes by folding the log.
 //!
-//! - `record`, `entry`: what is stored in the log;
-//! - `state`: what the fold keeps; `snapshot`: the same, stored;
-//! - `judge`: is an entry valid in a state? `fold`: the state after a record;
-//! - `order`, `lanes`: which step a TGB gets; `trial`: and would get; `view`: a hash over all that
-//!   was decided; `invariants`: what must hold after every fold.
+//! - `record`, `entry`: the objects in the log; `repair`: the object that makes a record void;
+//! - `state`, `job_state`: the folded state; `snapshot`: its stored form; `segment`: stored steps;
+//! - `rules`: whether an entry is valid in a state; `void`: why it is not;
+//! - `fold`: the state after a record; `folded`: its effects; `fold_error`: why the fold stops;
+//! - `invariants`: checks after every fold;
+//! - `order`, `lanes`: the steps of TGBs; `trial`: the steps that a commit would place;
+//! - `view`: a hash over all decisions of a fold.
 
 pub mod entry;
 pub mod fold;
 mod fold_error;
+mod folded;
 mod invariants;
 mod job_state;
 mod lanes;
@@ -29,8 +32,8 @@ pub(crate) mod testing;
 mod tests;
 
 pub use entry::Entry;
-pub use fold::Folded;
 pub use fold_error::FoldError;
+pub use folded::Folded;
 pub use record::{Hints, Record, Writer};
 pub use segment::{Filled, Segment};
 pub use state::{Awaited, Manifest, StepEntry};

@@ -31,7 +31,7 @@ pub struct SnapshotHint {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hints {
-    /// The writer goes on combining entries: announce instead of racing (DAC).
+    /// The writer continues to combine entries: announce instead of racing (DAC).
     pub leads: bool,
     /// The writer's put latency in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,6 @@ pub struct Record {
     /// Drawn at random for each record; differs between any two writers.
     pub commit: CommitId,
     pub writer: Writer,
-    /// The writer's hints.
     #[serde(default)]
     pub hints: Hints,
     /// The changes, in order.

@@ -46,12 +46,7 @@ impl Segment {
     pub fn from_json(bytes: &[u8], stream: StreamId, segment: u64) -> Result<Self, FormatError> {
         let key = keys::segment(segment);
         let read: Self = json::parse(bytes, &key, SEGMENT_BYTES_MAX)?;
-        if read.stream != stream {
-            return Err(FormatError::rule(
-                &key,
-                format!("belongs to stream {}", read.stream),
-            ));
-        }
+        FormatError::check_stream(&key, read.stream, stream)?;
         let first = segment * SEGMENT_STEPS;
         let dense = read
             .steps

@@ -91,12 +91,7 @@ impl Manifest {
     ) -> Result<Self, FormatError> {
         let key = keys::snapshot(version);
         let stored: Stored = json::parse(bytes, &key, SNAPSHOT_BYTES_MAX)?;
-        if stored.stream != stream.stream_id {
-            return Err(FormatError::rule(
-                &key,
-                format!("belongs to stream {}", stored.stream),
-            ));
-        }
+        FormatError::check_stream(&key, stored.stream, stream.stream_id)?;
         if stored.version != version {
             return Err(FormatError::rule(
                 &key,

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::entry::HoldingJob;
 pub use super::job_state::{AttemptState, JobState, QuarantineState};
 use super::lanes::Lanes;
+pub use super::lanes::Waiting;
 use crate::cursor::Cursor;
 use crate::ids::{
     Epoch, Hash, JobName, Nonce, ProducerName, RequestId, Seq, Step, StreamId, Version,
@@ -32,18 +33,6 @@ pub struct StepEntry {
     /// The epoch in which it was committed.
     pub epoch: Epoch,
     pub seq: Seq,
-    /// The version that committed it.
-    pub version: Version,
-    /// Parts, counts and digest.
-    pub tgb: TgbRecord,
-}
-
-/// A committed TGB that waits for its lane's turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Waiting {
-    /// The epoch in which it was committed.
-    pub epoch: Epoch,
     /// The version that committed it.
     pub version: Version,
     /// Parts, counts and digest.

@@ -41,7 +41,7 @@ fn two_producers_combine_in_one_record() {
 }
 
 #[test]
-fn lanes_take_turns_whatever_the_order_of_arrival() {
+fn lanes_take_turns_in_any_order_of_arrival() {
     let mut b = Bench::new(StreamOrder::Lanes, &["a", "b", "c"]);
     for lane in ["a", "b", "c"] {
         b.one(b.opened(lane)).unwrap();
@@ -283,7 +283,7 @@ fn snapshots_equal_the_fold_and_wrong_ones_are_refused() {
         let broken = text.replacen(from, to, 1);
         let refused = Manifest::from_snapshot(stream.clone(), broken.as_bytes(), version);
         let refused = refused.expect_err(to).to_string();
-        // Another format comes first: its digest may be of another kind.
+        // The format is checked first: another one may have another kind of digest.
         let why = if from.contains("format") {
             "format 3 is not known"
         } else {
@@ -329,8 +329,7 @@ fn no_flip_and_no_cut_of_a_snapshot_or_segment_is_believed() {
 }
 
 proptest! {
-    /// Whatever bytes stand in a record: an error or a verdict, never a panic, and on an error
-    /// nothing has changed.
+    /// Any bytes of a record give an error or a verdict, never a panic, and an error changes nothing.
     #[test]
     fn the_fold_never_panics(seed in any::<u64>(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
         let mut b = Bench::new(StreamOrder::Arrival, &[]);
@@ -344,7 +343,7 @@ proptest! {
     }
 
     /// Any interleaving of two producers with restarts gives dense steps, per-producer order, and a
-    /// snapshot from which the fold goes on the same.
+    /// snapshot from which the fold continues the same.
     #[test]
     fn any_history_is_dense_and_ordered(actions in prop::collection::vec((0..2_usize, 0..5_u64), 1..60), lanes in any::<bool>()) {
         let names = ["p0", "p1"];

@@ -4,7 +4,7 @@
 //! effects in both. Each record carries its writer's view of the records before it, so a wrong fold
 //! (memory, a missed repair, a program with other rules) shows at the next record.
 
-use super::fold::Folded;
+use super::folded::Folded;
 use super::rules::Validity;
 use super::state::Manifest;
 use super::void::RecordVoid;

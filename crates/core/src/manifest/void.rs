@@ -4,7 +4,6 @@ use crate::ids::{Epoch, JobName, ProducerName, Seq, Step, Version};
 
 /// The reason why an entry is void.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // Each message says what the fields are.
 pub enum Void {
     #[error("producer {0} was never opened")]
     NotOpened(ProducerName),
@@ -38,7 +37,7 @@ pub enum Void {
     },
     #[error("sequence range {first}..={last} does not fit {tgbs} TGBs")]
     SeqRange { first: Seq, last: Seq, tgbs: usize },
-    #[error("the cursor before is not where producer {0} stands")]
+    #[error("the cursor before is not the current cursor of producer {0}")]
     WrongCursor(ProducerName),
     #[error("the cursor after is larger than a cursor may be")]
     CursorTooLarge,
@@ -54,7 +53,7 @@ pub enum Void {
     ForeignObject { key: String },
     #[error("object {key} holds TGBs outside of sequence {first}..={last}")]
     SharedObject { key: String, first: Seq, last: Seq },
-    #[error("the entry says step {asserted}, the log gives {given:?}")]
+    #[error("the entry asserts step {asserted}, the log gives {given:?}")]
     WrongStep { asserted: Step, given: Option<Step> },
     #[error("the entry has {bytes} bytes, more than an entry may have")]
     TooLarge { bytes: usize },
@@ -102,7 +101,6 @@ pub enum Void {
 
 /// The reason why a whole record is void.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
 pub enum RecordVoid {
     #[error("it belongs to stream {0}")]
     OtherStream(crate::ids::StreamId),

@@ -1,4 +1,4 @@
-//! What speaks against a run: each kind of contradiction between a job's ledgers and the log.
+//! Contradictions between a job's ledgers and the log.
 
 use crate::error::FormatError;
 use crate::ids::{AttemptId, AttemptNo, Step, Version};
@@ -6,7 +6,7 @@ use crate::keys;
 use crate::proof::lineage::LineageError;
 use crate::tgb::Digest;
 
-/// The first thing found that an honest run can't have left behind.
+/// The first fact found that an honest run can't leave behind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Contradiction {
     /// Attempts that do not follow one another.
@@ -16,7 +16,7 @@ pub enum Contradiction {
     #[error("ledger: {0}; it was edited or damaged")]
     Ledger(FormatError),
     /// A ledger of an attempt that was never opened.
-    #[error("ledger: {key} tells of an attempt that the log does not have")]
+    #[error("ledger: {key} is of an attempt that the log does not have")]
     UnknownAttempt { key: String },
     /// A ledger with another attempt's id.
     #[error(
@@ -26,7 +26,6 @@ pub enum Contradiction {
     OtherId {
         key: String,
         found: AttemptId,
-        /// What the log says.
         expected: AttemptId,
     },
     /// Slices that the coordinate does not have in this attempt's mesh.
@@ -40,12 +39,10 @@ pub enum Contradiction {
         /// Its size in the log.
         dp_size: u32,
         dp_rank: u32,
-        /// What the ledger says.
         first_slice: u32,
-        /// What the ledger says.
         slices: u32,
     },
-    /// Other steps passed over than were quarantined.
+    /// The skipped steps are not the quarantined ones.
     #[error(
         "quarantine: {key} says that coordinate {dp_rank} passed over {found} of steps {from} to {to}, \
              but {expected} were quarantined when attempt {attempt} was opened"
@@ -57,38 +54,38 @@ pub enum Contradiction {
         /// First step of the entry.
         from: Step,
         to: Step,
-        /// What it says, in words.
+        /// The steps skipped by the ledger, as text.
         found: String,
-        /// What the log says, in words.
+        /// The steps quarantined by the log, as text.
         expected: String,
     },
-    /// A step twice, and nobody came back.
+    /// A step twice without a return of the rank.
     #[error(
         "doubled step: coordinate {dp_rank} of attempt {attempt} received step {step} again by {key}, \
              though it stood at step {at} and was not restarted"
     )]
     Doubled {
-        /// The object with the second time.
+        /// The object with the second delivery.
         key: String,
         attempt: AttemptNo,
         dp_rank: u32,
         step: Step,
-        /// Where the rank stood.
+        /// The position of the rank.
         at: Step,
     },
-    /// Steps left out.
+    /// Steps without a ledger.
     #[error(
         "gap: coordinate {dp_rank} of attempt {attempt} went from step {at} to step {from} by {key}: \
              no ledger has the steps between; restore the missing object if it was deleted"
     )]
     Gap {
-        /// The object behind the gap.
+        /// The object after the gap.
         key: String,
         attempt: AttemptNo,
         dp_rank: u32,
-        /// Where the rank stood.
+        /// The position of the rank.
         at: Step,
-        /// Where the next entry begins.
+        /// The first step of the next entry.
         from: Step,
     },
     /// A step that does not exist.
@@ -100,7 +97,7 @@ pub enum Contradiction {
         dp_rank: u32,
         step: Step,
     },
-    /// Two entries give other bytes for one slice of one step.
+    /// Two entries have different checksums for one slice of one step.
     #[error(
         "step {step}: slice {slice} has the checksum {first:08x} in one ledger of attempt {attempt} and \
              {second:08x} in {key}: one of them was edited, or a rank received other bytes the second time"
@@ -114,9 +111,9 @@ pub enum Contradiction {
         first: u32,
         second: u32,
     },
-    /// A coordinate of which there is no ledger at all.
+    /// A coordinate without any ledger.
     #[error(
-        "missing rank: no ledger of attempt {attempt} tells of coordinate {dp_rank} of {dp_size}, while others \
+        "missing rank: no ledger of attempt {attempt} has coordinate {dp_rank} of {dp_size}, while others \
              received steps from {from} on; if the attempt has just begun or was cut short, prove up to \
              where it began with --to {from}"
     )]
@@ -124,7 +121,7 @@ pub enum Contradiction {
         attempt: AttemptNo,
         dp_rank: u32,
         dp_size: u32,
-        /// Where the attempt begins.
+        /// The first step of the attempt.
         from: Step,
     },
     /// A coordinate that ended before the others.
@@ -136,19 +133,19 @@ pub enum Contradiction {
         attempt: AttemptNo,
         dp_rank: u32,
         reached: Step,
-        /// A step that it lacks.
+        /// A step that it did not receive.
         needed: Step,
     },
-    /// An attempt goes on from where its parent never was.
+    /// An attempt continues from a step that its parent never received.
     #[error(
-        "lineage: the run goes on from step {to} of attempt {attempt}, but no ledger says that anybody in that \
+        "lineage: the run continues from step {to} of attempt {attempt}, but by the ledgers no rank of that \
              attempt received step {step}"
     )]
     NeverReached {
         attempt: AttemptNo,
-        /// Where the run left it.
+        /// The step at which the next attempt continues.
         to: Step,
-        /// The first step that nobody received.
+        /// The first step without a ledger.
         step: Step,
     },
     /// The ranks received other bytes than the log names.
@@ -165,16 +162,16 @@ pub enum Contradiction {
     },
 }
 
-/// What explains a wrong digest.
+/// The explanation of a wrong digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// With two slices exchanged it is right.
+    /// Two slices are exchanged.
     #[error("slices {0} and {1} are swapped")]
     Swapped(u32, u32),
-    /// It is that of another step.
+    /// It is the batch of another step.
     #[error("it is the batch of step {0}")]
     OtherStep(Step),
-    /// Nothing that could be found from checksums.
+    /// Checksums alone do not explain it.
     #[error("at least one slice had other bytes, or a ledger was edited")]
     OtherBytes,
 }

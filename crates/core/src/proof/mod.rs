@@ -1,4 +1,4 @@
-//! Proof that the deliveries of a job fit the log: every step of its lineage once, in order, with the
+//! Proof that the deliveries of a job match the log: every step of its lineage once, in order, with the
 //! bytes that the log names.
 //!
 //! - `lineage`: the attempts of a job one after another; `ledger`: what a daemon delivered;

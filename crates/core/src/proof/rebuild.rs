@@ -1,12 +1,12 @@
-//! Ledger entries for steps that nobody recorded when they were delivered, from checksums of the store's
-//! indexes. They carry `resumed`: they say what a rank must have received, not what a daemon saw.
+//! Ledger entries for delivered steps that are not recorded, from checksums of the store's indexes. They
+//! carry `resumed`: they state what a rank must have received, not what a daemon delivered.
 
 use std::ops::Range;
 
 use super::ledger::LedgerEntry;
 use crate::ids::Step;
 
-/// Whose steps are told.
+/// The reader of the rebuilt steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderSlices {
     pub dp_rank: u32,
@@ -15,8 +15,8 @@ pub struct ReaderSlices {
     pub slices: Range<u32>,
 }
 
-/// Entries for those of `steps` that `crcs` has, and the others with the reason: neighbours together.
-/// `next_kept` gives the first step at or after one that is not quarantined.
+/// Returns entries for those of `steps` that `crcs` has, and the other steps with the reason; neighbours
+/// are joined. `next_kept` gives the first step at or after one that is not quarantined.
 pub fn rebuild_entries(
     of: &ReaderSlices,
     steps: Range<Step>,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_not_be_read_is_left_and_quarantined_steps_are_passed_over() {
+    fn unreadable_steps_are_left_and_quarantined_steps_are_passed_over() {
         let of = ReaderSlices {
             dp_rank: 1,
             rank: Some(3),

@@ -1,4 +1,4 @@
-//! What LISTs of an attempt's marks and progress say, by key names alone.
+//! The marks and progress of an attempt, from the key names in LISTs alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +7,27 @@ use crate::ids::{AttemptNo, Step};
 use crate::keys;
 use crate::manifest::state::AttemptState;
 
-/// See the file's header. Foreign, future (above the head) and out-of-mesh names are ignored and
-/// counted.
+/// The marks, progress and heartbeats of an attempt. Foreign, future (above the head) and out-of-mesh names
+/// are ignored and counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttemptObjects {
     /// Marks of single coordinates, by step.
     pub marks: BTreeMap<Step, BTreeSet<u32>>,
-    /// Steps for which one rank has spoken for all.
+    /// Steps that one rank has marked for all coordinates.
     pub for_all: BTreeSet<Step>,
     /// The newest progress of each coordinate that has any.
     pub progress: BTreeMap<u32, Step>,
     /// The newest heartbeat of each node that has ranks connected; only of jobs with a lease.
     pub alive: BTreeMap<String, u64>,
-    /// Names that say nothing.
+    /// Number of ignored names.
     pub ignored: u64,
 }
 
-/// The signs of a job's attempts.
+/// The objects of a job's attempts.
 pub type JobObjects = BTreeMap<AttemptNo, AttemptObjects>;
 
 impl AttemptObjects {
-    /// Takes one key of the attempt's folder.
+    /// Adds one key of the attempt's folder.
     pub fn note(&mut self, key: &str, dp_size: u32, head: Step) {
         let known = self.note_mark(key, dp_size, head)
             || self.note_progress(key, dp_size, head)
@@ -68,7 +68,7 @@ impl AttemptObjects {
         true
     }
 
-    /// Steps that all coordinates, or one for all, have marked.
+    /// Returns the steps that all coordinates, or one rank for all, have marked.
     pub fn complete_marks(&self, dp_size: u32) -> BTreeSet<Step> {
         let enough = if guards::counts_incomplete_marks() {
             1
@@ -80,7 +80,7 @@ impl AttemptObjects {
         by_each.chain(self.for_all.iter().copied()).collect()
     }
 
-    /// Marks that some coordinates have not made, with those.
+    /// Returns the marks that some coordinates have not made, with these coordinates.
     pub fn incomplete(&self, dp_size: u32) -> Vec<(Step, Vec<u32>)> {
         let complete = self.complete_marks(dp_size);
         let open = self.marks.iter().filter(|(s, _)| !complete.contains(s));
@@ -88,8 +88,8 @@ impl AttemptObjects {
         open.map(|(step, made)| (*step, missing(made))).collect()
     }
 
-    /// What every coordinate has received: the least of their newest progress, the attempt's start
-    /// where there is none.
+    /// Returns the first step that some coordinate has not received: the least of their newest progress, or
+    /// the attempt's start without any.
     pub fn position(&self, attempt: &AttemptState) -> Step {
         let newest = |at| self.progress.get(&at).copied().unwrap_or_default();
         let least = (0..attempt.dp_size).map(newest).min();

@@ -1,4 +1,4 @@
-//! What a watermark may say now, and who holds it back.
+//! The watermark that may be published now, and the job that holds it back.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use crate::ids::{JobName, RequestId, Step};
 use crate::manifest::Manifest;
 use crate::manifest::entry::Watermark;
 
-/// What follows for the watermark.
+/// The next step for the watermark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
-    /// This may be published. Valid only while nobody else writes: the loser of a race reads the
-    /// marks again.
+    /// This watermark may be published. Valid only while no other writer commits: the loser of a race reads
+    /// the marks again.
     Publish(Watermark),
-    /// This job needs what is at the watermark.
+    /// This job needs the step at the watermark.
     HeldBy {
         job: JobName,
-        /// Its floor; none when it has fewer restart points than it keeps.
+        /// Its floor; `None` when it has fewer restart points than it keeps.
         floor: Option<Step>,
     },
-    /// No job holds: the watermark moves by a person's decision only.
+    /// No job holds data: only a person's request moves the watermark.
     NoJob,
-    /// It is at the head: there is nothing to give up.
+    /// The watermark is at the head: there is nothing to release.
     UpToDate,
 }
 
-/// The watermark by the floors of all jobs that hold. `signs` must have been read after the fold
-/// to `m`, for its incarnations; a job without signs has its attempts' starts alone.
+/// Returns the watermark by the floors of all jobs that hold data. `signs` must have been read after the
+/// fold to `m`, for its incarnations; a job without them has its attempts' starts alone.
 pub fn watermark(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Due {
     let Some((job, floor)) = lowest(m, signs) else {
         return Due::NoJob;
@@ -47,50 +47,50 @@ pub fn watermark(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Due {
     })
 }
 
-/// The answer to a person who wants the watermark at a step.
+/// The refusal of a person's request to move the watermark.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Asked {
-    /// It is there already.
-    #[error("the watermark is at step {watermark}, not below {step}: nothing to give up")]
+pub enum WatermarkRefused {
+    /// The watermark is there already.
+    #[error("the watermark is at step {watermark}, not below {step}: nothing to release")]
     NotAbove { step: Step, watermark: Step },
-    /// There are fewer steps.
-    #[error("step {step} is beyond the stream's {head} steps: nothing of it can be given up yet")]
+    /// The stream has fewer steps.
+    #[error("step {step} is beyond the stream's {head} steps: it can not be released yet")]
     BeyondHead { step: Step, head: Step },
-    /// A job needs steps below it.
+    /// A job needs steps below the requested one.
     #[error(
         "job {job} may still need steps below {step}: {}; close the job first (`batchweave job close`), \
          or choose a lower step",
         .floor.map_or_else(
-            || "it has fewer restart points than it keeps, so it gives up nothing".to_owned(),
+            || "it has fewer restart points than it keeps, so it releases nothing".to_owned(),
             |floor| format!("it can restart from step {floor}")
         )
     )]
     Needed {
         step: Step,
         job: JobName,
-        /// The oldest step that it may need.
+        /// The oldest step that the job may need.
         floor: Option<Step>,
     },
 }
 
-/// The watermark at `step`, as a person wants it: never above the floor of a job that holds.
-pub fn asked(
+/// Returns the watermark at `step` on a person's request: never above the floor of a job that holds data.
+pub fn requested_watermark(
     m: &Manifest,
     signs: &BTreeMap<JobName, JobObjects>,
     step: Step,
     request: RequestId,
-) -> Result<Watermark, Asked> {
+) -> Result<Watermark, WatermarkRefused> {
     let (watermark, head) = (m.watermark(), m.next_step());
     if step <= watermark {
-        return Err(Asked::NotAbove { step, watermark });
+        return Err(WatermarkRefused::NotAbove { step, watermark });
     }
     if step > head {
-        return Err(Asked::BeyondHead { step, head });
+        return Err(WatermarkRefused::BeyondHead { step, head });
     }
     if let Some((job, floor)) = lowest(m, signs)
         && floor.is_none_or(|floor| floor < step)
     {
-        return Err(Asked::Needed { step, job, floor });
+        return Err(WatermarkRefused::Needed { step, job, floor });
     }
     Ok(Watermark {
         step,
@@ -99,7 +99,7 @@ pub fn asked(
     })
 }
 
-/// The job that holds the most. No floor at all is the lowest.
+/// Returns the job with the lowest floor; a missing floor is the lowest.
 fn lowest(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Option<(JobName, Option<Step>)> {
     let none = JobObjects::new();
     let holding = m.jobs().iter().filter(|(_, job)| job.holds);

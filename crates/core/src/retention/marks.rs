@@ -1,5 +1,5 @@
-//! A checkpoint mark: "this job can restart from this step". Create-only; its key says all that
-//! reclamation needs, its body is for whoever restores and for people.
+//! A checkpoint mark: the job can restart from this step. Create-only. Its key holds all that reclamation
+//! needs; its body is for restores and for people.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,9 +20,9 @@ pub struct Mark {
     pub opened: Version,
     pub attempt: AttemptNo,
     pub id: AttemptId,
-    /// The data coordinate; none when this speaks for all.
+    /// The data coordinate; `None` when this marks for all.
     pub dp_rank: Option<u32>,
-    /// How many coordinates the attempt has.
+    /// Number of coordinates of the attempt.
     pub dp_size: u32,
     /// First step not yet trained.
     pub step: Step,
@@ -31,7 +31,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Where it is stored.
+    /// Returns the key of the mark.
     pub fn key(&self) -> String {
         keys::mark(
             &self.job,
@@ -42,18 +42,15 @@ impl Mark {
         )
     }
 
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub fn to_json(&self) -> Vec<u8> {
         json::compact(self)
     }
 
-    /// Reads the mark at `key`; refused when it is not what its key says.
+    /// Decodes the mark at `key`; fails when it does not match the key.
     pub fn from_json(bytes: &[u8], key: &str, stream: StreamId) -> Result<Self, FormatError> {
         let mark: Self = json::parse(bytes, key, MARK_BYTES_MAX)?;
-        if mark.stream != stream {
-            let other = format!("belongs to stream {}", mark.stream);
-            return Err(FormatError::rule(key, other));
-        }
+        FormatError::check_stream(key, mark.stream, stream)?;
         if mark.key() != key {
             let other = "holds another mark than its key says";
             return Err(FormatError::rule(key, other));

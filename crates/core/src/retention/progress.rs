@@ -1,4 +1,4 @@
-//! How far a run of data coordinates of one node has come. Its key says it all; the body is for
+//! The position of consecutive data coordinates of one node. Its key holds all of it; the body is for
 //! people.
 
 use serde::{Deserialize, Serialize};
@@ -27,30 +27,27 @@ pub struct Progress {
     pub last: u32,
     /// All of them have received every step below this.
     pub step: Step,
-    /// When, for people; nothing is decided by it.
+    /// The time, for people; no decision depends on it.
     pub at: String,
 }
 
 impl Progress {
-    /// Where it is stored.
+    /// Returns the key of the progress object.
     pub fn key(&self) -> String {
         let range = (self.first, self.last);
         let (job, node) = (&self.job, &self.node);
         keys::progress(job, self.opened, self.attempt, self.step, range, node)
     }
 
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub fn to_json(&self) -> Vec<u8> {
         json::compact(self)
     }
 
-    /// Reads the progress at `key`; refused when it is not what its key says.
+    /// Decodes the progress object at `key`; fails when it does not match the key.
     pub fn from_json(bytes: &[u8], key: &str, stream: StreamId) -> Result<Self, FormatError> {
         let progress: Self = json::parse(bytes, key, PROGRESS_BYTES_MAX)?;
-        if progress.stream != stream {
-            let other = format!("belongs to stream {}", progress.stream);
-            return Err(FormatError::rule(key, other));
-        }
+        FormatError::check_stream(key, progress.stream, stream)?;
         if progress.key() != key {
             let other = "holds other progress than its key says";
             return Err(FormatError::rule(key, other));

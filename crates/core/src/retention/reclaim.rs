@@ -1,12 +1,12 @@
-//! Which objects nobody can need any more, by one fold at or after the watermark's record.
+//! The objects that are no longer needed, by one fold at or after the watermark's record.
 //!
 //! The rule for data: an object may be deleted when its epoch is over or its last sequence number is
 //! below the producer's next, *and* no valid entry names it for a step at or above the watermark or
 //! for a turn that has no step yet. That covers reclaimed data and orphans alike. Several TGBs may
 //! share an object: it lives while any of them does.
 //!
-//! All answers of one value are by one manifest. A view mixed from two would call an object unnamed
-//! by the older and passed by the newer.
+//! All answers of one value are by one manifest. With two, an object could be unnamed in the older one and
+//! passed in the newer one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,23 +23,23 @@ use crate::manifest::state::JobState;
 use crate::manifest::{Manifest, StepEntry};
 use crate::tgb::TgbRecord;
 
-/// The links of one list.
+/// The links of one input list.
 pub type Links = Arc<BTreeSet<LinkId>>;
 
-/// What becomes of an object.
+/// The fate of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Somebody may need it.
+    /// It may be needed.
     Needed,
     /// No entry names it, and one still may.
     Uncommitted,
-    /// Nobody can need it any more.
+    /// It is not needed and may be deleted.
     Dead,
-    /// Its name is none of ours: it is left alone.
+    /// Its name is not one of BatchWeave's: it stays.
     Foreign,
 }
 
-/// The segments that hold steps from the watermark on, which the manifest itself no longer holds.
+/// Returns the segments with steps from the watermark on that the manifest itself no longer holds.
 pub fn retained_segments(m: &Manifest, watermark: Step) -> Range<u64> {
     let end = m.first_open_step() / SEGMENT_STEPS;
     (watermark / SEGMENT_STEPS).min(end)..end
@@ -49,12 +49,13 @@ pub fn retained_segments(m: &Manifest, watermark: Step) -> Range<u64> {
 #[derive(Debug, Default)]
 pub struct ReferencedObjects {
     keys: BTreeSet<String>,
-    /// For a deliberate mistake.
+    /// Used by a deliberate mistake only.
     below: BTreeSet<String>,
 }
 
 impl ReferencedObjects {
-    /// What the manifest itself names; the retained segments are added by [`ReferencedObjects::step`].
+    /// Collects the keys that the manifest itself names; [`ReferencedObjects::step`] adds those of the
+    /// retained segments.
     pub fn from_manifest(m: &Manifest, watermark: Step) -> Self {
         let mut named = Self::default();
         m.open_steps()
@@ -63,7 +64,7 @@ impl ReferencedObjects {
         named
     }
 
-    /// Takes a step of a retained segment.
+    /// Adds a step of a retained segment.
     pub fn step(&mut self, entry: &StepEntry, watermark: Step) {
         if entry.step >= watermark {
             self.tgb(&entry.tgb);
@@ -87,7 +88,7 @@ impl ReferencedObjects {
     }
 }
 
-/// See the file's header.
+/// The reclamation rules in one manifest.
 #[derive(Debug)]
 pub struct Reclaim<'m> {
     m: &'m Manifest,
@@ -95,24 +96,24 @@ pub struct Reclaim<'m> {
 }
 
 impl<'m> Reclaim<'m> {
-    /// By the fold `m`.
+    /// Applies the rules in the manifest `m`.
     pub fn by(m: &'m Manifest) -> Self {
         let watermark = m.watermark();
         Self { m, watermark }
     }
 
-    /// As if a watermark were published now: for plans, never for deletions.
+    /// Applies the rules as if a watermark were published now: for plans, never for deletions.
     pub fn as_if(m: &'m Manifest, watermark: Step) -> Self {
         let watermark = watermark.max(m.watermark());
         Self { m, watermark }
     }
 
-    /// The oldest step that may be read.
+    /// Returns the oldest step that may be read.
     pub fn watermark(&self) -> Step {
         self.watermark
     }
 
-    /// An object under `data/`.
+    /// Returns the fate of an object under `data/`.
     pub fn data(&self, key: &str, named: &ReferencedObjects) -> Fate {
         let Some(object) = parse_data(key) else {
             return Fate::Foreign;
@@ -126,7 +127,8 @@ impl<'m> Reclaim<'m> {
         Fate::Dead
     }
 
-    /// An unfinished upload under `data/`: only when its epoch is over, since its owner may be at it.
+    /// Returns the fate of an unfinished upload under `data/`: dead only when its epoch is over, since its
+    /// owner may still be uploading.
     pub fn upload(&self, key: &str) -> Fate {
         match parse_data(key) {
             None => Fate::Foreign,
@@ -135,15 +137,16 @@ impl<'m> Reclaim<'m> {
         }
     }
 
-    /// The list that the producer's cursor counts in; an error when its cursor has none that we know of.
+    /// Returns the list that the producer's cursor refers to. Fails when the cursor is of an unknown kind.
     pub fn list_head(&self, producer: &ProducerName) -> Result<Option<LinkId>, IdError> {
         let state = self.m.producer(producer);
         state.map_or(Ok(None), |p| inputs::head_of(&p.cursor))
     }
 
-    /// A link of an input list. `chain` are the links of the list that its producer's cursor counts in by this
-    /// fold, finished producers' too: provenance is told by them. What an opening that is over has written
-    /// beside them is dead, and so is what the current one has passed, since its lists only grow.
+    /// Returns the fate of a link of an input list. `chain` returns the links of the list that its
+    /// producer's cursor refers to in this fold, finished producers' too, since provenance refers to them.
+    /// Other links are dead when their opening is over, or when the current opening has passed them, since
+    /// its lists only grow.
     pub fn inputs(&self, key: &str, chain: impl Fn(&ProducerName) -> Option<Links>) -> Fate {
         let Some((producer, link)) = keys::parse_inputs(key) else {
             return Fate::Foreign;
@@ -158,7 +161,7 @@ impl<'m> Reclaim<'m> {
         if link.may_be_named(head.as_ref(), over) {
             return Fate::Uncommitted;
         }
-        // All is kept beside a list that was not read.
+        // Every link is kept when the list was not read.
         if head.is_none() || chain(&producer).is_some_and(|links| !links.contains(&link)) {
             return Fate::Dead;
         }
@@ -170,8 +173,8 @@ impl<'m> Reclaim<'m> {
         !self.epoch_over(object) && object.last >= next
     }
 
-    /// Whether no record can name objects of this folder any more. An epoch that nobody has opened
-    /// as far as we have folded is not over.
+    /// Returns whether no record can name objects of this folder any more. An epoch that is not opened in
+    /// this fold is not over.
     fn epoch_over(&self, object: &DataKey) -> bool {
         self.opening_over(&object.producer, (object.epoch, object.nonce))
     }
@@ -184,8 +187,8 @@ impl<'m> Reclaim<'m> {
         epoch < p.epoch || (epoch == p.epoch && ended)
     }
 
-    /// An intent: dead when it can never be valid again. Those of epochs that we don't know stay,
-    /// unless their producer has finished: it opens none any more.
+    /// Returns the fate of an intent: dead when it can never be valid again. Intents of unknown epochs
+    /// stay, unless their producer has finished and so opens none any more.
     pub fn intent(&self, key: &str) -> Fate {
         let Some((producer, epoch, what)) = keys::parse_intent(key) else {
             return Fate::Foreign;
@@ -199,7 +202,7 @@ impl<'m> Reclaim<'m> {
         }
     }
 
-    /// An index segment: dead when all of its steps are below the watermark.
+    /// Returns the fate of an index segment: dead when all of its steps are below the watermark.
     pub fn segment(&self, key: &str) -> Fate {
         match keys::segment_number(key) {
             None => Fate::Foreign,
@@ -208,7 +211,7 @@ impl<'m> Reclaim<'m> {
         }
     }
 
-    /// Of all listed snapshots the dead ones: all but the newest few that this fold has passed.
+    /// Returns the dead ones of all listed snapshots: all but the newest few that this fold has passed.
     pub fn snapshots(&self, listed: &[Version]) -> Vec<Version> {
         let head = self.m.next_version();
         let mut passed: Vec<_> = listed.iter().copied().filter(|v| *v < head).collect();
@@ -218,8 +221,8 @@ impl<'m> Reclaim<'m> {
         passed
     }
 
-    /// An object of a job's attempt. `signs` are those of its job, if it is open. Ledgers are the
-    /// proof of what was delivered: never deleted.
+    /// Returns the fate of an object of a job's attempt. `signs` are those of its job, if it is open.
+    /// Ledgers prove deliveries and are never deleted.
     pub fn job(&self, key: &str, signs: Option<&JobObjects>) -> Fate {
         if keys::parse_ledger(key).is_some() {
             return Fate::Needed;
@@ -232,9 +235,9 @@ impl<'m> Reclaim<'m> {
             return Fate::Foreign;
         };
         let dead = match self.job_of(owner) {
-            Whose::Unknown => false,
-            Whose::Closed => true,
-            Whose::Open(job) => match (&mark, &progress, &alive) {
+            JobLookup::Unknown => false,
+            JobLookup::Closed => true,
+            JobLookup::Open(job) => match (&mark, &progress, &alive) {
                 (Some(mark), ..) => self.mark_dead(mark, job),
                 (_, Some(progress), _) => progress_dead(progress, job, signs),
                 (.., Some(alive)) => alive_dead(alive, job, signs),
@@ -244,17 +247,17 @@ impl<'m> Reclaim<'m> {
         if dead { Fate::Dead } else { Fate::Needed }
     }
 
-    fn job_of(&self, owner: &Owner) -> Whose<'_> {
+    fn job_of(&self, owner: &Owner) -> JobLookup<'_> {
         let job = self.m.jobs().get(&owner.job);
         match job.filter(|job| job.opened == owner.opened) {
-            Some(job) if owner.attempt < job.attempts_opened() => Whose::Open(job),
-            None if owner.opened < self.m.next_version() => Whose::Closed,
-            _ => Whose::Unknown,
+            Some(job) if owner.attempt < job.attempts_opened() => JobLookup::Open(job),
+            None if owner.opened < self.m.next_version() => JobLookup::Closed,
+            _ => JobLookup::Unknown,
         }
     }
 
-    /// A mark below the watermark, or one of an abandoned history, is no restart point again, and
-    /// without it the floor comes out the same wherever that matters.
+    /// Returns whether a mark is dead. One below the watermark, or of an abandoned history, can't become a
+    /// restart point again, and does not change the floor where it matters.
     fn mark_dead(&self, mark: &MarkKey, job: &JobState) -> bool {
         let later = job.attempts.iter();
         let later = later.filter(|later| later.number > mark.owner.attempt);
@@ -263,7 +266,8 @@ impl<'m> Reclaim<'m> {
     }
 }
 
-/// Progress of a superseded attempt, or such that each of its coordinates has newer.
+/// Returns whether progress is dead: of a superseded attempt, or older than that of each of its
+/// coordinates.
 fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobObjects>) -> bool {
     let attempt = progress.owner.attempt;
     if attempt + 1 < job.attempts_opened() {
@@ -278,12 +282,12 @@ fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobObjec
             .get(&at)
             .is_some_and(|step| *step > progress.step)
     };
-    // No more coordinates are asked for than there are, whatever the name says.
+    // The name may claim any number of coordinates: at most the existing ones are checked.
     signs.progress.len() as u64 > u64::from(progress.last - progress.first)
         && (progress.first..=progress.last).all(newer)
 }
 
-/// A heartbeat of a superseded attempt, or one that its node has replaced.
+/// Returns whether a heartbeat is dead: of a superseded attempt, or replaced by its node.
 fn alive_dead(alive: &AliveKey, job: &JobState, signs: Option<&JobObjects>) -> bool {
     let attempt = alive.owner.attempt;
     if attempt + 1 < job.attempts_opened() {
@@ -294,14 +298,14 @@ fn alive_dead(alive: &AliveKey, job: &JobState, signs: Option<&JobObjects>) -> b
     newest.is_some_and(|newest| *newest > alive.beat)
 }
 
-enum Whose<'m> {
+enum JobLookup<'m> {
     Open(&'m JobState),
     Closed,
-    /// Opened after our fold.
+    /// Opened after this fold.
     Unknown,
 }
 
-/// What a data object's key says.
+/// The content of a data object's key.
 struct DataKey {
     producer: ProducerName,
     epoch: u64,
@@ -315,7 +319,7 @@ fn parse_data(key: &str) -> Option<DataKey> {
     let (epoch, nonce) = folder.split_once('-')?;
     let (producer, nonce) = (producer.parse().ok()?, nonce.parse().ok()?);
     let epoch = epoch.parse().ok()?;
-    // Written as we write it, so that no other name can pass for one of ours.
+    // Only the form that BatchWeave writes is accepted, so that no other name is taken for one of its own.
     let written = key.starts_with(&keys::data_folder(&producer, epoch, nonce));
     let seqs = keys::data_seqs(name).or_else(|| keys::provenance_seqs(name));
     let (_, last) = seqs.filter(|_| written && segments.next().is_none())?;

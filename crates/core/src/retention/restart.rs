@@ -1,11 +1,11 @@
-//! From where a job can restart, and so which steps it may still need.
+//! The steps from which a job can restart, and so the steps that it may still need.
 //!
 //! - Of the newest attempt: its start and its complete marks.
-//! - Of an earlier attempt: the same, but for what is above the start of any later attempt: that
-//!   part of its history was abandoned, and a mark there stands for a run that is no more.
-//! - The floor is the K-th last of them, and with fewer than K there is none.
-//! - The floor is at most what every coordinate of the newest attempt has received: a mark may
-//!   stand while another rank still has to read the steps before it.
+//! - Of an earlier attempt: the same, except above the start of any later attempt: that part of its history
+//!   is abandoned, and its marks belong to a run that no longer exists.
+//! - The floor is the K-th last of them; with fewer than K there is none.
+//! - The floor is at most the position of the newest attempt's slowest coordinate: a mark may be there
+//!   while another rank still has to read steps before it.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::guards;
 use crate::ids::Step;
 use crate::manifest::state::{AttemptState, JobState};
 
-/// The steps from which `job` can restart. A mark below the start of its own attempt says nothing:
+/// Returns the steps from which `job` can restart. A mark below the start of its own attempt is ignored:
 /// that attempt never had those steps.
 pub fn restart_points(job: &JobState, signs: &JobObjects) -> BTreeSet<Step> {
     let mut points = BTreeSet::new();
@@ -40,13 +40,13 @@ fn own_points(
     marks.filter(move |mark| *mark >= start).chain([start])
 }
 
-/// The oldest step that `job` may still need; `None` when it has not restart points enough to say
-/// so, which holds the watermark where it is.
+/// Returns the oldest step that `job` may still need; `None` when it has too few restart points, which
+/// holds the watermark where it is.
 pub fn floor(job: &JobState, signs: &JobObjects) -> Option<Step> {
     let newest = job.attempts.last()?;
     let points = restart_points(job, signs);
     let keep = (job.keep.max(1) as usize).min(points.len().max(1));
-    // Who counts the newest attempt's alone must take one for enough, or hold all for long.
+    // Counting only the newest attempt's points would otherwise hold the watermark for long.
     let enough = guards::accepts_fewer_restart_points() || guards::counts_newest_marks_only();
     if points.len() < job.keep as usize && !enough {
         return None;

@@ -13,7 +13,7 @@ use crate::limits::{OBJECT_BYTES_MAX, SLICES_MAX};
 /// A caller's mistake while building an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// TGBs are numbered without gaps; the slices of one too.
+    /// TGBs, and the slices of one, must be numbered without gaps.
     #[error("TGB {seq} slice {slice} can't follow TGB {last_seq} slice {last_slice} in an object")]
     Order {
         seq: Seq,
@@ -33,18 +33,18 @@ pub enum BuildError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceRun {
     pub seq: Seq,
-    /// Where its slices lie.
+    /// The location of the slices.
     pub part: ObjectPart,
-    /// CRC32C of each of these slices' payloads.
+    /// CRC32C of each slice's payload.
     pub crcs: Vec<u32>,
 }
 
-/// A finished object.
+/// A finished object with its key and contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     pub key: String,
     pub bytes: Bytes,
-    /// What it holds, in order.
+    /// Its slices, in order.
     pub runs: Vec<SliceRun>,
 }
 
@@ -52,14 +52,14 @@ pub struct Object {
 #[derive(Debug)]
 pub struct ObjectBuilder {
     identity: Identity,
-    /// Up to `end` written; behind it anything.
+    /// Written up to `end`; the rest may hold anything.
     bytes: Vec<u8>,
     end: usize,
     entries: Vec<IndexEntry>,
 }
 
 impl ObjectBuilder {
-    /// An empty object of `identity`.
+    /// Returns a builder of an empty object of `identity`.
     pub fn new(identity: Identity) -> Self {
         Self {
             identity,
@@ -69,30 +69,30 @@ impl ObjectBuilder {
         }
     }
 
-    /// Makes room before the first slice, so that a large object is not copied as it grows.
+    /// Reserves memory before the first slice, so that a large object is not copied as it grows.
     #[must_use]
     pub fn reserve(mut self, frame_bytes: u64) -> Self {
         let room = frame_bytes as usize;
         if self.bytes.capacity() < room {
-            // The system gives large memory zeroed, at first touch.
+            // The system returns large memory zeroed at first touch.
             self.bytes = vec![0; room];
         }
         self
     }
 
-    /// Builds in `bytes`, whatever they hold: memory that was used before is cheaper than new memory.
+    /// Builds in `bytes`, which may hold anything: memory that was used before is cheaper than new memory.
     #[must_use]
     pub fn within(mut self, bytes: Vec<u8>) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// Bytes of frames so far.
+    /// Returns the bytes of frames so far.
     pub fn frame_bytes(&self) -> u64 {
         self.end as u64
     }
 
-    /// Whether nothing was pushed yet.
+    /// Returns whether no slice was added yet.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -115,8 +115,8 @@ impl ObjectBuilder {
         })
     }
 
-    /// The same; `write` makes the payload where it will lie, and writes all of it: the room may hold
-    /// anything. When it fails, the object is of no use any more.
+    /// Like `push_slice`; `write` fills the payload in place and must write all of it, since the memory may
+    /// hold anything. After an error the builder must not be used.
     pub fn push_slice_with<E: From<BuildError>>(
         &mut self,
         seq: Seq,
@@ -133,7 +133,7 @@ impl ObjectBuilder {
             self.bytes.resize(next, 0);
         }
         write(&mut self.bytes[begin..end])?;
-        // Summed while it is still in the caches.
+        // Summed while it is still in the CPU caches.
         let payload_crc = crc32c(&self.bytes[begin..end]);
         let header = FrameHeader {
             identity: self.identity,
@@ -179,12 +179,12 @@ impl ObjectBuilder {
         Ok(())
     }
 
-    /// Adds index and trailer. `key` goes into the parts.
+    /// Adds index and trailer. `key` is stored in the parts.
     pub fn finish(self, key: &str) -> Result<Object, BuildError> {
         self.finish_as(key, Bytes::from)
     }
 
-    /// The same; `share` makes the object's bytes of what was built.
+    /// Like `finish`; `share` converts the built bytes.
     pub fn finish_as(
         mut self,
         key: &str,
@@ -222,7 +222,8 @@ impl ObjectBuilder {
     }
 }
 
-/// `entries` are of one TGB and not empty; theirs start in the object at `index`.
+/// Describes the slices of `entries`, which are of one TGB and not empty; their index begins at `index` in
+/// the object.
 fn run(key: &str, entries: &[IndexEntry], index: u64) -> SliceRun {
     let size = |e: &IndexEntry| frame_bytes(e.payload_bytes).unwrap_or(u64::MAX);
     let first = entries[0];
@@ -251,7 +252,7 @@ pub struct TgbData {
     pub rows: u64,
     /// Tokens in all slices.
     pub tokens: u64,
-    /// Key of what says which documents went in.
+    /// Key of the provenance object.
     pub provenance: Option<String>,
     /// The payload of each slice, from slice 0 on.
     pub slices: Vec<Bytes>,
@@ -261,12 +262,12 @@ pub struct TgbData {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packed {
     pub objects: Vec<Object>,
-    /// One for each TGB, in order.
+    /// One record for each TGB, in order.
     pub tgbs: Vec<TgbRecord>,
 }
 
-/// Packs consecutive TGBs into objects of about `object_bytes`: small ones share an object, one that
-/// is larger than that is cut between slices. `key` gives the key of the set's n-th object.
+/// Packs consecutive TGBs into objects of about `object_bytes`: small TGBs share an object, a larger one is
+/// split between slices. `key` returns the key of the set's n-th object.
 pub fn pack(
     identity: Identity,
     tgbs: &[TgbData],
@@ -289,7 +290,7 @@ pub fn pack(
         let whole = tgb.slices.iter().map(size).fold(0, u64::saturating_add);
         let cut = whole > object_bytes;
         for (slice, payload) in (0..).zip(&tgb.slices) {
-            // A TGB that fits in one object is not cut: its first slice asks for room for all.
+            // A TGB that fits in one object is not split: its first slice asks for room for all.
             let needs = match (cut, slice) {
                 (true, _) => size(payload),
                 (false, 0) => whole,

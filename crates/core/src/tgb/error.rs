@@ -1,10 +1,10 @@
-//! What can be wrong with a stored object's bytes: which rule, where, and what to do.
+//! Faults of a stored object's bytes: the broken rule, the place, and the remedy.
 
 use std::fmt;
 
 use crate::ids::{Seq, Step, StreamId};
 
-/// Where in the store the bytes lie and what they should be.
+/// The place of a fault in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FrameLocation {
     pub key: String,
@@ -35,29 +35,28 @@ impl fmt::Display for FrameLocation {
 
 /// The rule of the format that the bytes break.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // each variant's fields are named in its message
 pub enum Fault {
-    /// Fewer bytes than the structure has.
+    /// There are fewer bytes than the structure has.
     #[error("{what} needs {need} bytes, there are {have}: the object or the read is cut short")]
     Truncated {
         what: &'static str,
         need: u64,
         have: u64,
     },
-    /// More or fewer bytes than the structure says of itself.
+    /// There are more or fewer bytes than the structure states.
     #[error("{what} is {expected} bytes long by its own fields, there are {found}")]
     Length {
         what: &'static str,
         expected: u64,
         found: u64,
     },
-    /// Not the bytes that such a structure begins or ends with.
+    /// The structure does not begin or end with its magic number.
     #[error("{what} has the magic number {found:02x?}: this is not a TGB object, or not its start")]
     Magic { what: &'static str, found: [u8; 4] },
-    /// A version of the format that this build does not know.
+    /// This build does not support the version of the format.
     #[error("{what} has version {found}, this build reads version 1")]
     Version { what: &'static str, found: u8 },
-    /// The structure's own checksum.
+    /// The structure's own checksum does not match.
     #[error("{what}: CRC32C is {computed:08x}, stored is {stored:08x}")]
     Crc {
         what: &'static str,
@@ -66,18 +65,18 @@ pub enum Fault {
     },
     #[error("the payload's CRC32C is {computed:08x}, stored is {stored:08x}")]
     PayloadCrc { stored: u32, computed: u32 },
-    /// Bytes that must be zero.
+    /// Bytes that must be zero are not.
     #[error("{what} is not zero")]
     NotZero { what: &'static str },
-    /// Written for another stream.
+    /// The object belongs to another stream.
     #[error("belongs to stream {found}, not {expected}")]
     Stream { expected: StreamId, found: StreamId },
-    /// Written by another producer.
+    /// Another producer wrote it.
     #[error(
         "its producer's name hashes to {found:016x}, not {expected:016x}: another producer wrote it"
     )]
     Producer { expected: u64, found: u64 },
-    /// Written in another epoch.
+    /// It was written in another epoch.
     #[error("was written in epoch {found}, not {expected}")]
     Epoch { expected: u64, found: u64 },
     #[error("{what} is of TGB {found}, not {expected}")]
@@ -92,10 +91,10 @@ pub enum Fault {
         expected: u32,
         found: u32,
     },
-    /// An index entry that points where no frame of its part can be.
+    /// An index entry points outside its part.
     #[error("the index puts a frame at bytes {start} to {end}, outside its place")]
     Offset { start: u64, end: u64 },
-    /// An object without frames, or with another number of TGBs than it says.
+    /// The object has no frames, or another number of TGBs than stated.
     #[error("the trailer counts {frames} frames of {tgbs} TGBs, the index has others")]
     Counts { frames: u32, tgbs: u32 },
     /// An index entry and its frame's header differ in the payload's length or checksum.
@@ -112,7 +111,7 @@ pub struct TgbError {
 }
 
 impl TgbError {
-    /// A fault of the object `key` as a whole.
+    /// Returns a fault of the object `key` as a whole.
     pub fn at(key: &str, fault: Fault) -> Self {
         Self {
             place: Box::new(FrameLocation {
@@ -125,7 +124,7 @@ impl TgbError {
 }
 
 impl Fault {
-    /// What a person can do.
+    /// Returns the remedy for a person.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Version { .. } => "upgrade BatchWeave",
@@ -134,10 +133,5 @@ impl Fault {
             }
             _ => "read it again; if that gives the same, restore the object or quarantine the step",
         }
-    }
-
-    /// Whether the same read may give good bytes the next time (a damaged transfer).
-    pub fn worth_a_retry(&self) -> bool {
-        !matches!(self, Self::Version { .. })
     }
 }

@@ -1,4 +1,4 @@
-//! A slice frame: 64 bytes of header, the payload, zeros up to the next multiple of 64.
+//! A slice frame: a header of 64 bytes, the payload, zeros up to the next multiple of 64.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::ids::{Seq, Step, StreamId};
 const MAGIC: [u8; 3] = *b"BWF";
 const CRC_AT: usize = 60;
 
-/// A frame's header.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
     pub identity: Identity,
@@ -22,21 +22,20 @@ pub struct FrameHeader {
     pub payload_crc: u32,
 }
 
-/// What a reader knows about a frame before it reads it.
+/// The frame that a reader expects.
 #[derive(Debug, Clone, Copy)]
 pub struct Expect<'a> {
     /// The object, for messages.
     pub key: &'a str,
     /// The step, for messages.
     pub step: Option<Step>,
-    /// Whose frame it must be.
     pub identity: Identity,
     pub seq: Seq,
     pub slice: u32,
 }
 
 impl Expect<'_> {
-    /// `fault` at this place.
+    /// Returns `fault` at this place.
     pub fn error(&self, fault: Fault) -> TgbError {
         let Self {
             step, seq, slice, ..
@@ -55,7 +54,7 @@ impl Expect<'_> {
 }
 
 impl FrameHeader {
-    /// The stored form.
+    /// Returns the stored form.
     pub fn encode(&self) -> [u8; HEADER_BYTES as usize] {
         let mut out = [0; HEADER_BYTES as usize];
         out[..3].copy_from_slice(&MAGIC);
@@ -72,7 +71,7 @@ impl FrameHeader {
         out
     }
 
-    /// Reads a header; checks everything but whose frame it is.
+    /// Decodes a header; checks everything except its identity.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let what = "a frame header";
         let Some(head) = bytes.get(..HEADER_BYTES as usize) else {
@@ -93,12 +92,12 @@ impl FrameHeader {
         })
     }
 
-    /// Bytes of the whole frame; saturates, since the field may say anything.
+    /// Returns the bytes of the whole frame; saturates, since the field may hold anything.
     pub fn frame_bytes(&self) -> u64 {
         frame_bytes(self.payload_bytes).unwrap_or(u64::MAX)
     }
 
-    /// Checks field by field that this is the frame that was asked for.
+    /// Checks field by field that this is the expected frame.
     pub fn check_identity(&self, expect: &Expect<'_>) -> Result<(), Fault> {
         same_identity(self.identity, expect.identity)?;
         let what = "the frame";
@@ -119,7 +118,7 @@ impl FrameHeader {
         Ok(())
     }
 
-    /// Where in `frame`, which is all bytes of the frame, the payload lies.
+    /// Returns the range of the payload in `frame`, which is all bytes of the frame.
     fn payload(&self, frame: &[u8]) -> Result<Range<usize>, Fault> {
         let found = frame.len() as u64;
         if self.frame_bytes() != found {
@@ -132,7 +131,7 @@ impl FrameHeader {
         Ok(HEADER_BYTES as usize..(HEADER_BYTES + self.payload_bytes) as usize)
     }
 
-    /// Checks the payload, which lies at `range` in `frame`, and what follows it.
+    /// Checks the payload, which is at `range` in `frame`, and the padding.
     fn check_payload(&self, frame: &[u8], range: &Range<usize>) -> Result<(), Fault> {
         let computed = crc32c(&frame[range.clone()]);
         if computed != self.payload_crc {
@@ -154,7 +153,7 @@ fn check_padding(frame: &[u8], payload: &Range<usize>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks all of a frame: `bytes` is exactly the frame. Answers where in it the payload lies.
+/// Checks all of a frame, where `bytes` is exactly the frame. Returns the range of the payload.
 pub fn verify(bytes: &[u8], expect: &Expect<'_>) -> Result<Range<usize>, TgbError> {
     let check = || {
         let header = FrameHeader::decode(bytes)?;
@@ -166,9 +165,9 @@ pub fn verify(bytes: &[u8], expect: &Expect<'_>) -> Result<Range<usize>, TgbErro
     check().map_err(|fault| expect.error(fault))
 }
 
-/// As [`verify`], without reading the payload again: `body` is the checksum of all that follows the
-/// header, made as the bytes came in. Where it says that they are wrong, they are read after all: what
-/// stands there decides, and names the fault.
+/// Like [`verify`], without reading the payload again: `body` is the checksum of all bytes after the
+/// header, computed as they arrived. When it does not match, the payload is read after all, which decides
+/// and names the fault.
 pub fn verify_summed(
     bytes: &[u8],
     body: &Crc32c,

@@ -1,5 +1,5 @@
-//! An index entry: where one frame lies in its object. Each has its own checksum, so that a reader
-//! may fetch only the entries of its slices.
+//! An index entry: the location of one frame in its object. Each has its own checksum, so that a reader may
+//! fetch only the entries of its slices.
 
 use super::error::Fault;
 use super::frame::check_crc;
@@ -13,7 +13,7 @@ const CRC_AT: usize = 36;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexEntry {
     pub seq: Seq,
-    /// Where the frame starts in the object.
+    /// The offset of the frame in the object.
     pub offset: u64,
     /// Bytes of the payload, without header and padding.
     pub payload_bytes: u64,
@@ -23,7 +23,7 @@ pub struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// The stored form.
+    /// Returns the stored form.
     pub fn encode(&self) -> [u8; ENTRY_BYTES as usize] {
         let mut out = [0; ENTRY_BYTES as usize];
         out[..8].copy_from_slice(&self.seq.to_le_bytes());
@@ -36,7 +36,7 @@ impl IndexEntry {
         out
     }
 
-    /// Reads one entry.
+    /// Decodes and checks one entry.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let what = "an index entry";
         let Some(entry) = bytes.get(..ENTRY_BYTES as usize) else {

@@ -1,7 +1,7 @@
 //! A slice's payload: a safetensors file of fixed layout, with its array data 64-byte aligned.
 //!
-//! All slices of a stream whose arrays have the same names, types and shapes have the same header,
-//! byte by byte: readers learn it once.
+//! All slices of a stream whose arrays have the same names, types and shapes have the same header bytes:
+//! readers parse it once.
 
 use bytes::Bytes;
 use safetensors::SafeTensors;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::ALIGN_BYTES;
 use crate::limits::OBJECT_BYTES_MAX;
 
-/// A longer header is refused before it is parsed.
+/// The most bytes of a header; a longer one is refused before it is parsed.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const NAMES_RESERVED: [&str; 2] = ["__metadata__", ""];
 
@@ -18,19 +18,18 @@ macro_rules! dtypes {
     ($($name:ident $bytes:literal),+) => {
         /// Type of an array's items; the names are those of safetensors.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        #[allow(missing_docs)]
         pub enum Dtype { $($name),+ }
 
         impl Dtype {
-            /// All of them.
+            /// All supported item types.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// Bytes of one item.
+            /// Returns the bytes of one item.
             pub const fn bytes(self) -> u64 {
                 match self { $(Self::$name => $bytes),+ }
             }
 
-            /// The name in a safetensors header.
+            /// Returns the name in a safetensors header.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name)),+ }
             }
@@ -53,7 +52,7 @@ pub struct Array {
     pub dtype: Dtype,
     /// Its shape, in C order.
     pub shape: Vec<u64>,
-    /// Where its data starts in the payload.
+    /// The offset of its data in the payload.
     pub offset: u64,
     /// Bytes of its data.
     pub bytes: u64,
@@ -76,34 +75,30 @@ pub enum LayoutError {
     /// A name that safetensors reserves.
     #[error("{0:?} can't be the name of an array")]
     Name(String),
-    /// A name that is there twice.
+    /// A name that occurs twice.
     #[error("two arrays are named {0:?}")]
     Duplicate(String),
     /// Larger than an object, or a header of more than 64 KiB.
     #[error("the layout is larger than the format allows")]
     TooLarge,
-    /// An item type that readers have no array type for.
+    /// An item type without an array type in readers.
     #[error("array {name:?}: item type {dtype} is not one of {}", Dtype::ALL.iter().map(|d| d.name()).collect::<Vec<_>>().join(", "))]
-    Dtype {
-        name: String,
-        /// What the header says.
-        dtype: String,
-    },
+    Dtype { name: String, dtype: String },
     /// Not a safetensors file.
     #[error("the payload is not a safetensors file: {0}")]
     Unreadable(String),
-    /// A safetensors file, but not byte by byte the header that this layout has.
+    /// A safetensors file whose header is not byte by byte that of its layout.
     #[error(
         "the payload's header is not in the stored form (sorted, padded to {ALIGN_BYTES}, no metadata)"
     )]
     NotCanonical,
-    /// Data for an array that is missing, unknown or of another size.
+    /// Data of an array that is missing, unknown or of another size.
     #[error("array {name:?}: {found} bytes of data, the layout has {expected}")]
     Data {
         name: String,
         /// Its bytes by the layout; 0 if it is not in it.
         expected: u64,
-        /// What was given; 0 if nothing was.
+        /// The bytes given; 0 without data.
         found: u64,
     },
     /// A token that the item type can't hold.
@@ -112,7 +107,7 @@ pub enum LayoutError {
 }
 
 impl Layout {
-    /// A layout of these arrays (name, type, shape), in any order.
+    /// Returns the layout of these arrays (name, type, shape), in any order.
     pub fn new<N: Into<String>>(
         arrays: impl IntoIterator<Item = (N, Dtype, Vec<u64>)>,
     ) -> Result<Self, LayoutError> {
@@ -160,33 +155,33 @@ impl Layout {
         })
     }
 
-    /// The standard slice of text: one array `tokens` of `rows` rows of `width` = seq_len + 1 tokens,
-    /// of which readers view inputs `[:, :-1]` and labels `[:, 1:]`.
+    /// Returns the standard layout of text: one array `tokens` of `rows` rows of `width` = seq_len + 1
+    /// tokens, of which readers view inputs `[:, :-1]` and labels `[:, 1:]`.
     pub fn tokens(dtype: Dtype, rows: u64, width: u64) -> Result<Self, LayoutError> {
         Self::new([("tokens", dtype, vec![rows, width])])
     }
 
-    /// The arrays in stored order.
+    /// Returns the arrays in stored order.
     pub fn arrays(&self) -> &[Array] {
         &self.arrays
     }
 
-    /// The array of that name.
+    /// Returns the array of that name.
     pub fn array(&self, name: &str) -> Option<&Array> {
         self.arrays.iter().find(|array| array.name == name)
     }
 
-    /// The safetensors header, its 8 bytes of length included; a multiple of 64 bytes.
+    /// Returns the safetensors header, its 8 bytes of length included; a multiple of 64 bytes.
     pub fn header(&self) -> Bytes {
         self.header.clone()
     }
 
-    /// Bytes of a payload.
+    /// Returns the bytes of a payload.
     pub fn payload_len(&self) -> u64 {
         self.payload_bytes
     }
 
-    /// A payload with these arrays' data (little-endian, C order), given in any order.
+    /// Returns a payload with these arrays' data (little-endian, C order), given in any order.
     pub fn encode(&self, data: &[(&str, &[u8])]) -> Result<Vec<u8>, LayoutError> {
         if let Some((name, bytes)) = data.iter().find(|(name, _)| self.array(name).is_none()) {
             let (name, found) = ((*name).to_owned(), bytes.len() as u64);
@@ -216,7 +211,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// A payload whose arrays' data (zero before, little-endian, C order) `fill` writes in place.
+    /// Returns a payload whose arrays `fill` writes in place (initially zero, little-endian, C order).
     pub fn encode_with(
         &self,
         fill: impl FnMut(&Array, &mut [u8]) -> Result<(), LayoutError>,
@@ -226,8 +221,8 @@ impl Layout {
         Ok(out)
     }
 
-    /// The same in `out`, which has room for exactly one payload and may hold anything: `fill` writes all of
-    /// each array.
+    /// Like `encode_with`, in `out`, which has room for exactly one payload and may hold anything: `fill`
+    /// writes all of each array.
     pub fn write(
         &self,
         out: &mut [u8],
@@ -246,7 +241,7 @@ impl Layout {
         Ok(())
     }
 
-    /// A payload of the layout that [`Layout::tokens`] gives.
+    /// Returns a payload of the layout of [`Layout::tokens`].
     pub fn encode_tokens(&self, tokens: &[u32]) -> Result<Vec<u8>, LayoutError> {
         let dtype = self.array("tokens").map_or(Dtype::U32, |array| array.dtype);
         let mut data = Vec::with_capacity(tokens.len() * dtype.bytes() as usize);
@@ -260,7 +255,7 @@ impl Layout {
         self.encode(&[("tokens", &data)])
     }
 
-    /// Reads a payload's layout and checks that it is in the stored form.
+    /// Parses a payload's layout and checks that it is in the stored form.
     pub fn parse(payload: &[u8]) -> Result<Self, LayoutError> {
         let header = payload.first_chunk().map_or(0, |n| u64::from_le_bytes(*n));
         if header > HEADER_BYTES_MAX as u64 {
@@ -307,7 +302,7 @@ fn check_names(arrays: &[Array]) -> Result<(), LayoutError> {
     }
 }
 
-/// Length and JSON, padded with spaces so that what follows is aligned.
+/// Returns length and JSON, padded with spaces so that the data is aligned.
 fn header(arrays: &[Array]) -> Vec<u8> {
     let mut start = 0_u64;
     let entries = arrays.iter().map(|array| {

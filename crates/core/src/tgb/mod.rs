@@ -1,12 +1,12 @@
-//! Transactional global batches as stored: slice frames, an index and a trailer in an object, and
-//! what the log says about them. The format is docs/format.md; each of its rules is a [`Fault`].
+//! Transactional global batches (TGBs) as stored: slice frames, an index and a trailer in an object, and
+//! their description in the log. The format is docs/format.md; each of its rules is a [`Fault`].
 //!
 //! Invariants:
 //! - Every number is little-endian; every frame starts 64-byte aligned, and so does its payload and
 //!   the payload's array data.
 //! - Every byte of an object is covered by a checksum or must be zero.
-//! - A frame says which stream, producer, epoch, TGB and slice it belongs to, and readers check it.
-//! - Nothing here panics on bytes from outside.
+//! - A frame names its stream, producer, epoch, TGB and slice, and readers check them.
+//! - No input bytes cause a panic.
 
 mod build;
 mod error;
@@ -29,13 +29,13 @@ pub use trailer::Trailer;
 
 use crate::ids::{Epoch, Hash, ProducerName, StreamId};
 
-/// Frames, payloads and array data start at multiples of this.
+/// Alignment of frames, payloads and array data, in bytes.
 pub const ALIGN_BYTES: u64 = 64;
-/// A frame's header.
+/// Bytes of a frame's header.
 pub const HEADER_BYTES: u64 = 64;
-/// One entry of an object's index.
+/// Bytes of one entry of an object's index.
 pub const ENTRY_BYTES: u64 = 40;
-/// The trailer, the last bytes of an object.
+/// Bytes of the trailer, which ends an object.
 pub const TRAILER_BYTES: u64 = 64;
 /// Version of frames, index and trailer; the last byte of their magic numbers.
 pub const TGB_VERSION: u8 = 1;
@@ -48,7 +48,7 @@ const _: () = {
     assert!(ENTRY_BYTES.is_multiple_of(8) && TRAILER_BYTES.is_multiple_of(8));
 };
 
-/// Whose bytes these are. Part of every frame and trailer.
+/// The writer of stored bytes; part of every frame and trailer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     pub stream: StreamId,
@@ -58,7 +58,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of what `producer` writes in `epoch`.
+    /// Returns the identity of objects that `producer` writes in `epoch`.
     pub fn new(stream: StreamId, producer: &ProducerName, epoch: Epoch) -> Self {
         let hash = Hash::sha256(producer.as_str().as_bytes()).0;
         let first = u64::from_le_bytes(bytes_at(&hash, 0));

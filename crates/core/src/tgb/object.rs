@@ -1,10 +1,10 @@
-//! A whole object at once: every frame, the index and the trailer, and that they agree.
+//! A whole object: every frame, the index and the trailer, and their agreement.
 
 use super::error::{Fault, TgbError};
 use super::frame::{Expect, verify};
 use super::{ENTRY_BYTES, FrameHeader, IndexEntry, TRAILER_BYTES, Trailer, frame_bytes};
 
-/// What a checked object holds.
+/// The content of a checked object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
     pub trailer: Trailer,
@@ -12,8 +12,7 @@ pub struct Contents {
     pub entries: Vec<IndexEntry>,
 }
 
-/// Checks every byte of an object without the log's help. `key` is for messages. Whether the
-/// identity is the right one is for the caller to compare.
+/// Checks every byte of an object without the log. `key` is for messages. The caller compares the identity.
 pub fn check_object(bytes: &[u8], key: &str) -> Result<Contents, TgbError> {
     let whole = |fault| TgbError::at(key, fault);
     let trailer = Trailer::decode(bytes).map_err(whole)?;
@@ -41,7 +40,8 @@ fn index(bytes: &[u8], trailer: &Trailer) -> Result<Vec<IndexEntry>, Fault> {
         .collect()
 }
 
-/// Frames tile the bytes before the index; TGBs and the slices within each are numbered on by one.
+/// Checks that frames tile the bytes before the index, and that TGBs and the slices within each are
+/// numbered consecutively.
 fn order(entries: &[IndexEntry], trailer: &Trailer) -> Result<(), Fault> {
     let Trailer {
         first_seq,
@@ -71,7 +71,7 @@ fn order(entries: &[IndexEntry], trailer: &Trailer) -> Result<(), Fault> {
                 found: entry.seq,
             });
         }
-        // A TGB that was begun in another object goes on in this one, as its first.
+        // The first TGB may continue one of another object.
         let expected = same
             .map(|b| b.slice.saturating_add(1))
             .or(before.map(|_| 0));

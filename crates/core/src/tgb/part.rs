@@ -1,4 +1,4 @@
-//! What the log says about a TGB: its rows, tokens, digest, and where its slices lie.
+//! A TGB in the log: its rows, tokens, digest, and the location of its slices.
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
@@ -9,7 +9,7 @@ use crate::limits::{
     NUMBER_MAX, OBJECT_BYTES_MAX, SLICES_MAX, TGB_PARTS_MAX, TGB_ROWS_MAX, TGB_TOKENS_MAX,
 };
 
-/// Keeps digests apart from SHA-256 over the same bytes made elsewhere.
+/// Separates digests from SHA-256 of the same bytes elsewhere.
 const DIGEST_DOMAIN: &[u8] = b"batchweave tgb digest 1\n";
 
 /// SHA-256 over a domain line and the CRC32C of each slice's payload, in slice order.
@@ -18,7 +18,7 @@ const DIGEST_DOMAIN: &[u8] = b"batchweave tgb digest 1\n";
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// The digest of a TGB whose slices have these checksums, from slice 0 on.
+    /// Returns the digest of a TGB whose slices have these checksums, from slice 0 on.
     pub fn from_crcs(crcs: impl IntoIterator<Item = u32>) -> Self {
         let mut sha = sha2::Sha256::new_with_prefix(DIGEST_DOMAIN);
         for crc in crcs {
@@ -52,12 +52,12 @@ impl std::fmt::Debug for Digest {
     }
 }
 
-/// Consecutive slices of one TGB that lie side by side in one object.
+/// Consecutive slices of one TGB that are adjacent in one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectPart {
     pub key: String,
-    /// Where the first frame starts.
+    /// The offset of the first frame.
     pub offset: u64,
     /// Bytes of all frames.
     pub length: u64,
@@ -66,7 +66,7 @@ pub struct ObjectPart {
     /// Set when all frames have this size: frame i starts at `offset + i * frame_bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_bytes: Option<u64>,
-    /// Otherwise: where in the object the first frame's index entry starts; the others follow it.
+    /// Set otherwise: the offset of the first frame's index entry; the others follow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
 }
@@ -79,16 +79,16 @@ pub struct TgbRecord {
     pub rows: u64,
     /// Tokens in all slices together, as the producer counts them.
     pub tokens: u64,
-    /// Over all slices' checksums.
+    /// The digest over all slices' checksums.
     pub digest: Digest,
-    /// In slice order, from slice 0 on, without gaps.
+    /// The parts in slice order, from slice 0 on, without gaps.
     pub parts: Vec<ObjectPart>,
-    /// Key of what says which documents went in.
+    /// Key of the provenance object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<String>,
 }
 
-/// What is wrong with a TGB in a record.
+/// A fault of a TGB in a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
     /// Not 1 to `TGB_PARTS_MAX` parts.
@@ -101,7 +101,6 @@ pub enum PartError {
     #[error("{key}: this part starts at slice {found}, the one before it ends at slice {expected}")]
     Gap {
         key: String,
-        /// Where it had to start.
         expected: u64,
         found: u32,
     },
@@ -132,17 +131,17 @@ pub enum PartError {
 }
 
 impl ObjectPart {
-    /// The slice after the last one.
+    /// Returns the slice after the last one.
     pub fn end_slice(&self) -> u32 {
         self.first_slice.saturating_add(self.slices)
     }
 
-    /// The byte after the last frame.
+    /// Returns the offset after the last frame.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)
     }
 
-    /// Checks what can be checked without the object. Later arithmetic relies on it.
+    /// Checks all that can be checked without the object. Later arithmetic relies on it.
     pub fn check(&self) -> Result<(), PartError> {
         let key = || self.key.clone();
         if self.slices == 0 || self.slices > SLICES_MAX || self.first_slice > SLICES_MAX {
@@ -185,14 +184,14 @@ impl ObjectPart {
         })
     }
 
-    /// Bytes of this part's index entries.
+    /// Returns the bytes of this part's index entries.
     pub fn index_bytes(&self) -> u64 {
         u64::from(self.slices) * ENTRY_BYTES
     }
 }
 
 impl TgbRecord {
-    /// Checks the record for a stream with `slices` slices a TGB.
+    /// Checks the record for a stream with `slices` slices per TGB.
     pub fn check(&self, slices: u32) -> Result<(), PartError> {
         if self.rows == 0 || self.rows > TGB_ROWS_MAX || self.tokens > TGB_TOKENS_MAX {
             return Err(PartError::Size {
@@ -225,7 +224,7 @@ impl TgbRecord {
         Ok(())
     }
 
-    /// Bytes of all frames.
+    /// Returns the bytes of all frames.
     pub fn bytes(&self) -> u64 {
         self.parts
             .iter()

@@ -1,5 +1,5 @@
-//! Which bytes to read for which slices: from the log alone when frames have one size, after one
-//! small read of index entries otherwise. Neighbouring frames become one read.
+//! The byte ranges of slices: from the log alone when frames have one size, after one small read of index
+//! entries otherwise. Neighbouring frames become one read.
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use super::error::{Fault, FrameLocation, TgbError};
 use super::{ENTRY_BYTES, IndexEntry, ObjectPart, TgbRecord, frame_bytes};
 use crate::ids::{Seq, Step};
 
-/// A read larger than this is cut into pieces that are fetched side by side: 16 MiB, and room for the
+/// Size above which a read is split into pieces that are fetched in parallel: 16 MiB, and room for the
 /// headers of frames whose payloads are a round number of bytes together.
 pub const PIECE_BYTES_MAX: u64 = with_headers(16 << 20);
 
-/// `payload` bytes and a sixteenth for headers: else the last of 16 slices of 1 MiB would be a read of its
-/// own.
+/// Returns `payload` bytes and a sixteenth for headers: otherwise the last of 16 slices of 1 MiB would be a
+/// read of its own.
 pub const fn with_headers(payload: u64) -> u64 {
     payload + payload / 16
 }
@@ -24,11 +24,11 @@ pub struct PartSlices<'a> {
     /// The TGB's number within its producer.
     pub seq: Seq,
     pub part: &'a ObjectPart,
-    /// Which of the part's slices; never empty.
+    /// The slices of the part; never empty.
     pub slices: Range<u32>,
 }
 
-/// One frame, and where it lies in its object.
+/// One frame and its location in its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub step: Step,
@@ -36,16 +36,16 @@ pub struct Frame<'a> {
     pub seq: Seq,
     pub slice: u32,
     pub key: &'a str,
-    /// The frame's bytes in the object.
+    /// The range of the frame in the object.
     pub range: Range<u64>,
 }
 
-/// The answer of [`PartSlices::locate`].
+/// The result of [`PartSlices::locate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Located<'a> {
-    /// All frames, no read needed.
+    /// All frames; no read is needed.
     Frames(Vec<Frame<'a>>),
-    /// Read these bytes of the part's object, then ask [`PartSlices::from_index`].
+    /// Read these bytes of the part's object, then call [`PartSlices::from_index`].
     Index(Range<u64>),
 }
 
@@ -56,21 +56,21 @@ pub struct FrameSlot {
     /// The TGB's number within its producer.
     pub seq: Seq,
     pub slice: u32,
-    /// Where in the read it starts.
+    /// The offset of the frame in the read.
     pub offset: u64,
     pub bytes: u64,
 }
 
-/// One ranged read.
+/// One ranged read of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
     pub key: String,
     pub range: Range<u64>,
-    /// What they hold, without gaps.
+    /// The frames in these bytes, without gaps.
     pub frames: Vec<FrameSlot>,
 }
 
-/// The parts of `tgb` that hold some of `slices`. The record has passed [`TgbRecord::check`].
+/// Returns the parts of `tgb` that hold some of `slices`. The record has passed [`TgbRecord::check`].
 pub fn part_slices(
     step: Step,
     seq: Seq,
@@ -91,7 +91,7 @@ pub fn part_slices(
 }
 
 impl<'a> PartSlices<'a> {
-    /// Where the frames lie, or what to read to learn it.
+    /// Returns the frames, or the index range to read first.
     pub fn locate(&self) -> Located<'a> {
         let part = self.part;
         let at = |slice: u32| u64::from(slice.saturating_sub(part.first_slice));
@@ -107,7 +107,7 @@ impl<'a> PartSlices<'a> {
         Located::Index(entry(self.slices.start)..entry(self.slices.end))
     }
 
-    /// The frames, from the index entries that [`Located::Index`] asked for.
+    /// Returns the frames, from the index entries that [`Located::Index`] requested.
     pub fn from_index(&self, bytes: &[u8]) -> Result<Vec<Frame<'a>>, TgbError> {
         let need = self.slices.len() as u64 * ENTRY_BYTES;
         if bytes.len() as u64 != need {
@@ -123,7 +123,7 @@ impl<'a> PartSlices<'a> {
         frames.collect()
     }
 
-    /// The frame of one slice, from the bytes of its index entry.
+    /// Returns the frame of one slice, from the bytes of its index entry.
     pub fn frame_of(&self, slice: u32, entry: &[u8]) -> Result<Frame<'a>, TgbError> {
         self.entry(entry, slice)
             .map_err(|fault| self.error(slice, fault))
@@ -178,8 +178,8 @@ impl<'a> PartSlices<'a> {
     }
 }
 
-/// Joins frames that follow one another in one object, up to `read_bytes` a read (a frame is never
-/// cut here). Keeps the order of `frames`, so that what is needed first is read first.
+/// Joins adjacent frames of one object, up to `read_bytes` per read (a frame is never split here). Keeps
+/// the order of `frames`, so that the first frames needed are read first.
 pub fn coalesce(frames: &[Frame<'_>], read_bytes: u64) -> Vec<Read> {
     let mut reads: Vec<Read> = Vec::new();
     for frame in frames {
@@ -215,7 +215,7 @@ pub fn coalesce(frames: &[Frame<'_>], read_bytes: u64) -> Vec<Read> {
 }
 
 impl Read {
-    /// Bytes to read.
+    /// Returns the number of bytes to read.
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
@@ -226,7 +226,7 @@ impl Read {
             && frame.range.end - self.range.start <= read_bytes
     }
 
-    /// The read as pieces to fetch side by side: one up to 17 MiB, else each 8 to 17 MiB.
+    /// Returns the read as pieces to fetch in parallel: one up to 17 MiB, else each 8 to 17 MiB.
     pub fn pieces(&self) -> Vec<Range<u64>> {
         let count = self.bytes().div_ceil(PIECE_BYTES_MAX).max(1);
         let size = self

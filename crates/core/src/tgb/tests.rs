@@ -89,7 +89,7 @@ fn objects_are_byte_for_byte_those_of_version_1() {
 }
 
 #[test]
-fn what_memory_held_before_is_not_in_an_object() {
+fn reused_memory_does_not_leak_into_an_object() {
     for tgbs in [equal(), unequal()] {
         let fresh = object(&tgbs).bytes;
         for room in [0, 1000, fresh.len() - 1, fresh.len() + 100_000] {
@@ -104,7 +104,7 @@ fn what_memory_held_before_is_not_in_an_object() {
 }
 
 #[test]
-fn objects_say_what_they_hold() {
+fn the_index_of_an_object_matches_its_tgbs() {
     let tgbs = unequal();
     let object = object(&tgbs);
     let contents = check_object(&object.bytes, &object.key).unwrap();

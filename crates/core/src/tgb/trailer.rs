@@ -1,4 +1,4 @@
-//! The trailer: the last 64 bytes of an object say what it is and where its index begins.
+//! The trailer: the last 64 bytes of an object, with its identity and the offset of its index.
 
 use super::error::Fault;
 use super::frame::{check_crc, check_magic, identity_at};
@@ -9,22 +9,21 @@ use crate::ids::Seq;
 const MAGIC: [u8; 3] = *b"BWT";
 const CRC_AT: usize = 56;
 
-/// An object's trailer.
+/// The trailer of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trailer {
-    /// Whose object it is.
     pub identity: Identity,
-    /// The first TGB that has slices in it.
+    /// The first TGB that has slices in the object.
     pub first_seq: Seq,
-    /// How many TGBs, numbered on from the first.
+    /// Number of TGBs, numbered consecutively from the first.
     pub tgbs: u32,
     pub frames: u32,
-    /// Where the index begins, which is where the frames end.
+    /// The offset of the index, which is the end of the frames.
     pub index_offset: u64,
 }
 
 impl Trailer {
-    /// The stored form.
+    /// Returns the stored form.
     pub fn encode(&self) -> [u8; TRAILER_BYTES as usize] {
         let mut out = [0; TRAILER_BYTES as usize];
         out[..16].copy_from_slice(&self.identity.stream.0);
@@ -41,7 +40,7 @@ impl Trailer {
         out
     }
 
-    /// Reads the trailer at the end of `bytes`, which are the object or its last bytes.
+    /// Decodes the trailer at the end of `bytes`, which are the object or its last bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let what = "a trailer";
         let Some((_, tail)) = bytes.split_last_chunk::<{ TRAILER_BYTES as usize }>() else {
@@ -62,7 +61,7 @@ impl Trailer {
         })
     }
 
-    /// Bytes of the whole object; saturates, since the fields may say anything.
+    /// Returns the bytes of the whole object; saturates, since the fields may hold anything.
     pub fn object_bytes(&self) -> u64 {
         let index = u64::from(self.frames) * ENTRY_BYTES;
         self.index_offset.saturating_add(index + TRAILER_BYTES)

@@ -1,5 +1,4 @@
-//! Entries into the fold: whatever they say, it gives every entry a verdict, and the state can be
-//! stored, read and asked.
+//! Entries into the fold: it gives every entry a verdict, and the state can be stored, read and queried.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +17,8 @@ use batchweave_core::{intent, json};
 
 use crate::check::{good, stream, stream_id};
 
-/// The first byte chooses the order of steps; then entries, one a line. An empty line ends a record.
-/// A batch whose `cursor_before` is all zeros goes on from where its producer stands.
+/// The first byte selects the order of steps; then entries, one per line. An empty line ends a record. A
+/// batch whose `cursor_before` is all zeros continues from its producer's cursor.
 pub(super) fn fold(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else {
         return;
@@ -51,7 +50,7 @@ pub(super) fn fold(input: &[u8]) {
     ask(&state);
 }
 
-/// A record of these entries, not yet fit for any place.
+/// A record of these entries, for no particular place.
 pub(super) fn record(entries: Vec<Entry>, commit: CommitId) -> Record {
     Record {
         format: 1,
@@ -85,7 +84,8 @@ pub(super) fn fit(record: &mut Record, state: &Manifest) {
     }
 }
 
-/// Folds a record that fits: its verdicts are those that its writer was told, and two folds agree.
+/// Folds a record that continues the state: its verdicts are those that its writer computed, and two folds
+/// agree.
 pub(super) fn add(
     state: &mut Manifest,
     record: &Record,
@@ -109,7 +109,7 @@ pub(super) fn add(
     Some(folded)
 }
 
-/// A state is stored, and read as the same state.
+/// Checks that a state is stored and read as the same state.
 pub(super) fn same_snapshot(state: &Manifest) {
     let Some((version, bytes)) = state.snapshot() else {
         return;
@@ -123,7 +123,7 @@ pub(super) fn same_snapshot(state: &Manifest) {
     assert_eq!(read.snapshot(), Some((version, bytes)));
 }
 
-/// What programs ask of a state.
+/// Runs the queries that programs make.
 pub(super) fn ask(state: &Manifest) {
     let _ = (state.end(), state.awaited(), state.holding_jobs());
     let _ = (state.waiting(), state.waiting_bytes(), state.mixture());
@@ -158,7 +158,7 @@ pub(super) fn ask(state: &Manifest) {
     }
 }
 
-/// Entries that a state is likely to take, whatever it holds: for a snapshot that was read.
+/// Entries that are likely to be valid in any state: for a decoded snapshot.
 pub(super) fn typical(state: &Manifest) -> Vec<Vec<Entry>> {
     let request = |n| RequestId([n; 16]);
     let reason = || "fuzz".to_owned();

@@ -1,4 +1,4 @@
-//! What an S3 server sends that is read without its SDK.
+//! Answers of an S3 server that are parsed without its SDK.
 
 use self::answer::{decoded, parse};
 use crate::check::good;
@@ -6,7 +6,7 @@ use crate::check::good;
 #[path = "../../../store/src/answer.rs"]
 mod answer;
 
-/// The head of an answer, as it comes in pieces.
+/// The head of an answer that arrives in pieces.
 pub(super) fn head(input: &[u8]) {
     let Ok(Some((head, length))) = parse(input) else {
         return;

@@ -1,4 +1,4 @@
-//! What jobs leave in the store.
+//! Objects that jobs leave in the store.
 
 use batchweave_core::keys;
 use batchweave_core::proof::{Ledger, LedgerPlace};
@@ -7,7 +7,7 @@ use batchweave_core::retention::{Mark, Progress};
 use crate::check::{stable, stream_id};
 use crate::seal::each_json;
 
-/// What a sealed object says without its digest, to know the key that it belongs to.
+/// Parses a sealed object without its digest, to know the key that it belongs to.
 fn content<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let end = b",\"digest\":\"".len() + 64 + b"\"}\n".len();
     let body = bytes.get(..bytes.len().checked_sub(end)?)?;
@@ -41,7 +41,7 @@ pub(super) fn progress(input: &[u8]) {
     });
 }
 
-/// A ledger, and each step that it tells of.
+/// A ledger, and each step that it covers.
 pub(super) fn ledger(input: &[u8]) {
     each_json(input, |bytes| {
         let Some(said) = content::<Ledger>(bytes) else {

@@ -1,4 +1,4 @@
-//! Keys, as listings give them.
+//! Keys, as listings return them.
 
 use batchweave_core::ids::{AttemptId, CommitId, Hash, JobName, ProducerName, StreamId};
 use batchweave_core::inputs::LinkId;
@@ -9,10 +9,10 @@ use batchweave_core::retention::reclaim::{Reclaim, ReferencedObjects};
 
 use crate::check::{manifest, stream_id};
 
-/// Readers in the mesh of the signs: each progress names some, whatever its length.
+/// Coordinates of the mesh: each progress names some, whatever its length.
 const READERS: u32 = 64;
 
-/// One key a line: what it says, and its fate by the golden log.
+/// One key per line: its content, and its fate by the golden log.
 pub(super) fn keys(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let state = manifest();
@@ -56,7 +56,7 @@ pub(super) fn keys(input: &[u8]) {
     }
 }
 
-/// A key that is understood is the key that its meaning has; and the same of ids.
+/// A key that is parsed equals the key made from the parsed parts; the same holds for ids.
 fn named_again(key: &str) {
     if let Some(mark) = keys::parse_mark(key) {
         let o = &mark.owner;

@@ -42,7 +42,7 @@ fn id(files: u64, bytes: &[u8]) -> LinkId {
     }
 }
 
-/// A chain of links is read from its head, and grows by a file.
+/// Reads a chain of links from its head, and extends it by a file.
 fn chain(text: &[u8]) {
     let text = String::from_utf8_lossy(text);
     let mut links: Vec<(LinkId, Vec<u8>)> = Vec::new();
@@ -85,7 +85,7 @@ fn chain(text: &[u8]) {
     assert_eq!(reader.finish().1, files, "the list that was made");
 }
 
-/// A cursor has one form, and names its list or does not.
+/// A cursor has one form, and names its list or not.
 pub(super) fn cursor(input: &[u8]) {
     let Ok(cursor) = serde_json::from_slice::<Cursor>(input) else {
         return;

@@ -1,8 +1,8 @@
 //! The table of targets, and the bound of each on its memory.
 //!
-//! The bounds: parsed JSON takes the most where each two bytes of text are a value of a list (32 bytes
-//! each, twice while the list grows, and again for each copy that a target compares); a message or an
-//! object of fixed fields takes a few times its size.
+//! The bounds: parsed JSON uses most memory where each two bytes of text are a value of a list (32 bytes
+//! each, twice while the list grows, and again for each copy that a target compares). A message or an
+//! object of fixed fields uses a few times its size.
 
 mod fold;
 mod http;
@@ -16,17 +16,18 @@ mod wire;
 
 use crate::{Memory, Target};
 
-/// Of what is parsed as JSON.
+/// The bound of parsed JSON.
 const JSON: Memory = Memory {
     constant: 64 << 10,
     per_byte: 256,
 };
-/// Of intents: their keys carry a copy that may inflate to a whole intent, and to make one takes 300 KiB.
+/// The bound of intents: their keys carry a copy that may inflate to a whole intent, and making one takes
+/// 300 KiB.
 const DEFLATED: Memory = Memory {
     constant: 512 << 10,
     per_byte: 256,
 };
-/// Of what is folded: states are kept, stored and read again.
+/// The bound of folds: states are kept, stored and read again.
 const STATE: Memory = Memory {
     constant: 512 << 10,
     per_byte: 256,
@@ -46,7 +47,7 @@ pub const TARGETS: &[Target] = &[
     target("record", objects::record, STATE),
     target("fold", fold::fold, STATE),
     target("snapshot", objects::snapshot, STATE),
-    // Its 1,024 steps are made here.
+    // The target makes 1,024 steps.
     target(
         "segment",
         objects::segment,

@@ -1,4 +1,4 @@
-//! Stored JSON objects of the log: each as it is read, and what is done with it then.
+//! Stored JSON objects of the log: each as it is decoded and used.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn stream(input: &[u8]) {
     });
 }
 
-/// A record as it stands, then its entries where they fit: in the next record of states of the golden log.
+/// A record unchanged, then its entries in the next record of states of the golden log.
 pub(super) fn record(input: &[u8]) {
     each_json(input, |bytes| {
         let version = version_in(bytes);
@@ -53,7 +53,7 @@ pub(super) fn record(input: &[u8]) {
     });
 }
 
-/// A snapshot of whatever version it says, and records upon it.
+/// A snapshot of the version that it states, and records after it.
 pub(super) fn snapshot(input: &[u8]) {
     each_json(input, |bytes| {
         let version = version_in(bytes);
@@ -74,7 +74,7 @@ pub(super) fn snapshot(input: &[u8]) {
     });
 }
 
-/// An input that begins with `+` is some steps, one a line: the others of a whole segment follow them.
+/// An input that begins with `+` is some steps, one per line: the others of a whole segment follow them.
 pub(super) fn segment(input: &[u8]) {
     if let Some(steps) = input.strip_prefix(b"+") {
         return whole_segment(steps);
@@ -122,7 +122,7 @@ pub(super) fn repair(input: &[u8]) {
     });
 }
 
-/// The first line is the key, the rest the object. Without a key that fits, its own is taken.
+/// The first line is the key, the rest the object. A key that does not match is replaced by the right one.
 pub(super) fn intent(input: &[u8]) {
     let split = input.iter().position(|&byte| byte == b'\n');
     let (key, body) = split.map_or((&b""[..], input), |at| (&input[..at], &input[at + 1..]));
@@ -134,7 +134,7 @@ pub(super) fn intent(input: &[u8]) {
     });
 }
 
-/// What an intent announced is worth something or not; what may be committed can be read again.
+/// Classifies the entry of an intent; one that may be committed can be read again.
 pub(super) fn announced(entry: &Entry) {
     let (key, bytes) = good(
         intent::encode(stream_id(), entry, 1000).ok_or("none"),

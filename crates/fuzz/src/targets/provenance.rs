@@ -1,4 +1,4 @@
-//! Which documents went into TGBs.
+//! The documents that went into TGBs.
 
 use batchweave_core::provenance::Provenance;
 

@@ -12,7 +12,7 @@ use batchweave_core::tgb::{
 use crate::check::good;
 use crate::seal;
 
-/// The bytes as they are and with the right checksums.
+/// Returns the bytes unchanged and with the right checksums.
 fn each(input: &[u8], put: impl Fn(&mut [u8]), check: impl Fn(&[u8])) {
     check(input);
     let mut sealed = input.to_vec();
@@ -84,7 +84,7 @@ pub(super) fn frame(input: &[u8]) {
     });
 }
 
-/// Index entries and a trailer, as they are read apart from their frames.
+/// Index entries and a trailer, read apart from their frames.
 pub(super) fn index(input: &[u8]) {
     each(input, seal::entries, |bytes| {
         for entry in bytes.chunks(ENTRY_BYTES as usize) {
@@ -101,7 +101,7 @@ pub(super) fn index(input: &[u8]) {
     });
 }
 
-/// A line of JSON that says where a TGB lies, then bytes of an index.
+/// A line of JSON with the location of a TGB, then bytes of an index.
 pub(super) fn ranges(input: &[u8]) {
     let split = input.iter().position(|&byte| byte == b'\n');
     let (record, index) = input.split_at(split.unwrap_or(input.len()));
@@ -110,9 +110,9 @@ pub(super) fn ranges(input: &[u8]) {
     }
 }
 
-/// What is read of a TGB that its record allows.
+/// Plans the reads of a TGB whose record is valid.
 pub(super) fn plan(tgb: &TgbRecord, seq: u64, index: &[u8]) {
-    // No more slices than an input may take memory for.
+    // At most as many slices as an input may use memory for.
     let slices = tgb
         .parts
         .iter()
@@ -153,7 +153,7 @@ fn producer() -> ProducerName {
     good("a".parse(), "a name")
 }
 
-/// A slice's payload, and its header as it is and with the right length.
+/// A slice's payload, and its header unchanged and with the right length.
 pub(super) fn payload(input: &[u8]) {
     let put = |bytes: &mut [u8]| {
         let end = bytes

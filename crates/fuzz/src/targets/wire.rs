@@ -1,4 +1,4 @@
-//! The socket between daemon and ranks, in both directions, and the state that a checkpoint keeps.
+//! The socket between daemon and ranks, in both directions, and the state in a checkpoint.
 
 use std::fmt::Debug;
 
@@ -8,7 +8,7 @@ use batchweave_wire::{ClientMessage, DaemonMessage, WireError};
 use crate::check::good;
 use crate::seal;
 
-/// The message as it is and with the right length in its header.
+/// Returns the message unchanged and with the right length in its header.
 fn each(input: &[u8], check: impl Fn(&[u8])) {
     check(input);
     let mut sealed = input.to_vec();
@@ -23,13 +23,13 @@ fn again<M: PartialEq + Debug>(
     encode: impl Fn(&M) -> Result<Vec<u8>, WireError>,
     decode: impl Fn(&[u8]) -> Result<M, WireError>,
 ) -> Option<Vec<u8>> {
-    // JSON with numbers and escapes of another length may leave a message no room.
+    // JSON with numbers and escapes of another length may exceed the size of a message.
     let bytes = encode(message).ok()?;
     assert_eq!(good(decode(&bytes), "a message is read again"), *message);
     Some(bytes)
 }
 
-/// What the daemon reads.
+/// Messages that the daemon reads.
 pub(super) fn from_rank(input: &[u8]) {
     each(input, |bytes| {
         let Ok(message) = ClientMessage::decode(bytes) else {
@@ -45,7 +45,7 @@ pub(super) fn from_rank(input: &[u8]) {
     });
 }
 
-/// What a rank reads.
+/// Messages that a rank reads.
 pub(super) fn from_daemon(input: &[u8]) {
     each(input, |bytes| {
         let Ok(message) = DaemonMessage::decode(bytes) else {
@@ -66,7 +66,7 @@ pub(super) fn from_daemon(input: &[u8]) {
     });
 }
 
-/// Messages of fixed fields have one form, but for the four bytes at the end of the header.
+/// Messages of fixed fields have one form, except for the four bytes at the end of the header.
 fn same(written: Option<Vec<u8>>, read: &[u8]) {
     let Some(written) = written else {
         panic!("a message that was read can't be written");
@@ -77,7 +77,7 @@ fn same(written: Option<Vec<u8>>, read: &[u8]) {
 
 pub(super) fn saved_state(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    // The inner text alone is taken as well, so that few changes lead behind the quotes.
+    // The inner text alone is used as well, so that few mutations lead behind the quotes.
     let wrapped = good(serde_json::to_string(&[("batchweave", &text)]), "text");
     let wrapped = wrapped
         .replacen("[[\"batchweave\",", "{\"batchweave\":", 1)

@@ -1,5 +1,5 @@
-//! Every file of `tests/fuzz` through its target, and some mutations of each: without the fuzzer, so
-//! in every test run. `BLESS=1` writes the seeds, which are made from the golden files and encoders.
+//! Every file of `tests/fuzz` through its target, and some mutations of each, in every test run without the
+//! fuzzer. `BLESS=1` writes the seeds, which are made from the golden files and encoders.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a panic is how a test reports
 
@@ -14,9 +14,9 @@ use batchweave_fuzz::{TARGETS, Target};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-/// Mutations of all inputs of one target; in a build that is not optimized fewer.
+/// Mutations of all inputs of one target; fewer in a build that is not optimized.
 const MUTATIONS: usize = if cfg!(debug_assertions) { 200 } else { 2000 };
-/// An input is smaller, or it does not belong into the repository.
+/// The most bytes of an input in the repository.
 const INPUT_BYTES_MAX: u64 = 16 << 10;
 const CORPUS_BYTES_MAX: u64 = 1 << 20;
 
@@ -24,7 +24,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz")
 }
 
-/// The inputs that are kept for a target, by name.
+/// Returns the inputs that are kept for a target, by name.
 fn kept(target: &Target) -> Vec<(String, Vec<u8>)> {
     let folder = folder().join(target.name);
     let files = fs::read_dir(&folder)
@@ -62,7 +62,7 @@ fn every_target_has_a_folder_and_every_folder_a_target() {
     assert!(all <= CORPUS_BYTES_MAX, "tests/fuzz has {all} bytes");
 }
 
-/// Runs an input; a panic says which one it was.
+/// Runs an input; a panic names the input.
 fn run(target: &Target, name: &str, input: &[u8]) {
     let run = target.run;
     if std::panic::catch_unwind(|| run(input)).is_err() {
@@ -78,7 +78,7 @@ fn run(target: &Target, name: &str, input: &[u8]) {
 
 #[test]
 fn kept_inputs_and_mutations_of_them() {
-    // Targets do not depend on one another, and one of them may take long.
+    // Targets are independent, and one of them may take long.
     std::thread::scope(|scope| {
         for target in TARGETS {
             scope.spawn(move || one_target(target));

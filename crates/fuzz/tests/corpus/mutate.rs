@@ -3,7 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt};
 
-/// Numbers at which arithmetic ends.
+/// Numbers at which arithmetic overflows.
 const NUMBERS: [&str; 10] = [
     "0",
     "1",
@@ -16,10 +16,10 @@ const NUMBERS: [&str; 10] = [
     "18446744073709551615",
     "1e400",
 ];
-/// The same as bytes of fixed fields.
+/// The same numbers as bytes of fixed fields.
 const FIELDS: [u64; 6] = [0, 1, u32::MAX as u64, 1 << 53, u64::MAX - 1, u64::MAX];
 
-/// An input and what was done to it.
+/// An input and its mutation.
 pub(crate) fn one(kept: &[(String, Vec<u8>)], random: &mut SmallRng) -> (String, Vec<u8>) {
     let (name, input) = &kept[random.random_range(0..kept.len())];
     let (_, other) = &kept[random.random_range(0..kept.len())];
@@ -60,7 +60,7 @@ fn change(input: &mut Vec<u8>, other: &[u8], random: &mut SmallRng) {
     }
 }
 
-/// Puts another number where one begins at or behind `at`.
+/// Replaces the number that begins at or after `at`.
 fn number(input: &mut Vec<u8>, at: usize, random: &mut SmallRng) {
     let digit = |byte: &u8| byte.is_ascii_digit();
     let Some(start) = input[at..].iter().position(digit).map(|n| at + n) else {

@@ -1,4 +1,4 @@
-//! The first inputs of each target: golden files, and what encoders make where there is none.
+//! The first inputs of each target: golden files, and the output of encoders where there is none.
 
 use std::fs;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ fn records() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The entries of the golden log; batches go on from where their producer stands.
+/// The entries of the golden log; batches continue from their producer's cursor.
 fn history(order: u8) -> Vec<u8> {
     let mut text = vec![order];
     for (version, record) in records().iter().enumerate() {
@@ -119,7 +119,7 @@ fn turns() -> Vec<u8> {
     .into_bytes()
 }
 
-/// Only a producer, without what takes the most bytes.
+/// Only a producer, without the largest fields.
 fn plain_snapshot() -> Vec<u8> {
     let snapshot = golden("snapshot-v1.json");
     let mut value: Value = serde_json::from_slice(&snapshot).unwrap();

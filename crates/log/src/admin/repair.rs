@@ -60,7 +60,7 @@ pub enum Remedy {
     },
     /// Restoring the object before: other writers continued this record, so the one before was altered.
     RestoreBefore {
-        /// The altered object.
+        /// The key of the altered object.
         before: String,
         /// The hash of its original bytes.
         named: Hash,

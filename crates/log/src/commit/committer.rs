@@ -31,7 +31,7 @@ mod put;
 use self::catch_up::Behind;
 pub use self::open::OpenOutcome;
 
-/// What follows an action.
+/// The consequence of an action.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Ask the policy again after this time, or when more is ready.

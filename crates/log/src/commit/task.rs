@@ -31,7 +31,6 @@ pub enum CommitEnd {
     },
     /// Another instance opened the producer in a newer epoch; uncommitted items are void.
     Fenced {
-        /// The newer epoch.
         by: Epoch,
         /// The instance that opened the newer epoch.
         instance: String,
@@ -53,7 +52,6 @@ impl From<Stop> for CommitEnd {
 /// The progress of the commit task; a watch value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CommitProgress {
-    /// Records put.
     pub records: u64,
     /// Versions lost to other writers.
     pub lost: u64,

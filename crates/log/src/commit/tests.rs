@@ -50,7 +50,7 @@ async fn lost_late_and_wrong_answers_neither_lose_nor_double() {
         let scripted = Scripted::new(stream(&[]).await);
         let store: Arc<dyn Store> = Arc::clone(&scripted) as _;
         let mut producer = opened(&store, "p0", 1).await;
-        scripted.say(script);
+        scripted.answer_with(script);
         assert!(
             matches!(commit(&mut producer, 2).await, Commit::Committed { .. }),
             "{script:?}"
@@ -83,7 +83,7 @@ async fn a_put_that_surely_did_not_happen_is_an_error_that_names_it() {
     let scripted = Scripted::new(stream(&[]).await);
     let store: Arc<dyn Store> = Arc::clone(&scripted) as _;
     let mut producer = opened(&store, "p0", 1).await;
-    scripted.say(&[Answer::Denied]);
+    scripted.answer_with(&[Answer::Denied]);
     let next = item(&producer, 0, 1);
     let error = producer
         .try_commit(next.tgbs, next.cursor)

@@ -57,7 +57,6 @@ pub(crate) struct Snapshots {
     pub(crate) patience: u64,
     /// Full segments that are not known to be stored.
     pub(crate) unstored: VecDeque<Arc<Segment>>,
-    /// Segments read recently.
     pub(crate) cache: VecDeque<Arc<Segment>>,
     /// Stored snapshots that do not belong to this log; the writer of the next snapshot removes them.
     pub(crate) unusable: Vec<Version>,

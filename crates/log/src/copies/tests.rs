@@ -1,4 +1,4 @@
-//! Index segments that are missing, damaged or of another log: found out, ignored, written again.
+//! Index segments that are missing, damaged or of another log: detected, ignored, written again.
 
 use crate::testing::prelude::*;
 use crate::testing::rounds::Rounds;

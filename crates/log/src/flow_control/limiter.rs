@@ -16,7 +16,6 @@ use crate::log::Log;
 /// A producer's flow control; a watch value, kept up to date while there are bounds.
 #[derive(Debug, Clone)]
 pub struct FlowControlStatus {
-    /// The folded state.
     pub manifest: Manifest,
     /// Why a pending commit is held back, if one is.
     pub held: Option<HeldBack>,

@@ -1,4 +1,4 @@
-//! Producers with bounds: exact to the step, told why, and on their way again by themselves.
+//! Producers with bounds: exact to the step, with the reason reported, and resumed without help.
 
 mod bounds;
 mod slow_job;
@@ -10,7 +10,7 @@ use batchweave_core::manifest::entry::{AttemptOpened, JobClosed, JobOpened};
 use batchweave_core::stream::StreamOrder;
 use tokio::sync::watch;
 
-use crate::testing::distant::{Distant, LOOK, PUT_ALL};
+use crate::testing::distant::{CATCH_UP, Distant, PUT_ALL};
 use crate::testing::prelude::*;
 
 fn job() -> JobName {

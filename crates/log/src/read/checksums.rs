@@ -49,7 +49,6 @@ pub struct Checksums {
     order: VecDeque<String>,
 }
 
-/// A data object.
 struct Object {
     key: String,
     identity: Identity,
@@ -82,7 +81,7 @@ impl From<LogError> for Unreadable {
 
 /// A failed read of an index.
 enum Failure {
-    /// Permanent.
+    /// The object is missing, or cannot be read for good.
     Gone(String),
     /// The bytes contradict the log, perhaps in this read only.
     Damaged(String),
@@ -245,7 +244,7 @@ impl Checksums {
         Ok(Some(extent))
     }
 
-    /// Reads an index.
+    /// Reads an index, with retries.
     async fn index(
         &self,
         object: &Object,

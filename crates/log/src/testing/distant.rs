@@ -1,4 +1,4 @@
-//! Test helpers: a store some milliseconds away, and a policy that does as it is told.
+//! Test helpers: a store with latency, and a policy with scripted actions.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -13,8 +13,8 @@ use rand::{RngExt, SeedableRng};
 
 use crate::testing::prelude::*;
 
-/// One producer's way to the store: each request takes a time drawn from a seed. Needs a runtime
-/// whose time is paused.
+/// One producer's connection to the store: the latency of each request is drawn from a seed. Needs a runtime
+/// with paused time.
 #[derive(Debug)]
 pub(crate) struct Distant {
     inner: Arc<dyn Store>,
@@ -25,7 +25,7 @@ pub(crate) struct Distant {
     busy: AtomicBool,
     /// Everything under `intents/` is answered with 403.
     denies_intents: bool,
-    /// Requests of a kind all take the same time: nobody wins a race by luck.
+    /// Requests of one kind all take the same time, so that no race is won by chance.
     steady: bool,
     pub(crate) denied: AtomicU64,
 }
@@ -61,17 +61,17 @@ impl Distant {
         }
     }
 
-    /// From now on nothing that its user asks for happens, or is answered.
+    /// From now on no request has an effect or an answer.
     pub(crate) fn die(&self) {
         self.dead.store(true, Relaxed);
     }
 
-    /// Whether whatever is asked for is refused for now.
+    /// Sets whether each request is refused.
     pub(crate) fn is_busy(&self, busy: bool) {
         self.busy.store(busy, Relaxed);
     }
 
-    /// Half of a request's time; never over for the dead.
+    /// Waits for half of a request's latency; for ever after `die`.
     async fn travel(&self, most_ms: u64) {
         let drawn = self.rng.lock().unwrap().random_range(500..most_ms * 500);
         let us = if self.steady { most_ms * 250 } else { drawn };
@@ -132,9 +132,9 @@ impl layer::Intercept for Distant {
     }
 }
 
-/// What came of an action, as far as tests care.
+/// The result of an action, as far as tests need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Came {
+pub(crate) enum ActionResult {
     CaughtUp,
     Behind,
     Announced(bool),
@@ -145,8 +145,8 @@ pub(crate) enum Came {
     Nothing,
 }
 
-impl Came {
-    fn of(event: &Event) -> Self {
+impl ActionResult {
+    fn from_event(event: &Event) -> Self {
         match event {
             Event::CaughtUp(_) => Self::CaughtUp,
             Event::Behind(_) => Self::Behind,
@@ -163,15 +163,15 @@ impl Came {
 #[derive(Debug, Default)]
 struct Script {
     actions: VecDeque<Action>,
-    came: Vec<Came>,
+    results: Vec<ActionResult>,
     acting: bool,
 }
 
-/// Takes its actions from the test, one after another; clones share them.
+/// A policy that takes its actions from the test, one after another; clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Script>>);
+pub(crate) struct ScriptedPolicy(Arc<Mutex<Script>>);
 
-pub(crate) const LOOK: Action = Action::CatchUp(1);
+pub(crate) const CATCH_UP: Action = Action::CatchUp(1);
 /// Commit what is ready, and what was gathered.
 pub(crate) const PUT_ALL: Action = Action::Put {
     leads: true,
@@ -179,31 +179,31 @@ pub(crate) const PUT_ALL: Action = Action::Put {
     put_ms: None,
 };
 
-impl Told {
-    /// Says what to do next; for who may end by it.
-    pub(crate) fn say(&self, actions: &[Action]) {
+impl ScriptedPolicy {
+    /// Adds actions, which may end the commit task.
+    pub(crate) fn push(&self, actions: &[Action]) {
         self.0.lock().unwrap().actions.extend(actions);
     }
 
-    /// The same, and waits; returns what came of each action.
-    pub(crate) async fn does(&self, actions: &[Action]) -> Vec<Came> {
-        self.say(actions);
+    /// Adds actions and waits; returns the result of each.
+    pub(crate) async fn run(&self, actions: &[Action]) -> Vec<ActionResult> {
+        self.push(actions);
         for _ in 0..60_000 {
             tokio::time::sleep(Duration::from_millis(1)).await;
             let mut script = self.0.lock().unwrap();
             if script.actions.is_empty() && !script.acting {
-                return std::mem::take(&mut script.came);
+                return std::mem::take(&mut script.results);
             }
         }
         panic!("not done in a minute: {:?}", self.0.lock().unwrap());
     }
 }
 
-impl Policy for Told {
+impl Policy for ScriptedPolicy {
     fn step(&mut self, _: Duration, _: Queue, event: Event) -> Action {
         let mut script = self.0.lock().unwrap();
         if std::mem::take(&mut script.acting) {
-            script.came.push(Came::of(&event));
+            script.results.push(ActionResult::from_event(&event));
         }
         let next = script.actions.pop_front();
         script.acting = next.is_some();
@@ -218,20 +218,24 @@ pub(crate) async fn world() -> (Arc<MemoryStore>, Arc<dyn Store>) {
     (memory, store)
 }
 
-/// A producer that commits what its test tells it to; it has committed one TGB.
-pub(crate) async fn told(store: &Arc<dyn Store>, name: &str, seed: u8) -> (Told, CommitQueue) {
-    let policy = Told::default();
+/// Starts a producer with a scripted policy; it has committed one TGB.
+pub(crate) async fn scripted_producer(
+    store: &Arc<dyn Store>,
+    name: &str,
+    seed: u8,
+) -> (ScriptedPolicy, CommitQueue) {
+    let policy = ScriptedPolicy::default();
     let producer = opened(store, name, seed).await;
     let first = item(&producer, 0, 1);
     let queue = producer.spawn(policy.clone(), CommitOptions::default());
     assert!(queue.submit(first).await);
-    // The commit task asks nothing before it has something.
-    let came = policy.does(&[LOOK, PUT_ALL]).await;
-    assert_eq!(came.last(), Some(&Came::Won));
+    // The commit task does not ask its policy before it has an item.
+    let results = policy.run(&[CATCH_UP, PUT_ALL]).await;
+    assert_eq!(results.last(), Some(&ActionResult::Won));
     (policy, queue)
 }
 
-/// What `told` has committed.
+/// Returns the TGB that `scripted_producer` has committed.
 pub(crate) fn first() -> (String, u64) {
     ("leader".to_owned(), 0)
 }

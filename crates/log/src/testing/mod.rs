@@ -1,4 +1,4 @@
-//! Test helpers: a store that answers as told, and streams to write to.
+//! Test helpers: a store with scripted answers, and streams to write to.
 
 pub(crate) mod distant;
 mod one_shot;
@@ -23,32 +23,29 @@ use bytes::Bytes;
 
 use crate::{CommitItem, Committer, Creation, Located, Log, LogOptions, OpenOutcome, create};
 
-/// What happens to one create.
+/// The scripted outcome of one create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Done, but the answer is lost.
     DoneLost,
-    /// Not done, and nobody tells.
+    /// Not done, and the answer is lost.
     NotDoneLost,
     /// Not done now, but the request is on its way: it lands just before the next create.
     DoneLater,
     /// Done, reported as if the object had been there (an SDK's own retry).
     DoneExists,
-    /// 409.
     Conflict,
-    /// 503.
     Throttled,
-    /// 403.
     Denied,
-    /// Done; nothing is ever answered.
+    /// Done, but never answered.
     DoneHangs,
-    /// Not done, the same.
+    /// Not done, and never answered.
     NotDoneHangs,
-    /// On its way as `DoneLater`, the same.
+    /// As `DoneLater`, and never answered.
     LaterHangs,
 }
 
-/// Wraps a store; `script` says what happens to the next creates under `log/`.
+/// Wraps a store; `script` has the outcomes of the next creates under `log/`.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     inner: Arc<dyn Store>,
@@ -69,7 +66,7 @@ impl Scripted {
         })
     }
 
-    pub(crate) fn say(&self, answers: &[Answer]) {
+    pub(crate) fn answer_with(&self, answers: &[Answer]) {
         self.script.lock().unwrap().extend(answers);
     }
 

@@ -14,7 +14,6 @@ use crate::{Append, Committer, Log, LogError};
 pub(crate) enum Commit {
     Committed {
         version: Version,
-        /// The head afterwards.
         next_step: Step,
     },
     /// Another record is at the version: validate and try again.

@@ -1,5 +1,5 @@
-//! A store for tests that takes time: in virtual time the number of sequential rounds of requests
-//! is the time that passed.
+//! A store for tests whose requests take a fixed virtual time, so that the elapsed time is the number of
+//! sequential rounds of requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const ROUND: Duration = Duration::from_millis(100);
 pub(crate) struct Rounds {
     inner: Arc<dyn Store>,
     asked: Mutex<Vec<String>>,
-    /// Removed when it is first asked for, as by somebody who prunes.
+    /// Keys deleted at their first request, as by another writer that prunes.
     pub(crate) vanishing: Mutex<Vec<String>>,
     start: Mutex<Instant>,
 }
@@ -32,7 +32,7 @@ impl Rounds {
         })
     }
 
-    /// Sequential rounds, and the keys asked for, since the last call.
+    /// Returns the sequential rounds and the requested keys since the last call.
     pub(crate) fn take(&self) -> (u128, Vec<String>) {
         let mut start = self.start.lock().unwrap();
         let rounds = start.elapsed().as_millis() / ROUND.as_millis();

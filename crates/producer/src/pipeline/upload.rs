@@ -27,8 +27,8 @@ pub(crate) use part_assembler::PartAssembler;
 
 /// Reserved for the index and trailer of an object; a larger one makes the buffer move once more.
 const ROOM_BEHIND_BYTES: u64 = 256 << 10;
-/// Pauses between tries of an upload.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Makes objects and uploads them.
 #[derive(Debug)]
@@ -224,7 +224,7 @@ impl Uploader {
     /// Uploads an object, with retries; `data` counts it as a data object.
     async fn put(&self, object: Object, data: bool) -> Result<(), StoreError> {
         let began = Instant::now();
-        let mut backoff = BACKOFF;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let error = match self.store.upload(&object.key, object.bytes.clone()).await {
                 Ok(Create::Created) => {
@@ -237,12 +237,11 @@ impl Uploader {
                 Ok(Create::Exists) => return Err(self.taken(&object.key)),
                 Err(error) => error,
             };
-            let pause = backoff.pause();
-            if !error.kind.is_transient() || began.elapsed() + pause > self.give_up_after {
+            if !error.kind.is_transient() || began.elapsed() + backoff.peek() > self.give_up_after {
                 return Err(error);
             }
             tracing::warn!(%error, "cannot upload an object; retrying");
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 

@@ -214,16 +214,15 @@ async fn remote(
     let (root, pattern) = split_url(url)?;
     let store = open(root.clone()).await.map_err(SourceError::Store)?;
     let (mut keys, mut all) = (Vec::new(), BTreeSet::new());
-    let visit = |object: ObjectMeta| {
+    let listed = list_all(store.as_ref(), "", |object| {
         if filter.settled.is_some() {
             all.insert(object.key.clone());
         }
         if pattern.accepts(&object.key) {
             keys.push(object);
         }
-    };
-    let listed = list_all(store.as_ref(), "", visit).await;
-    listed.map_err(SourceError::Store)?;
+    });
+    listed.await.map_err(SourceError::Store)?;
     keys.retain(|o| filter.accepts_object(&o.key, &format!("{root}/{}", o.key), &all));
     keys.sort_by(|a, b| a.key.cmp(&b.key));
     futures::stream::iter(keys)

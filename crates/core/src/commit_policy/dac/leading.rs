@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{Action, Queue};
 use super::constants::{BURST, OTHERS_FIRST, OTHERS_MIN, OTHERS_WEIGHT, QUIET_PACE, STAY_FOR};
-use super::role::Role;
-use super::{Dac, Doing};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leading {
@@ -74,21 +71,5 @@ impl Leading {
     /// Returns the interval to the next round, which grows during silence.
     pub(super) fn pace(&self, pace: Duration) -> Duration {
         (pace * (1 + self.quiet / 8)).min(QUIET_PACE.max(pace))
-    }
-}
-
-impl Dac {
-    /// Runs a leader's round when it is due.
-    pub(super) fn round(&mut self, now: Duration, queue: Queue) -> Action {
-        let pace = self.pace();
-        let Role::Leading(leading) = &mut self.role else {
-            return Action::Idle;
-        };
-        if leading.is_due(now, queue.ready) {
-            leading.begin(now, pace);
-            return self.act(now, Doing::Sweep, Action::List);
-        }
-        let next = leading.next_round;
-        self.wait(now, next)
     }
 }

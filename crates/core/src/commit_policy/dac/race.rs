@@ -1,4 +1,4 @@
-//! Putting records: when to sweep for other producers' intents first, and which records to put.
+//! Putting records: a leader's rounds, when to sweep for other producers' intents first, and which records to put.
 
 use std::time::Duration;
 
@@ -8,6 +8,20 @@ use super::role::Role;
 use super::{Dac, Doing};
 
 impl Dac {
+    /// Runs a leader's round when it is due.
+    pub(super) fn round(&mut self, now: Duration, queue: Queue) -> Action {
+        let pace = self.pace();
+        let Role::Leading(leading) = &mut self.role else {
+            return Action::Idle;
+        };
+        if leading.is_due(now, queue.ready) {
+            leading.begin(now, pace);
+            return self.act(now, Doing::Sweep, Action::List);
+        }
+        let next = leading.next_round;
+        self.wait(now, next)
+    }
+
     /// Draws the time at which to sweep, among this many rivals.
     pub(super) fn stand(&mut self, now: Duration, rivals: u32) -> Duration {
         let spread = self.view.link.sweep_of_others() * rivals / SWEEPERS;

@@ -1,4 +1,4 @@
-//! DAC step by step: what it asks for, given what it is told.
+//! DAC step by step: its actions for given events.
 
 use super::*;
 
@@ -107,7 +107,7 @@ fn alone_a_commit_is_one_put() {
 }
 
 #[test]
-fn the_first_commit_asks_who_else_begins() {
+fn the_first_commit_checks_for_other_new_producers() {
     let mut s = Script::new(1);
     s.dac.new = true;
     assert!(looks(&s.ready(1)));
@@ -126,7 +126,7 @@ fn the_first_commit_asks_who_else_begins() {
 }
 
 #[test]
-fn a_fresh_leader_is_told_and_not_raced() {
+fn entries_are_announced_to_a_fresh_leader_without_a_race() {
     let mut s = Script::new(2);
     s.ready(1);
     let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
@@ -173,7 +173,7 @@ fn leading(script: &mut Script) {
 }
 
 #[test]
-fn a_leader_steps_down_when_little_comes() {
+fn a_leader_steps_down_when_it_finds_few_intents() {
     let mut s = Script::new(4);
     leading(&mut s);
     let mut rounds = 0;
@@ -206,9 +206,9 @@ fn after_a_round(full: bool) -> Duration {
 }
 
 #[test]
-fn what_had_no_room_in_a_record_does_not_wait_for_a_whole_pace() {
+fn entries_without_room_in_a_record_do_not_wait_for_a_whole_interval() {
     assert_eq!(after_a_round(true), 500 * MS);
-    // What was left out for another reason is no reason to hurry.
+    // Entries left out for another reason do not shorten the interval.
     assert_eq!(after_a_round(false), 2000 * MS);
 }
 
@@ -270,7 +270,7 @@ fn of_many_candidates_few_sweep() {
 }
 
 #[test]
-fn one_who_is_passed_over_commits_itself() {
+fn a_producer_that_is_passed_over_commits_itself() {
     let mut s = Script::new(6);
     s.ready(1);
     s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
@@ -321,7 +321,7 @@ fn a_target_collects_before_a_commit() {
 }
 
 #[test]
-fn one_who_may_not_announce_races_beside_a_leader() {
+fn a_producer_that_can_not_announce_races_beside_a_leader() {
     let mut s = Script::new(9);
     s.ready(1);
     let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
@@ -332,7 +332,7 @@ fn one_who_may_not_announce_races_beside_a_leader() {
     assert_eq!(puts(action), Some((false, false)));
 }
 
-/// The driver's first event tells what the opening did; this policy asked for nothing yet.
+/// The driver's first event reports the opening; this policy has made no request yet.
 #[test]
 fn an_opening_that_took_hours_is_no_measure_of_the_store() {
     let events = [

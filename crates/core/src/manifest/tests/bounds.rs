@@ -1,4 +1,4 @@
-//! What is bounded: a snapshot by what is alive, versions and steps by the numbers that JSON keeps.
+//! Bounds: of a snapshot by what is alive, of versions and steps by the numbers that JSON keeps exact.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn a_snapshot_does_not_grow_with_history() {
     assert!(b.m.open_steps.len() as u64 <= SEGMENT_STEPS);
 }
 
-/// The bench as if it had come to `version`, `next_step` steps behind it.
+/// The bench as if it were at `version`, `next_step` steps behind it.
 fn at(b: &Bench, version: u64, next_step: u64) -> Result<Bench, crate::error::FormatError> {
     let (now, bytes) = b.m.snapshot().unwrap();
     let text = String::from_utf8(bytes).unwrap();

@@ -1,5 +1,5 @@
-//! Golden files of the stored JSON: what version 1 wrote stays readable and stays the same.
-//! `BLESS=1` rewrites them, for a new format only.
+//! Golden files of the stored JSON: objects of version 1 stay readable and stay the same. `BLESS=1`
+//! rewrites them, for a new format only.
 
 use std::path::Path;
 
@@ -183,7 +183,7 @@ fn a_segment_is_as_version_1_wrote_it() {
     );
 }
 
-/// What the store held under each key, line by line.
+/// The content of the store under each key, line by line.
 fn stored(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
@@ -213,7 +213,8 @@ fn intents_are_as_version_1_wrote_them() {
         entries.iter().map(encoded).collect::<Vec<_>>()
     };
     golden("intents-v1.txt", &lines(&written(0)));
-    // Another release of the compression may pack the copy in a key otherwise: it need only be read.
+    // Another release of the compression may pack the copy in a key in another way: it must only be
+    // readable.
     if std::env::var_os("BLESS").is_some() {
         golden("intents-v1-carried.txt", &lines(&written(1000)));
     }

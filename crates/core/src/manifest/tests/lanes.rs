@@ -1,12 +1,11 @@
-//! Under `lanes` the order is a function of what each lane holds: whatever the interleaving, the
-//! restarts and the seals on the way.
+//! Under `lanes` the order is a function of what each lane holds: for any interleaving, restarts and seals.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::ids::{ProducerName, Seq, Version};
 
-/// What the lanes hold, and which of them say that they have no more.
+/// The TGBs of each lane, and whether it has finished.
 type Contents = Vec<(u64, bool)>;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -105,7 +104,7 @@ impl Play {
                 self.b.m
             );
         }
-        // What the moves have left, the last lane first.
+        // The TGBs that the moves have left, the last lane first.
         for lane in (0..self.left.len()).rev() {
             while self.left[lane].0 > 0 || self.left[lane].1 {
                 self.act(lane, 3, false);
@@ -121,7 +120,7 @@ fn moves() -> impl Strategy<Value = Vec<(usize, u64, bool)>> {
 
 proptest! {
     #[test]
-    fn the_order_is_a_function_of_what_the_lanes_hold(
+    fn the_order_is_a_function_of_the_content_of_the_lanes(
         contents in prop::collection::vec((0..9_u64, any::<bool>()), 1..5),
         moves in moves(),
     ) {

@@ -9,7 +9,7 @@ use crate::ids::{JobName, RequestId};
 const NAMES: [&str; 3] = ["p0", "p1", "p2"];
 const NONE: [&str; 0] = [];
 
-/// An entry of some kind; most are valid by the state that they meet.
+/// An entry of some kind; most are valid in the state that they meet.
 fn entry(b: &Bench, kind: u8, who: usize, n: u64) -> Entry {
     let request = RequestId([b.m.next_version() as u8; 16]);
     let (producer, reason) = (name(NAMES[who]), "because".to_owned());
@@ -161,7 +161,7 @@ fn foreign(b: &mut Bench) {
     b.records.push(bytes);
 }
 
-/// The comparison is worth something: after one entry of each kind every field has changed.
+/// The comparison is meaningful: after one entry of each kind every field has changed.
 #[test]
 fn a_history_of_every_kind_changes_every_field_but_the_stream() {
     let mut b = bench(true);
@@ -190,8 +190,8 @@ fn a_history_of_every_kind_changes_every_field_but_the_stream() {
 }
 
 proptest! {
-    /// A manifest read from a snapshot is the one that wrote it in every field, and stays so: the
-    /// records after it do the same to both.
+    /// A manifest read from a snapshot equals the one that wrote it in every field, and stays equal: the
+    /// records after it have the same effects on both.
     #[test]
     fn a_snapshot_keeps_every_field(
         lanes in any::<bool>(),

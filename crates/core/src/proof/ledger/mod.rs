@@ -1,8 +1,8 @@
-//! A ledger object: which steps a node's ranks received in an attempt, with the CRC32C of every slice.
+//! A ledger object: the steps that a node's ranks received in an attempt, with the CRC32C of every slice.
 //!
-//! Create-only. Together with the log it proves a run after the data is gone: the log names a digest
-//! over all slices' checksums, ledgers say which checksums each data coordinate received. An object
-//! ends in a digest of itself, so that a changed digit is found even where no proof would miss it.
+//! Create-only. Together with the log it proves a run after the data is deleted: the log names a digest
+//! over all slices' checksums, and ledgers hold the checksums that each data coordinate received. An object
+//! ends in a digest of itself, so that every changed digit is detected.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use crate::ids::{AttemptId, AttemptNo, JobName, Step, StreamId, Version};
 use crate::limits::{LEDGER_BYTES_MAX, NUMBER_MAX, SLICES_MAX};
 use crate::{json, keys};
 
-/// Steps after which a node stores what it has; a crash loses at most so many, and they are told
-/// again when the ranks resume.
+/// Steps after which a node stores a ledger. A crash loses at most this many; they are recorded again when
+/// the ranks resume.
 pub const LEDGER_STEPS: u64 = 256;
 /// Checksums in one object: a node with very many slices stores earlier.
 pub const LEDGER_CRCS: usize = 1 << 20;
-/// Entries in one object.
+/// Entries that one object may have.
 pub const LEDGER_ENTRIES_MAX: usize = 1 << 16;
 
 const _: () = assert!(8 * (LEDGER_CRCS + SLICES_MAX as usize) < LEDGER_BYTES_MAX / 2);
@@ -28,46 +28,46 @@ const _: () = assert!(8 * (LEDGER_CRCS + SLICES_MAX as usize) < LEDGER_BYTES_MAX
 #[serde(deny_unknown_fields)]
 pub struct LedgerEntry {
     pub dp_rank: u32,
-    /// The rank in the whole job, where it said so: several may read one coordinate.
+    /// The rank in the whole job, if it sent one: several ranks may read one coordinate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// The coordinate's first slice.
+    /// The first slice of the coordinate.
     pub first_slice: u32,
-    /// Its slices in each step.
+    /// The number of its slices in each step.
     pub slices: u32,
     pub from: Step,
     /// The step after the last one.
     pub to: Step,
-    /// The rank came back: it may have been told of some of these steps before, and those it received
-    /// from a daemon that died are told from the store's index.
+    /// Whether the rank returned. Some of these steps may be recorded before, and those from a daemon that
+    /// crashed are taken from the store's index.
     pub resumed: bool,
     /// CRC32C of each slice's payload, step by step, without the skipped ones.
     #[serde(with = "hex")]
     pub crcs: Vec<u32>,
-    /// Quarantined steps that were passed over: first and the one after the last.
+    /// Quarantined steps that were skipped: the first, and the one after the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<(Step, Step)>,
 }
 
 impl LedgerEntry {
-    /// Who received: the coordinate, and the rank where known.
+    /// Returns the reader: the coordinate, and the rank if known.
     pub fn reader(&self) -> (u32, Option<u32>) {
         (self.dp_rank, self.rank)
     }
 
-    /// The coordinate's slices.
+    /// Returns the range of the coordinate's slices.
     pub fn slice_range(&self) -> Range<u32> {
         self.first_slice..self.first_slice.saturating_add(self.slices)
     }
 
-    /// Steps that were received.
+    /// Returns the number of received steps.
     pub fn received(&self) -> u64 {
         let skipped: u64 = self.skipped.iter().map(|(first, end)| end - first).sum();
         self.to - self.from - skipped
     }
 
-    /// Each received step with its checksums, from one skipped range to the next: a range may be as long
-    /// as numbers go, and none of its steps is counted through.
+    /// Returns each received step with its checksums. The steps of a skipped range are not walked, since a
+    /// range may be as long as numbers allow.
     pub fn steps(&self) -> impl Iterator<Item = (Step, &[u32])> {
         let begins = std::iter::once(self.from).chain(self.skipped.iter().map(|(_, end)| *end));
         let ends = self.skipped.iter().map(|(first, _)| *first);
@@ -116,7 +116,7 @@ impl LedgerEntry {
     }
 }
 
-/// How far ledgers tell of a reader: of all its steps below.
+/// The first step that ledgers do not cover, for one reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReaderCoverage {
@@ -124,12 +124,12 @@ pub struct ReaderCoverage {
     /// The rank in the whole job, as in the entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// The step after the last one told.
+    /// The step after the last covered one.
     pub to: Step,
 }
 
 impl ReaderCoverage {
-    /// Whose.
+    /// Returns the reader: the coordinate, and the rank if known.
     pub fn reader(&self) -> (u32, Option<u32>) {
         (self.dp_rank, self.rank)
     }
@@ -145,18 +145,19 @@ pub struct Ledger {
     pub job: JobName,
     pub opened: Version,
     pub attempt: AttemptNo,
-    /// The attempt's id, as the log has it.
+    /// The attempt's id, as in the log.
     pub id: AttemptId,
-    /// Who writes: one run of a daemon.
+    /// The writing node: one run of a daemon.
     pub node: String,
     pub entries: Vec<LedgerEntry>,
-    /// How far this object and all stored before it tell, without a hole, of every reader that the node
-    /// knows of: so the newest object of each node says where to go on. Objects of old do not have it.
+    /// For every reader that the node knows, the first step that this object and all stored before it do
+    /// not cover without a hole. So the newest object of each node shows where to continue. Older objects
+    /// lack it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<ReaderCoverage>,
 }
 
-/// Where a ledger lies: what its key and stream say.
+/// The place of a ledger: its stream and the content of its key.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerPlace<'a> {
     pub stream: StreamId,
@@ -166,17 +167,17 @@ pub struct LedgerPlace<'a> {
 }
 
 impl Ledger {
-    /// The first step in it: part of its key.
+    /// Returns the first step, which is part of the key.
     pub fn first(&self) -> Step {
         self.entries.iter().map(|e| e.from).min().unwrap_or(0)
     }
 
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub fn to_json(&self) -> Vec<u8> {
         json::compact(self)
     }
 
-    /// Reads the ledger at `key` and checks it against its place.
+    /// Decodes the ledger at `key` and checks it against its place.
     pub fn from_json(
         bytes: &[u8],
         key: &str,
@@ -220,7 +221,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Readers in order, each of the entries' among them. What is behind a hole is not told yet.
+    /// Checks that the readers are in order and include those of the entries. Steps after a hole are not
+    /// covered yet.
     fn check_told(&self) -> Result<(), String> {
         if self.told.is_empty() {
             return Ok(());
@@ -244,7 +246,7 @@ impl Ledger {
     }
 }
 
-/// 8 hexadecimal digits each, without anything between them.
+/// Checksums of 8 hexadecimal digits each, without separators.
 mod hex {
     use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The stored form, and one refusal for each rule.
+//! The stored form, and one rejection for each rule.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn the_stored_bytes() {
     let said = r#"],"told":[{"dp_rank":0,"to":3},{"dp_rank":1,"to":514}],"digest""#;
     assert!(text.contains(said), "{text}");
     assert_eq!(read(text.as_bytes(), KEY).unwrap(), with);
-    // The entry lies behind a hole that is not filled yet.
+    // The entry follows a hole that is not filled yet.
     let behind = Ledger {
         told: vec![told(1, 200)],
         ..ledger()

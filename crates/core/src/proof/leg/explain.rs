@@ -1,16 +1,16 @@
-//! What explains a wrong digest, from checksums alone.
+//! The explanation of a wrong digest, from checksums alone.
 
 use super::Lookup;
 use crate::ids::Step;
 use crate::proof::contradiction::Mismatch;
 use crate::tgb::Digest;
 
-/// Exchanges of two slices are tried up to so many slices.
+/// Slices among which exchanges of two are tried.
 const SWAPS_TRIED: usize = 256;
-/// Steps around a wrong one that are compared with what was received.
+/// Steps around a wrong one that are compared with the received batch.
 const STEPS_TRIED: u64 = 1024;
 
-/// Another step's batch, two slices exchanged, or neither.
+/// Returns another step's batch, two exchanged slices, or neither.
 pub(super) fn explain(
     crcs: &mut [u32],
     expected: Digest,

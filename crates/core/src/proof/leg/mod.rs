@@ -1,9 +1,9 @@
-//! The proof of one leg of a lineage: every step went to every data coordinate exactly once, in order,
-//! with the bytes that the log names.
+//! The proof of one leg of a lineage: every step went to every data coordinate exactly once, in order, with
+//! the bytes that the log names.
 //!
-//! Ledgers come in order of their first steps, and steps are settled behind them, so that a run of any
-//! length is proved in the memory of a few objects. What a step must be is known by its digest
-//! alone: the data may be gone.
+//! Ledgers are added in the order of their first steps, and steps before them are settled, so that a run of
+//! any length is proved in the memory of a few objects. The digest alone identifies a step's bytes: the
+//! data may be deleted.
 
 mod explain;
 #[cfg(test)]
@@ -19,55 +19,55 @@ use super::lineage::{AttemptRecord, Leg};
 use crate::ids::{Step, Version};
 use crate::mesh;
 use crate::tgb::Digest;
-use walk::Stand;
+use walk::ReaderState;
 
-/// How far apart ranks of an attempt that was cut short, or still runs, may be by their ledgers.
+/// Steps that ranks of an attempt that was cut short, or still runs, may be apart by their ledgers.
 const TAIL_STEPS: u64 = 2 * LEDGER_STEPS;
 
-/// What the log says of a step.
+/// A step's TGB in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoggedTgb {
-    /// The digest of its batch.
+    /// The digest of the TGB.
     pub digest: Digest,
     /// The version that committed it.
     pub version: Version,
 }
 
-/// Answers what the log says of a step; `None` beyond its head.
+/// Looks up a step in the log; `None` beyond its head.
 pub type Lookup<'l> = &'l (dyn Fn(Step) -> Option<LoggedTgb> + Sync);
 
-/// What was proved of one leg.
+/// The proof of one leg.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvenLeg {
     /// The leg; its end is known now.
     pub leg: Leg,
-    /// The first step that is not proved, or where the next leg begins.
+    /// The first step that is not proved, or the start of the next leg.
     pub end: Step,
     pub dp_size: u32,
-    /// Steps that went to all of them.
+    /// Steps that went to all coordinates.
     pub steps: u64,
-    /// Quarantined steps that were passed over.
+    /// Quarantined steps that were skipped.
     pub skipped: u64,
-    /// Steps (by rank) that were received again after a rank came back.
+    /// Steps, counted per rank, that were received again after a rank returned.
     pub again: u64,
-    /// Steps (by rank) told by a later entry of a rank that came back: some of them from the store's
-    /// index, since the daemon that delivered them died.
-    pub retold: u64,
-    /// Steps (by rank) behind the leg's end: trained and thrown away.
+    /// Steps, counted per rank, in a later entry of a rank that returned. Some are from the store's index,
+    /// since the daemon that delivered them crashed.
+    pub recorded_again: u64,
+    /// Steps, counted per rank, after the leg's end: trained and discarded.
     pub thrown_away: u64,
-    /// Where coordinates stand that received more than was proved; only in a newest attempt.
+    /// Positions of coordinates that received more than was proved; only in a newest attempt.
     pub tail: Vec<(u32, Step)>,
     /// Coordinates whose ledgers end before their progress or marks; only in a newest attempt.
     pub unproved: Vec<Unproved>,
 }
 
-/// A coordinate that received more than its ledgers have.
+/// A coordinate that received more steps than its ledgers cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unproved {
     pub dp_rank: u32,
-    /// Where its ledgers end: the leg's start where there are none.
+    /// The end of its ledgers; the leg's start without ledgers.
     pub ledgers: Step,
-    /// How far it came by progress or marks.
+    /// Its position by progress or marks.
     pub reached: Step,
 }
 
@@ -76,26 +76,26 @@ struct Claim {
     entry: LedgerEntry,
 }
 
-/// A leg while its ledgers are read.
+/// The proof of a leg while its ledgers are read.
 pub struct LegProof<'a> {
     attempt: &'a AttemptRecord,
     leg: Leg,
     slices: u32,
-    /// Read, but not looked at: by first step, those that say `resumed` last.
+    /// Entries that are not checked yet: by first step, those with `resumed` last.
     pending: BTreeMap<(Step, bool, u64), Claim>,
     serial: u64,
-    /// Where each reader stands.
-    readers: BTreeMap<(u32, Option<u32>), Stand>,
+    /// The state of each reader.
+    readers: BTreeMap<(u32, Option<u32>), ReaderState>,
     /// Checksums by slice, of steps that are not settled.
     open: BTreeMap<Step, Vec<Option<u32>>>,
     settled: Step,
-    /// How far each coordinate came by its progress and marks.
-    shown: BTreeMap<u32, Step>,
+    /// The position of each coordinate by its progress and marks.
+    positions: BTreeMap<u32, Step>,
     proven: ProvenLeg,
 }
 
 impl<'a> LegProof<'a> {
-    /// Begins with `leg` of `attempt`, in a stream with so many slices.
+    /// Begins the proof of `leg` of `attempt`, in a stream with `slices` slices per step.
     pub fn new(attempt: &'a AttemptRecord, leg: Leg, slices: u32) -> Self {
         Self {
             attempt,
@@ -106,7 +106,7 @@ impl<'a> LegProof<'a> {
             readers: BTreeMap::new(),
             open: BTreeMap::new(),
             settled: leg.from,
-            shown: BTreeMap::new(),
+            positions: BTreeMap::new(),
             proven: ProvenLeg {
                 leg,
                 end: leg.from,
@@ -114,7 +114,7 @@ impl<'a> LegProof<'a> {
                 steps: 0,
                 skipped: 0,
                 again: 0,
-                retold: 0,
+                recorded_again: 0,
                 thrown_away: 0,
                 tail: Vec::new(),
                 unproved: Vec::new(),
@@ -122,7 +122,7 @@ impl<'a> LegProof<'a> {
         }
     }
 
-    /// Takes in a ledger of this attempt. Ledgers must come in order of their first steps.
+    /// Adds a ledger of this attempt. Ledgers must be added in the order of their first steps.
     pub fn add(&mut self, key: &str, ledger: Ledger) -> Result<(), Contradiction> {
         let state = &self.attempt.state;
         if ledger.id != state.id {
@@ -153,7 +153,7 @@ impl<'a> LegProof<'a> {
         Ok(())
     }
 
-    /// Judges all that was said of steps below `below`: the first step of the next ledger.
+    /// Checks all entries of steps below `below`, the first step of the next ledger.
     pub fn settle(&mut self, below: Step, log: Lookup<'_>) -> Result<(), Contradiction> {
         while let Some(first) = self.pending.first_entry() {
             if first.key().0 >= below {
@@ -177,14 +177,14 @@ impl<'a> LegProof<'a> {
         Ok(())
     }
 
-    /// Notes progress or a mark of a coordinate of a newest attempt: it has received all steps below.
-    pub fn shown(&mut self, dp_rank: u32, step: Step) {
-        let highest = self.shown.entry(dp_rank).or_default();
+    /// Notes progress or a mark of a coordinate of a newest attempt: it has received all steps below
+    /// `step`.
+    pub fn note_position(&mut self, dp_rank: u32, step: Step) {
+        let highest = self.positions.entry(dp_rank).or_default();
         *highest = step.max(*highest);
     }
 
-    /// Ends the leg. `even_from`: once some coordinate has come so far nobody can be on the way any
-    /// more, so that all must have come equally far.
+    /// Ends the leg. Once some coordinate has reached `even_from`, no coordinate may be behind another.
     pub fn finish(
         mut self,
         even_from: Option<Step>,
@@ -217,7 +217,7 @@ impl<'a> LegProof<'a> {
         })
     }
 
-    /// Notes the checksums of a step; whoever tells them again must say the same.
+    /// Notes the checksums of a step; repeated checksums must be equal.
     fn claim(
         &mut self,
         key: &str,
@@ -246,7 +246,7 @@ impl<'a> LegProof<'a> {
         Ok(())
     }
 
-    /// The first coordinate that did not receive `step`.
+    /// Returns the first coordinate that did not receive `step`.
     fn lacking(&self, step: Step) -> Option<u32> {
         let Some(known) = self.open.get(&step) else {
             return Some(0);
@@ -256,8 +256,8 @@ impl<'a> LegProof<'a> {
         Some(slice as u32 / each)
     }
 
-    /// A step that a coordinate did not receive, though all that was said of it is known. Where more is
-    /// to come, it will be a gap; otherwise the coordinate's ledgers end here. Ranks of a newest
+    /// Handles a step that a coordinate did not receive although all entries up to it are known. Where more
+    /// entries follow, they will show a gap; otherwise the coordinate's ledgers end here. Ranks of a newest
     /// attempt may be some steps apart.
     fn lacks(&self, step: Step, dp_rank: u32, below: Step) -> Result<(), Contradiction> {
         let last = self.leg.to == Some(below);
@@ -291,7 +291,7 @@ impl<'a> LegProof<'a> {
         }
     }
 
-    /// How far the readers of a coordinate came.
+    /// Returns the furthest position of a coordinate's readers.
     fn reached(&self, dp_rank: u32) -> Option<Step> {
         let own = self
             .readers
@@ -299,13 +299,13 @@ impl<'a> LegProof<'a> {
         own.map(|(_, stand)| self.attempt.next_kept(stand.at)).max()
     }
 
-    /// The newest attempt ends where its slowest coordinate does.
+    /// Ends the newest attempt at its slowest coordinate.
     fn validate_tail(&mut self, even_from: Option<Step>) -> Result<(), Contradiction> {
         let all = 0..self.attempt.state.dp_size;
         let reached: Vec<_> = all.map(|c| (c, self.reached(c))).collect();
         for &(dp_rank, step) in &reached {
             let ledgers = step.unwrap_or(self.attempt.next_kept(self.leg.from));
-            let shown = self.shown.get(&dp_rank).copied().unwrap_or_default();
+            let shown = self.positions.get(&dp_rank).copied().unwrap_or_default();
             let shown = self.attempt.next_kept(shown);
             if shown > ledgers {
                 self.proven.unproved.push(Unproved {
@@ -334,7 +334,7 @@ impl<'a> LegProof<'a> {
         Ok(())
     }
 
-    /// Compares what the ranks received at a step with what the log names.
+    /// Compares the received checksums of a step with the digest in the log.
     fn check(&mut self, step: Step, log: Lookup<'_>) -> Result<(), Contradiction> {
         let known = self.open.remove(&step).unwrap_or_default();
         let mut crcs: Vec<u32> = known.into_iter().flatten().collect();

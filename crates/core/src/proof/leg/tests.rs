@@ -1,4 +1,4 @@
-//! An honest run with restarts and changing worlds is accepted; each way of cheating is told apart.
+//! An honest run with restarts and changing worlds is accepted; each kind of forgery is recognized.
 
 mod returns;
 
@@ -13,7 +13,7 @@ use crate::proof::lineage::JobRecord;
 const SLICES: u32 = 8;
 const STEPS: Step = 3000;
 
-/// What the log says: slice checksums are a function of step and slice.
+/// The log: slice checksums are a function of step and slice.
 fn crc(step: Step, slice: u32) -> u32 {
     crate::crc::crc32c(format!("{step}/{slice}").as_bytes())
 }
@@ -142,7 +142,7 @@ impl Run {
                 proof.settle(next.first(), &named)?;
             }
         }
-        proof.shown(0, leg.from);
+        proof.note_position(0, leg.from);
         proof.finish(whole.then_some(0), &named)
     }
 
@@ -196,12 +196,12 @@ fn an_honest_run_with_restarts_and_other_worlds_is_accepted() {
     assert!(
         proven
             .iter()
-            .all(|p| p.tail.is_empty() && p.again + p.retold == 0)
+            .all(|p| p.tail.is_empty() && p.again + p.recorded_again == 0)
     );
 }
 
 #[test]
-fn a_swapped_slice_a_flipped_byte_and_another_batch_are_told_apart() {
+fn a_swapped_slice_a_flipped_byte_and_another_batch_are_distinguished() {
     let mut run = honest();
     for rank in [0, 1] {
         let other = run.entry(1, 1 - rank, 600, 856).crcs[6..7].to_vec();
@@ -231,7 +231,7 @@ fn a_swapped_slice_a_flipped_byte_and_another_batch_are_told_apart() {
 }
 
 #[test]
-fn doubled_steps_gaps_and_missing_ranks_are_told_apart() {
+fn doubled_steps_gaps_and_missing_ranks_are_distinguished() {
     let mut run = honest();
     let again = run.entry(0, 3, 511, 600);
     run.push(0, 9, vec![again]);
@@ -289,7 +289,7 @@ fn lineages_that_nobody_trained_are_found() {
     run.ledgers.get_mut(&1).unwrap().retain(|l| l.first() < 856);
     run.fails(&[
         "lineage",
-        "goes on from step 1000 of attempt 1",
+        "continues from step 1000 of attempt 1",
         "received step 856",
     ]);
     let mut run = honest();
@@ -330,7 +330,7 @@ fn edited_ledgers_are_found() {
 }
 
 #[test]
-fn what_is_behind_the_last_ledger_is_not_proved() {
+fn steps_after_the_last_ledger_are_not_proved() {
     let run = honest();
     let leg = *run.job.lineage().unwrap().last().unwrap();
     let begin = || LegProof::new(run.job.attempt(5).unwrap(), leg, SLICES);
@@ -339,9 +339,9 @@ fn what_is_behind_the_last_ledger_is_not_proved() {
         proof.add("ledger", ledger.clone()).unwrap();
     }
     for mark in [1800, 2000, 1900] {
-        proof.shown(1, mark);
+        proof.note_position(1, mark);
     }
-    proof.shown(2, 1956);
+    proof.note_position(2, 1956);
     let proven = proof.finish(None, &named).unwrap();
     let unproved = Unproved {
         dp_rank: 1,
@@ -349,12 +349,12 @@ fn what_is_behind_the_last_ledger_is_not_proved() {
         reached: 2000,
     };
     assert_eq!((proven.end, proven.unproved), (1956, vec![unproved]));
-    // Without any ledger nothing is proved of a run that was somewhere.
+    // Without any ledger, nothing is proved of a run that has positions.
     let mut proof = begin();
-    proof.shown(3, 1701);
+    proof.note_position(3, 1701);
     let proven = proof.finish(None, &named).unwrap();
     assert_eq!((proven.end, proven.unproved.len()), (1700, 1));
-    // A quarantined range ahead of the ledgers is no step that is lacking.
+    // A quarantined range ahead of the ledgers is not a missing step.
     let mut proof = begin();
     for rank in 0..4 {
         let entry = run.entry(5, rank, 1700, 1750);
@@ -363,7 +363,7 @@ fn what_is_behind_the_last_ledger_is_not_proved() {
             ..run.ledgers[&5][0].clone()
         };
         proof.add("ledger", ledger).unwrap();
-        proof.shown(rank, 1760);
+        proof.note_position(rank, 1760);
     }
     let proven = proof.finish(None, &named).unwrap();
     assert_eq!((proven.end, proven.unproved.len()), (1750, 0));

@@ -1,4 +1,4 @@
-//! One entry of one reader: it goes on where the reader stands, or says that it came back.
+//! One entry of one reader: it continues at the reader's position, or states that the rank returned.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use super::{Claim, LegProof, Lookup};
 use crate::ids::Step;
 use crate::proof::contradiction::Contradiction;
 
-/// Where a reader stands.
-pub(super) struct Stand {
-    /// It has received every step below.
+/// The state of a reader.
+pub(super) struct ReaderState {
+    /// The first step that it has not received.
     pub(super) at: Step,
-    /// Where its entries end, as long as no entry without `resumed` goes on there. One that a rank's
-    /// return reaches beyond is read after what was told at the return.
+    /// Ends of its entries at which no entry without `resumed` has continued yet. An entry that the return
+    /// of a rank reaches beyond is read after the entries of the return.
     ends: BTreeSet<Step>,
 }
 
 impl LegProof<'_> {
-    /// Takes one entry of one reader: it must go on where the reader stands.
+    /// Checks and takes one entry, which must continue at the reader's position.
     pub(super) fn walk(&mut self, claim: &Claim, log: Lookup<'_>) -> Result<(), Contradiction> {
         let Claim { key, entry } = claim;
         if self.leg.to.is_some_and(|to| entry.from >= to) {
@@ -26,7 +26,7 @@ impl LegProof<'_> {
         self.check_skips(key, entry)?;
         let (attempt, dp_rank) = (self.attempt.state.number, entry.dp_rank);
         let begin = self.leg.from;
-        let stand = self.readers.entry(entry.reader()).or_insert(Stand {
+        let stand = self.readers.entry(entry.reader()).or_insert(ReaderState {
             at: begin,
             ends: BTreeSet::from([self.attempt.next_kept(begin)]),
         });
@@ -59,7 +59,7 @@ impl LegProof<'_> {
             if step < at {
                 self.proven.again += 1;
             } else if entry.resumed {
-                self.proven.retold += 1;
+                self.proven.recorded_again += 1;
             }
             if self.leg.to.is_some_and(|to| step >= to) {
                 self.proven.thrown_away += 1;

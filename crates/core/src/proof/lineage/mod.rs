@@ -1,5 +1,5 @@
-//! Jobs as the log's records tell of them, closed ones too, and the lineage of a job: the newest
-//! attempt, the one whose checkpoint it loaded, and so on up to the first.
+//! Jobs as the log's records show them, closed ones included, and the lineage of a job: the newest attempt,
+//! the one whose checkpoint it loaded, and so on up to the first.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use crate::manifest::{Entry, Folded};
 /// An attempt and the steps that it passes over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptRecord {
-    /// What its open record said.
+    /// The attempt as in its open record.
     pub state: AttemptState,
-    /// Quarantined at its open record: sorted, joined, half open.
+    /// The ranges quarantined at its open record: sorted, joined, half open.
     pub skips: Vec<Range<Step>>,
 }
 
@@ -25,7 +25,7 @@ pub struct JobRecord {
     pub name: JobName,
     /// The version of its open record.
     pub opened: Version,
-    /// First step that it asked for.
+    /// First step that the job reads.
     pub start: Step,
     /// The version that closed it.
     pub closed: Option<Version>,
@@ -46,23 +46,23 @@ pub struct History {
 pub struct Leg {
     pub attempt: AttemptNo,
     pub from: Step,
-    /// Where the next attempt went on from its checkpoint; none for the newest.
+    /// The step at which the next attempt continued from a checkpoint; `None` for the newest.
     pub to: Option<Step>,
 }
 
-/// An attempt whose record does not fit the attempt that it names as its parent.
+/// An attempt whose record does not match the attempt that it names as its parent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LineageError {
-    /// Only a log that was not written by our rules can hold it.
+    /// Only a log that violates the rules can hold it.
     #[error(
-        "lineage: attempt {attempt} says that it goes on from attempt {parent}, which the log does not \
+        "lineage: attempt {attempt} names attempt {parent} as its parent, which the log does not \
          have before it"
     )]
     NoParent {
         attempt: AttemptNo,
         parent: AttemptNo,
     },
-    /// It starts elsewhere than at the checkpoint that it names.
+    /// It does not start at the checkpoint that it names.
     #[error(
         "lineage: attempt {attempt} starts at step {start}, but the checkpoint of attempt {parent} that \
          it names stands at step {step}: the steps between were trained twice or not at all"
@@ -82,10 +82,10 @@ pub enum LineageError {
         attempt: AttemptNo,
         parent: AttemptNo,
         step: Step,
-        /// Where the parent began.
+        /// The first step of the parent.
         began: Step,
     },
-    /// It has no parent and does not begin where the job begins.
+    /// It has no parent and does not begin at the job's start.
     #[error(
         "lineage: attempt {attempt} starts at step {start} and names no checkpoint that it loaded, but \
          the job starts at step {job_start}: nothing says who trained the steps before"
@@ -98,18 +98,18 @@ pub enum LineageError {
 }
 
 impl AttemptRecord {
-    /// Whether it passes over `step`.
+    /// Returns whether the attempt passes over `step`.
     pub fn skips(&self, step: Step) -> bool {
         self.skips.iter().any(|range| range.contains(&step))
     }
 
-    /// The first step from `step` on that it does not pass over.
+    /// Returns the first step from `step` on that the attempt does not pass over.
     pub fn next_kept(&self, step: Step) -> Step {
         let over = self.skips.iter().find(|range| range.contains(&step));
         over.map_or(step, |range| range.end)
     }
 
-    /// What it passes over of `steps`.
+    /// Returns the ranges of `steps` that the attempt passes over.
     pub fn skipped(&self, steps: Range<Step>) -> Vec<(Step, Step)> {
         let cut = |range: &Range<Step>| (range.start.max(steps.start), range.end.min(steps.end));
         let all = self.skips.iter().map(cut);
@@ -118,12 +118,12 @@ impl AttemptRecord {
 }
 
 impl JobRecord {
-    /// The attempt of that number.
+    /// Returns the attempt of that number.
     pub fn attempt(&self, number: AttemptNo) -> Option<&AttemptRecord> {
         self.attempts.get(usize::try_from(number).ok()?)
     }
 
-    /// The legs of the newest attempt's lineage, the oldest first; none without attempts.
+    /// Returns the legs of the newest attempt's lineage, the oldest first; none without attempts.
     pub fn lineage(&self) -> Result<Vec<Leg>, LineageError> {
         let mut legs = Vec::new();
         let mut at = self.attempts.last();
@@ -182,7 +182,7 @@ impl JobRecord {
 }
 
 impl History {
-    /// Takes in what the record of `version` did.
+    /// Applies the effects of the record of `version`.
     pub fn note(&mut self, version: Version, folded: &Folded) {
         let Some(record) = &folded.record else { return };
         for (entry, verdict) in record.entries.iter().zip(&folded.entries) {
@@ -196,8 +196,8 @@ impl History {
         }
     }
 
-    /// Gives the attempts of a record the ranges that were in force before it and still are behind it: as
-    /// daemons, which know versions and no order within a record.
+    /// Sets the ranges of the attempts that the record of `version` opened: those in force before it and
+    /// still in force after it. Daemons do the same, since they know versions and no order within a record.
     fn set_skips(&mut self, version: Version) {
         let before = self.in_force.values().filter(|(_, added)| *added < version);
         let skips = joined(before.map(|(range, _)| range));
@@ -249,12 +249,12 @@ impl History {
         }
     }
 
-    /// All incarnations of all jobs, by name and opening.
+    /// Returns all incarnations of all jobs, by name and opening.
     pub fn jobs(&self) -> impl Iterator<Item = &JobRecord> {
         self.jobs.values()
     }
 
-    /// The incarnation of a job that was opened at `opened`, or its newest.
+    /// Returns the incarnation of a job that was opened at `opened`, or its newest.
     pub fn job(&self, name: &JobName, opened: Option<Version>) -> Option<&JobRecord> {
         let any = (name.clone(), 0)..=(name.clone(), Version::MAX);
         match opened {
@@ -264,7 +264,7 @@ impl History {
     }
 }
 
-/// Ranges in order, neighbours and overlaps joined.
+/// Sorts ranges and joins neighbours and overlaps.
 fn joined<'r>(ranges: impl Iterator<Item = &'r Range<Step>>) -> Vec<Range<Step>> {
     let mut sorted: Vec<_> = ranges.cloned().collect();
     sorted.sort_by_key(|range| (range.start, range.end));

@@ -92,7 +92,7 @@ fn the_lineage_follows_parents_and_leaves_dead_branches_out() {
 }
 
 #[test]
-fn forged_lineages_are_told_apart() {
+fn forged_lineages_are_distinguished() {
     let mut log = Log::new();
     log.attempt(10, None);
     log.attempt(50, Some((0, 40)));

@@ -55,9 +55,9 @@ fn objects_below_the_watermark_go_and_shared_ones_stay_while_any_of_them_is_need
     assert_eq!(fate(&b, &object("p0", 1, (8, 11))), Fate::Needed);
 }
 
-/// An upload whose commit is in flight (P12) is told from an orphan by epoch and number alone.
+/// An upload whose commit is in flight (P12) and an orphan differ in epoch and number alone.
 #[test]
-fn what_may_still_be_committed_stays_and_orphans_go() {
+fn objects_that_may_be_committed_stay_and_orphans_are_deleted() {
     let mut b = bench();
     let next = object("p0", 1, (12, 15));
     assert_eq!(fate(&b, &next), Fate::Uncommitted);
@@ -187,10 +187,10 @@ fn intents_go_when_they_can_never_be_valid() {
     }
 }
 
-/// A successor announced its opening while its frozen predecessor finished the work: nobody else
-/// would ever take that hint away.
+/// A successor announced its opening while its frozen predecessor finished the work: no other process would
+/// ever remove that hint.
 #[test]
-fn hints_of_a_producer_that_has_finished_go_whatever_their_epoch() {
+fn intents_of_a_finished_producer_are_deleted_in_any_epoch() {
     let mut b = bench();
     let p0 = name("p0");
     let opened = keys::intent_opened(&p0, 2, Nonce([3; 8]));

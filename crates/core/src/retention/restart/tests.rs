@@ -1,4 +1,4 @@
-//! Each clause of the rule, and the whole against a naive oracle.
+//! Each clause of the rule, and all of it against a simple oracle.
 
 use proptest::prelude::*;
 
@@ -37,7 +37,7 @@ fn job(keep: u32, starts: &[Step]) -> JobState {
 
 const HEAD: Step = 10_000;
 
-/// Complete marks at these steps of each attempt; the newest has received everything.
+/// Returns complete marks at these steps of each attempt; the newest has received everything.
 fn signs(marks: &[&[Step]]) -> JobObjects {
     let mut signs = JobObjects::new();
     for (number, steps) in (0_u64..).zip(marks) {
@@ -124,7 +124,7 @@ fn with_fewer_than_k_restart_points_nothing_moves() {
 }
 
 #[test]
-fn the_floor_is_never_above_what_every_coordinate_has_received() {
+fn the_floor_is_never_above_the_slowest_coordinate() {
     let job = job(1, &[50]);
     let mut signs = signs(&[&[100, 200]]);
     let attempt = signs.get_mut(&0).unwrap();
@@ -166,11 +166,11 @@ fn names_that_say_nothing_are_ignored_and_counted() {
 }
 
 #[test]
-fn a_mark_below_the_start_of_its_attempt_says_nothing() {
+fn a_mark_below_the_start_of_its_attempt_is_ignored() {
     assert_eq!(points(&job(1, &[50]), &signs(&[&[20, 60]])), [50, 60]);
 }
 
-/// The rule as protocol.md has it, word by word, with no thought of cost.
+/// The rule word by word as in protocol.md, without regard to cost.
 fn naive(starts: &[Step], marks: &[Vec<Step>], keep: usize, position: Step) -> Option<Step> {
     let newest = starts.len().checked_sub(1)?;
     let mut points = Vec::new();
@@ -189,7 +189,7 @@ fn naive(starts: &[Step], marks: &[Vec<Step>], keep: usize, position: Step) -> O
 
 proptest! {
     #[test]
-    fn the_floor_is_what_a_naive_reading_says(
+    fn the_floor_equals_that_of_a_naive_oracle(
         history in prop::collection::vec((0_u64..50, prop::collection::vec(0_u64..50, 0..6)), 0..5),
         keep in 1_u32..5,
         received_to in prop::option::of((0_u64..60, 0_u64..60)),
@@ -207,7 +207,7 @@ proptest! {
         prop_assert_eq!(floor(&job, &signs), naive(&starts, &marks, keep as usize, position));
     }
 
-    /// Deleting marks below a published watermark changes nothing that the watermark may say.
+    /// Deleting marks below a published watermark does not change the next watermark.
     #[test]
     fn marks_below_the_watermark_may_go(
         history in prop::collection::vec((0_u64..50, prop::collection::vec(0_u64..50, 0..6)), 1..5),

@@ -45,7 +45,7 @@ fn good_ones_pass_and_round_trip() {
 }
 
 #[test]
-fn the_digest_is_what_the_format_page_says() {
+fn the_digest_is_that_of_the_format_page() {
     let mut text = b"batchweave tgb digest 1\n".to_vec();
     text.extend([1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
     assert_eq!(

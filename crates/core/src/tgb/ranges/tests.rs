@@ -1,4 +1,4 @@
-//! Read plans: what is read is exactly what was wanted, in few requests.
+//! Read plans: exactly the wanted slices are read, in few requests.
 
 use std::collections::BTreeMap;
 
@@ -234,7 +234,7 @@ fn headers_do_not_cost_a_request() {
 proptest! {
     /// Packs, plans, reads and checks: every wanted slice comes back, and no byte more is read.
     #[test]
-    fn what_was_packed_is_read(
+    fn packed_slices_are_read(
         sizes in (1..7_usize).prop_flat_map(|n| prop::collection::vec(prop::collection::vec(0..400_usize, n), 1..5)),
         equal in any::<bool>(),
         object_bytes in 1..3000_u64,

@@ -105,7 +105,7 @@ fn a_frame_that_was_summed_as_it_came_is_not_read_again() {
     let mut later = good.to_vec();
     later[70] ^= 1;
     assert!(verify_summed(&later, &sum, &expect()).is_ok());
-    // A sum that is wrong, or of too few bytes, decides nothing: what stands there does.
+    // A wrong sum, or one of too few bytes, decides nothing: the payload does.
     for doubtful in [summed(&later), summed(&good[..good.len() - 64])] {
         assert!(verify_summed(good, &doubtful, &expect()).is_ok());
         refused(0, verify_summed(&later, &doubtful, &expect()), "PayloadCrc");

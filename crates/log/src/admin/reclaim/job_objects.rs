@@ -8,15 +8,14 @@ use batchweave_core::ids::{JobName, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{AttemptState, JobState};
-use batchweave_core::retention::JobObjects;
+use batchweave_core::retention::{self, AttemptObjects, JobObjects};
 use batchweave_store::{ObjectMeta, Pages, Store, StoreError};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::verified;
 use crate::error::LogError;
 use crate::log::Log;
 
-/// Concurrent listings.
+/// Listings that run at the same time.
 const LISTS_AT_ONCE: usize = 8;
 
 /// The marks and progress of all open jobs.
@@ -112,13 +111,13 @@ impl Listed {
             else {
                 continue;
             };
-            let moves = verified::moves_watermark(job, objects, m.watermark());
+            let moves = moves_watermark(job, objects, m.watermark());
             let kept = if moves {
-                verified::kept_points(job, objects)
+                kept_points(job, objects)
             } else {
                 BTreeSet::new()
             };
-            let replaced = |key: &&String| !verified::is_newest(key, own);
+            let replaced = |key: &&String| !is_newest(key, own);
             let newest = moves || found.iter().any(|key| replaced(&key));
             let decides = |key: &&String| match keys::parse_mark(key) {
                 Some(mark) => kept.contains(&mark.step),
@@ -132,6 +131,29 @@ impl Listed {
         }
         deciding
     }
+}
+
+/// Whether the marks and progress of `job` would raise the watermark, if no other job retained data.
+fn moves_watermark(job: &JobState, objects: &JobObjects, watermark: Step) -> bool {
+    job.holds && retention::floor(job, objects).is_some_and(|floor| floor > watermark)
+}
+
+/// Returns the restart points that a job keeps: with one of them less, its floor would be lower.
+fn kept_points(job: &JobState, objects: &JobObjects) -> BTreeSet<Step> {
+    let points = retention::restart_points(job, objects);
+    points
+        .into_iter()
+        .rev()
+        .take(job.keep.max(1) as usize)
+        .collect()
+}
+
+/// Whether a progress object is the newest of one of its coordinates.
+fn is_newest(key: &str, objects: &AttemptObjects) -> bool {
+    keys::parse_progress(key).is_some_and(|progress| {
+        let at = objects.progress.range(progress.first..=progress.last);
+        at.into_iter().any(|(_, newest)| *newest == progress.step)
+    })
 }
 
 struct AttemptPrefix {

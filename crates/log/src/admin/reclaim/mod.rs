@@ -106,7 +106,7 @@ impl Reclaimer {
         report.head = fold.next_step();
         let keep = Keep::up_to(limits.max_delete);
         let found = scan::scan(log, &Reclaim::by(&fold), &objects, &mut self.known, keep).await?;
-        report.take_scan(&found);
+        found.add_to(&mut report);
         if !found.is_empty() {
             log.confirm().await?;
         }

@@ -22,7 +22,6 @@ const POINTS_REPORTED: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRetention {
     pub job: JobName,
-    /// Its incarnation.
     pub opened: Version,
     /// The number of restart points that it keeps.
     pub keep: u32,
@@ -47,9 +46,8 @@ pub struct Plan {
     pub next_version: Version,
     /// The first step that is not committed.
     pub head: Step,
-    /// The watermark now.
     pub watermark: Step,
-    /// The watermark afterwards.
+    /// The watermark after the pass.
     pub after: Step,
     /// The watermark that follows from the jobs.
     pub due: Due,
@@ -80,7 +78,7 @@ pub(super) async fn make(
     let after = match (to, &due) {
         (Some(step), _) => {
             let request = log.new_request();
-            retention::asked(&fold, &objects, step, request)?.step
+            retention::requested_watermark(&fold, &objects, step, request)?.step
         }
         (None, Due::Publish(entry)) => entry.step,
         (None, _) => fold.watermark(),

@@ -3,7 +3,7 @@
 use batchweave_core::guards;
 use batchweave_core::ids::{RequestId, Step};
 use batchweave_core::manifest::{Entry, Manifest, Writer};
-use batchweave_core::retention::{self, Asked, Due};
+use batchweave_core::retention::{self, Due, WatermarkRefused};
 use tracing::{info, warn};
 
 use super::job_objects::{self, ObjectsByJob};
@@ -78,10 +78,10 @@ fn due(
     report: &mut ReclaimReport,
 ) -> Result<Option<Entry>, ReclaimError> {
     if let Some((step, request)) = asked {
-        return match retention::asked(m, objects, step, request) {
+        return match retention::requested_watermark(m, objects, step, request) {
             Ok(entry) => Ok(Some(Entry::Watermark(entry))),
             // Another writer raised it already.
-            Err(Asked::NotAbove { .. }) => Ok(None),
+            Err(WatermarkRefused::NotAbove { .. }) => Ok(None),
             Err(refused) => Err(refused.into()),
         };
     }

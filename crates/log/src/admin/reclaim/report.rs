@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use batchweave_core::ids::{JobName, Step, Version};
-use batchweave_core::retention::{Asked, Due};
+use batchweave_core::retention::{Due, WatermarkRefused};
 use batchweave_store::StoreError;
+use serde::Serialize;
 
-use super::scan::Found;
 use crate::error::LogError;
 
 /// Refused keys that are reported one by one.
@@ -20,7 +20,7 @@ pub enum ReclaimError {
     Log(#[from] LogError),
     /// The requested watermark is not possible.
     #[error(transparent)]
-    Asked(#[from] Asked),
+    Asked(#[from] WatermarkRefused),
 }
 
 /// The classes of objects that are deleted.
@@ -69,7 +69,7 @@ impl Class {
 }
 
 /// Objects and their bytes. The sizes of unfinished uploads are unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     pub objects: u64,
     pub bytes: u64,
@@ -88,16 +88,14 @@ pub struct Totals {
     pub needed: Tally,
     /// Not named by any entry, but one still may.
     pub uncommitted: Tally,
-    /// No longer needed.
     pub dead: Tally,
     /// Not named like objects of this program; never deleted.
     pub foreign: Tally,
 }
 
 /// Requests of a plan or pass, other than those of following the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
-    /// Pages of listings.
     pub lists: u64,
     /// Index segments, marks and progress objects read.
     pub gets: u64,
@@ -160,13 +158,6 @@ impl ReclaimReport {
             bytes: all.bytes + one.bytes,
         };
         self.deleted.values().fold(Tally::default(), sum)
-    }
-
-    pub(super) fn take_scan(&mut self, found: &Found) {
-        self.totals.clone_from(&found.totals);
-        self.requests.lists += found.requests.lists;
-        self.requests.gets += found.requests.gets;
-        self.more = !found.complete;
     }
 
     pub(super) fn refuse(&mut self, key: String, error: StoreError, keys: u64) {

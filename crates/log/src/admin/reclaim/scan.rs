@@ -15,7 +15,7 @@ use tracing::debug;
 
 use super::input_lists::{InputLists, WAITING_MAX};
 use super::job_objects::{ObjectsByJob, each};
-use super::report::{Class, Requests, Totals};
+use super::report::{Class, ReclaimReport, Requests, Totals};
 use super::verified::VerifiedObjects;
 use crate::error::LogError;
 use crate::log::Log;
@@ -77,6 +77,14 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Adds the results to a report.
+    pub(super) fn add_to(&self, report: &mut ReclaimReport) {
+        report.totals.clone_from(&self.totals);
+        report.requests.lists += self.requests.lists;
+        report.requests.gets += self.requests.gets;
+        report.more = !self.complete;
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.dead.is_empty() && self.uploads.is_empty()
     }

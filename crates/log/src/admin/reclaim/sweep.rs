@@ -10,7 +10,7 @@ use super::report::{Class, ReclaimReport};
 use super::scan::{Dead, Found};
 use crate::log::Log;
 
-/// Keys per request.
+/// Keys per delete request.
 const KEYS: usize = 1000;
 /// Tries per request. Deleting twice is harmless.
 const TRIES: u32 = 3;

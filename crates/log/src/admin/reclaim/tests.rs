@@ -1,4 +1,4 @@
-//! Reclamation on a store in memory: in order, raced, interrupted, refused.
+//! Reclamation on a memory store: undisturbed, raced, interrupted, refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +8,7 @@ use batchweave_core::ids::{RequestId, Step};
 use batchweave_core::keys;
 use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::JobClosed;
-use batchweave_core::retention::{Asked, Due};
+use batchweave_core::retention::{Due, WatermarkRefused};
 use batchweave_store::testing::faults::{Fault, FaultStore};
 use batchweave_store::{ErrorKind, Op, Store};
 
@@ -108,7 +108,7 @@ async fn orphans_go_and_what_may_still_be_committed_stays() {
     readable(&scene).await;
 }
 
-/// An attempt that opens between the reading of the marks and the record would be cut off by it.
+/// A watermark would cut off an attempt that opens between the read of the marks and its record.
 #[tokio::test]
 async fn a_lost_race_reads_jobs_and_marks_again() {
     let mut scene = marked().await;
@@ -152,7 +152,7 @@ async fn a_pass_is_capped_and_the_next_goes_on() {
     readable(&scene).await;
 }
 
-/// Whatever a pass had done when it died, the next one finds the rest and nothing too many.
+/// The next pass after a failed one deletes the rest, wherever that one stopped, and nothing else.
 #[tokio::test]
 async fn a_pass_may_die_anywhere() {
     let mut ends = Vec::new();
@@ -269,7 +269,7 @@ async fn a_person_moves_the_watermark_as_far_as_jobs_allow() {
     assert!(
         matches!(
             needed,
-            Asked::Needed {
+            WatermarkRefused::Needed {
                 floor: Some(14),
                 ..
             }
@@ -278,9 +278,12 @@ async fn a_person_moves_the_watermark_as_far_as_jobs_allow() {
     );
     assert!(matches!(
         refused(&mut log, 41).await,
-        Asked::BeyondHead { head: 40, .. }
+        WatermarkRefused::BeyondHead { head: 40, .. }
     ));
-    assert!(matches!(refused(&mut log, 0).await, Asked::NotAbove { .. }));
+    assert!(matches!(
+        refused(&mut log, 0).await,
+        WatermarkRefused::NotAbove { .. }
+    ));
     let mut reclaimer = Reclaimer::new();
     let plan = reclaimer.plan(&mut log, Some(13)).await.unwrap();
     let report = reclaimer
@@ -288,7 +291,7 @@ async fn a_person_moves_the_watermark_as_far_as_jobs_allow() {
         .await
         .unwrap();
     assert_eq!(report.watermark, 13);
-    // Applied again it is done already.
+    // Applied again, the plan has nothing left to do.
     let report = reclaimer
         .apply(&mut log, &plan, Limits::default())
         .await

@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use batchweave_core::ids::{AttemptId, Step, StreamId};
+use batchweave_core::ids::{AttemptId, StreamId};
 use batchweave_core::keys;
-use batchweave_core::manifest::state::JobState;
-use batchweave_core::retention::{self, AttemptObjects, JobObjects, Mark, Progress};
+use batchweave_core::retention::{Mark, Progress};
 use batchweave_store::{ErrorKind, Store, StoreError};
 use futures::{StreamExt, TryStreamExt, stream};
 use tracing::warn;
@@ -17,14 +16,14 @@ use crate::error::LogError;
 use crate::log::Log;
 use crate::read::retrying::get_intact;
 
-/// Concurrent reads.
+/// Reads that run at the same time.
 const READS_AT_ONCE: usize = 32;
 
 /// Objects that were read in earlier passes; they never change.
 #[derive(Debug, Default)]
 pub(super) struct VerifiedObjects {
     genuine: BTreeSet<String>,
-    /// Logged once.
+    /// Forged objects; each is logged once.
     forged: BTreeSet<String>,
 }
 
@@ -96,27 +95,4 @@ async fn read(
         Ok(_) => None,
     };
     Ok((key, why))
-}
-
-/// Whether the marks and progress of `job` would raise the watermark, if no other job retained data.
-pub(super) fn moves_watermark(job: &JobState, objects: &JobObjects, watermark: Step) -> bool {
-    job.holds && retention::floor(job, objects).is_some_and(|floor| floor > watermark)
-}
-
-/// Returns the restart points that a job keeps: with one of them less, its floor would be lower.
-pub(super) fn kept_points(job: &JobState, objects: &JobObjects) -> BTreeSet<Step> {
-    let points = retention::restart_points(job, objects);
-    points
-        .into_iter()
-        .rev()
-        .take(job.keep.max(1) as usize)
-        .collect()
-}
-
-/// Whether a progress object is the newest of one of its coordinates.
-pub(super) fn is_newest(key: &str, objects: &AttemptObjects) -> bool {
-    keys::parse_progress(key).is_some_and(|progress| {
-        let at = objects.progress.range(progress.first..=progress.last);
-        at.into_iter().any(|(_, newest)| *newest == progress.step)
-    })
 }

@@ -1,4 +1,4 @@
-//! A record that nobody can read: who may make it void, and when it must be restored instead.
+//! An unreadable record: when a repair may make it void, and when it must be restored.
 
 use batchweave_core::manifest::Record;
 use bytes::Bytes;
@@ -21,7 +21,7 @@ async fn found(store: &Arc<dyn Store>) -> Damage {
     damage(store, &options(9)).await.unwrap().unwrap()
 }
 
-/// The record of version 3, as somebody writes it who has read `before` at version 2.
+/// Returns a record of version 3 by a writer that has read `before` at version 2.
 fn follows(producer: &Committer, before: &[u8]) -> Bytes {
     let record = Record {
         format: 1,

@@ -29,7 +29,7 @@ const UNREPORTED_MAX: usize = 64;
 pub(super) struct Behind {
     /// The size of the next window.
     window: u64,
-    /// The windows read.
+    /// The number of windows read.
     windows: u32,
     /// How long the last window took.
     took: Duration,

@@ -27,7 +27,6 @@ pub enum OpenOutcome {
     Sealed,
     /// An instance that began later has opened the producer.
     Fenced {
-        /// The newest epoch.
         by: Epoch,
         /// The instance that opened the newest epoch.
         instance: String,

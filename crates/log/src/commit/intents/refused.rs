@@ -8,7 +8,7 @@ use batchweave_core::keys;
 use batchweave_core::limits::INTENTS_PER_ROUND;
 use batchweave_core::manifest::Manifest;
 
-/// Remembered keys.
+/// Refused intents that are remembered at most.
 const KEYS_MAX: usize = 8 * INTENTS_PER_ROUND;
 
 /// The state on which the validity of a producer's intent depends, until its key alone shows that it is

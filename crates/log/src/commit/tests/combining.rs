@@ -60,7 +60,7 @@ async fn produce(
     *progress.borrow()
 }
 
-/// How many of each producer's TGBs are there, each once and in order.
+/// Returns the number of TGBs of each producer, after checking that each is there once and in order.
 async fn in_order(store: &Arc<dyn Store>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for (name, seq) in steps(store).await {
@@ -106,7 +106,7 @@ async fn sixteen_producers_commit_for_each_other() {
     }
 }
 
-/// Waits until somebody leads while others have announced.
+/// Waits until a producer leads while others have announced entries.
 async fn some_leader(seen: &[watch::Receiver<CommitProgress>]) -> usize {
     loop {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -156,7 +156,7 @@ async fn a_leader_that_dies_holds_nobody_up() {
             counts.len() == 7 && counts.values().all(|c| *c == 50),
             "seed {seed}: {counts:?}"
         );
-        // Its successor goes on where the log says that it stood.
+        // Its successor continues from its state in the log.
         let (successor, _) = joined(Arc::clone(&store), &format!("p{leader}"), 250).await;
         assert_eq!((successor.epoch(), successor.next_seq()), (2, dead));
     }

@@ -1,4 +1,4 @@
-//! People, jobs and new producers get a word in while others commit without a pause. Time is virtual.
+//! Operators, jobs and new producers commit while others commit without pause. Time is virtual.
 
 use batchweave_core::commit_policy::{Dac, DacOptions};
 use tokio::task::JoinSet;
@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use crate::testing::distant::{Distant, world};
 use crate::testing::prelude::*;
 
-/// A record of somebody else has to be in the log after so long.
+/// Another writer's record must be in the log within this time.
 const WORD_IN: Duration = Duration::from_secs(10);
 
 /// Commits as fast as it can until the stream is sealed.

@@ -1,12 +1,12 @@
-//! A future of `try_commit` that is dropped in the middle of its put, while its instance lives on
-//! (pitfall P8): what it does next neither doubles nor loses anything.
+//! A `try_commit` future that is dropped during its put while its instance continues (pitfall P8): nothing is
+//! duplicated or lost.
 
 use batchweave_core::manifest::Record;
 use bytes::Bytes;
 
 use crate::testing::prelude::*;
 
-/// What becomes of a put to which no answer ever comes.
+/// Outcomes of a put that is never answered.
 const FATES: [Answer; 3] = [Answer::DoneHangs, Answer::NotDoneHangs, Answer::LaterHangs];
 
 async fn world() -> (Arc<Scripted>, Arc<dyn Store>, Committer) {
@@ -18,14 +18,14 @@ async fn world() -> (Arc<Scripted>, Arc<dyn Store>, Committer) {
 
 /// Begins to commit the next TGBs and drops the future.
 async fn drop_commit(scripted: &Scripted, producer: &mut Committer, tgbs: u64, fate: Answer) {
-    scripted.say(&[fate]);
+    scripted.answer_with(&[fate]);
     let next = item(producer, producer.next_seq(), tgbs);
     let put = producer.try_commit(next.tgbs, next.cursor);
     let dropped = tokio::time::timeout(Duration::from_millis(5), put).await;
     assert!(dropped.is_err(), "{fate:?}: it hangs");
 }
 
-/// As a caller does: asks where the log stands, and commits up to `end`, one TGB after another.
+/// Commits up to `end`, one TGB after another, as a caller does after it has read the next sequence number.
 async fn commit_up_to(producer: &mut Committer, end: u64) {
     for _ in 0..20 {
         if producer.next_seq() >= end {
@@ -128,8 +128,8 @@ async fn a_dropped_commit_that_another_record_overtook_is_lost_and_judged_again(
 async fn a_put_that_the_store_refuses_stays_open_until_it_is_certain() {
     let (scripted, store, mut producer) = world().await;
     drop_commit(&scripted, &mut producer, 1, Answer::NotDoneHangs).await;
-    // A refusal says nothing of the first put. Nobody gives up because of it.
-    scripted.say(&[Answer::Denied, Answer::Throttled, Answer::Denied]);
+    // A refusal says nothing about the first put, so that its resolution continues.
+    scripted.answer_with(&[Answer::Denied, Answer::Throttled, Answer::Denied]);
     assert_eq!(commit(&mut producer, 1).await, Commit::Lost);
     commit_up_to(&mut producer, 2).await;
     check(&scripted, &store, 2, "denied").await;

@@ -1,4 +1,4 @@
-//! Whatever strangers may leave under `intents/`: none of it is committed, and nobody is held up.
+//! Foreign objects under `intents/`: none is committed, and none delays a producer.
 
 use batchweave_core::commit_policy::Action::{Gather, List};
 use batchweave_core::commit_policy::{Dac, DacOptions};
@@ -11,16 +11,18 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 
-use crate::testing::distant::{Came, Distant, PUT_ALL, first, intents_in, told, world};
+use crate::testing::distant::{
+    ActionResult, Distant, PUT_ALL, first, intents_in, scripted_producer, world,
+};
 use crate::testing::prelude::*;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// Read, refused, counted and deleted.
     Refused,
-    /// Read, not valid as things stand, counted and left alone.
+    /// Read, not valid in the present state, counted and kept.
     NotNow,
-    /// Not even read; deleted when nobody has done so for a while.
+    /// Not read; deleted after a while.
     Dead,
 }
 
@@ -123,11 +125,11 @@ const HOSTILE: [(&str, Fate, Craft); 13] = [
     }),
 ];
 
-/// Objects that are no intents of any kind: more than one round lists.
+/// More foreign objects than one round lists.
 const UNKNOWN: usize = 5000;
 
-/// One producer for each hostile object, which never commits, with the object beside it; then
-/// those that need no producer. Returns keys and fates.
+/// Stores hostile objects: each next to an intent of a producer of its own, which never commits, and those that
+/// need no producer. Returns their keys and fates.
 async fn leave(store: &Arc<dyn Store>) -> Vec<(String, Fate)> {
     let stream = config(&[]).stream_id;
     let mut left = Vec::new();
@@ -164,7 +166,7 @@ fn of(left: &[(String, Fate)], fate: Fate) -> Vec<String> {
     keys
 }
 
-/// An intent whose owner does nothing more; returns its TGBs as `steps` tells them.
+/// Stores an intent whose owner does nothing more; returns its TGBs in the form of `steps`.
 async fn real(store: &Arc<dyn Store>) -> Vec<(String, u64)> {
     let owner = opened(store, "real", 60).await;
     let stream = owner.log().manifest().stream_id();
@@ -180,21 +182,22 @@ async fn what_strangers_leave_is_never_committed() {
     let real = real(&store).await;
     let refused = of(&left, Fate::Refused);
     let useless = refused.len() + of(&left, Fate::NotNow).len();
-    let (leader, leading) = told(&store, "leader", 1).await;
+    let (leader, leading) = scripted_producer(&store, "leader", 1).await;
     let progress = leading.progress();
-    // A round lists 4,000 keys, and the next goes on from there: by now each was listed and read.
-    let came = leader.does(&[List, Gather, PUT_ALL]).await;
-    let (Came::Listed(listed), Came::Gathered(gathered)) = (came[0], came[1]) else {
+    // A round lists 4,000 keys, and the next continues from there: by now each was listed and read.
+    let came = leader.run(&[List, Gather, PUT_ALL]).await;
+    let (ActionResult::Listed(listed), ActionResult::Gathered(gathered)) = (came[0], came[1])
+    else {
         panic!("{came:?}")
     };
     assert_eq!((listed, gathered), (useless + 1, 1), "the real one is left");
-    assert_eq!(came[2], Came::Won, "and committed");
+    assert_eq!(came[2], ActionResult::Won, "and committed");
     assert_eq!(progress.borrow().refused_intents, useless as u64);
     let mut expected = vec![first()];
     expected.extend(real);
     assert_eq!(steps(&store).await, expected);
-    // What is refused goes with the next list, and what was committed too.
-    leader.does(&[List]).await;
+    // The next list deletes refused and committed intents.
+    leader.run(&[List]).await;
     tokio::time::sleep(Duration::from_mins(10)).await;
     let there = intents_in(&memory);
     assert!(
@@ -203,9 +206,13 @@ async fn what_strangers_leave_is_never_committed() {
     );
     let stay = of(&left, Fate::NotNow);
     assert!(stay.iter().all(|key| there.contains(key)), "{stay:?}");
-    let nothing = [Came::Listed(0), Came::Gathered(0), Came::Gathered(0)];
+    let nothing = [
+        ActionResult::Listed(0),
+        ActionResult::Gathered(0),
+        ActionResult::Gathered(0),
+    ];
     for _ in 0..4 {
-        let came = leader.does(&[List, Gather, PUT_ALL]).await;
+        let came = leader.run(&[List, Gather, PUT_ALL]).await;
         assert_eq!(came, nothing, "read once; no record without an entry");
     }
     assert_eq!(progress.borrow().refused_intents, useless as u64);
@@ -217,11 +224,11 @@ async fn the_dead_are_deleted_and_nothing_else() {
     let (memory, store) = world().await;
     let left = leave(&store).await;
     let dead = of(&left, Fate::Dead);
-    let (leader, leading) = told(&store, "leader", 1).await;
+    let (leader, leading) = scripted_producer(&store, "leader", 1).await;
     let mut there = intents_in(&memory).len();
     let mut rounds = 0;
     while intents_in(&memory).iter().any(|key| dead.contains(key)) {
-        leader.does(&[List]).await;
+        leader.run(&[List]).await;
         // Many in one round; as long as a slow store takes for that.
         tokio::time::sleep(Duration::from_mins(10)).await;
         let now = intents_in(&memory).len();
@@ -236,7 +243,7 @@ async fn the_dead_are_deleted_and_nothing_else() {
     leading.close(false).await.unwrap();
 }
 
-/// Every key that a DAC producer is likely to announce its first items under is taken.
+/// Every key under which a DAC producer is likely to announce its first items is taken.
 async fn squat(store: &Arc<dyn Store>, name: &str) {
     for last in 0..8 {
         let key = format!("intents/{name}/1/0-{last}.json");

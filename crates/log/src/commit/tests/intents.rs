@@ -1,11 +1,14 @@
-//! Intents between producers whose policies are told what to do, step by step: those of openings
-//! and finishes, and those of fenced instances.
+//! Intents between producers with scripted policies: those of openings and finishes, and those of fenced
+//! instances.
 
 use batchweave_core::commit_policy::Action::{self, Announce, Gather, List};
 use batchweave_core::ids::Version;
 use batchweave_core::manifest::Record;
 
-use crate::testing::distant::{Came, Distant, LOOK, PUT_ALL, Told, first, intents_in, told, world};
+use crate::testing::distant::{
+    ActionResult, CATCH_UP, Distant, PUT_ALL, ScriptedPolicy, first, intents_in, scripted_producer,
+    world,
+};
 use crate::testing::prelude::*;
 
 /// Writer and kinds of entry of a record.
@@ -27,8 +30,8 @@ async fn record(store: &Arc<dyn Store>, version: Version) -> (String, Vec<&'stat
 #[tokio::test(start_paused = true)]
 async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
     let (memory, store) = world().await;
-    let (leader, leading) = told(&store, "leader", 1).await;
-    let newcomer = Told::default();
+    let (leader, leading) = scripted_producer(&store, "leader", 1).await;
+    let newcomer = ScriptedPolicy::default();
     let opening = {
         let (store, mut policy) = (Arc::clone(&store), newcomer.clone());
         tokio::spawn(async move {
@@ -36,11 +39,21 @@ async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
             Committer::open_with(log, "new".parse().unwrap(), "test:2", &mut policy).await
         })
     };
-    assert_eq!(newcomer.does(&[Announce]).await, [Came::Announced(true)]);
+    assert_eq!(
+        newcomer.run(&[Announce]).await,
+        [ActionResult::Announced(true)]
+    );
     assert_eq!(intents_in(&memory).len(), 1);
-    let round = leader.does(&[List, Gather, PUT_ALL]).await;
-    assert_eq!(round, [Came::Listed(1), Came::Gathered(1), Came::Won]);
-    newcomer.say(&[LOOK]);
+    let round = leader.run(&[List, Gather, PUT_ALL]).await;
+    assert_eq!(
+        round,
+        [
+            ActionResult::Listed(1),
+            ActionResult::Gathered(1),
+            ActionResult::Won
+        ]
+    );
+    newcomer.push(&[CATCH_UP]);
     let OpenOutcome::Opened(producer) = opening.await.unwrap().unwrap() else {
         panic!("not opened")
     };
@@ -51,19 +64,26 @@ async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
     );
 
     let next = item(&producer, 0, 2);
-    let newcomer = Told::default();
+    let newcomer = ScriptedPolicy::default();
     let queue = producer.spawn(newcomer.clone(), CommitOptions::default());
     assert!(queue.submit(next).await);
     let closing = tokio::spawn(queue.close(true));
     tokio::time::sleep(Duration::from_millis(5)).await;
-    assert_eq!(newcomer.does(&[Announce]).await, [Came::Announced(true)]);
-    let round = leader.does(&[List, Gather, PUT_ALL]).await;
+    assert_eq!(
+        newcomer.run(&[Announce]).await,
+        [ActionResult::Announced(true)]
+    );
+    let round = leader.run(&[List, Gather, PUT_ALL]).await;
     assert_eq!(
         round,
-        [Came::Listed(2), Came::Gathered(2), Came::Won],
+        [
+            ActionResult::Listed(2),
+            ActionResult::Gathered(2),
+            ActionResult::Won
+        ],
         "the finish follows the batch"
     );
-    newcomer.say(&[LOOK]);
+    newcomer.push(&[CATCH_UP]);
     let (end, _) = closing.await.unwrap().unwrap();
     assert_eq!(end, CommitEnd::Finished { tgbs: 2 });
     assert_eq!(
@@ -80,30 +100,30 @@ async fn an_opening_a_batch_and_a_finish_are_committed_by_another() {
 async fn what_a_fenced_instance_announced_is_void() {
     // The successor opens before the leader lists; after it has gathered; and unseen by it.
     let looks: [(&[Action], &[Action]); 3] = [
-        (&[], &[LOOK, List, Gather, PUT_ALL]),
-        (&[List, Gather], &[LOOK, PUT_ALL]),
+        (&[], &[CATCH_UP, List, Gather, PUT_ALL]),
+        (&[List, Gather], &[CATCH_UP, PUT_ALL]),
         (&[List, Gather], &[PUT_ALL, List, Gather, PUT_ALL]),
     ];
     for (before, after) in looks {
         let (memory, store) = world().await;
-        let (leader, leading) = told(&store, "leader", 1).await;
+        let (leader, leading) = scripted_producer(&store, "leader", 1).await;
         let old = opened(&store, "p", 2).await;
         let next = item(&old, 0, 2);
-        let announcer = Told::default();
+        let announcer = ScriptedPolicy::default();
         let queue = old.spawn(announcer.clone(), CommitOptions::default());
         assert!(queue.submit(next).await);
-        announcer.does(&[Announce]).await;
-        leader.does(&[LOOK]).await;
-        leader.does(before).await;
+        announcer.run(&[Announce]).await;
+        leader.run(&[CATCH_UP]).await;
+        leader.run(before).await;
         let mut successor = opened(&store, "p", 3).await;
         assert_eq!((successor.epoch(), successor.next_seq()), (2, 0));
-        let came = leader.does(after).await;
-        assert!(!came.contains(&Came::Won), "{came:?}");
+        let came = leader.run(after).await;
+        assert!(!came.contains(&ActionResult::Won), "{came:?}");
         assert!(matches!(
             commit(&mut successor, 1).await,
             Commit::Committed { .. }
         ));
-        announcer.say(&[LOOK]);
+        announcer.push(&[CATCH_UP]);
         let (end, _) = queue.close(false).await.unwrap();
         assert_eq!(
             end,
@@ -128,17 +148,17 @@ async fn a_look_that_fails_while_nothing_waits_for_it_is_left_for_later() {
     let distant = Distant::new(&store, 1);
     let producer = opened(&(Arc::clone(&distant) as _), "leader", 1).await;
     let items = [item(&producer, 0, 1), item(&producer, 1, 1)];
-    let policy = Told::default();
+    let policy = ScriptedPolicy::default();
     let queue = producer.spawn(policy.clone(), CommitOptions::default());
     for (at, item) in items.into_iter().enumerate() {
         assert!(queue.submit(item).await, "{at}: it goes on");
-        let came = policy.does(&[LOOK, PUT_ALL]).await;
-        assert_eq!(came, [Came::CaughtUp, Came::Won], "{at}");
+        let came = policy.run(&[CATCH_UP, PUT_ALL]).await;
+        assert_eq!(came, [ActionResult::CaughtUp, ActionResult::Won], "{at}");
         distant.is_busy(true);
-        policy.say(&[Action::Poll(1)]);
+        policy.push(&[Action::Poll(1)]);
         // Longer than one read is tried again.
         tokio::time::sleep(Duration::from_mins(5)).await;
-        assert_eq!(policy.does(&[]).await, [Came::CaughtUp], "{at}");
+        assert_eq!(policy.run(&[]).await, [ActionResult::CaughtUp], "{at}");
         distant.is_busy(false);
     }
     queue.close(false).await.unwrap();
@@ -153,21 +173,25 @@ async fn a_look_behind_a_leader_is_one_window_but_not_twice_with_a_pause_between
     let slow = opened(&(distant as _), "slow", 2).await;
     let waiting = item(&slow, 0, 1);
     leader.log_mut().catch_up().await.unwrap();
-    let leading = Told::default();
+    let leading = ScriptedPolicy::default();
     let leaders = leader.spawn(leading.clone(), CommitOptions::default());
     for item in items {
         assert!(leaders.submit(item).await);
-        assert_eq!(leading.does(&[PUT_ALL]).await, [Came::Won]);
+        assert_eq!(leading.run(&[PUT_ALL]).await, [ActionResult::Won]);
     }
-    let policy = Told::default();
+    let policy = ScriptedPolicy::default();
     let queue = slow.spawn(policy.clone(), CommitOptions::default());
     assert!(queue.submit(waiting).await);
     let look = Action::Poll(4);
-    let came = policy.does(&[look, look]).await;
-    assert_eq!(came, [Came::Behind; 2], "it goes on at once");
+    let came = policy.run(&[look, look]).await;
+    assert_eq!(came, [ActionResult::Behind; 2], "it goes on at once");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(policy.does(&[look]).await, [Came::CaughtUp], "to the head");
-    assert_eq!(policy.does(&[PUT_ALL]).await, [Came::Won]);
+    assert_eq!(
+        policy.run(&[look]).await,
+        [ActionResult::CaughtUp],
+        "to the head"
+    );
+    assert_eq!(policy.run(&[PUT_ALL]).await, [ActionResult::Won]);
     for queue in [leaders, queue] {
         queue.close(false).await.unwrap();
     }

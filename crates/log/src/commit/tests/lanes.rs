@@ -88,7 +88,7 @@ async fn a_slow_lane_holds_the_others_back_and_is_named() {
         (m.awaited_lane().unwrap().as_str(), m.next_step()),
         ("b", 7)
     );
-    // A person ends it: a seal stops at the contiguous head, and what waits is not lost by it.
+    // A seal ends the stream at the contiguous head; waiting TGBs are not lost.
     let request = log.new_request();
     let seal = |_: &_| {
         Entry::Sealed(Sealed {

@@ -1,5 +1,5 @@
-//! Intents that can be read and are of no use: read once, counted once, deleted when
-//! nothing makes them valid any more, and left alone otherwise.
+//! Readable intents that cannot be committed: read once, counted once, deleted when they can never become
+//! valid, and kept otherwise.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,9 @@ use batchweave_core::commit_policy::Action::{Gather, List};
 use batchweave_core::intent;
 use batchweave_core::manifest::entry::{BatchEntry, Mixture};
 
-use crate::testing::distant::{Came, LOOK, PUT_ALL, Told, intents_in, told, world};
+use crate::testing::distant::{
+    ActionResult, CATCH_UP, PUT_ALL, ScriptedPolicy, intents_in, scripted_producer, world,
+};
 use crate::testing::prelude::*;
 
 fn batch(producer: &Committer, mixture: u64) -> BatchEntry {
@@ -32,9 +34,9 @@ async fn store_intent(store: &Arc<dyn Store>, batch: BatchEntry) {
 }
 
 /// A leader whose reads are counted.
-async fn leader(store: &Arc<dyn Store>) -> (Arc<Scripted>, Told, CommitQueue) {
+async fn leader(store: &Arc<dyn Store>) -> (Arc<Scripted>, ScriptedPolicy, CommitQueue) {
     let counted = Scripted::new(Arc::clone(store));
-    let (leader, leading) = told(&(Arc::clone(&counted) as _), "leader", 1).await;
+    let (leader, leading) = scripted_producer(&(Arc::clone(&counted) as _), "leader", 1).await;
     (counted, leader, leading)
 }
 
@@ -53,7 +55,7 @@ async fn hopeless_ones_are_read_once_and_deleted() {
     let mut there = intents_in(&memory).len();
     for round in 0..10 {
         let before = *counted.gets.lock().unwrap();
-        leader.does(&[List, Gather]).await;
+        leader.run(&[List, Gather]).await;
         let reads = *counted.gets.lock().unwrap() - before;
         let expected = if round == 0 { u64::from(HOPELESS) } else { 0 };
         assert_eq!(reads, expected, "round {round}");
@@ -75,13 +77,13 @@ async fn one_that_may_become_valid_stays_and_is_read_again_when_things_change() 
     let early = opened(&store, "early", 2).await;
     store_intent(&store, batch(&early, 1)).await;
     let (counted, leader, leading) = leader(&store).await;
-    let came = leader.does(&[List, Gather]).await;
-    assert_eq!(came, [Came::Listed(1), Came::Gathered(0)]);
+    let came = leader.run(&[List, Gather]).await;
+    assert_eq!(came, [ActionResult::Listed(1), ActionResult::Gathered(0)]);
     let before = *counted.gets.lock().unwrap();
-    // Far longer than it takes to call an intent ownerless.
+    // Far longer than it takes to consider an intent ownerless.
     for _ in 0..20 {
-        let came = leader.does(&[List, Gather]).await;
-        assert_eq!(came, [Came::Listed(0), Came::Gathered(0)]);
+        let came = leader.run(&[List, Gather]).await;
+        assert_eq!(came, [ActionResult::Listed(0), ActionResult::Gathered(0)]);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(*counted.gets.lock().unwrap(), before, "not read again");
@@ -99,8 +101,15 @@ async fn one_that_may_become_valid_stays_and_is_read_again_when_things_change() 
         })
     };
     admin.commit_entry("test", mixture).await.unwrap();
-    let came = leader.does(&[LOOK, List, Gather, PUT_ALL]).await;
-    assert_eq!(came[1..], [Came::Listed(1), Came::Gathered(1), Came::Won]);
+    let came = leader.run(&[CATCH_UP, List, Gather, PUT_ALL]).await;
+    assert_eq!(
+        came[1..],
+        [
+            ActionResult::Listed(1),
+            ActionResult::Gathered(1),
+            ActionResult::Won
+        ]
+    );
     assert_eq!(steps(&store).await.len(), 3);
     leading.close(false).await.unwrap();
 }
@@ -116,11 +125,18 @@ async fn a_hopeless_one_hides_no_real_one_of_the_same_producer() {
     forged.cursor_before = Hash::sha256(b"elsewhere");
     store_intent(&store, real).await;
     store_intent(&store, forged).await;
-    let (leader, leading) = told(&store, "leader", 1).await;
-    // The longest chain is looked at first, and is found to be none.
-    leader.does(&[List, Gather]).await;
-    let came = leader.does(&[List, Gather, PUT_ALL]).await;
-    assert_eq!(came, [Came::Listed(1), Came::Gathered(1), Came::Won]);
+    let (leader, leading) = scripted_producer(&store, "leader", 1).await;
+    // The longest chain is validated first, and found void.
+    leader.run(&[List, Gather]).await;
+    let came = leader.run(&[List, Gather, PUT_ALL]).await;
+    assert_eq!(
+        came,
+        [
+            ActionResult::Listed(1),
+            ActionResult::Gathered(1),
+            ActionResult::Won
+        ]
+    );
     assert_eq!(steps(&store).await.len(), 3);
     leading.close(false).await.unwrap();
 }

@@ -1,9 +1,9 @@
-//! Each bound alone, with positions told by the test.
+//! Each bound alone, with positions sent by the test.
 
 use batchweave_core::commit_policy::Action::{Announce, Gather, List};
 
 use super::*;
-use crate::testing::distant::{Came, Told};
+use crate::testing::distant::{ActionResult, ScriptedPolicy};
 
 async fn lanes(names: &[&str]) -> Arc<dyn Store> {
     let store: Arc<dyn Store> = MemoryStore::new();
@@ -79,7 +79,7 @@ async fn a_job_that_opens_holds_at_once_and_one_that_closes_lets_go() {
         assert!(queue.submit(item).await);
     }
     until("held", || bound(&queue).is_some()).await;
-    // Nobody has told it: its own next record came after the job's.
+    // It was not notified: its own next record came after the job's.
     assert_eq!(head(&queue), 35);
     let closed = Entry::JobClosed(JobClosed {
         request: unbounded(),
@@ -128,7 +128,7 @@ async fn a_leader_takes_along_what_fits_below_its_own_ceiling() {
     let (tell, options) = paced(steps_ahead(8));
     let leader = opened(&store, "leader", 1).await;
     let own = item(&leader, 0, 2);
-    let policy = Told::default();
+    let policy = ScriptedPolicy::default();
     let queue = leader.spawn(policy.clone(), options);
     assert!(queue.submit(own).await);
     // The others know no bound.
@@ -136,30 +136,47 @@ async fn a_leader_takes_along_what_fits_below_its_own_ceiling() {
     for (n, tgbs) in [(2, 3), (3, 4)] {
         let other = opened(&store, &format!("p{n}"), n).await;
         let next = item(&other, 0, tgbs);
-        let policy = Told::default();
+        let policy = ScriptedPolicy::default();
         let queue = other.spawn(policy.clone(), CommitOptions::default());
         assert!(queue.submit(next).await);
-        assert_eq!(policy.does(&[Announce]).await, [Came::Announced(true)]);
+        assert_eq!(
+            policy.run(&[Announce]).await,
+            [ActionResult::Announced(true)]
+        );
         others.push(queue);
     }
-    let round = policy.does(&[LOOK, List, Gather, PUT_ALL]).await;
-    assert_eq!(round[1..], [Came::Listed(2), Came::Gathered(2), Came::Won]);
+    let round = policy.run(&[CATCH_UP, List, Gather, PUT_ALL]).await;
+    assert_eq!(
+        round[1..],
+        [
+            ActionResult::Listed(2),
+            ActionResult::Gathered(2),
+            ActionResult::Won
+        ]
+    );
     // Its own two and one of the others' entries: the second would be step 9.
     let first = head(&queue);
     assert!(first == 5 || first == 6, "{first}");
-    let round = policy.does(&[List, Gather, PUT_ALL, List]).await;
+    let round = policy.run(&[List, Gather, PUT_ALL, List]).await;
     // Nothing fits, and nothing has changed: the second list is not even made.
     let expected = [1, 1, 0, 0];
     let expected = [
-        Came::Listed(expected[0]),
-        Came::Gathered(expected[1]),
-        Came::Gathered(expected[2]),
-        Came::Listed(expected[3]),
+        ActionResult::Listed(expected[0]),
+        ActionResult::Gathered(expected[1]),
+        ActionResult::Gathered(expected[2]),
+        ActionResult::Listed(expected[3]),
     ];
     assert_eq!(round, expected);
     at(&tell, opened_at, 1);
-    let round = policy.does(&[List, Gather, PUT_ALL]).await;
-    assert_eq!(round, [Came::Listed(1), Came::Gathered(1), Came::Won]);
+    let round = policy.run(&[List, Gather, PUT_ALL]).await;
+    assert_eq!(
+        round,
+        [
+            ActionResult::Listed(1),
+            ActionResult::Gathered(1),
+            ActionResult::Won
+        ]
+    );
     assert_eq!(head(&queue), 9);
 }
 
@@ -258,7 +275,7 @@ async fn bytes_are_counted_back_through_stored_segments() {
     assert_eq!((lead.steps, lead.bytes), (1863, Some(1863 * 1024)));
     at(&tell, opened_at, 702);
     until("two more", || head(&queue) == 2565).await;
-    // An attempt from further back is further behind than anybody counted.
+    // An attempt from further back has a larger backlog than counted so far.
     open_attempt(&mut log, opened_at, 5).await;
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(head(&queue), 2565);

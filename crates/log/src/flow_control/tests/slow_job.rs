@@ -7,9 +7,9 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// How far the producers may be ahead.
+/// Steps that the producers may be ahead.
 const MOST: u64 = 100;
-/// Progress is published as often as this.
+/// Interval between two publications of progress.
 const EVERY: u64 = MOST / 4;
 
 /// A producer of one TGB every 200 ms, if it may, until it is stopped.
@@ -33,7 +33,7 @@ async fn produce(store: Arc<dyn Store>, name: &'static str, seed: u8) {
     }
 }
 
-/// What the job has seen.
+/// The observations of the job.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     at: u64,
@@ -96,7 +96,7 @@ async fn producers_stay_within_the_bound_and_lose_nothing_once_the_job_speeds_up
             let store: Arc<dyn Store> = Distant::new(&store, seed.into());
             producers.push(tokio::spawn(produce(store, name, seed)));
         }
-        // The producers alone would make ten a second.
+        // Without bounds the producers would commit ten steps per second.
         let seen = Mutex::new(Seen::default());
         tokio::time::sleep(Duration::from_secs(2)).await;
         let slow = (Duration::from_secs(1), 600);
@@ -106,7 +106,7 @@ async fn producers_stay_within_the_bound_and_lose_nothing_once_the_job_speeds_up
         assert_eq!(slowly.furthest, MOST, "the bound is used up, to the step");
         let requests = counted.counts().requests();
         println!("{requests} requests in ten minutes, {slowly:?}");
-        // About 700 steps are committed; who is held does not poll.
+        // About 700 steps are committed; a held-back producer does not poll faster.
         assert!(requests < 10 * 700, "{requests}");
 
         let fast = (Duration::from_millis(125), 1600);
@@ -142,7 +142,7 @@ async fn a_job_that_stands_still_costs_few_requests() {
     log.catch_up().await.unwrap();
     assert_eq!(log.manifest().next_step(), MOST);
     println!("{each} requests an hour");
-    // A look at the log every five seconds, a LIST every ten.
+    // One poll of the log every five seconds, one LIST every ten.
     assert!(each < 1300, "{each}");
     tasks.iter().for_each(JoinHandle::abort);
 }

@@ -1,4 +1,4 @@
-//! What has happened to a root gets its name: records altered, foreign, made anew; numbers used up.
+//! Damage to a root is named: altered records, foreign records, a new stream, numbers used up.
 
 use batchweave_core::ids::StreamId;
 use batchweave_core::limits::{NUMBER_MAX, VERSION_LAST};
@@ -20,7 +20,7 @@ async fn history(versions: u64) -> (Arc<MemoryStore>, Arc<dyn Store>, Committer)
     (memory, store, producer)
 }
 
-/// The record at `version` as somebody would write it by hand: readable, with other content.
+/// Returns the record at `version` as if edited by hand: readable, with other content.
 async fn alter(memory: &MemoryStore, version: u64) {
     let key = keys::log(version);
     let text = String::from_utf8(memory.get(&key, u64::MAX).await.unwrap().to_vec()).unwrap();
@@ -34,7 +34,7 @@ async fn a_record_that_was_altered_after_it_was_read_is_named() {
     let (memory, store, mut producer) = history(5).await;
     let mut reader = Log::open(Arc::clone(&store), &options(2)).await.unwrap();
     alter(&memory, 4).await;
-    // A writer that has read the altered record goes on from it.
+    // A writer that has read the altered record continues it.
     let mut late = opened(&store, "p1", 3).await;
     assert!(matches!(
         commit(&mut late, 1).await,
@@ -99,7 +99,7 @@ async fn a_record_of_another_stream_is_void_and_the_log_goes_on() {
     assert!(reread.manifest() == reader.manifest());
 }
 
-/// Removes everything and makes another stream at the same root.
+/// Deletes all objects and creates another stream at the same root.
 async fn make_anew(memory: &MemoryStore, store: &Arc<dyn Store>, records: u64) -> Committer {
     for key in memory.keys() {
         memory.delete(&key).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_root_made_anew_under_living_writers_is_named() {
         .await
         .unwrap_err();
     assert!(matches!(error, LogError::OtherRoot { .. }), "{error}");
-    // It is shorter: nobody disturbs us, until a snapshot would go to the wrong stream.
+    // The new log is shorter: nothing is noticed until a snapshot would go to the wrong stream.
     let (memory, store, mut producer) = history(10).await;
     make_anew(&memory, &store, 2).await;
     let mut refused = None;

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::testing::prelude::*;
 
-/// So many records are written at most, or a reader that never ends would never fail.
+/// Records written at most, so that a reader that never ends fails.
 const RECORDS_MAX: u64 = 20_000;
 
 /// A store in which a record is committed whenever one is read.

@@ -1,4 +1,4 @@
-//! Opening: how many rounds it takes, and what it does with snapshots that are of no use.
+//! Opening a log: the number of rounds of requests, and unusable snapshots.
 
 use batchweave_core::json;
 use batchweave_core::limits::{NUMBER_MAX, SNAPSHOTS_KEPT};
@@ -161,7 +161,7 @@ async fn damaged_and_foreign_snapshots_are_ignored_and_replaced() {
             10
         };
         assert!(rounds <= most, "{case}: {rounds} rounds");
-        // Whoever opens and writes the next snapshot removes it.
+        // The writer of the next snapshot removes it.
         let mut writer = opened(&store, "p1", 9).await;
         assert!(
             matches!(commit(&mut producer, 10).await, Commit::Lost),
@@ -201,7 +201,7 @@ async fn snapshots_ahead_of_the_log_are_ignored_and_push_no_good_one_out() {
     assert_eq!(
         left,
         [255, 511, 767, NUMBER_MAX, u64::MAX],
-        "numbers beyond the limit are no snapshots"
+        "numbers beyond the limit are not snapshots"
     );
     assert_eq!(open(&store, producer.log().manifest()).await.0, 2);
 }

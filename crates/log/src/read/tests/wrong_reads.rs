@@ -1,4 +1,4 @@
-//! Reads that bring wrong bytes though the object is whole, and folds that went wrong in memory.
+//! Reads that return wrong bytes of an intact object, and folds that went wrong in memory.
 
 use std::sync::Mutex;
 
@@ -13,7 +13,7 @@ use crate::admin::repair::{Remedy, Repaired, damage, repair};
 use crate::reclaim::{Limits, Reclaimer};
 use crate::testing::prelude::*;
 
-/// A store whose next read of one key brings other text than the object has.
+/// A store whose next read of one key returns other text than the object has.
 #[derive(Debug)]
 struct Lying {
     inner: Arc<dyn Store>,
@@ -98,7 +98,7 @@ fn next_seq(m: &Manifest, name: &str) -> u64 {
     m.producer(&name.parse().unwrap()).unwrap().next_seq
 }
 
-/// '4' and '5' differ in one bit; `rows` is for people, so only a digest can tell.
+/// '4' and '5' differ in one bit; `rows` is only for people, so only a digest shows the difference.
 #[tokio::test]
 async fn a_writer_that_reads_one_wrong_bit_commits_into_the_log_all_the_same() {
     let store = stream(&[]).await;
@@ -167,7 +167,7 @@ async fn a_reclaimer_that_reads_one_wrong_bit_deletes_nothing_that_is_needed() {
     assert_eq!(deleted, 0);
 }
 
-/// A job that holds everything from step 0 on; the version of its attempt.
+/// Opens a job that retains all steps; returns the version of its attempt.
 async fn open_attempt(store: &Arc<dyn Store>) -> u64 {
     let name: JobName = "llm".parse().unwrap();
     let mut log = Log::open(Arc::clone(store), &options(3)).await.unwrap();
@@ -245,8 +245,8 @@ async fn a_reader_that_folded_wrongly_folds_again_and_goes_on() {
     assert_eq!(reader.reopened(), 1);
 }
 
-/// Another version of the program that judges one record otherwise: its records are not void by
-/// themselves, and it does not make others' records void.
+/// Another version of the program that validates one record differently: its own records are not void, and it does
+/// not make those of others void.
 #[tokio::test]
 async fn two_programs_that_judge_differently_stop_and_never_void_each_other() {
     let store = stream(&[]).await;
@@ -301,7 +301,7 @@ async fn two_programs_that_judge_differently_stop_and_never_void_each_other() {
         commit(&mut producer, 1).await,
         Commit::Committed { version: 3, .. }
     ));
-    // The other program does not take what goes on without it.
+    // The other program does not take records that continue without it.
     let stopped = other.catch_up().await.unwrap_err();
     assert!(
         matches!(

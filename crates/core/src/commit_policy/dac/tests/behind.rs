@@ -1,8 +1,8 @@
-//! Who reads slowly: what becomes ready meanwhile does not wait until all is read.
+//! Slow readers: items that become ready meanwhile do not wait until all records are read.
 
 use super::*;
 
-/// A follower whose put takes so long; one item is announced and its look has come due.
+/// A follower whose put takes this many milliseconds; one item is announced and its poll is due.
 fn looking(put: u32) -> Script {
     let mut s = Script::new(2);
     s.ready(1);
@@ -21,7 +21,7 @@ fn looking(put: u32) -> Script {
 }
 
 #[test]
-fn what_is_ready_is_announced_between_two_windows() {
+fn ready_items_are_announced_between_two_windows() {
     let mut s = looking(300);
     s.queue.ready = 2;
     let action = s.after(300 * MS, Event::Behind(vec![record(5, true)]));
@@ -34,7 +34,7 @@ fn what_is_ready_is_announced_between_two_windows() {
 }
 
 #[test]
-fn who_is_quick_gives_its_leader_time_first() {
+fn a_quick_producer_gives_its_leader_time_first() {
     let mut s = looking(30);
     s.queue.ready = 2;
     let action = s.after(15 * MS, Event::Behind(vec![record(5, true)]));
@@ -45,7 +45,7 @@ fn who_is_quick_gives_its_leader_time_first() {
 }
 
 #[test]
-fn who_is_slow_puts_its_look_off_no_further() {
+fn a_slow_producer_does_not_postpone_its_poll() {
     for (put, put_off) in [(300, false), (30, true)] {
         let mut s = looking(put);
         s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
@@ -59,7 +59,7 @@ fn who_is_slow_puts_its_look_off_no_further() {
 }
 
 #[test]
-fn windows_of_one_look_do_not_count_as_looks_that_passed_an_item_over() {
+fn windows_of_one_poll_do_not_count_as_polls_that_passed_an_item_over() {
     let mut s = looking(300);
     let before = s.dac.role.passed();
     for _ in 0..=PASSED_MAX {

@@ -1,9 +1,10 @@
-//! Silence between bursts: leaders that stay, followers that tell them, and those who read on.
+//! Silence between bursts: leaders that stay, followers that announce to them, and producers that keep
+//! reading.
 
 use super::super::constants::{BURST, QUIET_PACE, STAY_FOR};
 use super::*;
 
-/// Rounds until it steps down, and when that is.
+/// Returns the rounds until the leader steps down, and the time.
 fn silence(s: &mut Script) -> (u32, Duration) {
     let mut rounds = 0;
     s.queue = Queue::default();
@@ -22,7 +23,7 @@ fn silence(s: &mut Script) -> (u32, Duration) {
     }
 }
 
-/// A leader that has just committed one.
+/// A leader that has just committed a burst.
 fn after_a_burst() -> Script {
     let mut s = Script::new(4);
     leading(&mut s);
@@ -50,7 +51,7 @@ fn a_leader_of_bursts_stays_through_silence_with_few_rounds() {
 }
 
 #[test]
-fn a_quiet_leader_commits_what_it_has_at_once() {
+fn a_quiet_leader_commits_its_own_items_at_once() {
     let mut s = after_a_burst();
     for _ in 0..20 {
         if let Action::Wait(time) = s.tell(Event::Timer) {
@@ -62,7 +63,7 @@ fn a_quiet_leader_commits_what_it_has_at_once() {
 }
 
 #[test]
-fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sleep() {
+fn a_follower_of_bursts_announces_to_a_silent_leader_and_waits_for_its_round() {
     for burst in [true, false] {
         let mut s = Script::new(2);
         s.ready(1);
@@ -81,7 +82,7 @@ fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sle
         s.queue.announced = 1;
         let mut action = s.after(30 * MS, Event::Announced(true));
         let told = s.now;
-        // It is dead: nothing comes.
+        // The leader has failed: no record arrives.
         while action != Action::List {
             action = match action {
                 Action::Wait(time) => s.after(time, Event::Timer),
@@ -96,7 +97,7 @@ fn who_has_heard_of_bursts_tells_a_silent_leader_and_waits_as_long_as_it_may_sle
 }
 
 #[test]
-fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
+fn an_idle_producer_reads_only_while_records_arrive() {
     let mut s = Script::new(2);
     s.now = Duration::from_secs(1);
     s.ready(1);
@@ -110,7 +111,7 @@ fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
             break;
         }
         assert!(matches!(action, Action::Poll(_)), "{action:?}");
-        // One record a second.
+        // One record per second.
         let new = s.now.saturating_sub(began).as_secs() - read;
         let records = vec![record(5, false); new as usize];
         (looks, read) = (looks + 1, read + new);
@@ -122,7 +123,7 @@ fn who_has_nothing_ready_reads_on_while_records_come_and_no_longer() {
 }
 
 #[test]
-fn nobody_reads_on_in_a_silent_log() {
+fn an_idle_producer_does_not_read_a_silent_log() {
     let mut s = Script::new(2);
     s.ready(1);
     s.after(15 * MS, Event::CaughtUp(vec![]));
@@ -130,7 +131,7 @@ fn nobody_reads_on_in_a_silent_log() {
 }
 
 #[test]
-fn who_reads_slowly_does_not_read_on() {
+fn a_slow_reader_does_not_read_while_idle() {
     for (put, reads_on) in [(30, true), (300, false)] {
         let mut s = Script::new(2);
         s.now = Duration::from_secs(1);

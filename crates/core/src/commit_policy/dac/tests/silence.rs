@@ -1,9 +1,9 @@
-//! What a producer does that has not looked for a while.
+//! A producer that has not polled for a while.
 
 use super::*;
 
 #[test]
-fn a_leader_is_believed_for_a_while_by_who_had_nothing_to_look_for() {
+fn a_producer_without_a_poll_believes_in_a_leader_for_a_while() {
     for (idle, told) in [(50, true), (1900, true), (2100, false), (20_000, false)] {
         let mut s = Script::new(2);
         s.ready(1);
@@ -14,7 +14,7 @@ fn a_leader_is_believed_for_a_while_by_who_had_nothing_to_look_for() {
         let action = s.ready(1);
         assert_eq!(action == Action::Announce, told, "{idle} ms: {action:?}");
     }
-    // But not against what it has seen itself.
+    // But not when its own polls show otherwise.
     let mut s = Script::new(2);
     s.ready(1);
     let action = s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
@@ -35,7 +35,7 @@ fn a_leader_is_believed_for_a_while_by_who_had_nothing_to_look_for() {
 }
 
 #[test]
-fn who_was_away_expects_as_many_records_as_there_usually_are() {
+fn a_producer_that_was_away_expects_the_usual_number_of_records() {
     let mut s = Script::new(2);
     let mut expected = 0;
     for _ in 0..8 {
@@ -50,7 +50,7 @@ fn who_was_away_expects_as_many_records_as_there_usually_are() {
         s.won(0);
     }
     assert!((19..=24).contains(&expected), "{expected} of 20");
-    // As many readers as there may be never ask for more than the store gives.
+    // Even very many readers together request no more than the store allows.
     let crowd: Vec<_> = (0..2000).map(|n| record(n, false)).collect();
     s.ready(1);
     s.tell(Event::CaughtUp(crowd));
@@ -59,7 +59,7 @@ fn who_was_away_expects_as_many_records_as_there_usually_are() {
 }
 
 #[test]
-fn a_look_that_asked_for_far_too_few_asks_for_more() {
+fn a_poll_that_expected_far_too_few_records_expects_more() {
     let mut s = Script::new(2);
     s.ready(1);
     s.after(15 * MS, Event::CaughtUp(vec![record(5, true)]));
@@ -80,7 +80,7 @@ fn a_look_that_asked_for_far_too_few_asks_for_more() {
 }
 
 #[test]
-fn only_who_began_lately_may_be_one_of_hundreds() {
+fn only_a_new_producer_may_be_one_of_hundreds() {
     let mut s = Script::new(1);
     s.dac.new = true;
     s.tell(Event::Timer);

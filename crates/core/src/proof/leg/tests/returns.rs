@@ -1,11 +1,11 @@
-//! Ranks that came back, and attempts that may still go on.
+//! Ranks that returned, and attempts that may still continue.
 
 use super::*;
 
 #[test]
 fn a_rank_that_came_back_is_believed_only_with_its_word() {
     let mut run = honest();
-    // Told again from the index after a daemon's death, and a rank that went back on its own.
+    // Recorded again from the index after a daemon's crash, and a rank that returned by itself.
     let mut run_with = |attempt, dp_rank, from, to, flip: u32| {
         let mut entry = run.entry(attempt, dp_rank, from, to);
         entry.resumed = true;
@@ -14,7 +14,7 @@ fn a_rank_that_came_back_is_believed_only_with_its_word() {
         run.prove(None, true)
     };
     let proven = run_with(5, 1, 1800, 1956, 0).unwrap();
-    assert_eq!((proven[5].again, proven[5].retold), (156, 0));
+    assert_eq!((proven[5].again, proven[5].recorded_again), (156, 0));
     let error = run_with(5, 1, 1900, 1956, 1).unwrap_err().to_string();
     assert!(
         error.contains("step 1900: slice 2 has the checksum"),
@@ -22,7 +22,7 @@ fn a_rank_that_came_back_is_believed_only_with_its_word() {
     );
     let mut run = honest();
     run.of(5, 1).for_each(|e| e.resumed = true);
-    assert_eq!(run.prove(None, true).unwrap()[5].retold, 390);
+    assert_eq!(run.prove(None, true).unwrap()[5].recorded_again, 390);
     let first = run.of(5, 1).next().unwrap();
     first.to = 1750;
     first.crcs.truncate(100);
@@ -30,10 +30,9 @@ fn a_rank_that_came_back_is_believed_only_with_its_word() {
     run.fails(&["gap", "from step 1760 to step 1956"]);
 }
 
-/// What was told before the return lies behind it in the order of first steps: also where a flush
-/// parted it.
+/// Entries before the return sort after it by first step, even where a flush split them.
 #[test]
-fn a_return_reaches_beyond_what_a_flush_parted() {
+fn a_return_reaches_beyond_entries_split_by_a_flush() {
     let mut run = honest();
     run.of(0, 1).nth(1).unwrap().to = 300;
     run.of(0, 1).nth(1).unwrap().crcs.truncate(88);

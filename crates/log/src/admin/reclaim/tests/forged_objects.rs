@@ -1,13 +1,13 @@
-//! Names of marks and progress with nothing behind them, or with what is not theirs.
+//! Objects with the names of marks and progress that are empty, or hold those of another attempt.
 
 use batchweave_core::retention::Mark;
 
 use super::*;
 
-/// Makes a false body from the true one.
+/// Makes a forged body from the genuine mark.
 type Forge = fn(Mark) -> Vec<u8>;
 
-/// Puts the names of `mark`'s two coordinates there, with a body made from the true one.
+/// Stores objects under the names of both coordinates' marks, with forged bodies.
 async fn forge(scene: &Scene, step: Step, body: impl Fn(Mark) -> Vec<u8>) {
     for at in 0..2 {
         let mark = scene.a_mark(0, step, at);
@@ -38,7 +38,7 @@ async fn marks_and_progress_that_are_none_give_up_nothing() {
         let scene = marked().await;
         forge(&scene, 30, body).await;
         forge(&scene, 39, body).await;
-        // All below the head is said to be received, so that it is the marks that hold or do not.
+        // Progress claims all steps below the head, so that only the marks retain data.
         scene.progress(0, 40).await;
         let report = pass(&scene).await;
         assert_eq!((report.watermark, report.steps()), (14, 14), "{what}");
@@ -48,7 +48,7 @@ async fn marks_and_progress_that_are_none_give_up_nothing() {
     }
 }
 
-/// The mark of one rank speaks for all, and another rank still reads: its progress holds the floor.
+/// One rank's mark claims to be of all ranks while another rank still reads: its progress retains the floor.
 #[tokio::test]
 async fn false_progress_does_not_delete_what_a_rank_still_reads() {
     let (mut scene, _) = Scene::with(10).await;

@@ -1,4 +1,4 @@
-//! A stream with real objects, a job with marks and progress, and a store that meddles.
+//! A stream with real objects, a job with marks and progress, and a store that interferes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -45,7 +45,7 @@ impl Scene {
         }
     }
 
-    /// With a producer that has committed so many objects.
+    /// Returns a stream whose producer has committed this number of objects.
     pub(super) async fn with(objects: u64) -> (Self, Committer) {
         let scene = Self::new().await;
         let mut producer = opened(&scene.store, "p0", 7).await;
@@ -71,7 +71,7 @@ impl Scene {
             let (tgbs, cursor) = (next.tgbs.clone(), next.cursor.clone());
             match producer.try_commit(tgbs, cursor).await.unwrap() {
                 Commit::Committed { .. } => return,
-                // Somebody else's record was first.
+                // Another writer's record was first.
                 Commit::Lost => {}
                 other => panic!("{other:?}"),
             }
@@ -126,7 +126,7 @@ impl Scene {
         let _ = self.store.create(key, body.into()).await.unwrap();
     }
 
-    /// Both coordinates have received all below `step`.
+    /// Stores that both coordinates have received all steps below `step`.
     pub(super) async fn progress(&self, attempt: u64, step: Step) {
         let progress = Progress {
             format: 1,
@@ -175,7 +175,7 @@ impl Scene {
         }
     }
 
-    /// The first sequence numbers of the objects that are there.
+    /// The first sequence numbers of the stored objects.
     pub(super) fn objects(&self) -> Vec<u64> {
         let keys = self.memory.keys();
         let data = keys.iter().filter(|key| key.starts_with(keys::DATA));
@@ -190,13 +190,13 @@ impl Scene {
     }
 }
 
-/// Does something of its own just before the next record is put, once.
+/// A store that interferes once, just before the next record is put.
 #[derive(Debug)]
 pub(super) struct Meddler {
     inner: Arc<dyn Store>,
-    /// Another writer, and the entry that it gets in first.
+    /// Another writer, and the entry that it commits first.
     pub(super) first: Mutex<Option<(Log, Entry)>>,
-    /// Answers 403 to everything after so many deletions.
+    /// Answers 403 to each request after this number of deletions.
     pub(super) deletes_left: AtomicI64,
 }
 

@@ -60,7 +60,7 @@ fn advice(void: &Void, m: &Manifest) -> String {
         Void::Retired { .. } => "the next instance that opens it gets a new epoch".into(),
         Void::WrongEpoch { current, .. } => format!(
             "it was opened again, as epoch {current}, while this command ran; \
-             look at `batchweave status` before you try again"
+             check `batchweave status` before another try"
         ),
         Void::JobOpen(job) => m.jobs().get(job).map_or(String::new(), |state| {
             format!(
@@ -136,7 +136,7 @@ pub(crate) fn parameters(job: &JobState) -> String {
         job.start,
         count(job.keep.into(), "restart point"),
         yes(job.holds, "holds data", "holds no data"),
-        yes(job.paces, "paces producers", "paces nobody"),
+        yes(job.paces, "paces producers", "paces no producers"),
     )
 }
 

@@ -15,7 +15,7 @@ use crate::output::{Style, bytes, count, fields};
 
 const EXAMPLES: &str = "\
 Examples:
-  batchweave repair --store s3://bucket/stream       look, and say what can be done
+  batchweave repair --store s3://bucket/stream       show what can be done
   batchweave repair --apply --reason \"truncated by a proxy\"
 
 A record that can't be read, or that does not continue the records before it, stops the stream for
@@ -219,7 +219,7 @@ fn advice(remedy: &Remedy, damage: &Damage) -> String {
              either; restore both from a backup or bucket version"
         ),
         Remedy::Unsteady => format!(
-            "no repair: {key} reads differently from one time to the next; look for what changes it, \
+            "no repair: {key} reads differently each time; find what changes it, \
              or its bytes on the way here, and run this again"
         ),
         Remedy::RepairedOther { repair, held } => format!(

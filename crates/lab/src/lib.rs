@@ -22,6 +22,7 @@ use std::ffi::OsString;
 
 use batchweave_cli::{CliError, Context};
 use batchweave_daemon::Exit;
+use clap::CommandFactory;
 
 use crate::args::{Cli, Verb};
 
@@ -44,6 +45,6 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
         Verb::DevS3(args) => dev_s3::run(args, &context).await,
         Verb::Demo(args) => Box::pin(demo::run(args, &context)).await,
         Verb::DemoRank(args) => Ok(demo::rank::run(&args)?),
-        Verb::Generate(args) => generate::run(&args),
+        Verb::Generate(args) => generate::run(&args, Cli::command()),
     }
 }

@@ -206,7 +206,7 @@ pub struct CommitConfig {
     pub max_batches: usize,
 }
 
-/// The behaviour while producers wait for no open job.
+/// The behaviour while there is no open job to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenNoJob {

@@ -152,7 +152,7 @@ impl HoldReporter {
         let since = self.hold.as_ref().map_or(now, |hold| hold.since);
         let seconds = now.duration_since(since).as_secs();
         self.health.ready(format!("{held}, for {seconds} s"));
-        // A slow job releases and holds this producer again and again; log a new cause at once, others rarely.
+        // A slow job releases and holds this producer again and again; log a new cause at once, the same one at intervals.
         let due = self.last_logged.as_ref().is_none_or(|(last, at)| {
             now.duration_since(*at) >= LOG_INTERVAL || cause(last) != cause(&held)
         });

@@ -14,7 +14,7 @@ mod extras;
 mod point;
 mod samples;
 
-use batchweave_core::provenance::{Piece, Sources};
+use batchweave_core::provenance::{Form, Piece, Sources};
 
 use crate::sources::Place;
 
@@ -119,6 +119,17 @@ fn piece(at: Point, items: u64, new_row: bool) -> Piece {
 }
 
 impl PackedBatch {
+    /// Returns a batch without items of the input, from which packing continues at `end`.
+    fn empty(content: BatchContent, form: Form, end: Option<Point>) -> Self {
+        let pieces = Vec::new();
+        Self {
+            content,
+            own: 0,
+            next: end.unwrap_or_default().into(),
+            sources: Sources { form, pieces },
+        }
+    }
+
     /// Returns the approximate size in memory in bytes.
     pub fn memory(&self) -> u64 {
         let bytes = match &self.content {

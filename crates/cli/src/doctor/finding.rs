@@ -95,8 +95,7 @@ impl Finding {
 
     /// Returns a failure for a store that broke a guarantee.
     pub(super) fn broken(group: Group, name: &str, detail: impl Into<String>) -> Self {
-        let remedy =
-            "streams need a store that keeps this promise: use another, or a newer version";
+        let remedy = "streams need a store with this guarantee: use another, or a newer version";
         Self::fail(group, name, detail, remedy, Exit::StreamRefused)
     }
 

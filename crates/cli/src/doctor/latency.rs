@@ -175,7 +175,7 @@ fn judge(samples: &[Sample], rows: &[Latency]) -> Finding {
             "a create takes {:.0} ms in the worst of 100 cases",
             slow.p99_ms
         );
-        let remedy = "commits take as long: look at the network, the region and the store's load";
+        let remedy = "commits take as long: check the network, the region and the store's load";
         return Finding::warn(group, name, detail, remedy);
     }
     Finding::ok(

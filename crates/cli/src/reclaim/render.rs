@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Amount, Holder, ReclaimReport, Row};
+use batchweave_log::reclaim::Tally;
+
+use super::report::{Holder, ReclaimReport, Row};
 use crate::output::{Style, bytes, count, table};
 
 pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
@@ -84,7 +86,7 @@ fn holder(job: &Holder) -> String {
 }
 
 fn classes(report: &ReclaimReport, style: Style) -> String {
-    let cell = |amount: Amount| match amount.objects {
+    let cell = |amount: Tally| match amount.objects {
         0 => "-".to_owned(),
         objects => format!("{objects} ({})", bytes(amount.bytes)),
     };

@@ -8,36 +8,20 @@ use serde::Serialize;
 
 pub(super) type Applied = batchweave_log::reclaim::ReclaimReport;
 
-/// Number and bytes of some objects.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Amount {
-    pub(super) objects: u64,
-    pub(super) bytes: u64,
-}
-
-impl From<Tally> for Amount {
-    fn from(tally: Tally) -> Self {
-        Self {
-            objects: tally.objects,
-            bytes: tally.bytes,
-        }
-    }
-}
-
 /// The objects of one class.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) class: &'static str,
     /// Objects that may still be needed.
-    pub(super) needed: Amount,
+    pub(super) needed: Tally,
     /// Objects that no record names yet.
-    pub(super) uncommitted: Amount,
+    pub(super) uncommitted: Tally,
     /// Objects that can't be needed any more.
-    pub(super) dead: Amount,
+    pub(super) dead: Tally,
     /// Objects with foreign names, which are left alone.
-    pub(super) foreign: Amount,
+    pub(super) foreign: Tally,
     /// Objects that this command deleted.
-    pub(super) deleted: Option<Amount>,
+    pub(super) deleted: Option<Tally>,
 }
 
 /// A job that holds data.
@@ -59,26 +43,6 @@ pub(super) struct Holder {
     pub(super) last_progress: Option<String>,
     /// Marks that some coordinates have not made, with these coordinates.
     pub(super) incomplete_marks: Vec<(Step, Vec<u32>)>,
-}
-
-/// Number of requests by kind.
-#[derive(Debug, Serialize)]
-pub(super) struct Cost {
-    pub(super) lists: u64,
-    pub(super) gets: u64,
-    pub(super) puts: u64,
-    pub(super) deletes: u64,
-}
-
-impl From<Requests> for Cost {
-    fn from(made: Requests) -> Self {
-        Self {
-            lists: made.lists,
-            gets: made.gets,
-            puts: made.puts,
-            deletes: made.deletes,
-        }
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -103,7 +67,7 @@ pub(super) struct ReclaimReport {
     pub(super) refused: u64,
     /// Whether there is more to delete.
     pub(super) more: bool,
-    pub(super) requests: Cost,
+    pub(super) requests: Requests,
 }
 
 impl ReclaimReport {
@@ -126,7 +90,7 @@ impl ReclaimReport {
             classes: Class::ALL.into_iter().map(row).collect(),
             refused: done.map_or(0, |done| done.refused_keys),
             more: done.is_some_and(|done| done.more),
-            requests: done.map_or(plan.requests, |done| done.requests).into(),
+            requests: done.map_or(plan.requests, |done| done.requests),
         }
     }
 }
@@ -135,11 +99,11 @@ fn row(class: Class, totals: Totals, done: Option<&Applied>) -> Row {
     let deleted = done.map(|done| done.deleted.get(&class).copied().unwrap_or_default());
     Row {
         class: class.name(),
-        needed: totals.needed.into(),
-        uncommitted: totals.uncommitted.into(),
-        dead: totals.dead.into(),
-        foreign: totals.foreign.into(),
-        deleted: deleted.map(Into::into),
+        needed: totals.needed,
+        uncommitted: totals.uncommitted,
+        dead: totals.dead,
+        foreign: totals.foreign,
+        deleted,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::error::CliError;
 use crate::output::{bytes, count, range};
 use crate::{context, frames};
 
-/// Steps looked up at a time.
+/// Number of steps located together.
 const CHUNK: u64 = 256;
 /// Interval at which the file is written.
 const SAVE_PERIOD: Duration = Duration::from_secs(2);

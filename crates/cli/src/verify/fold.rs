@@ -103,19 +103,19 @@ impl Folding {
     /// Checks that no record exists after the head, where it would be unreachable.
     pub(super) async fn nothing_behind(&self) -> Result<(), CliError> {
         let next = self.manifest().next_version();
-        let look = |version| async move {
+        let probe = |version| async move {
             match self.store.head(&keys::log(version)).await {
                 Ok(_) => Ok(Some(version)),
                 Err(e) if e.is_not_found() => Ok(None),
                 Err(e) => Err(e),
             }
         };
-        let found = try_join_all((next + 1..next + BEHIND_HEAD).map(look)).await?;
+        let found = try_join_all((next + 1..next + BEHIND_HEAD).map(probe)).await?;
         let Some(later) = found.into_iter().flatten().next() else {
             return Ok(());
         };
         // A record written since then is there now.
-        if look(next).await?.is_some() {
+        if probe(next).await?.is_some() {
             return Ok(());
         }
         let root = self.store.root().to_owned();

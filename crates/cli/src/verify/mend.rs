@@ -130,10 +130,10 @@ impl Mender<'_> {
             for (of, part) in now {
                 let crcs = |step| slice_crcs(of.slices.clone(), read.get(&step));
                 let kept = |step| attempt.next_kept(step);
-                let (told, lost) = rebuild_entries(&of, part.clone(), kept, crcs);
+                let (rebuilt, lost) = rebuild_entries(&of, part.clone(), kept, crcs);
                 // Covered from here on, whether it was readable or not.
                 covered.entry((of.dp_rank, of.rank)).or_default().push(part);
-                entries.extend(told);
+                entries.extend(rebuilt);
                 mended
                     .left
                     .extend(lost.into_iter().map(|(steps, why)| NotMended {

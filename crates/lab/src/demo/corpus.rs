@@ -24,7 +24,7 @@ const DEFAULT_BYTES: u64 = 24 << 20;
 const DOCUMENT_BYTES_MAX: usize = 256 << 10;
 const FILES: usize = 6;
 
-/// The collected documents.
+/// The documents of a demo and their size.
 #[derive(Debug, Clone)]
 pub(crate) struct Corpus {
     /// The JSONL files, in the order in which producers read them.

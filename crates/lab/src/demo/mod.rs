@@ -106,7 +106,7 @@ pub(crate) enum DemoError {
     /// A file operation of the demo failed.
     #[error("cannot {verb} {path}: {why}")]
     Io {
-        /// The operation.
+        /// The operation that failed.
         verb: &'static str,
         /// The path of the file or folder.
         path: String,
@@ -138,7 +138,7 @@ pub(crate) enum DemoError {
     /// The ranks' files differ from the documents.
     #[error("the ranks' tokens differ from the documents in {mismatches} places: {first}")]
     Mismatch {
-        /// Number of differences.
+        /// Number of differences found.
         mismatches: u64,
         /// Description of the first one.
         first: String,

@@ -31,7 +31,7 @@ struct Row {
     rate: f64,
     p50_ms: f64,
     p99_ms: f64,
-    /// Requests per entry.
+    /// Number of requests per entry.
     requests: Requests,
 }
 

@@ -26,16 +26,13 @@ impl Config for ProducerConfig {
             self.source.paths.is_empty(),
             "must be given: files, folders, patterns or s3:// prefixes",
         );
-        wrong(
-            "source.field",
-            self.source.field.is_empty(),
-            "must not be empty",
-        );
-        wrong(
-            "source.column",
-            self.source.column.is_empty(),
-            "must not be empty",
-        );
+        for (key, text) in [
+            ("source.field", &self.source.field),
+            ("source.column", &self.source.column),
+            ("chat.messages", &self.chat.messages),
+        ] {
+            wrong(key, text.is_empty(), "must not be empty");
+        }
         let encryption = self.store.encryption().err();
         wrong(
             "store.encryption",
@@ -53,26 +50,18 @@ impl Config for ProducerConfig {
             !file && !self.tokenizer.path.is_empty(),
             "is for tokenizer.kind = \"file\" only; set the kind, or remove the path",
         );
-        wrong("producer.of", self.producer.of == 0, "must be at least 1");
+        for (key, number) in [
+            ("producer.of", self.producer.of),
+            ("stream.slices", self.stream.slices),
+            ("stream.rows_per_slice", self.stream.rows_per_slice),
+            ("stream.seq_len", self.stream.seq_len),
+        ] {
+            wrong(key, number == 0, "must be at least 1");
+        }
         wrong(
             "producer.index",
             self.producer.of > 0 && self.producer.index >= self.producer.of,
             "must be below producer.of: the first producer is 0",
-        );
-        wrong(
-            "stream.slices",
-            self.stream.slices == 0,
-            "must be at least 1",
-        );
-        wrong(
-            "stream.rows_per_slice",
-            self.stream.rows_per_slice == 0,
-            "must be at least 1",
-        );
-        wrong(
-            "stream.seq_len",
-            self.stream.seq_len == 0,
-            "must be at least 1",
         );
         wrong(
             "upload.concurrency",
@@ -182,11 +171,6 @@ impl ProducerConfig {
             "chat.template",
             !chat && !self.chat.template.is_empty(),
             "is for packing.mode = \"chat\" only",
-        );
-        wrong(
-            "chat.messages",
-            self.chat.messages.is_empty(),
-            "must not be empty",
         );
         let names = packing.arrays.iter().map(|array| array.name.as_str());
         let names: std::collections::BTreeSet<&str> = names.collect();

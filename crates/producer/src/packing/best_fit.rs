@@ -254,19 +254,9 @@ impl Packer for BestFit {
     }
 
     fn blank(&self) -> PackedBatch {
-        PackedBatch {
-            content: Rows::blank(
-                self.shape.rows() * self.shape.width(),
-                self.shape.width(),
-                self.pad,
-            ),
-            own: 0,
-            next: self.ended.unwrap_or_default().into(),
-            sources: Sources {
-                form: Form::Rows,
-                pieces: Vec::new(),
-            },
-        }
+        let width = self.shape.width();
+        let rows = Rows::blank(self.shape.rows() * width, width, self.pad);
+        PackedBatch::empty(rows, Form::Rows, self.ended)
     }
 
     fn waiting(&self) -> usize {

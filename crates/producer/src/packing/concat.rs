@@ -197,19 +197,9 @@ impl Packer for Concat {
     }
 
     fn blank(&self) -> PackedBatch {
-        PackedBatch {
-            content: Rows::blank(
-                self.shape.tokens() + 1,
-                self.shape.seq_len as usize,
-                self.pad,
-            ),
-            own: 0,
-            next: self.ended.unwrap_or_default().into(),
-            sources: Sources {
-                form: Form::Sequence,
-                pieces: Vec::new(),
-            },
-        }
+        let stride = self.shape.seq_len as usize;
+        let rows = Rows::blank(self.shape.tokens() + 1, stride, self.pad);
+        PackedBatch::empty(rows, Form::Sequence, self.ended)
     }
 
     fn waiting(&self) -> usize {

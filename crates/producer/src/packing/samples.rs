@@ -123,15 +123,7 @@ impl Packer for Samples {
     }
 
     fn blank(&self) -> PackedBatch {
-        PackedBatch {
-            content: BatchContent::Samples(Vec::new()),
-            own: 0,
-            next: self.ended.unwrap_or_default().into(),
-            sources: Sources {
-                form: Form::Rows,
-                pieces: Vec::new(),
-            },
-        }
+        PackedBatch::empty(BatchContent::Samples(Vec::new()), Form::Rows, self.ended)
     }
 
     fn waiting(&self) -> usize {

@@ -91,7 +91,7 @@ pub struct BatchBuilder {
     full: VecDeque<BatchGroup>,
     next_seq: Seq,
     /// This pass has given a document.
-    fruitful: bool,
+    gave_document: bool,
     /// Number of bad documents left out.
     left_out: u64,
 }
@@ -105,7 +105,7 @@ impl BatchBuilder {
             group: None,
             full: VecDeque::new(),
             next_seq: options.next_seq,
-            fruitful: false,
+            gave_document: false,
             left_out: 0,
             options,
         }
@@ -135,7 +135,7 @@ impl BatchBuilder {
                 metrics.documents.inc();
                 metrics.text_bytes.inc_by(bytes);
                 metrics.tokens.inc_by(document.content.items());
-                self.fruitful = true;
+                self.gave_document = true;
                 self.options.packer.push(document)?;
                 Ok(())
             }
@@ -153,8 +153,8 @@ impl BatchBuilder {
 
     /// Declares the end of a pass. Fails when an endless input gave no document in a whole pass.
     pub fn pass_end(&mut self, whole: bool) -> Result<(), RunError> {
-        let barren = whole && self.options.endless && !self.fruitful;
-        self.fruitful = false;
+        let barren = whole && self.options.endless && !self.gave_document;
+        self.gave_document = false;
         if barren {
             Err(SourceError::Barren.into())
         } else {

@@ -14,7 +14,7 @@ use batchweave_core::keys;
 use batchweave_core::provenance::Provenance;
 use batchweave_core::tgb::{Digest, Identity, Object, ObjectBuilder, SliceRun, TgbRecord};
 use batchweave_log::CommitItem;
-use batchweave_store::{Create, Effect, ErrorKind, Op, Store, StoreError};
+use batchweave_store::{Backoff, Create, Effect, ErrorKind, Op, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::error::RunError;
@@ -224,7 +224,7 @@ impl Uploader {
     /// Uploads an object, with retries; `data` counts it as a data object.
     async fn put(&self, object: Object, data: bool) -> Result<(), StoreError> {
         let began = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let error = match self.store.upload(&object.key, object.bytes.clone()).await {
                 Ok(Create::Created) => {
@@ -237,12 +237,11 @@ impl Uploader {
                 Ok(Create::Exists) => return Err(self.taken(&object.key)),
                 Err(error) => error,
             };
-            if !error.kind.is_transient() || began.elapsed() + pause > self.give_up_after {
+            if !error.kind.is_transient() || began.elapsed() + backoff.peek() > self.give_up_after {
                 return Err(error);
             }
             tracing::warn!(%error, "cannot upload an object; retrying");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use batchweave_store::{ObjectMeta, Store, StoreError};
+use batchweave_store::{ObjectMeta, Store, StoreError, list_all};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
@@ -214,18 +214,15 @@ async fn remote(
     let (root, pattern) = split_url(url)?;
     let store = open(root.clone()).await.map_err(SourceError::Store)?;
     let (mut keys, mut all) = (Vec::new(), BTreeSet::new());
-    let mut page = None;
-    loop {
-        let list = store.list("", page).await.map_err(SourceError::Store)?;
+    let listed = list_all(store.as_ref(), "", |object| {
         if filter.settled.is_some() {
-            all.extend(list.objects.iter().map(|o| o.key.clone()));
+            all.insert(object.key.clone());
         }
-        keys.extend(list.objects.into_iter().filter(|o| pattern.accepts(&o.key)));
-        page = list.next;
-        if page.is_none() {
-            break;
+        if pattern.accepts(&object.key) {
+            keys.push(object);
         }
-    }
+    });
+    listed.await.map_err(SourceError::Store)?;
     keys.retain(|o| filter.accepts_object(&o.key, &format!("{root}/{}", o.key), &all));
     keys.sort_by(|a, b| a.key.cmp(&b.key));
     futures::stream::iter(keys)

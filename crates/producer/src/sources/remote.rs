@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{Backoff, Store, StoreError};
 use bytes::{Buf, Bytes};
 use futures::TryStreamExt;
 use parquet::errors::ParquetError;
@@ -19,6 +19,7 @@ use super::{InputFile, Location};
 const RANGE_BYTES: u64 = 8 << 20;
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Returns the bytes of `file` from `offset` on. Must be called, and read, outside of async code.
 pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + Send>> {
@@ -160,13 +161,12 @@ impl RemoteObject {
     }
 
     fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for _ in 1..TRIES {
             match self.try_range(range.clone()) {
                 Err(e) if e.kind.is_transient() => {
                     tracing::warn!(error = %e, "cannot read the input; retrying");
-                    std::thread::sleep(pause);
-                    pause *= 2;
+                    std::thread::sleep(backoff.pause());
                 }
                 done => return done.map_err(io::Error::other),
             }

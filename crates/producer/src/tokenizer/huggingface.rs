@@ -44,16 +44,11 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
         _ => None,
     };
     let found = find_end_token(end_token, known);
-    let identity = |end| identity(&short_name(path), Hash::sha256(&bytes), bound, end);
-    match (fast, slow) {
+    let library = match (fast, slow) {
         (Ok(mut inner), _) => {
             inner.set_truncation(None);
             inner.set_padding(None);
-            Ok(Arc::new(Fast {
-                identity: identity(found?),
-                specials: specials(&json),
-                inner,
-            }))
+            Library::Fastokens(Box::new(inner))
         }
         (Err(why), Some(Ok(mut inner))) => {
             tracing::warn!(tokenizer = name, reason = %why, "fastokens does not support this tokenizer; using the slower tokenizers crate");
@@ -62,17 +57,20 @@ pub(super) fn load(path: &Path, end_token: &str) -> Result<Arc<dyn Tokenizer>, T
             inner
                 .with_truncation(None)
                 .map_err(|e| unusable(e.to_string()))?;
-            Ok(Arc::new(Slow {
-                identity: identity(found?),
-                specials: specials(&json),
-                inner,
-            }))
+            Library::Tokenizers(Box::new(inner))
         }
-        (Err(fast), Some(Err(slow))) => Err(unusable(format!(
-            "fastokens says: {fast}; tokenizers says: {slow}"
-        ))),
-        (Err(fast), None) => Err(unusable(fast.to_string())),
-    }
+        (Err(fast), Some(Err(slow))) => {
+            return Err(unusable(format!(
+                "fastokens says: {fast}; tokenizers says: {slow}"
+            )));
+        }
+        (Err(fast), None) => return Err(unusable(fast.to_string())),
+    };
+    Ok(Arc::new(FileTokenizer {
+        identity: identity(&short_name(path), Hash::sha256(&bytes), bound, found?),
+        specials: specials(&json),
+        library,
+    }))
 }
 
 /// Returns the last folder and the file's name, because the folder usually has the model's name.
@@ -136,13 +134,18 @@ fn find_end_token(
     })
 }
 
-struct Fast {
+struct FileTokenizer {
     identity: Identity,
     specials: Vec<(String, u32)>,
-    inner: fastokens::Tokenizer,
+    library: Library,
 }
 
-impl Tokenizer for Fast {
+enum Library {
+    Fastokens(Box<fastokens::Tokenizer>),
+    Tokenizers(Box<tokenizers::Tokenizer>),
+}
+
+impl Tokenizer for FileTokenizer {
     fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -152,40 +155,18 @@ impl Tokenizer for Fast {
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let encoded = self
-            .inner
-            .encode_with_policy(text, false, AddedTokenPolicy::SkipSpecial);
-        encoded.map_err(|e| failed(text, e.to_string()))
-    }
-}
-
-struct Slow {
-    identity: Identity,
-    specials: Vec<(String, u32)>,
-    inner: tokenizers::Tokenizer,
-}
-
-impl Tokenizer for Slow {
-    fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    fn specials(&self) -> &[(String, u32)] {
-        &self.specials
-    }
-
-    fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
-        let encoded = self
-            .inner
-            .encode_fast(text, false)
-            .map_err(|e| failed(text, e.to_string()))?;
-        Ok(encoded.get_ids().to_vec())
-    }
-}
-
-fn failed(text: &str, detail: String) -> TokenizerError {
-    TokenizerError::Encode {
-        bytes: text.len(),
-        detail,
+        let encoded = match &self.library {
+            Library::Fastokens(inner) => inner
+                .encode_with_policy(text, false, AddedTokenPolicy::SkipSpecial)
+                .map_err(|e| e.to_string()),
+            Library::Tokenizers(inner) => inner
+                .encode_fast(text, false)
+                .map(|encoded| encoded.get_ids().to_vec())
+                .map_err(|e| e.to_string()),
+        };
+        encoded.map_err(|detail| TokenizerError::Encode {
+            bytes: text.len(),
+            detail,
+        })
     }
 }

@@ -57,7 +57,7 @@ fn json_field(line: &str, field: &str) -> Result<String, Reason> {
 
 fn parsed_field(line: &str, field: &str) -> Result<String, Reason> {
     let mut parser = serde_json::Deserializer::from_str(line);
-    let found = FieldSeed(field)
+    let found = FieldSeed(Some(field))
         .deserialize(&mut parser)
         .and_then(|found| parser.end().map(|()| found))
         .map_err(|e| Reason::broken_json(&e))?;
@@ -77,7 +77,19 @@ enum Found {
     NotAnObject(&'static str),
 }
 
-struct FieldSeed<'a>(&'a str);
+/// Visits the line, an object whose other fields are skipped unread; without a name, the value of the field.
+#[derive(Clone, Copy)]
+struct FieldSeed<'a>(Option<&'a str>);
+
+impl FieldSeed<'_> {
+    fn other(self, found: &'static str) -> Found {
+        if self.0.is_some() {
+            Found::NotAnObject(found)
+        } else {
+            Found::Other(found)
+        }
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     type Value = Found;
@@ -87,19 +99,22 @@ impl<'de> DeserializeSeed<'de> for FieldSeed<'_> {
     }
 }
 
-/// Visits the line: an object whose other fields are skipped unread.
 impl<'de> Visitor<'de> for FieldSeed<'_> {
     type Value = Found;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
+        f.write_str("a JSON object with a string")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
+        let Some(field) = self.0 else {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(Found::Other("an object"));
+        };
         let mut found = Found::Absent;
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            if key == self.0 {
-                found = map.next_value_seed(ValueSeed)?;
+            if key == field {
+                found = map.next_value_seed(FieldSeed(None))?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -109,88 +124,34 @@ impl<'de> Visitor<'de> for FieldSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found, A::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Found::NotAnObject("an array"))
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Found, E> {
-        Ok(Found::NotAnObject("a string"))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Found, E> {
-        Ok(Found::NotAnObject("a boolean"))
-    }
-
-    fn visit_unit<E>(self) -> Result<Found, E> {
-        Ok(Found::NotAnObject("null"))
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
-        Ok(Found::NotAnObject("a number"))
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
-        Ok(Found::NotAnObject("a number"))
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
-        Ok(Found::NotAnObject("a number"))
-    }
-}
-
-struct ValueSeed;
-
-impl<'de> DeserializeSeed<'de> for ValueSeed {
-    type Value = Found;
-
-    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Found, D::Error> {
-        parser.deserialize_any(self)
-    }
-}
-
-/// Visits the field's value.
-impl<'de> Visitor<'de> for ValueSeed {
-    type Value = Found;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
+        Ok(self.other("an array"))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Found, E> {
-        Ok(Found::Text(text.to_owned()))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Found, E> {
-        Ok(Found::Text(text))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Found::Other("an object"))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Found, A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Found::Other("an array"))
+        Ok(match self.0 {
+            Some(_) => Found::NotAnObject("a string"),
+            None => Found::Text(text.to_owned()),
+        })
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Found, E> {
-        Ok(Found::Other("a boolean"))
+        Ok(self.other("a boolean"))
     }
 
     fn visit_unit<E>(self) -> Result<Found, E> {
-        Ok(Found::Other("null"))
+        Ok(self.other("null"))
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Found, E> {
-        Ok(Found::Other("a number"))
+        Ok(self.other("a number"))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Found, E> {
-        Ok(Found::Other("a number"))
+        Ok(self.other("a number"))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Found, E> {
-        Ok(Found::Other("a number"))
+        Ok(self.other("a number"))
     }
 }
 

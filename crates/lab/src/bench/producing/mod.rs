@@ -75,7 +75,7 @@ struct Measured {
     tokens: u64,
 }
 
-/// A running measurement.
+/// A measurement that has started.
 struct Watch {
     wall: Instant,
     cpu: f64,

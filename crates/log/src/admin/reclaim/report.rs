@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::retention::{Due, WatermarkRefused};
 use batchweave_store::StoreError;
+use serde::Serialize;
 
 use crate::error::LogError;
 
@@ -68,7 +69,7 @@ impl Class {
 }
 
 /// Objects and their bytes. The sizes of unfinished uploads are unknown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     pub objects: u64,
     pub bytes: u64,
@@ -93,7 +94,7 @@ pub struct Totals {
 }
 
 /// Requests of a plan or pass, other than those of following the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Requests {
     pub lists: u64,
     /// Index segments, marks and progress objects read.

@@ -1,4 +1,4 @@
-"""What several tests share."""
+"""Fixtures that several tests share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from site_of_daemons import Site, eventually
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Both daemons at work, and a rank that reads."""
+    """Start both daemons and a rank that reads."""
     site = Site(tmp_path_factory.mktemp("site"))
     try:
         site.run()

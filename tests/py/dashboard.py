@@ -1,4 +1,4 @@
-"""Draws deploy/grafana/batchweave.json without Grafana: the same panels, filled with what a
+"""Draws deploy/grafana/batchweave.json without Grafana: the same panels, filled with the data of a
 Prometheus server answers to their queries, as one SVG.
 """
 
@@ -18,18 +18,18 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "batchweave.json"
 # Of Grafana's grid of 24 columns.
 COLUMN, ROW = 48, 30
 COLOURS = ["#3366cc", "#dc3912", "#109618", "#ff9900", "#990099", "#0099c6", "#b82e2e", "#66aa00"]
-# In a legend; the rest is counted.
+# The most lines in a legend; the rest is only counted.
 NAMES_MAX = 4
 UNITS = {"s": "s", "bytes": "B", "Bps": "B/s", "reqps": "/s", "short": ""}
 
 # Labels and points (seconds, value) of one series.
 Series = tuple[dict[str, str], list[tuple[float, float]]]
-# From an expression to what it was over the time that is drawn.
+# From an expression to its series over the drawn time.
 Ask = Callable[[str], list[Series]]
 
 
 def series(answer: str) -> list[Series]:
-    """Of an answer of /api/v1/query_range; gaps are left out."""
+    """Return the series in an answer of /api/v1/query_range, without gaps."""
     found = []
     for one in json.loads(answer)["data"]["result"]:
         points = [(float(at), float(value)) for at, value in one["values"]]
@@ -38,7 +38,7 @@ def series(answer: str) -> list[Series]:
 
 
 def short(value: float, unit: str) -> str:
-    """As an axis says it."""
+    """Return a value as text for an axis."""
     if unit == "percentunit":
         return f"{value * 100:.0f} %"
     for factor, letter in [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")]:
@@ -50,23 +50,23 @@ def short(value: float, unit: str) -> str:
 
 
 def legend(pattern: str, labels: dict[str, str]) -> str:
-    """Grafana's legend: `{{label}}` filled in."""
+    """Return a series' name in the legend, with `{{label}}` filled in."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: labels.get(name[1], ""), pattern)
 
 
 def lines(panel: dict[str, Any], ask: Ask) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Name and points of each line of a panel."""
+    """Return the name and points of each line of a panel."""
     found = []
     for target in panel.get("targets", []):
         for labels, points in ask(target["expr"]):
             if points:
                 found.append((legend(target.get("legendFormat", ""), labels), points))
-    # The legend has room for a few: for those that matter here.
+    # The legend has space for a few: those that matter here.
     return sorted(found, key=lambda line: -max(value for _, value in line[1]))
 
 
 def unbroken(points: list[tuple[float, float]]) -> list[list[tuple[float, float]]]:
-    """Pieces without gaps: where nothing was scraped nothing is drawn."""
+    """Split points at gaps: where nothing was scraped, nothing is drawn."""
     step = min((b[0] - a[0] for a, b in itertools.pairwise(points)), default=0.0)
     pieces = [points[:1]]
     for before, point in itertools.pairwise(points):
@@ -77,7 +77,7 @@ def unbroken(points: list[tuple[float, float]]) -> list[list[tuple[float, float]
 
 
 def panel_svg(panel: dict[str, Any], drawn: Any, span: tuple[float, float]) -> str:
-    """One panel: title, three grid lines, what was asked for, and a legend."""
+    """Draw one panel: title, three grid lines, the series, and a legend."""
     at = panel["gridPos"]
     width, height = at["w"] * COLUMN - 8, at["h"] * ROW - 8
     unit = panel.get("fieldConfig", {}).get("defaults", {}).get("unit", "short")
@@ -105,8 +105,8 @@ def panel_svg(panel: dict[str, Any], drawn: Any, span: tuple[float, float]) -> s
         names.append(f'<tspan fill="{colour}">{escape(name)}</tspan>')
     if len(names) > NAMES_MAX:
         names[NAMES_MAX:] = [f"<tspan>and {len(names) - NAMES_MAX} more</tspan>"]
-    said = " ".join(names) or "<tspan>no data</tspan>"
-    out.append(f'<text class="legend" x="{left}" y="{height - 10}">{said}</text></g>')
+    legend = " ".join(names) or "<tspan>no data</tspan>"
+    out.append(f'<text class="legend" x="{left}" y="{height - 10}">{legend}</text></g>')
     return "".join(out)
 
 
@@ -119,7 +119,7 @@ polyline{fill:none;stroke-width:1.5}
 
 
 def draw(ask: Ask, span: tuple[float, float], notes: list[tuple[float, str]]) -> str:
-    """The whole dashboard over `span`; `notes` are moments with a short name, as annotations."""
+    """Draw the whole dashboard over `span`; `notes` are times with a short name, as annotations."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     width = 24 * COLUMN
     height = max(p["gridPos"]["y"] + p["gridPos"]["h"] for p in panels) * ROW + 4

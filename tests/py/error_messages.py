@@ -23,8 +23,8 @@ def messages(path: Path) -> dict[str, str]:
     text = path.read_text().split("#[cfg(test)]")[0]
     found = {}
     for enum, body in re.findall(r"pub(?:\(\w+\))? enum (\w+) \{\n(.*?)\n\}", text, re.DOTALL):
-        for said, name in re.findall(r"#\[error\((.*?)\)\]\s*(\w+)", body, re.DOTALL):
-            literal = re.search(r'"((?:[^"\\]|\\.)*)"', said, re.DOTALL)
+        for attributes, name in re.findall(r"#\[error\((.*?)\)\]\s*(\w+)", body, re.DOTALL):
+            literal = re.search(r'"((?:[^"\\]|\\.)*)"', attributes, re.DOTALL)
             if literal:
                 whole = re.sub(r"\\\n\s*", "", literal[1]).replace('\\"', '"')
                 found[f"{enum}::{name}"] = first_words(whole)

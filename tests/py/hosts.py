@@ -1,4 +1,4 @@
-"""Several hosts on one machine: network namespaces with addresses of their own, on one bridge.
+"""Several hosts on one machine: network namespaces with their own addresses, on one bridge.
 
 The bridge has a namespace too, so nothing of the machine's own network is touched. Each host's
 cable can be pulled and plugged in again, and its bandwidth cut.
@@ -26,12 +26,12 @@ CREDENTIALS = {
     "AWS_REGION": "us-east-1",
     "AWS_EC2_METADATA_DISABLED": "true",
 }
-# The fifth keeps the store, and what watches the others.
+# The fifth runs the store and the monitoring.
 NAMES = ["producer-0", "producer-1", "trainer-0", "trainer-1", "store"]
 
 
 def forbidden() -> str:
-    """Why this machine has no network namespaces for us; empty where it has."""
+    """Return why network namespaces are unavailable here; empty where they are available."""
     if not shutil.which("ip") or not shutil.which("tc"):
         return "ip and tc are missing (apt-get install iproute2)"
     tried = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)
@@ -41,7 +41,7 @@ def forbidden() -> str:
 
 
 class Hosts:
-    """Five hosts, one network."""
+    """Five hosts in one network."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,19 +72,19 @@ class Hosts:
         self._ip("-n", space, "link", "set", "eth0", "up")
 
     def space(self, name: str) -> str:
-        """The namespace of a host."""
+        """Return the namespace of a host."""
         return f"{self.mark}-{name}"
 
     def address(self, name: str) -> str:
-        """The address of a host."""
+        """Return the address of a host."""
         return f"10.77.0.{NAMES.index(name) + 1}"
 
     def cable(self, name: str, state: str) -> None:
-        """`down` pulls the cable of a host, `up` plugs it in again."""
+        """Disconnect a host with `down`, and connect it again with `up`."""
         self._on_switch("link", "set", name, state)
 
     def bandwidth(self, name: str, rate: str | None) -> None:
-        """Cut what reaches a host to `rate`, as `400kbit`; None gives all of it back."""
+        """Limit the traffic to a host to `rate`, as `400kbit`; None lifts the limit."""
         words = ["tc", "-n", self.switch, "qdisc"]
         if rate:
             cut = ["tbf", "rate", rate, "burst", "4kb", "latency", "200ms"]
@@ -94,11 +94,11 @@ class Hosts:
         subprocess.run(command, check=True, capture_output=True)
 
     def command(self, name: str, *words: str) -> list[str]:
-        """A command line that runs on a host."""
+        """Return a command line that runs on a host."""
         return ["ip", "netns", "exec", self.space(name), *words]
 
     def run(self, name: str, *words: str) -> str:
-        """What a command on a host prints."""
+        """Return the output of a command on a host."""
         result = subprocess.run(
             self.command(name, *words),
             env=self.environment(),
@@ -111,7 +111,7 @@ class Hosts:
         return result.stdout
 
     def environment(self) -> dict[str, str]:
-        """Credentials, the store's address, and no colours."""
+        """Return the environment: credentials, the store's address, and no colours."""
         endpoint = f"http://{self.address('store')}:{STORE_PORT}"
         # The client of this checkout, not one that happens to be installed.
         python = f"{ROOT / 'python' / 'src'}:{os.environ.get('PYTHONPATH', '')}"
@@ -120,7 +120,7 @@ class Hosts:
         return {**os.environ, **CREDENTIALS, **own, **attempt, "NO_COLOR": "1"}
 
     def start(self, name: str, label: str, *words: str) -> subprocess.Popen[bytes]:
-        """Start a program on a host; what it says goes to LABEL.log."""
+        """Start a program on a host; its output goes to LABEL.log."""
         with (self.folder / f"{label}.log").open("ab") as log:
             process = subprocess.Popen(
                 self.command(name, *words), stdout=log, stderr=log, env=self.environment()
@@ -129,23 +129,23 @@ class Hosts:
         return process
 
     def stop(self, label: str) -> int:
-        """Ask a program to end, as a service manager does; its exit code."""
+        """Stop a program as a service manager does, and return its exit code."""
         process = self.processes.pop(label)
         process.send_signal(signal.SIGTERM)
         return process.wait(timeout=60)
 
     def log(self, label: str) -> str:
-        """What a program has said."""
+        """Return the output of a program."""
         return (self.folder / f"{label}.log").read_text()
 
     def page(self, name: str, path: str) -> str:
-        """A page of the daemon of a host, asked for on that host; empty if none answers."""
+        """Return a page of a host's daemon, requested on that host; empty without an answer."""
         url = f"http://{self.address(name)}:{ADMIN_PORT}{path}"
         command = self.command(name, "curl", "-s", "-m", "5", url)
         return subprocess.run(command, text=True, capture_output=True, check=False).stdout
 
     def end(self) -> None:
-        """End all programs and take the network away."""
+        """End all programs and remove the network."""
         for process in self.processes.values():
             process.kill()
             process.wait()
@@ -163,7 +163,7 @@ class Training(Hosts):
         (folder / "corpus.jsonl").write_text(text)
 
     def store(self, *options: str) -> None:
-        """Start the store, or start it again with other options; it keeps its objects."""
+        """Start the store, or restart it with other options; it keeps its objects."""
         if "store" in self.processes:
             self.stop("store")
         listen = f"--listen={self.address('store')}:{STORE_PORT}"
@@ -172,7 +172,7 @@ class Training(Hosts):
         eventually("the store", lambda: "Stop it" in self.log("store"))
 
     def produce(self, number: int) -> None:
-        """Start a producer: every second document, again and again, a little ahead of training."""
+        """Start a producer: every second document, repeatedly, a little ahead of training."""
         name = f"producer-{number}"
         path = self.folder / f"{name}.toml"
         path.write_text(
@@ -209,22 +209,22 @@ class Training(Hosts):
         self.start(name, f"rank-{number}", *rank, str(self.folder / f"rank-{number}.tokens"))
 
     def steps(self, number: int) -> int:
-        """How many steps a rank has got."""
+        """Return the number of steps that a rank has received."""
         path = self.folder / f"rank-{number}.tokens"
         return path.stat().st_size // RECORD if path.exists() else 0
 
     def received(self, number: int) -> list[tuple[int, bytes]]:
-        """Each step that a rank got, in the order of arrival, with its tokens."""
+        """Return each step that a rank received, in the order of arrival, with its tokens."""
         data = (self.folder / f"rank-{number}.tokens").read_bytes()
         records = [data[at : at + RECORD] for at in range(0, len(data), RECORD)]
         return [(int.from_bytes(one[:8], "little"), one[8:]) for one in records]
 
     def batchweave(self, *words: str) -> str:
-        """What the command line says, as an operator would ask on the store's host."""
+        """Return the output of the command line on the store's host."""
         return self.run("store", str(BINARIES / "batchweave"), *words)
 
     def status(self) -> Any:
-        """`batchweave status --json`."""
+        """Return `batchweave status --json`."""
         return json.loads(self.batchweave("status", "--json"))
 
 

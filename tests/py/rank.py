@@ -1,4 +1,4 @@
-"""A training loop without the training: writes down each step and its tokens, 50 steps a second."""
+"""A training loop without the training: writes each step and its tokens, 50 steps per second."""
 
 from __future__ import annotations
 

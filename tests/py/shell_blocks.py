@@ -1,4 +1,4 @@
-"""Commands in the documentation, with what the page says they print."""
+"""Commands in the documentation, with the output that the page shows."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class Command:
 
     @property
     def place(self) -> str:
-        """Where it stands."""
+        """Return its file and line."""
         return f"{self.page}:{self.line}: {self.text.splitlines()[0]}"
 
     def refused(self) -> bool:
-        """Whether the page shows that it fails."""
+        """Return true if the page shows that it fails."""
         return any(re.match(r"error: |\s*FAIL |not fit", line) for line in self.output)
 
 
 def pages() -> list[Path]:
-    """All pages that people read."""
+    """Return all pages of the documentation."""
     docs = sorted((ROOT / "docs").rglob("*.md"))
     named = ["README.md", "deploy/README.md", "python/README.md"]
     return [ROOT / name for name in named] + docs
 
 
 def blocks(text: str) -> list[tuple[int, str, list[str]]]:
-    """Fenced and indented blocks: line, language (`""` for indented ones), lines."""
+    """Return fenced and indented blocks: line, language (`""` for indented ones), lines."""
     found: list[tuple[int, str, list[str]]] = []
     language: str | None = None
     inside = False
@@ -62,7 +62,7 @@ def blocks(text: str) -> list[tuple[int, str, list[str]]]:
 
 
 def commands(path: Path) -> list[Command]:
-    """The commands of transcripts (with a prompt) and of `sh` blocks (each line) of a page."""
+    """Return the commands of transcripts (with a prompt) and of `sh` blocks (each line)."""
     page = str(path.relative_to(ROOT))
     found: list[Command] = []
     for first, language, lines in blocks(path.read_text()):
@@ -85,13 +85,13 @@ def commands(path: Path) -> list[Command]:
 
 
 def words(line: str) -> set[str]:
-    """The words of a line that do not change from run to run."""
+    """Return the words of a line that do not change from run to run."""
     line = re.sub(r'"[^"]*"|\S*[/\\=]\S*', " ", line)
     return set(re.findall(r"\b[A-Za-z_-]{3,}\b", line)) - {"INFO", "WARN"}
 
 
 def missing(expected: list[str], actual: str) -> list[str]:
-    """Documented lines that nothing in the output resembles: most words of one are in no line."""
+    """Return documented lines without a similar line (most words equal) in the output."""
     there = [words(line) for line in actual.splitlines()]
 
     def seen(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""Real daemons on one machine, as the tests of operations need them."""
+"""Real daemons on one machine, for the tests of operations."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BINARIES = Path(os.environ.get("BATCHWEAVE_BIN_DIR", ROOT / "target" / "release"
 
 
 def free_port() -> int:
-    """A port that nobody uses at this moment. Not one of those that the system hands out: somebody
-    else's outgoing connection could have it before the daemon does.
+    """Return a free port, outside the range that the system hands out, from which an
+    outgoing connection of another program could take it before the daemon does.
     """
     while True:
         port = random.randrange(20_000, 32_000)
@@ -39,17 +39,17 @@ def eventually(
     what: str,
     done: Callable[[], bool],
     seconds: float = 300.0,
-    said: Callable[[], str] = lambda: "",
+    output: Callable[[], str] = lambda: "",
 ) -> None:
-    """Wait until `done` holds; `said` is what to look at when it does not."""
+    """Wait until `done` returns true; `output` returns the output to show if it does not."""
     deadline = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < deadline, f"still not after {seconds} s: {what}\n{said()}"
+        assert time.monotonic() < deadline, f"still not after {seconds} s: {what}\n{output()}"
         time.sleep(0.05)
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """Status and body of a page; 0 while nobody answers."""
+    """Return status and body of a page; status 0 without an answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
@@ -65,7 +65,7 @@ class Site:
     def __init__(self, folder: Path, url: str | None = None) -> None:
         self.folder = folder
         self.url = url or f"file://{folder / 'stream'}"
-        # A consumer waits for a stream, but not for a folder: that would hide a wrong URL.
+        # A consumer waits for a stream but not for a folder, as that would hide a wrong URL.
         (folder / "stream").mkdir()
         self.socket = folder / "consumer.sock"
         self.producer_port, self.consumer_port = free_port(), free_port()
@@ -82,7 +82,7 @@ class Site:
         return path
 
     def producer_config(self, extra: str = "") -> Path:
-        """A producer that never ends and stays a little ahead."""
+        """Configure a producer that never ends and stays a little ahead."""
         return self.config(
             "producer",
             f"""
@@ -99,7 +99,7 @@ class Site:
         )
 
     def consumer_config(self, extra: str = "") -> Path:
-        """A consumer with a small arena."""
+        """Configure a consumer with a small arena."""
         return self.config(
             "consumer",
             f"""
@@ -118,7 +118,7 @@ class Site:
     def start(
         self, program: str, *arguments: str, env: dict[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a program; what it says goes to PROGRAM.log."""
+        """Start a program; its output goes to PROGRAM.log."""
         with (self.folder / f"{program}.log").open("ab") as log:
             process = subprocess.Popen(
                 [str(BINARIES / program), *arguments],
@@ -130,23 +130,23 @@ class Site:
         return process
 
     def log(self, program: str) -> str:
-        """What a program has said."""
+        """Return the output of a program."""
         return (self.folder / f"{program}.log").read_text()
 
     def logs(self) -> str:
-        """The ends of what all have said."""
+        """Return the last output of all programs."""
         logs = sorted(self.folder.glob("*.log"))
         return "\n".join(f"{path.name}:\n{path.read_text()[-4000:]}" for path in logs)
 
     def run(self) -> None:
-        """Both daemons and one rank."""
+        """Start both daemons and one rank."""
         self.start("batchweave-producer", "--config", str(self.producer_config()))
         self.start("batchweave-consumer", "--config", str(self.consumer_config()))
         self.train()
 
     def train(self) -> None:
-        """One rank reads in a thread until the site ends, and checkpoints now and then."""
-        eventually("a consumer that is ready", self._is_ready, said=self.logs)
+        """Read as one rank in a thread until the site ends, with checkpoints."""
+        eventually("a consumer that is ready", self._is_ready, output=self.logs)
         threading.Thread(target=self._rank, daemon=True).start()
 
     def _is_ready(self) -> bool:
@@ -165,7 +165,7 @@ class Site:
                     return
 
     def end(self) -> None:
-        """End all that was started."""
+        """End all started programs."""
         self.stop.set()
         for process in self.processes:
             if process.poll() is None:

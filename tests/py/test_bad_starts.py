@@ -1,4 +1,4 @@
-"""What is missing on the machine is named when a daemon starts: credentials, the socket's folder,
+"""A daemon names at its start what the machine lacks: credentials, the socket's folder,
 memory; and an admin endpoint that others can reach says so. (The notify socket:
 test_service_manager.py.)
 """
@@ -33,7 +33,7 @@ def test_missing_credentials_are_named_with_the_file_that_was_looked_for(tmp_pat
         endpoint = json.loads(server.stdout.readline())["endpoint"]
         site = Site(tmp_path, "s3://batchweave/stream")
         clean = {name: value for name, value in os.environ.items() if name[:4] != "AWS_"}
-        # As in the unit: a copy of /etc/credstore/batchweave.aws, had there been one.
+        # As in the unit: the place of a copy of /etc/credstore/batchweave.aws.
         lost = str(tmp_path / "credentials" / "batchweave.aws")
         clean |= {"AWS_SHARED_CREDENTIALS_FILE": lost, "AWS_EC2_METADATA_DISABLED": "true"}
         clean |= {"AWS_ENDPOINT_URL": endpoint}
@@ -74,13 +74,13 @@ def test_a_folder_for_the_socket_that_is_not_ours_is_named(site: Site) -> None:
 
 
 def forbidden() -> bool:
-    """Whether this machine lets us mount folders for one process."""
+    """Return true if this machine allows mounts for one process."""
     tried = ["unshare", "--mount", "mount", "--bind", "/tmp", "/sys/fs/cgroup"]
     return not shutil.which("unshare") or subprocess.run(tried, capture_output=True).returncode != 0
 
 
 def test_an_arena_beyond_the_limit_of_the_unit_is_named(site: Site) -> None:
-    """MemoryMax= is `memory.max` of the unit's cgroup: here one of a folder in its place."""
+    """MemoryMax= is `memory.max` of the unit's cgroup; here a folder replaces the cgroup."""
     limits = site.folder / "cgroup"
     limits.mkdir()
     (limits / "memory.max").write_text(f"{6 << 20}\n")
@@ -111,7 +111,7 @@ def test_an_admin_endpoint_that_is_open_to_the_network_says_so(site: Site) -> No
     site.start("batchweave-producer", "--config", str(path))
     eventually("an answer", lambda: get(port, "/healthz")[0] == 200)
     assert "the admin endpoint has no authentication and is open" in site.log("batchweave-producer")
-    # What listens on this machine only has nothing to say.
+    # An endpoint that listens on this machine only logs no warning.
     site.start("batchweave-consumer", "--config", str(site.consumer_config()))
     eventually("an answer", lambda: get(site.consumer_port, "/healthz")[0] == 200)
     assert "open to the network" not in site.log("batchweave-consumer")

@@ -1,4 +1,4 @@
-"""The documentation as a book: every page is in it, and every link of it leads somewhere."""
+"""The documentation as a book: it contains every page, and every link has a target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_page_is_in_the_book_under_its_own_title(built: Path) -> None:
         html = built / page.relative_to(ROOT).with_suffix(".html")
         assert html.stat().st_size > 1000, html
     assert (built / "index.html").exists()
-    # Figures of pages come along.
+    # The figures of pages are included.
     assert list((built / "docs" / "images").glob("*.png"))
 
 

@@ -1,4 +1,4 @@
-"""aws-cli and boto3 work against `batchweave dev-s3`: the clients that people have."""
+"""aws-cli and boto3, the common clients, work against `batchweave dev-s3`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIB = 1024 * 1024
 
 
 class DevS3:
-    """A server process and what a client must know of it."""
+    """A server process, and the parameters that a client needs."""
 
     def __init__(self, *arguments: str) -> None:
         command = [str(BINARY), "dev-s3", "--listen", "127.0.0.1:0", "--json", *arguments]
@@ -111,7 +111,7 @@ def code(error: pytest.ExceptionInfo[ClientError]) -> str:
 
 
 def random_bytes(count: int) -> bytes:
-    """Bytes that do not repeat, the same in every run."""
+    """Return bytes that do not repeat, the same in every run."""
     return hashlib.shake_256(b"dev-s3").digest(count)
 
 
@@ -186,7 +186,7 @@ def test_checksums_are_verified_and_returned(server: DevS3, algorithm: str) -> N
 
 
 def test_checksums_in_trailers(server: DevS3) -> None:
-    """A body of unknown checksum travels in signed chunks with the checksum behind it."""
+    """A body of unknown checksum is sent in signed chunks with the checksum after it."""
     s3 = server.client()
     put = s3.put_object(
         Bucket=BUCKET, Key="trailer", Body=io.BytesIO(CHECK_INPUT), ChecksumAlgorithm="CRC32"

@@ -1,4 +1,4 @@
-"""The shell in the documentation: docs/first-steps.md and docs/own-data.md are done as they are
+"""The shell in the documentation: docs/first-steps.md and docs/own-data.md are run as they are
 written, every command of docs/cli.md and docs/lab.md runs on a stream like that of the page, and
 the rest parses and has a reason not to run.
 """
@@ -20,7 +20,7 @@ from hosts import CREDENTIALS
 from shell_blocks import Command, blocks, commands, missing, pages, words
 from site_of_daemons import BINARIES, ROOT, eventually, free_port
 
-# Pages that are done, and why commands of the other ones are not.
+# Pages that are run, and why commands of the other ones are not.
 REFERENCE = ["docs/cli.md", "docs/lab.md"]
 DONE = ["docs/first-steps.md", "docs/own-data.md", *REFERENCE]
 NOT_RUN = {
@@ -70,7 +70,7 @@ def test_blocks_commands_and_outputs_are_told_apart(tmp_path: Path) -> None:
 
 
 class Terminal:
-    """A shell in a folder, and programs that go on in terminals of their own."""
+    """A shell in a folder, and programs that keep running in their own terminals."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +83,7 @@ class Terminal:
         self.elsewhere: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self, command: str) -> tuple[int, str]:
-        """Exit code and output; exported variables stay."""
+        """Run a command and return its exit code and output; exported variables stay."""
         if exported := re.match(r"export (\w+)=(\S+)$", command):
             self.environment[exported[1]] = exported[2]
             return 0, ""
@@ -100,7 +100,7 @@ class Terminal:
         return result.returncode, result.stdout
 
     def begin(self, name: str, command: str) -> None:
-        """A terminal of its own; what is said there goes to NAME.log."""
+        """Run a command in its own terminal; its output goes to NAME.log."""
         with (self.folder / f"{name}.log").open("wb") as log:
             self.elsewhere[name] = subprocess.Popen(
                 ["bash", "-c", f"exec {command}"],
@@ -110,8 +110,8 @@ class Terminal:
                 stderr=log,
             )
 
-    def said(self, name: str) -> str:
-        """What was said there."""
+    def output(self, name: str) -> str:
+        """Return the output of a terminal."""
         return (self.folder / f"{name}.log").read_text()
 
     def end(self) -> None:
@@ -130,14 +130,14 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         terminal.end()
 
 
-def check(command: Command, said: str) -> None:
-    """The page shows the lines that came."""
-    lacking = missing(command.output, said)
-    assert not lacking, f"{command.place}: not said: {lacking}\n{said}"
+def check(command: Command, output: str) -> None:
+    """Check that the output has the lines that the page shows."""
+    lacking = missing(command.output, output)
+    assert not lacking, f"{command.place}: not output: {lacking}\n{output}"
 
 
 def environment(folder: Path) -> None:
-    """What the page's `venv` has."""
+    """Return the environment of the page's `venv`."""
     python = folder / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -148,17 +148,17 @@ def test_first_steps(terminal: Terminal) -> None:
     folder, ports = terminal.folder, {"9000": str(free_port()), "9465": str(free_port())}
 
     def here(text: str) -> str:
-        """With ports and files that nobody else has."""
+        """Replace ports and files by ones that no other program uses."""
         for usual, ours in ports.items():
             text = text.replace(f"127.0.0.1:{usual}", f"127.0.0.1:{ours}")
         text = text.replace("/tmp/batchweave.sock", str(folder / "batchweave.sock"))
-        # A busy machine needs more than the page's second.
+        # A busy machine needs longer than the page's second.
         until = "until batchweave log 2>&1 | grep -q seq; do sleep 0.1; done"
         text = text.replace("sleep 1;", f"{until};")
         if text == "batchweave dev-s3":
             return f"{text} --listen 127.0.0.1:{ports['9000']}"
         consumer = terminal.elsewhere.get("consumer")
-        # The page's pidof would find other people's daemons.
+        # The page's pidof would find daemons of other users.
         return text.replace("$(pidof batchweave-consumer)", str(consumer.pid if consumer else 0))
 
     shutil.copytree(ROOT / "config", folder / "config")
@@ -178,32 +178,32 @@ def test_first_steps(terminal: Terminal) -> None:
             assert command.output == [str(code)], command.place
         elif text.startswith("batchweave dev-s3"):
             terminal.begin("store", text)
-            eventually("the store", lambda: "Stop it" in terminal.said("store"))
-            check(command, terminal.said("store"))
+            eventually("the store", lambda: "Stop it" in terminal.output("store"))
+            check(command, terminal.output("store"))
         elif text.startswith("batchweave-consumer --config consumer.toml"):
             if running := terminal.elsewhere.get("consumer"):
-                eventually("steps", lambda: "step 500" in terminal.said("rank"))
+                eventually("steps", lambda: "step 500" in terminal.output("rank"))
                 running.kill()
                 running.wait()
             terminal.begin("consumer", text)
-            eventually("a consumer", lambda: "serving" in terminal.said("consumer"))
+            eventually("a consumer", lambda: "serving" in terminal.output("consumer"))
             later = command
         elif text == "venv/bin/python read.py":
             terminal.begin("rank", "venv/bin/python -u read.py")
             reading = command
         elif text.startswith("kill -TERM"):
-            assert terminal.elsewhere.pop("rank").wait(timeout=60) == 0, terminal.said("rank")
-            check(reading, terminal.said("rank"))
+            assert terminal.elsewhere.pop("rank").wait(timeout=60) == 0, terminal.output("rank")
+            check(reading, terminal.output("rank"))
             assert terminal.run(text)[0] == 0
             assert terminal.elsewhere["consumer"].wait(timeout=30) == 0
-            check(command, terminal.said("consumer"))
+            check(command, terminal.output("consumer"))
             assert later
-            check(later, terminal.said("consumer"))
+            check(later, terminal.output("consumer"))
         else:
             if "readyz" in text:
-                eventually("a rank", lambda: "a rank connected" in terminal.said("consumer"))
-            code, said = terminal.run(text)
-            check(command, said)
+                eventually("a rank", lambda: "a rank connected" in terminal.output("consumer"))
+            code, output = terminal.run(text)
+            check(command, output)
     store = terminal.elsewhere.pop("store")
     store.send_signal(signal.SIGINT)
     assert store.wait(timeout=30) == 0
@@ -236,29 +236,29 @@ def test_own_data(terminal: Terminal) -> None:
         ran += 1
         if text == "batchweave-consumer --config mine/consumer.toml":
             terminal.begin("consumer", text)
-            eventually("a consumer", lambda: "serving" in terminal.said("consumer"))
-            check(command, terminal.said("consumer"))
+            eventually("a consumer", lambda: "serving" in terminal.output("consumer"))
+            check(command, terminal.output("consumer"))
             continue
-        code, said = terminal.run(text)
+        code, output = terminal.run(text)
         dies = text.endswith("train.py 25")
-        assert (code == 0) != dies, f"{command.place}: {code}: {said}"
-        check(command, said)
+        assert (code == 0) != dies, f"{command.place}: {code}: {output}"
+        check(command, output)
         if text.endswith("train.py"):
             steps = json.loads(terminal.run("batchweave status --json")[1])["end"]
             # 2,048 tokens per step, each counted once.
-            assert f"trained on {steps * 2048} tokens, up to step {steps - 1}" in said
-            assert "checkpoint after step 19\n" not in said, "it did not begin again"
+            assert f"trained on {steps * 2048} tokens, up to step {steps - 1}" in output
+            assert "checkpoint after step 19\n" not in output, "it did not begin again"
     assert ran == 10
-    # Of the table of what went wrong.
+    # From the table of errors.
     again = terminal.run("batchweave-producer --config mine/producer.toml")[1]
-    for said in ("this producer finished before, so its input is not read", "another name"):
-        assert said in page.read_text()
-        assert said in again
+    for output in ("this producer finished before, so its input is not read", "another name"):
+        assert output in page.read_text()
+        assert output in again
     shutil.rmtree(folder / "stream")
     terminal.elsewhere.pop("consumer").kill()
     assert terminal.run("batchweave-producer --config mine/producer.toml")[0] == 0
     terminal.begin("consumer", "batchweave-consumer --config mine/consumer.toml")
-    eventually("another stream", lambda: "serving" in terminal.said("consumer"))
+    eventually("another stream", lambda: "serving" in terminal.output("consumer"))
     assert "the state belongs to stream" in terminal.run("venv/bin/python mine/train.py")[1]
 
 
@@ -274,7 +274,7 @@ ELSEWHERE = {
 
 
 def damage(terminal: Terminal, command: Command) -> Callable[[], None]:
-    """What the page says was done to the stream before this; what is returned repairs it."""
+    """Damage the stream as the page describes; return a function that repairs it."""
     path = max((terminal.folder / "stream" / "data" / "tokens-0").rglob("*.tgb"))
     if command.text == "batchweave show 12 --slices":
         path = min((terminal.folder / "stream" / "data" / "tokens-0").rglob("*.tgb"))
@@ -314,10 +314,10 @@ def test_the_commands_of_the_reference_pages(terminal: Terminal) -> None:
             commit.max_batches = 20
             """
         )
-        # The second never finishes: `retire` is to end it.
+        # The second producer never finishes, so that `retire` can end it.
         ends = "" if number == 0 else " & sleep 0.4; kill -KILL $!; wait"
-        code, said = terminal.run(f"batchweave-producer --config {config}{ends}")
-        assert number == 1 or code == 0, said
+        code, output = terminal.run(f"batchweave-producer --config {config}{ends}")
+        assert number == 1 or code == 0, output
     terminal.run(f"export BATCHWEAVE_STORE=file://{folder}/stream")
     terminal.environment |= CREDENTIALS
     wrong = []
@@ -331,8 +331,8 @@ def test_the_commands_of_the_reference_pages(terminal: Terminal) -> None:
             text = text.replace("500", "300")
         text = text.replace("700..712", "400..412")
         repair = damage(terminal, command)
-        code, said = terminal.run(text)
+        code, output = terminal.run(text)
         repair()
-        if "unexpected argument" in said or code == 64 or (code != 0) != command.refused():
-            wrong.append(f"{command.place}: ended with {code}: {said[:300]}")
+        if "unexpected argument" in output or code == 64 or (code != 0) != command.refused():
+            wrong.append(f"{command.place}: ended with {code}: {output[:300]}")
     assert not wrong, "\n".join(wrong)

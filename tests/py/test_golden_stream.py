@@ -35,7 +35,7 @@ class Small(Site):
         (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
 
     def producer(self, number: int, extra: str = "") -> subprocess.Popen[bytes]:
-        """One of two producers; the corpus is named relative to the folder."""
+        """Start one of two producers; the corpus path is relative to the folder."""
         path = self.config(
             f"producer-{number}",
             f"""
@@ -59,7 +59,7 @@ class Small(Site):
         return process
 
     def consumer(self, extra: str = "") -> subprocess.Popen[bytes]:
-        """The daemon, ready."""
+        """Start the daemon and wait until it is ready."""
         config = self.consumer_config(extra).read_text()
         path = self.config("consumer", config.replace("enabled = true", "enabled = false"))
         daemon = self.start("batchweave-consumer", "--config", str(path))
@@ -67,7 +67,7 @@ class Small(Site):
         return daemon
 
     def batchweave(self, *words: str) -> tuple[int, str]:
-        """Exit code and output of a verb."""
+        """Return the exit code and output of a verb."""
         result = subprocess.run(
             [BINARIES / "batchweave", "--store", self.url, *words],
             text=True,
@@ -78,7 +78,7 @@ class Small(Site):
 
 
 def read(site: Small, attempt: int, state: dict[str, str] | None, stop: int) -> list[str]:
-    """One rank reads up to a step, and checkpoints every eighth; digests of its tokens."""
+    """Read as one rank up to a step, with a checkpoint every eighth; return digests."""
     options: dict[str, Any] = {"socket": str(site.socket), "dp_rank": 0, "dp_size": 1}
     options |= {"job": "training", "attempt": str(attempt) * 32, "state": state}
     digests = []
@@ -95,11 +95,11 @@ def read(site: Small, attempt: int, state: dict[str, str] | None, stop: int) -> 
 
 
 def make(folder: Path) -> None:
-    """How the golden stream was made, with the programs of version 0.1.0."""
+    """Make the golden stream, as done with the programs of version 0.1.0."""
     site = Small(folder)
     try:
         assert site.producer(1).wait(timeout=60) == 0, site.log("batchweave-producer")
-        # The other one is held in the middle, and stopped.
+        # The other one is held back in the middle, and stopped.
         held = site.producer(0, "ahead = { max_steps = 1000, no_job_steps = 24 }")
         eventually("a bound", lambda: "held back" in site.log("batchweave-producer"))
         held.send_signal(signal.SIGTERM)
@@ -152,7 +152,7 @@ def test_today_s_programs_read_prove_and_go_on(site: Small) -> None:
 
 
 JOB = next((GOLDEN / "jobs").iterdir()).name if GOLDEN.exists() else ""
-# What a newer version may have stored, and the command that meets it first.
+# Objects that a newer version may have stored, and the command that reads each first.
 NEWER = [
     ("stream.json", ["status"]),
     ("log/00000000000000000002.json", ["status"]),
@@ -165,10 +165,10 @@ def test_a_newer_format_is_refused_by_name(site: Small, key: str, words: list[st
     path = site.folder / "stream" / key
     path = min(path.iterdir()) if path.is_dir() else path
     path.write_text(re.sub('"format": ?1', '"format":2', path.read_text(), count=1))
-    code, said = site.batchweave(*words)
-    assert code == 76, said
+    code, output = site.batchweave(*words)
+    assert code == 76, output
     for part in (str(path.relative_to(site.folder / "stream")), "format 2", "upgrade BatchWeave"):
-        assert part in said, (part, said)
+        assert part in output, (part, output)
 
 
 def test_a_newer_frame_is_refused_by_name(site: Small) -> None:
@@ -176,22 +176,22 @@ def test_a_newer_frame_is_refused_by_name(site: Small) -> None:
     whole = path.read_bytes()
     assert whole[:4] == b"BWF\1"
     path.write_bytes(b"BWF\2" + whole[4:])
-    code, said = site.batchweave("show", "0", "--slices")
-    assert code == 76, said
-    assert path.name in said
-    assert "has version 2, this build reads version 1; upgrade BatchWeave" in said
+    code, output = site.batchweave("show", "0", "--slices")
+    assert code == 76, output
+    assert path.name in output
+    assert "has version 2, this build reads version 1; upgrade BatchWeave" in output
 
 
 def test_daemons_stop_at_a_newer_stream(site: Small) -> None:
     path = site.folder / "stream" / "stream.json"
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
     assert site.producer(0).wait(timeout=60) == 76
-    said = "stream.json: format 2 is not known to this build (it reads format 1)"
-    assert said in site.log("batchweave-producer")
+    output = "stream.json: format 2 is not known to this build (it reads format 1)"
+    assert output in site.log("batchweave-producer")
     config = site.consumer_config()
     daemon = site.start("batchweave-consumer", "--config", str(config))
     assert daemon.wait(timeout=60) == 76
-    assert said in site.log("batchweave-consumer")
+    assert output in site.log("batchweave-consumer")
 
 
 def test_clients_of_another_protocol_are_told_both_versions(site: Small) -> None:

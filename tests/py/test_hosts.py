@@ -32,7 +32,7 @@ WATCHED = re.compile(r"^batchweave_consumer_(rank_wait_seconds_total|rank_step|a
 
 
 class Account:
-    """What an operator sees meanwhile, written down."""
+    """A record of what an operator sees during the run."""
 
     def __init__(self, training: Training, folder: Path) -> None:
         self.training = training
@@ -43,14 +43,14 @@ class Account:
         self.moments: list[tuple[float, str]] = []
 
     def chapter(self, title: str) -> None:
-        """Something happens."""
+        """Record an event."""
         self.moments.append((time.time(), str(len(self.moments))))
         print(f"{time.strftime('%X')} {title}: ranks at {self.training.steps(0)}, "
               f"{self.training.steps(1)}")  # fmt: skip
         self.text += f"\n=== {title}\n"
 
-    def look(self) -> None:
-        """Each daemon's line of /readyz, waits, alerts, and what the logs say since last time."""
+    def record_state(self) -> None:
+        """Record each daemon's /readyz, waits, alerts, and new log lines."""
         for name in DAEMONS:
             line = self.training.page(name, "/readyz").strip()
             self.text += f"{name}: {line or 'does not answer'}\n"
@@ -58,18 +58,18 @@ class Account:
             metrics = self.training.page(name, "/metrics").splitlines()
             self.text += "".join(f"{name}: {one}\n" for one in metrics if WATCHED.match(one))
         for name in DAEMONS:
-            said = self.training.log(name)
-            self.text += said[self.read.get(name, 0) :]
-            self.read[name] = len(said)
+            log = self.training.log(name)
+            self.text += log[self.read.get(name, 0) :]
+            self.read[name] = len(log)
         if "prometheus" in self.training.processes:
             self.text += f"alerts: {', '.join(self.alerts()) or 'none'}\n"
 
     def ask(self, *words: str) -> None:
-        """A command of the operator and its answer."""
+        """Record a command of the operator and its output."""
         self.text += f"$ batchweave {' '.join(words)}\n{self.training.batchweave(*words)}"
 
     def picture(self, name: str, title: str) -> None:
-        """The status page of a daemon, if pictures are wanted."""
+        """Save the status page of a daemon, if pictures are requested."""
         if not PICTURES or not shutil.which("chromium"):
             return
         url = f"http://{self.training.address(name)}:{ADMIN_PORT}/"
@@ -79,7 +79,7 @@ class Account:
         self.training.run(name, "chromium", *options, url)
 
     def dashboard(self) -> None:
-        """The dashboard over the whole run, its chapters numbered."""
+        """Draw the dashboard over the whole run, with numbered chapters."""
         if not PICTURES or "prometheus" not in self.training.processes:
             return
         span = (self.began, time.time())
@@ -98,7 +98,7 @@ class Account:
         (Path(PICTURES) / "dashboard.svg").write_text(drawn)
 
     def watch(self) -> None:
-        """A Prometheus server with the shipped rules, in a hurry."""
+        """Run a Prometheus server with the shipped rules and short intervals."""
         rules = ROOT / "deploy" / "prometheus"
         text = (rules / "prometheus.yml").read_text().replace("15s", "1s")
         for job, port in [("producer", 9464), ("trainer", 9465)]:
@@ -117,7 +117,7 @@ class Account:
         )
 
     def alerts(self) -> list[str]:
-        """The alerts that fire, with the host."""
+        """Return the firing alerts, with their hosts."""
         query = urllib.parse.quote('ALERTS{alertstate="firing"}')
         url = f"http://{self.training.address('store')}:9090/api/v1/query?query={query}"
         found = json.loads(self.training.run("store", "curl", "-s", url))["data"]["result"]
@@ -142,7 +142,7 @@ def on(training: Training, more: int, what: str) -> None:
 
 
 def waited(training: Training, number: int) -> dict[str, float]:
-    """Seconds that a rank has waited, by cause."""
+    """Return the seconds that a rank has waited, by cause."""
     page = training.page(f"trainer-{number}", "/metrics")
     found = re.findall(r'wait_seconds_total\{cause="(\w+)",.*\} (\S+)', page)
     return defaultdict(float, {cause: float(seconds) for cause, seconds in found})
@@ -168,13 +168,13 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
         account.watch()
     on(training, 100, "both ranks at work")
     account.chapter("all is well")
-    account.look()
+    account.record_state()
 
     training.cable("producer-0", "down")
     account.chapter("the cable of producer-0 is pulled: the other producer goes on alone")
     on(training, 250, "training without one producer")
     lasts(60, lambda: True, "")
-    account.look()
+    account.record_state()
     account.ask("status")
     training.cable("producer-0", "up")
 
@@ -185,7 +185,7 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     cause = "store_unavailable"
     eventually("a wait that counts while it lasts", lambda: waited(training, 0)[cause] > 1)
     eventually("a rank that waits for producers", lambda: waited(training, 1)["producing"] > 1)
-    account.look()
+    account.record_state()
     account.ask("job", "show", "training")
     account.picture("trainer-0", "cable-pulled")
     held = training.page("producer-1", "/readyz")
@@ -193,20 +193,20 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     training.cable("trainer-0", "up")
     on(training, 100, "training after the cable is back")
     account.chapter("the cable is back")
-    account.look()
+    account.record_state()
 
     training.store("--latency=s3-standard", "--faults=slow=0.3", "--seed=1")
     account.chapter("the store is slow, and refuses three requests of ten")
     on(training, 200, "training with a slow store")
     lasts(30, lambda: True, "")
-    account.look()
+    account.record_state()
     training.store()
 
     training.bandwidth("trainer-1", "200kbit")
     account.chapter("the link of trainer-1 is cut to 200 kbit/s, half of what it needs")
     before = waited(training, 1)["fetching"]
     lasts(40, lambda: waited(training, 1)["fetching"] > before + 1, "a rank that waits")
-    account.look()
+    account.record_state()
     account.picture("trainer-1", "narrow-link")
     training.bandwidth("trainer-1", None)
 
@@ -222,14 +222,14 @@ def test_troubles_of_the_network_cost_time_and_no_token(training: Training, tmp_
     if PICTURES:
         (Path(PICTURES) / "account.txt").write_text(account.text)
     whole_text(training)
-    # A rank never held all of its credits here, whatever else it waited for; a report may cross a
+    # A rank never held all of its credits here, whatever it waited for; a report may cross a
     # batch on the wire.
     full = re.findall(r'cause="held_frames".* (\S+)', account.text)
     assert all(float(seconds) < 1 for seconds in full), full
 
 
 def whole_text(training: Training) -> None:
-    """What the ranks got, put together again by producer, is the documents: all, once, in order."""
+    """Check that the received steps, by producer, are all documents, once and in order."""
     end = training.status()["end"]
     slices = [training.received(rank) for rank in (0, 1)]
     for got in slices:
@@ -249,7 +249,7 @@ def whole_text(training: Training) -> None:
 
 
 def owners(training: Training) -> list[str]:
-    """The producer of each step, from the log."""
+    """Return the producer of each step, from the log."""
     found: list[str] = []
     for line in training.batchweave("log", "--json", "--from", "0").splitlines():
         for entry in json.loads(line)["entries"]:

@@ -15,7 +15,7 @@ from site_of_daemons import ROOT
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 OVERLAYS = ["dev", "aws"]
-# The schemas of Kubernetes do not have it: it belongs to the Prometheus operator.
+# Not in the schemas of Kubernetes: it belongs to the Prometheus operator.
 CUSTOM = {"PodMonitor"}
 
 
@@ -28,7 +28,7 @@ def resources(overlay: str) -> list[dict[str, Any]]:
 
 
 def pods(overlay: str) -> list[tuple[str, dict[str, Any]]]:
-    """Name and spec of every pod template."""
+    """Return the name and spec of every pod template."""
     found = []
     for resource in resources(overlay):
         spec = resource.get("spec", {})
@@ -58,7 +58,7 @@ def test_valid_by_strict_schemas(overlay: str, tmp_path: Path) -> None:
 def test_what_is_committed_is_what_the_sources_build(overlay: str) -> None:
     kubectl = shutil.which("kubectl")
     if not kubectl:
-        # No fault of the checkout: Debian has none of this age. The rest is checked all the same.
+        # Not an error of the checkout: Debian has no version of this age. The rest is checked.
         print("NOT COMPARED: kubectl is not installed")
         return
     folder = KUBERNETES / "overlays" / overlay
@@ -124,7 +124,7 @@ RESTRICTED_VOLUMES = {
 
 
 def beyond_restricted(pod: dict[str, Any]) -> list[str]:
-    """What the admission of a `restricted` namespace would refuse in this pod."""
+    """Return the fields that a `restricted` namespace would refuse in this pod."""
     wrong = [name for name in ("hostNetwork", "hostPID", "hostIPC") if pod.get(name)]
     of_pod = pod.get("securityContext", {})
     if of_pod.get("sysctls"):
@@ -154,7 +154,9 @@ def test_every_pod_is_restricted(overlay: str) -> None:
     found = dict(pods(overlay))
     assert {"training", "reclaim"} <= set(found)
     assert len(found) > 2
-    assert {name: told for name, pod in found.items() if (told := beyond_restricted(pod))} == {}
+    assert {
+        name: finding for name, pod in found.items() if (finding := beyond_restricted(pod))
+    } == {}
     for one in resources(overlay):
         if one["kind"] == "Namespace":
             labels = one["metadata"]["labels"]
@@ -162,7 +164,7 @@ def test_every_pod_is_restricted(overlay: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "finding"),
     [
         ({"hostNetwork": True}, "hostNetwork"),
         ({"volumes": [{"name": "a", "hostPath": {"path": "/"}}]}, "volume hostPath"),
@@ -170,13 +172,13 @@ def test_every_pod_is_restricted(overlay: str) -> None:
         ({"securityContext": {"runAsNonRoot": True}}, "trainer: seccomp"),
     ],
 )
-def test_a_pod_beyond_restricted_is_found(change: dict[str, Any], told: str) -> None:
+def test_a_pod_beyond_restricted_is_found(change: dict[str, Any], finding: str) -> None:
     pod = {**dict(pods("dev"))["training"], **change}
-    assert told in beyond_restricted(pod)
+    assert finding in beyond_restricted(pod)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "finding"),
     [
         ({"privileged": True}, "privileged"),
         ({"allowPrivilegeEscalation": True}, "privilege escalation"),
@@ -185,16 +187,16 @@ def test_a_pod_beyond_restricted_is_found(change: dict[str, Any], told: str) -> 
         ({"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}, "capabilities"),
     ],
 )
-def test_a_container_beyond_restricted_is_found(change: dict[str, Any], told: str) -> None:
+def test_a_container_beyond_restricted_is_found(change: dict[str, Any], finding: str) -> None:
     pod = dict(pods("dev"))["training"]
     trainer = pod["containers"][0]
     changed = {**trainer, "securityContext": {**trainer["securityContext"], **change}}
-    assert f"trainer: {told}" in beyond_restricted({**pod, "containers": [changed]})
+    assert f"trainer: {finding}" in beyond_restricted({**pod, "containers": [changed]})
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_ranks_reach_each_other_and_nobody_else_reaches_them(overlay: str) -> None:
-    """Policies add up: what one allows is allowed."""
+    """Policies add up: traffic that one of them allows is allowed."""
     found = [one for one in resources(overlay) if one["kind"] == "NetworkPolicy"]
     ranks = {"app.kubernetes.io/name": "batchweave-training"}
     policies = {one["metadata"]["name"]: one["spec"] for one in found}
@@ -210,5 +212,5 @@ def test_ranks_reach_each_other_and_nobody_else_reaches_them(overlay: str) -> No
     assert labels
     assert all(ranks.items() <= one.items() for one in labels)
     ways_in = [one for spec in policies.values() for one in spec.get("ingress", [])]
-    # The scraper from its namespace, and what the dev overlay's store is for.
+    # The scraper from its namespace, and the clients of the dev overlay's store.
     assert all("from" in way for way in ways_in)

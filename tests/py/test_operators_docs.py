@@ -60,7 +60,7 @@ def test_messages_are_found(tmp_path: Path) -> None:
 
 
 def logged(source: str) -> set[str]:
-    """Names of the fields of what a source logs at level info and above."""
+    """Return the names of the fields that a source logs at level info and above."""
     found: set[str] = set()
     for call in re.finditer(r"\b(?:error|warn|info)!\(", source):
         depth, at, quoted = 1, call.end(), False
@@ -70,7 +70,7 @@ def logged(source: str) -> set[str]:
             if not quoted:
                 depth += (letter in "([{") - (letter in ")]}")
             at += 1
-        # What stands before the message, without values.
+        # The part before the message, without values.
         fields = re.split(r'"(?=[^"]*"\s*,?\s*$)', source[call.end() : at - 1])[0]
         fields = re.sub(r"\([^()]*\)", "", fields)
         found |= set(re.findall(r"(?:^|,)\s*[%?]?([a-z_]+)\s*(?=,|=|$)", fields))

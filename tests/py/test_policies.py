@@ -19,7 +19,7 @@ from site_of_daemons import BINARIES, ROOT, Site, eventually
 ROLES = ["producer", "consumer", "reclaimer", "operator", "reader"]
 BUCKET = "batchweave"
 
-# What each statement is for, as one request that it alone allows: operation and key or prefix.
+# One request that only this statement allows: operation and key or prefix.
 NEEDS: dict[tuple[str, str], tuple[str, str]] = {
     ("producer", "ReadStream"): ("get", "stream/log/1.json"),
     ("producer", "ListStream"): ("list", "stream/snapshots/"),
@@ -55,7 +55,7 @@ NEEDS: dict[tuple[str, str], tuple[str, str]] = {
     ("reader", "ReadStream"): ("get", "stream/data/a"),
     ("reader", "ListStream"): ("list", "stream/data/"),
 }
-# Nobody may do these, whatever the role: the log is the audit trail.
+# No role may do these: the log is the audit trail.
 NEVER = [
     ("delete", "stream/log/1.json"),
     ("delete", "stream/stream.json"),
@@ -84,7 +84,7 @@ def without_condition(whole: dict[str, Any], sid: str) -> dict[str, Any]:
 
 
 class Store:
-    """dev-s3 with a key for each role, and one for each role that lacks a statement."""
+    """dev-s3 with a key for each role, and one for each role without one of its statements."""
 
     def __init__(self, folder: Path) -> None:
         policies = {role: policy(role) for role in ROLES}
@@ -133,7 +133,7 @@ class Store:
         )
 
     def allowed(self, key: str, deed: str, name: str) -> bool:
-        """Whether this key may; that an object or upload is not there is an answer too."""
+        """Return true if this key may; a missing object or upload counts as allowed."""
         s3 = self.client(key)
         try:
             if deed == "get":
@@ -239,10 +239,10 @@ def test_every_daemon_works_under_its_own_policy(store: Store, tmp_path: Path) -
             assert result.returncode == 0, (words, result.stdout + result.stderr)
     finally:
         site.end()
-    said = re.sub(r"\x1b\[[0-9;]*m", "", store.log.read_text()[before:])
-    refused = [line for line in said.splitlines() if "refused by its policy" in line]
+    output = re.sub(r"\x1b\[[0-9;]*m", "", store.log.read_text()[before:])
+    refused = [line for line in output.splitlines() if "refused by its policy" in line]
     assert not refused, "\n".join(refused[:5]) + site.log("batchweave-producer")
-    used = set(re.findall(r'key="(\w+)" sid="(\w+)"', said))
+    used = set(re.findall(r'key="(\w+)" sid="(\w+)"', output))
     for need in [
         ("producer", "Commit"),
         ("producer", "UploadData"),
@@ -256,7 +256,7 @@ def test_every_daemon_works_under_its_own_policy(store: Store, tmp_path: Path) -
         assert need in used, (need, sorted(used))
 
 
-# What a lone producer, or a daemon without troubles, does not come to: only the request is tried.
+# Requests that a lone producer or an undisturbed daemon never makes: only these are tried.
 RARE = [
     ("producer", "UploadParts"),
     ("producer", "Announce"),

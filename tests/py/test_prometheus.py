@@ -28,22 +28,22 @@ def tool(name: str) -> str:
     return found
 
 
-def promtool(*arguments: str, said: str | None = None) -> str:
+def promtool(*arguments: str, stdin: str | None = None) -> str:
     result = subprocess.run(
-        [tool("promtool"), *arguments], input=said, text=True, capture_output=True, check=False
+        [tool("promtool"), *arguments], input=stdin, text=True, capture_output=True, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout + result.stderr
 
 
 def queries() -> list[str]:
-    """Every expression of the dashboard."""
+    """Return every expression of the dashboard."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     return [target["expr"] for panel in panels for target in panel.get("targets", [])]
 
 
 def documented() -> dict[str, str]:
-    """Metrics of docs/metrics.md, which its own tests compare with the code, by type."""
+    """Return the metrics of docs/metrics.md by type; its own tests compare them with the code."""
     page = (ROOT / "docs" / "metrics.md").read_text()
     return dict(re.findall(r"^\| `(batchweave_\w+)` \| (\w+) \|", page, re.MULTILINE))
 
@@ -101,11 +101,11 @@ def test_what_the_daemons_serve_passes_check_metrics(site: Site) -> None:
     for port in (site.producer_port, site.consumer_port):
         status, text = get(port, "/metrics")
         assert status == 200
-        promtool("check", "metrics", said=text)
+        promtool("check", "metrics", stdin=text)
 
 
 class Server:
-    """Prometheus, scraping the site each second with the shipped rules."""
+    """Prometheus, which scrapes the site each second with the shipped rules."""
 
     def __init__(self, site: Site, folder: Path) -> None:
         self.port = free_port()
@@ -162,7 +162,7 @@ def test_each_query_of_the_dashboard_answers(site: Site, server: Server) -> None
 
 
 def test_the_dashboard_can_be_drawn(server: Server) -> None:
-    """With BATCHWEAVE_PICTURES the picture is kept, to look at."""
+    """With BATCHWEAVE_PICTURES the picture is kept."""
     eventually("delivered tokens", lambda: bool(server.query("dp_rank:batchweave_ahead:seconds")))
     end = time.time()
     span = (end - 60, end)
@@ -176,7 +176,7 @@ def test_the_dashboard_can_be_drawn(server: Server) -> None:
     drawn = draw(ask, span, [(end - 5, "now")])
     panels = [one for one in json.loads(DASHBOARD.read_text())["panels"] if one["type"] != "row"]
     assert drawn.count('class="panel"') == len(panels)
-    # Failed requests and lost commits may be none.
+    # There may be no failed requests and no lost commits.
     assert drawn.count("<polyline") >= len(panels) - 3
     if PICTURES:
         (Path(PICTURES) / "dashboard-healthy.svg").write_text(drawn)

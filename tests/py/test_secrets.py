@@ -21,7 +21,7 @@ BUCKET = "batchweave"
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[dict[str, str]]:
-    """A store with the marked secret; the environment of its clients."""
+    """Start a store with the marked secret; yield the environment of its clients."""
     process = subprocess.Popen(
         [
             *(str(BINARIES / "batchweave"), "dev-s3", "--listen", "127.0.0.1:0", "--json"),
@@ -66,12 +66,12 @@ def test_nothing_that_comes_out_has_the_secrets(store: dict[str, str], tmp_path:
         site.start("batchweave-consumer", "--config", str(site.consumer_config()), env=trace)
         site.train()
         eventually("batches", lambda: site.delivered > 60)
-        said = {}
+        outputs = {}
         for port, name in [(site.producer_port, "producer"), (site.consumer_port, "consumer")]:
             for path in ("/", "/status.json", "/metrics", "/readyz", "/healthz"):
                 status, text = get(port, path)
                 assert status == 200, (name, path)
-                said[f"{name} {path}"] = text
+                outputs[f"{name} {path}"] = text
         for process in site.processes:
             limits = Path(f"/proc/{process.pid}/limits").read_text()
             core = re.search(r"^Max core file size +(\d+) +(\d+)", limits, re.MULTILINE)
@@ -81,19 +81,19 @@ def test_nothing_that_comes_out_has_the_secrets(store: dict[str, str], tmp_path:
         eventually("a reload", lambda: "reload" in site.log("batchweave-producer").lower())
     finally:
         site.end()
-    # Wrong credentials, refused endpoints, verbs that show much.
+    # Wrong credentials, refused endpoints, verbs with much output.
     wrong = {**store, "AWS_SECRET_ACCESS_KEY": f"{SECRET}-wrong"}
-    said["denied"] = batchweave(wrong, "status", "--store", site.url)
-    assert "SignatureDoesNotMatch" in said["denied"], said["denied"][-500:]
-    said["doctor"] = batchweave(store, "doctor", "--store", site.url, "--samples", "0")
+    outputs["denied"] = batchweave(wrong, "status", "--store", site.url)
+    assert "SignatureDoesNotMatch" in outputs["denied"], outputs["denied"][-500:]
+    outputs["doctor"] = batchweave(store, "doctor", "--store", site.url, "--samples", "0")
     gone = {**store, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
-    said["no endpoint"] = batchweave(gone, "doctor", "--store", site.url)
+    outputs["no endpoint"] = batchweave(gone, "doctor", "--store", site.url)
     for program in ("batchweave-producer", "batchweave-consumer"):
-        said[program] = site.log(program)
-        assert len(re.findall(r"TRACE|DEBUG", said[program])) > 100, "that was not trace"
+        outputs[program] = site.log(program)
+        assert len(re.findall(r"TRACE|DEBUG", outputs[program])) > 100, "that was not trace"
     found = {
         where: line[:300]
-        for where, text in said.items()
+        for where, text in outputs.items()
         for line in text.splitlines()
         if SECRET in line or TOKEN in line
     }

@@ -1,4 +1,4 @@
-"""What the daemons tell a service manager, received by a stand-in for it."""
+"""Notifications of the daemons to a service manager, received by a test double."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from site_of_daemons import Site, eventually
 
 
 class Manager:
-    """The socket that NOTIFY_SOCKET names, as the service manager holds it."""
+    """The socket that NOTIFY_SOCKET names, at the service manager's end."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "notify"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(self.path))
         self.socket.setblocking(False)
-        self.said: list[str] = []
+        self.received: list[str] = []
 
     def environment(self, watchdog_seconds: float = 2.0) -> dict[str, str]:
         return {
@@ -32,19 +32,19 @@ class Manager:
         }
 
     def listen(self) -> list[str]:
-        """All lines until now."""
+        """Return all lines until now."""
         while True:
             try:
-                self.said += self.socket.recv(65536).decode().split("\n")
+                self.received += self.socket.recv(65536).decode().split("\n")
             except BlockingIOError:
-                return self.said
+                return self.received
 
-    def heard(self, line: str) -> bool:
+    def has_received(self, line: str) -> bool:
         return line in self.listen()
 
     def fed(self) -> bool:
-        """Whether the watchdog was fed since the last call."""
-        before = len(self.said)
+        """Return true if a watchdog message arrived since the last call."""
+        before = len(self.received)
         return "WATCHDOG=1" in self.listen()[before:]
 
 
@@ -70,28 +70,28 @@ def test_a_consumer_is_ready_when_its_stream_is_there_and_not_before(
         lambda: any("waiting for the stream" in line for line in manager.listen()),
     )
     time.sleep(1.5)
-    assert not manager.heard("READY=1"), manager.said
+    assert not manager.has_received("READY=1"), manager.received
     site.start("batchweave-producer", "--config", str(site.producer_config()))
-    eventually("READY", lambda: manager.heard("READY=1"))
-    assert manager.said.count("READY=1") == 1
+    eventually("READY", lambda: manager.has_received("READY=1"))
+    assert manager.received.count("READY=1") == 1
     consumer = site.processes[0]
     consumer.send_signal(signal.SIGTERM)
     assert consumer.wait(timeout=30) == 0
-    assert manager.heard("STOPPING=1")
+    assert manager.has_received("STOPPING=1")
 
 
 def test_the_watchdog_is_lost_when_the_daemon_is_stuck(site: Site, manager: Manager) -> None:
     site.start("batchweave-producer", "--config", str(site.producer_config()))
     config = str(site.consumer_config())
     consumer = site.start("batchweave-consumer", "--config", config, env=manager.environment())
-    eventually("READY", lambda: manager.heard("READY=1"))
+    eventually("READY", lambda: manager.has_received("READY=1"))
     eventually("a watchdog that is fed", manager.fed)
     consumer.send_signal(signal.SIGSTOP)
     time.sleep(0.5)
     manager.fed()
-    # A whole period of the manager without a word: it would kill the daemon now.
+    # A whole period without a message: the manager would kill the daemon now.
     time.sleep(2.0)
-    assert not manager.fed(), manager.said
+    assert not manager.fed(), manager.received
     consumer.send_signal(signal.SIGCONT)
     eventually("a watchdog that is fed again", manager.fed)
 
@@ -105,7 +105,7 @@ def test_a_producer_tells_too_and_a_manager_that_is_not_there_is_named(
     assert refused.wait(timeout=30) == 64
     assert "NOTIFY_SOCKET" in site.log("batchweave-producer")
     site.start("batchweave-producer", "--config", config, env=manager.environment())
-    eventually("READY", lambda: manager.heard("READY=1"))
+    eventually("READY", lambda: manager.has_received("READY=1"))
     eventually("a watchdog that is fed", manager.fed)
 
 
@@ -114,31 +114,31 @@ def test_a_reload_changes_the_level_and_a_broken_file_changes_nothing(
 ) -> None:
     config = site.producer_config()
     producer = site.start("batchweave-producer", "--config", str(config), env=manager.environment())
-    eventually("READY", lambda: manager.heard("READY=1"))
+    eventually("READY", lambda: manager.has_received("READY=1"))
 
     def reload(text: str) -> None:
         config.write_text(text)
         manager.listen()
-        manager.said.clear()
+        manager.received.clear()
         os.kill(producer.pid, signal.SIGHUP)
-        eventually("RELOADING, then READY", lambda: manager.heard("READY=1"))
-        assert manager.said.index("RELOADING=1") < manager.said.index("READY=1")
+        eventually("RELOADING, then READY", lambda: manager.has_received("READY=1"))
+        assert manager.received.index("RELOADING=1") < manager.received.index("READY=1")
 
     whole = config.read_text()
     reload(whole + '\nlog.level = "debug"\nupload.concurrency = 3\n')
-    said = site.log("batchweave-producer")
-    assert "log.level is debug" in said
-    assert "next restart: upload.concurrency" in said
+    received = site.log("batchweave-producer")
+    assert "log.level is debug" in received
+    assert "next restart: upload.concurrency" in received
     reload(whole + "\nno such line\n")
-    said = site.log("batchweave-producer")
-    assert "keeping the old configuration" in said
+    received = site.log("batchweave-producer")
+    assert "keeping the old configuration" in received
     assert producer.poll() is None
 
 
 def test_json_logs_are_objects_with_the_same_fields(site: Site, manager: Manager) -> None:
     path = site.producer_config('log.format = "json"')
     site.start("batchweave-producer", "--config", str(path), env=manager.environment())
-    eventually("READY", lambda: manager.heard("READY=1"))
+    eventually("READY", lambda: manager.has_received("READY=1"))
     lines = [json.loads(line) for line in site.log("batchweave-producer").splitlines()]
     assert len(lines) > 1
     for line in lines:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from site_of_daemons import Site, get
 
-# Where to keep the pictures, to look at.
+# The folder in which pictures are kept.
 PICTURES = os.environ.get("BATCHWEAVE_PICTURES")
 
 
@@ -38,9 +38,9 @@ def browser(folder: Path, *arguments: str) -> tuple[str, str]:
 @pytest.mark.parametrize("daemon", ["producer", "consumer"])
 def test_the_page_shows_what_the_daemon_does(site: Site, daemon: str, tmp_path: Path) -> None:
     port = getattr(site, f"{daemon}_port")
-    page, said = browser(tmp_path, "--dump-dom", f"http://127.0.0.1:{port}/")
+    page, output = browser(tmp_path, "--dump-dom", f"http://127.0.0.1:{port}/")
     drawn = page.split("<script>")[0]
-    console = [line for line in said.splitlines() if "CONSOLE" in line]
+    console = [line for line in output.splitlines() if "CONSOLE" in line]
     assert not console, console
     assert f'<h1 id="program">batchweave-{daemon}</h1>' in drawn
     assert re.search(r'class="state good"[^>]*>ready<', drawn), drawn

@@ -1,4 +1,4 @@
-"""`batchweave status --watch`: a look a second until the stream has ended."""
+"""`batchweave status --watch`: one poll per second until the stream has ended."""
 
 from __future__ import annotations
 

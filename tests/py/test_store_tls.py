@@ -1,4 +1,4 @@
-"""TLS to the store with a private authority, and encryption at rest asked for by header: a proxy
+"""TLS to the store with a private authority, and encryption at rest requested by header: a proxy
 with a certificate stands before dev-s3 and keeps the headers that came.
 """
 
@@ -23,7 +23,7 @@ HOP = {"connection", "transfer-encoding", "keep-alive", "content-length"}
 
 
 def certificates(folder: Path) -> None:
-    """An authority `ca.pem`, and `server.pem` with its key for 127.0.0.1."""
+    """Write an authority `ca.pem`, and `server.pem` with its key for 127.0.0.1."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
@@ -39,7 +39,7 @@ def certificates(folder: Path) -> None:
 
 
 class Proxy:
-    """HTTPS before a plain server, with a record of what was asked."""
+    """HTTPS in front of a plain server, with a record of the requests."""
 
     def __init__(self, folder: Path, upstream: str) -> None:
         seen: list[tuple[str, str, dict[str, str]]] = []
@@ -70,7 +70,7 @@ class Proxy:
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = forward  # noqa: N815
 
             def log_message(self, *_: Any) -> None:
-                """Nothing: the record is kept."""
+                """Log nothing, as the record is kept."""
 
         class Server(http.server.ThreadingHTTPServer):
             request_queue_size = 128
@@ -78,7 +78,7 @@ class Proxy:
         self.server = Server(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(folder / "server.pem", folder / "server.key")
-        # A connection's thread shakes hands, at its first read: otherwise one client that is slow
+        # A connection's thread does the handshake at its first read: otherwise one slow client
         # would hold up all others.
         self.server.socket = context.wrap_socket(
             self.server.socket, server_side=True, do_handshake_on_connect=False

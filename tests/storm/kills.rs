@@ -206,7 +206,7 @@ fn storm(form: Form) {
         let store = open_store(server.endpoint()).await;
         prove(&store, &corpora, form.tgbs).await
     });
-    assert!(storm.kills > 0, "nobody was killed");
+    assert!(storm.kills > 0, "no process was killed");
     let puts = record_puts(&server);
     println!(
         "{}",
@@ -224,5 +224,5 @@ fn storm(form: Form) {
 }
 
 fn record_puts(server: &Server) -> usize {
-    server.deeds().len()
+    server.puts().len()
 }

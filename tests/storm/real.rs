@@ -169,22 +169,18 @@ async fn measure(
     [begin, end]: [Instant; 2],
     requests: u64,
 ) -> Measured {
-    let deeds = server.deeds();
+    let puts = server.puts();
     let counted = |at: Instant| (begin..end).contains(&at);
-    let won: Vec<_> = deeds.iter().filter(|d| d.status == 200).collect();
+    let won: Vec<_> = puts.iter().filter(|d| d.status == 200).collect();
     let records = records(store, won.len() as u64).await;
     let mut visible: BTreeMap<(ProducerName, u64), Instant> = BTreeMap::new();
     // Versions are created in order.
-    for (record, deed) in records.iter().zip(&won) {
-        assert!(
-            deed.key.ends_with(&keys::log(record.version)),
-            "{}",
-            deed.key
-        );
+    for (record, put) in records.iter().zip(&won) {
+        assert!(put.key.ends_with(&keys::log(record.version)), "{}", put.key);
         for entry in &record.entries {
             let Entry::Batch(e) = entry else { continue };
             for seq in e.first_seq..=e.last_seq {
-                visible.insert((e.producer.clone(), seq), deed.at);
+                visible.insert((e.producer.clone(), seq), put.at);
             }
         }
     }
@@ -197,7 +193,7 @@ async fn measure(
         .collect();
     latencies.sort_by(f64::total_cmp);
     let rank = |part: f64| latencies[(latencies.len() as f64 * part).ceil() as usize - 1];
-    let puts = deeds.iter().filter(|d| counted(d.at)).count() as f64;
+    let puts = puts.iter().filter(|d| counted(d.at)).count() as f64;
     let records = won.iter().filter(|d| counted(d.at)).count() as f64;
     Measured {
         p50_ms: rank(0.5),

@@ -248,13 +248,13 @@ impl Job {
     /// Returns the latest mark, and the number of marks not stored although their rank lived.
     fn marks(&self, server: &Server) -> (Late, usize) {
         let mut stored: BTreeMap<(u32, Step), Instant> = BTreeMap::new();
-        for deed in server.deeds() {
+        for put in server.puts() {
             // The key as in the request: behind the stream's prefix, and encoded.
-            let key = deed.key.split_once('/').map_or("", |(_, key)| key);
+            let key = put.key.split_once('/').map_or("", |(_, key)| key);
             let key = key.replace("%40", "@");
-            if let Some(mark) = keys::parse_mark(&key).filter(|_| deed.status == 200) {
+            if let Some(mark) = keys::parse_mark(&key).filter(|_| put.status == 200) {
                 let at = (mark.coordinate.unwrap_or_default(), mark.step);
-                stored.entry(at).or_insert(deed.at);
+                stored.entry(at).or_insert(put.at);
             }
         }
         let (mut latest, mut lacking) = (Late::default(), 0);

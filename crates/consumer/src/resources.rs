@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::stream::StreamConfig;
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{Backoff, Store, StoreError};
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +15,7 @@ use crate::store_health::StoreHealth;
 
 /// How long writing an object is retried: as long as the log retries its reads.
 pub(crate) const CREATE_TIMEOUT: Duration = Duration::from_secs(90);
+const CREATE_PAUSE_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause between attempts: an object is stored at most this late after the store recovers.
 const CREATE_PAUSE_MAX: Duration = Duration::from_secs(3);
 
@@ -41,7 +42,8 @@ impl Resources {
     /// for `CREATE_TIMEOUT`.
     pub(crate) async fn create(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
         let context = &self.context;
-        let (began, mut pause) = (context.now(), Duration::from_millis(100));
+        let mut backoff = Backoff::new(CREATE_PAUSE_FIRST, CREATE_PAUSE_MAX);
+        let began = context.now();
         loop {
             match self.store.create(key, body.clone()).await {
                 Ok(_) => return Ok(()),
@@ -50,8 +52,7 @@ impl Resources {
                 }
                 Err(why) => return Err(why),
             }
-            context.sleep(context.jittered(pause)).await;
-            pause = (pause * 2).min(CREATE_PAUSE_MAX);
+            context.sleep(context.jittered(backoff.pause())).await;
         }
     }
 }

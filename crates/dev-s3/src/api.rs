@@ -32,20 +32,20 @@ use crate::checksum::{Checksums, md5, verify_md5};
 use crate::storage::{Order, Storage};
 pub(crate) use buckets::REGION;
 
-/// Bodies below this are hashed at once.
+/// Bodies below this size are hashed on the connection's thread.
 const INLINE_BYTES: usize = 64 * 1024;
 
-/// Answers S3 operations.
+/// The S3 operations on one storage.
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
     pub storage: Arc<Storage>,
     pub order: Order,
     pub max_body_bytes: usize,
-    /// The condition of a put is decided before its body comes.
-    pub looks_first: bool,
+    /// Decides the condition of a put before its body arrives.
+    pub checks_early: bool,
 }
 
-/// A body that has arrived whole and passed its checks.
+/// A complete body that passed its checks.
 struct Received {
     body: Bytes,
     md5: [u8; 16],
@@ -53,7 +53,7 @@ struct Received {
 }
 
 impl Api {
-    /// Takes in a body within the limit and compares it with the checksums sent along.
+    /// Reads a body within the limit and compares it with the client's checksums.
     async fn receive(
         &self,
         stream: Option<StreamingBlob>,
@@ -95,7 +95,8 @@ impl Api {
         if let Some(trailers) = trailers.and_then(|trailers| trailers.take()) {
             checksums.merge_trailers(&trailers);
         }
-        // Hashing a large body takes tens of milliseconds: not on a thread that serves connections.
+        // Hashing a large body takes tens of milliseconds, too long for a thread that serves
+        // connections.
         let check = move || {
             checksums.verify(&body)?;
             let digest = md5(&body);
@@ -117,7 +118,7 @@ impl Api {
     }
 }
 
-/// Forwards each operation of the `S3` trait to the method of `Api` that answers it: at once, or
+/// Forwards each operation of the `S3` trait to the method of `Api` that answers it, immediately or
 /// after moving bytes.
 macro_rules! operations {
     (

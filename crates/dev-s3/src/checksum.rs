@@ -1,4 +1,4 @@
-//! Checksums of bodies: the MD5 that S3 uses as ETag, and those that a client sends along.
+//! Checksums of bodies: the MD5 that S3 uses as ETag, and those that a client sends.
 
 use hyper::HeaderMap;
 use s3s::checksum::ChecksumHasher;
@@ -7,7 +7,7 @@ use s3s::dto::Checksum;
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
-/// The checksums known of an object, base64 as in S3's headers.
+/// The known checksums of an object, in base64 as in S3's headers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Checksums {
@@ -29,7 +29,7 @@ impl Checksums {
         ]
     }
 
-    /// Adds what arrived after the body, as trailing headers.
+    /// Adds the checksums that arrived after the body, as trailing headers.
     pub(crate) fn merge_trailers(&mut self, trailers: &HeaderMap) {
         let get = |name: &str| {
             let value = trailers.get(format!("x-amz-checksum-{name}"))?;
@@ -64,7 +64,7 @@ impl Checksums {
         Ok(())
     }
 
-    /// The checksum of the named algorithm over `body`; none for an algorithm that is not known.
+    /// Returns the checksum of the named algorithm over `body`, or none for an unknown algorithm.
     pub(crate) fn of(algorithm: &str, body: &[u8]) -> Self {
         let mut hasher = ChecksumHasher::default();
         match algorithm {
@@ -92,7 +92,7 @@ impl From<Checksum> for Checksums {
     }
 }
 
-/// The MD5 of a body.
+/// Returns the MD5 of a body.
 pub(crate) fn md5(body: &[u8]) -> [u8; 16] {
     Md5::checksum(body)
 }

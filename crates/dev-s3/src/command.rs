@@ -10,7 +10,7 @@ use crate::api::REGION;
 use crate::policy::PolicyArg;
 use crate::{Error, FaultSpec, LatencyProfile, Options, Server};
 
-/// Arguments of `batchweave dev-s3`.
+/// The arguments of `batchweave dev-s3`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DevS3Args {
     /// Address to listen on; port 0 takes a free one
@@ -77,7 +77,7 @@ pub async fn run(args: DevS3Args) -> Result<(), Error> {
         secret_key: args.secret_key.clone(),
         buckets: args.buckets.clone(),
         policies: args.policies.clone(),
-        looks_first: false,
+        checks_early: false,
         max_body_bytes: args.max_object_mib.saturating_mul(1024 * 1024),
         journal: None,
     };
@@ -101,7 +101,7 @@ pub async fn run(args: DevS3Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// A closed standard output is no reason to stop serving.
+/// Prints a line; the server continues when standard output is closed.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());

@@ -1,4 +1,4 @@
-//! Faults to order: at random by a specification, or injected one by one by a test.
+//! Faults: at random by a specification, or injected one by one by a test.
 
 mod spec;
 
@@ -10,28 +10,28 @@ use rand::rngs::StdRng;
 use crate::Op;
 pub use spec::FaultSpec;
 
-/// One way for a request to fail.
+/// A way for a request to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Answered 500 before the deed.
+    /// 500 before the request is carried out.
     Error,
-    /// Answered 503 `SlowDown` before the deed.
+    /// 503 `SlowDown` before the request is carried out.
     Slow,
-    /// A conditional write answered 409 before the deed; other requests never draw this.
+    /// 409 before a conditional write is carried out; other requests never draw this.
     Conflict,
-    /// Never answered; the deed is not done.
+    /// No answer; the request is not carried out.
     Stall,
-    /// Connection reset before the deed.
+    /// The connection is reset before the request is carried out.
     Reset,
-    /// The deed is done, then the connection is reset.
+    /// The request is carried out, then the connection is reset.
     Lost,
-    /// A read is answered with one bit flipped; other requests never draw this or the next three.
+    /// A read returns one wrong bit; other requests never draw this or the next three.
     Flip,
-    /// A read is answered with its last byte missing.
+    /// A read lacks its last byte.
     Short,
-    /// A read is answered with a newline after its last byte.
+    /// A read has a newline after its last byte.
     Long,
-    /// This read and all later ones over the same connection are answered with one bit flipped.
+    /// This read and all later ones over the same connection return one wrong bit.
     Spoil,
 }
 
@@ -50,7 +50,7 @@ impl Fault {
         Self::Spoil,
     ];
 
-    /// The name used in specifications and statistics.
+    /// Returns the name in specifications and statistics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -66,31 +66,31 @@ impl Fault {
         }
     }
 
-    /// Whether it is the answer to a read that is wrong.
-    pub fn lies(self) -> bool {
+    /// Returns true if the fault makes a read return wrong bytes.
+    pub fn is_wrong_read(self) -> bool {
         matches!(self, Self::Flip | Self::Short | Self::Long | Self::Spoil)
     }
 
-    /// Whether it can happen to this request.
+    /// Returns true if the fault can happen to this request.
     fn suits(self, subject: Subject<'_>) -> bool {
-        (self != Self::Conflict || subject.conditional) && (!self.lies() || subject.op == Op::Get)
+        (self != Self::Conflict || subject.conditional)
+            && (!self.is_wrong_read() || subject.op == Op::Get)
     }
 }
 
-/// A fault that a test orders for the next requests of one kind.
+/// A fault that a test injects into the next requests of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Injection {
-    /// What happens.
     pub fault: Fault,
-    /// To which kind of request; `None` for all.
+    /// The kind of request; `None` for all.
     pub op: Option<Op>,
-    /// Only where the key contains this text.
+    /// The text that the key must contain.
     pub key_contains: String,
-    /// To how many requests.
+    /// The number of requests.
     pub times: u32,
 }
 
-/// What fails from now on. Shared by the server and the tests that drive it.
+/// The faults from now on, shared by the server and the tests that drive it.
 #[derive(Debug)]
 pub struct Faults {
     state: Mutex<State>,
@@ -102,11 +102,11 @@ struct State {
     rng: StdRng,
     down: bool,
     injections: Vec<Injection>,
-    /// The read that lies: how many come before it, and how it lies.
-    lie: Option<(u64, Fault)>,
+    /// The wrong read: the number of reads before it, and its kind.
+    wrong_read: Option<(u64, Fault)>,
 }
 
-/// A request as the faults see it.
+/// The request fields that faults depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub op: Op,
@@ -121,7 +121,7 @@ impl Faults {
             rng,
             down: false,
             injections: Vec::new(),
-            lie: None,
+            wrong_read: None,
         };
         Self {
             state: Mutex::new(state),
@@ -142,12 +142,12 @@ impl Faults {
         self.with(|state| state.down = down);
     }
 
-    /// Whether the store is switched off.
+    /// Returns true if the store is switched off.
     pub fn is_down(&self) -> bool {
         self.with(|state| state.down)
     }
 
-    /// Orders a fault for the next matching requests, ahead of random ones.
+    /// Injects a fault into the next matching requests, before random ones.
     pub fn inject(&self, injection: Injection) {
         self.with(|state| state.injections.push(injection));
     }
@@ -162,12 +162,12 @@ impl Faults {
         });
     }
 
-    /// Answers one GET with a lie, the one after `reads` others.
-    pub fn lie_after(&self, reads: u64, how: Fault) {
-        self.with(|state| state.lie = Some((reads, how)));
+    /// Answers one GET, the one after `reads` others, with wrong bytes.
+    pub fn wrong_read_after(&self, reads: u64, how: Fault) {
+        self.with(|state| state.wrong_read = Some((reads, how)));
     }
 
-    /// How many injected faults have not happened yet.
+    /// Returns the number of injected faults that have not happened yet.
     pub fn pending(&self) -> u32 {
         self.with(|state| {
             state
@@ -178,33 +178,34 @@ impl Faults {
         })
     }
 
-    /// Forgets injected faults that have not happened yet.
+    /// Drops injected faults that have not happened yet.
     pub fn clear_injections(&self) {
         self.with(|state| state.injections.clear());
     }
 
-    /// Decides what happens to a request.
+    /// Decides the fault of a request.
     pub(crate) fn decide(&self, subject: Subject<'_>) -> Option<Fault> {
         self.with(|state| {
             if state.down {
                 return Some(Fault::Reset);
             }
-            let told = state.lie(subject);
-            told.or_else(|| state.injected(subject))
+            let wrong = state.wrong_read(subject);
+            wrong
+                .or_else(|| state.injected(subject))
                 .or_else(|| state.random(subject))
         })
     }
 }
 
 impl State {
-    fn lie(&mut self, subject: Subject<'_>) -> Option<Fault> {
+    fn wrong_read(&mut self, subject: Subject<'_>) -> Option<Fault> {
         if subject.op != Op::Get {
             return None;
         }
-        match &mut self.lie {
+        match &mut self.wrong_read {
             Some((0, how)) => {
                 let how = *how;
-                self.lie = None;
+                self.wrong_read = None;
                 Some(how)
             }
             Some((reads, _)) => {
@@ -229,7 +230,7 @@ impl State {
         Some(fault)
     }
 
-    /// One draw a request, so that the sequence of draws depends on the order of requests alone.
+    /// Draws once per request, so that the sequence of draws depends only on the order of requests.
     fn random(&mut self, subject: Subject<'_>) -> Option<Fault> {
         if self.spec.is_empty() {
             return None;
@@ -329,13 +330,13 @@ mod tests {
             op: Op::Get,
             ..put("k")
         };
-        assert!(faults.decide(get).is_some_and(Fault::lies));
+        assert!(faults.decide(get).is_some_and(Fault::is_wrong_read));
     }
 
     #[test]
     fn one_read_lies_after_a_given_number_of_others() {
         let faults = faults("", 0);
-        faults.lie_after(1, Fault::Short);
+        faults.wrong_read_after(1, Fault::Short);
         let get = Subject {
             op: Op::Get,
             ..put("k")

@@ -1,7 +1,7 @@
-//! The HTTP front: counts each request, lets it take its time, and lets it fail where ordered.
+//! The HTTP front: it counts each request, delays it, and injects its fault.
 //!
-//! A random part of the latency passes before the deed and the rest after it, as on a real network,
-//! so a client that gives up early may find its deed done.
+//! A random part of the latency passes before the request is carried out and the rest after it, as on a
+//! real network, so that a client that gives up early may find its request carried out.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,12 +22,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::faults::Subject;
 use crate::journal::Journal;
-use crate::lies;
 use crate::op::classify;
 use crate::stats::Counters;
+use crate::wrong_reads;
 use crate::{Fault, Faults, LatencyProfile, Op};
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Front {
     pub s3: S3Service,
     pub faults: Faults,
@@ -35,21 +35,21 @@ pub(crate) struct Front {
     pub journal: Journal,
     pub latency: LatencyProfile,
     pub rng: Mutex<StdRng>,
-    /// Where lies are wrong.
-    pub lies: Mutex<StdRng>,
+    /// Draws the position of wrong bytes.
+    pub wrong_bytes: Mutex<StdRng>,
     pub requests: AtomicU64,
 }
 
-/// A stalled request is reset after this time at the latest, so that none stays for ever.
+/// A stalled request is reset after this time, so that none stays for ever.
 const MAX_STALL: Duration = Duration::from_mins(10);
 
-/// One connection's view of the front.
+/// The front of one connection.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub front: Arc<Front>,
     /// Cancelled to reset this connection.
     pub cut: CancellationToken,
-    /// Every read over this connection is answered with a lie from now on.
+    /// Every read over this connection returns wrong bytes from now on.
     pub spoiled: Arc<AtomicBool>,
 }
 
@@ -101,10 +101,10 @@ impl Connection {
         pause(before).await;
         let response = match fault {
             None if op == Op::Get && self.spoiled.load(Ordering::Relaxed) => {
-                self.lie(Fault::Flip, &key, request).await
+                self.answer_wrongly(Fault::Flip, &key, request).await
             }
             None => front.serve(op, &key, request).await,
-            Some(fault) if fault.lies() => self.lie(fault, &key, request).await,
+            Some(fault) if fault.is_wrong_read() => self.answer_wrongly(fault, &key, request).await,
             Some(Fault::Error) => {
                 refuse(request, S3ErrorCode::InternalError, "Failed on order.").await
             }
@@ -125,7 +125,7 @@ impl Connection {
                 self.reset().await
             }
             Some(Fault::Reset) => self.reset().await,
-            // What is left: the deed is done, the answer is lost.
+            // Only this case remains: the request is carried out and its answer is lost.
             Some(_) => {
                 front.serve(op, &key, request).await;
                 self.reset().await
@@ -135,21 +135,29 @@ impl Connection {
         front.finish(response)
     }
 
-    /// Answers a read with other bytes than those of the object.
-    async fn lie(&self, how: Fault, key: &str, request: Request<Incoming>) -> Response<Body> {
+    /// Answers a read with wrong bytes.
+    async fn answer_wrongly(
+        &self,
+        how: Fault,
+        key: &str,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
         if how == Fault::Spoil {
             self.spoiled.store(true, Ordering::Relaxed);
         }
         let front = &self.front;
         let response = front.serve(Op::Get, key, request).await;
         let random = {
-            let mut rng = front.lies.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rng = front
+                .wrong_bytes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             rng.random()
         };
-        lies::lie(response, how, random).await
+        wrong_reads::falsify(response, how, random).await
     }
 
-    /// Cuts the connection; the answer that would follow is never made.
+    /// Cuts the connection; the pending answer is never made.
     async fn reset(&self) -> Response<Body> {
         self.cut.cancel();
         std::future::pending().await
@@ -157,7 +165,7 @@ impl Connection {
 }
 
 impl Front {
-    /// The time before the deed and the time after it.
+    /// Draws the time before the request is carried out and the time after it.
     fn draw_latency(&self, op: Op) -> (Duration, Duration) {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = self.latency.sample(op, &mut *rng);
@@ -209,8 +217,8 @@ async fn pause(time: Duration) {
     }
 }
 
-/// Answers with an error before the deed. The body is read first: a client in the middle of sending
-/// it would otherwise see a reset instead of the answer.
+/// Answers with an error before the request is carried out. The body is read first: a client that
+/// is sending it would otherwise see a reset instead of the answer.
 async fn refuse(
     request: Request<Incoming>,
     code: S3ErrorCode,

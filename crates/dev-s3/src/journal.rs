@@ -1,34 +1,35 @@
-//! When puts took effect, for tests and benchmarks that measure at the store rather than at clients.
+//! The times at which puts took effect, for tests and benchmarks that measure at the store rather than
+//! at clients.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// One put that was carried out, whether its answer arrived or not.
+/// One put that was carried out, whether or not its answer arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deed {
+pub struct PutRecord {
     /// The key, without the bucket.
     pub key: String,
-    /// The instant after the deed.
+    /// The time after it was carried out.
     pub at: Instant,
-    /// The HTTP status that was decided: 200, or 412 for the loser of a race.
+    /// The HTTP status: 200, or 412 for the loser of a race.
     pub status: u16,
 }
 
-/// Deeds kept at most; later ones are not noted.
-const DEEDS_MAX: usize = 4_000_000;
+/// The limit of entries; later puts are not recorded.
+const PUTS_MAX: usize = 4_000_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// Puts of keys that contain this are noted.
+    /// The text in the keys of the recorded puts.
     wanted: Option<String>,
-    deeds: Mutex<Vec<Deed>>,
+    puts: Mutex<Vec<PutRecord>>,
 }
 
 impl Journal {
     pub(crate) fn new(wanted: Option<String>) -> Self {
         Self {
             wanted,
-            deeds: Mutex::default(),
+            puts: Mutex::default(),
         }
     }
 
@@ -36,9 +37,9 @@ impl Journal {
         if !self.wanted.as_ref().is_some_and(|text| key.contains(text)) {
             return;
         }
-        let mut deeds = self.deeds.lock().unwrap_or_else(PoisonError::into_inner);
-        if deeds.len() < DEEDS_MAX {
-            deeds.push(Deed {
+        let mut puts = self.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        if puts.len() < PUTS_MAX {
+            puts.push(PutRecord {
                 key: key.to_owned(),
                 at: Instant::now(),
                 status,
@@ -46,8 +47,8 @@ impl Journal {
         }
     }
 
-    pub(crate) fn deeds(&self) -> Vec<Deed> {
-        let deeds = self.deeds.lock().unwrap_or_else(PoisonError::into_inner);
-        deeds.clone()
+    pub(crate) fn puts(&self) -> Vec<PutRecord> {
+        let puts = self.puts.lock().unwrap_or_else(PoisonError::into_inner);
+        puts.clone()
     }
 }

@@ -1,4 +1,4 @@
-//! How long requests take: log-normal distributions through the published p50 and p99.
+//! Request latencies: log-normal distributions given by the published p50 and p99.
 
 use std::f64::consts::TAU;
 use std::fmt;
@@ -9,10 +9,9 @@ use rand::{Rng, RngExt};
 
 use crate::Op;
 
-/// Whose latencies the server imitates.
+/// The latencies that the server imitates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LatencyProfile {
-    /// As fast as the machine is.
     #[default]
     None,
     /// S3 Standard in the same region.
@@ -46,7 +45,7 @@ impl LatencyProfile {
         Some(Quantiles { p50_ms, p99_ms })
     }
 
-    /// Draws the time that one request takes.
+    /// Draws the latency of one request.
     pub fn sample(self, op: Op, rng: &mut impl Rng) -> Duration {
         let Some(q) = self.quantiles(op) else {
             return Duration::ZERO;
@@ -56,7 +55,7 @@ impl LatencyProfile {
     }
 }
 
-/// Box and Muller's method; one of the pair is enough here.
+/// Returns a standard normal number by Box and Muller's method, which makes two.
 fn standard_normal(rng: &mut impl Rng) -> f64 {
     let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
     radius * (TAU * rng.random::<f64>()).cos()

@@ -1,5 +1,5 @@
 //! A slow link: a connection that carries a given number of bytes per second in each direction, in
-//! small pieces, as a thin line does.
+//! small pieces.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,13 +9,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Pieces per second.
+/// The number of pieces per second.
 const PIECES: u64 = 50;
 
 /// One direction of a connection.
 struct Direction {
     bytes_per_second: u64,
-    /// When the next piece may pass.
+    /// The time at which the next piece may pass.
     free: Pin<Box<Sleep>>,
 }
 
@@ -27,7 +27,7 @@ impl Direction {
         }
     }
 
-    /// Waits until something may pass: at most this many bytes.
+    /// Waits until bytes may pass. Returns how many at most.
     fn poll_free(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         ready!(self.free.as_mut().poll(context));
         Poll::Ready((self.bytes_per_second / PIECES).max(1) as usize)

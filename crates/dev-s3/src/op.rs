@@ -1,4 +1,4 @@
-//! The kinds of requests, as faults, latency and statistics tell them apart.
+//! The kinds of requests that faults, latency and statistics distinguish.
 
 use std::fmt;
 
@@ -7,26 +7,22 @@ use hyper::Method;
 /// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
-    /// `GetObject`.
     Get,
-    /// `HeadObject`.
     Head,
-    /// `PutObject` and `CopyObject`.
+    /// The operations `PutObject` and `CopyObject`.
     Put,
-    /// `DeleteObject` and `DeleteObjects`.
+    /// The operations `DeleteObject` and `DeleteObjects`.
     Delete,
-    /// `ListObjects`.
     List,
-    /// `UploadPart`.
     Part,
-    /// Beginning, ending and listing multipart uploads.
+    /// Multipart uploads, except their parts.
     Multipart,
-    /// All that concerns buckets as such.
+    /// All operations on buckets.
     Bucket,
 }
 
 impl Op {
-    /// Every kind, in the order in which they are shown.
+    /// Every kind, in the order of the statistics.
     pub const ALL: [Self; 8] = [
         Self::Get,
         Self::Head,
@@ -38,7 +34,7 @@ impl Op {
         Self::Bucket,
     ];
 
-    /// The name used in fault specifications and statistics.
+    /// Returns the name in fault specifications and statistics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -63,14 +59,14 @@ impl fmt::Display for Op {
     }
 }
 
-/// The bucket that a `Host` header names (virtual-hosted style): `bucket.localhost:9000`.
+/// Returns the bucket in a `Host` header (virtual-hosted style): `bucket.localhost:9000`.
 pub(crate) fn bucket_of_host(host: &str) -> Option<&str> {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     name.strip_suffix(".localhost")
         .filter(|bucket| !bucket.is_empty())
 }
 
-/// What a request asks for: its kind and its key as it stands in the URL (empty for a bucket).
+/// Returns the kind of a request and its key as in the URL (empty for a bucket).
 pub(crate) fn classify<'a>(
     method: &Method,
     host: Option<&str>,

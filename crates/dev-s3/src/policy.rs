@@ -1,9 +1,9 @@
-//! IAM policies, as far as deploy/iam uses them: who signs with a key that has a policy may do what the
-//! policy allows and nothing else, with S3's own names of actions.
+//! IAM policies, as far as deploy/iam uses them: a client that signs with a key with a policy may do
+//! only what the policy allows, with S3's own names of actions.
 //!
-//! Understood: `Effect` Allow and Deny, `Action` and `Resource` with `*`, and the conditions of
-//! `condition.rs`. Anything else is refused when the file is read: a policy that is not understood must
-//! not look enforced.
+//! Supported: `Effect` Allow and Deny, `Action` and `Resource` with `*`, and the conditions of
+//! `condition.rs`. Reading a file with anything else fails: a policy with unknown parts must not look
+//! enforced.
 
 mod condition;
 
@@ -17,9 +17,9 @@ use s3s::{S3Request, S3Result, s3_error};
 use serde::Deserialize;
 
 use crate::Error;
-use condition::{Condition, Told};
+use condition::{Condition, RequestContext};
 
-/// A policy as IAM writes it.
+/// A policy in IAM's format.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
 struct Document {
@@ -61,7 +61,7 @@ impl OneOrMore {
     }
 }
 
-/// Whether a pattern with `*` covers the whole text.
+/// Returns true if a pattern with `*` matches the whole text.
 fn like(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -81,12 +81,11 @@ fn like(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whose rights are bounded, and to what: `--policy ACCESS_KEY=FILE`.
+/// An access key and its policy: `--policy ACCESS_KEY=FILE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyArg {
     /// The key that its user signs with; the secret is the server's.
     pub access_key: String,
-    /// The policy.
     pub file: PathBuf,
 }
 
@@ -122,14 +121,17 @@ impl Policies {
         self.0.contains_key(access_key)
     }
 
-    fn allow(&self, key: &str, action: &str, resource: &str, told: Told<'_>) -> bool {
+    fn allow(&self, key: &str, action: &str, resource: &str, context: RequestContext<'_>) -> bool {
         let Some(document) = self.0.get(key) else {
             return true;
         };
         let applies = |statement: &&Statement| {
             statement.action.like(action)
                 && statement.resource.like(resource)
-                && statement.condition.as_ref().is_none_or(|c| c.holds(told))
+                && statement
+                    .condition
+                    .as_ref()
+                    .is_none_or(|c| c.holds(context))
         };
         let mut allowed = false;
         for statement in document.statement.iter().filter(applies) {
@@ -144,13 +146,19 @@ impl Policies {
         allowed
     }
 
-    fn demand(&self, key: &str, action: &str, resource: &str, told: Told<'_>) -> S3Result<()> {
-        if self.allow(key, action, resource, told) {
+    fn demand(
+        &self,
+        key: &str,
+        action: &str,
+        resource: &str,
+        context: RequestContext<'_>,
+    ) -> S3Result<()> {
+        if self.allow(key, action, resource, context) {
             return Ok(());
         }
-        let prefix = told.prefix;
+        let prefix = context.prefix;
         let listed = prefix.map_or(String::new(), |prefix| format!(" with prefix {prefix:?}"));
-        tracing::warn!(key, action, resource, ?told, "refused by its policy");
+        tracing::warn!(key, action, resource, told = ?context, "refused by its policy");
         Err(s3_error!(
             AccessDenied,
             "User {} is not authorized to perform: {} on resource: {}{}",
@@ -178,7 +186,7 @@ fn document(file: &Path) -> Result<Document, Error> {
     Ok(document)
 }
 
-/// The action that IAM demands for an operation of the API.
+/// Returns the action that IAM demands for an operation of the API.
 fn action(operation: &str) -> String {
     let name = match operation {
         "ListObjects" | "ListObjectsV2" | "HeadBucket" => "ListBucket",
@@ -212,7 +220,7 @@ impl S3Access for Policies {
         let operation = cx.s3_op().name();
         let resource = match cx.s3_path() {
             S3Path::Root => "*".to_owned(),
-            // Each of its keys is judged on its own, below.
+            // Each of its keys is checked separately, below.
             S3Path::Bucket { .. } if operation == "DeleteObjects" => return Ok(()),
             S3Path::Bucket { bucket } => arn(bucket, None),
             S3Path::Object { bucket, key } => arn(bucket, Some(key)),
@@ -220,28 +228,28 @@ impl S3Access for Policies {
         let action = action(operation);
         let query = cx.uri().query().unwrap_or_default();
         let prefix = (action == "s3:ListBucket").then(|| prefix_of(query));
-        let told = Told {
+        let context = RequestContext {
             prefix: prefix.as_deref(),
             if_none_match: cx.headers().contains_key("if-none-match"),
             creates: !matches!(operation, "CreateMultipartUpload" | "UploadPart"),
         };
-        self.demand(&key, &action, &resource, told)
+        self.demand(&key, &action, &resource, context)
     }
 
-    /// Who copies reads the source, too.
+    /// A copy also reads its source.
     async fn copy_object(&self, request: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
         let Some(credentials) = &request.credentials else {
             return Err(s3_error!(AccessDenied, "Requests must be signed."));
         };
         let CopySource::Bucket { bucket, key, .. } = &request.input.copy_source else {
-            return Err(s3_error!(NotImplemented, "A source that is no bucket's."));
+            return Err(s3_error!(NotImplemented, "The source is not in a bucket."));
         };
         let source = arn(bucket, Some(key));
         self.demand(
             &credentials.access_key,
             "s3:GetObject",
             &source,
-            Told::default(),
+            RequestContext::default(),
         )
     }
 
@@ -249,17 +257,22 @@ impl S3Access for Policies {
         let Some(credentials) = &request.credentials else {
             return Err(s3_error!(AccessDenied, "Requests must be signed."));
         };
-        // S3 answers for each key; here the first that is refused refuses all.
+        // S3 answers for each key; here the first refused one refuses all.
         for object in &request.input.delete.objects {
             let resource = arn(&request.input.bucket, Some(&object.key));
-            let told = Told::default();
-            self.demand(&credentials.access_key, "s3:DeleteObject", &resource, told)?;
+            let context = RequestContext::default();
+            self.demand(
+                &credentials.access_key,
+                "s3:DeleteObject",
+                &resource,
+                context,
+            )?;
         }
         Ok(())
     }
 }
 
-/// The prefix that a listing asks for, decoded.
+/// Returns the prefix of a listing, decoded.
 fn prefix_of(query: &str) -> String {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let value = pairs
@@ -282,101 +295,4 @@ fn prefix_of(query: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn policies(statements: &str) -> Policies {
-        let text = format!("{{\"Version\": \"2012-10-17\", \"Statement\": [{statements}]}}");
-        let document = serde_json::from_str(&text).unwrap();
-        Policies([("u".to_owned(), document)].into())
-    }
-
-    const READ: &str =
-        r#"{"Effect": "Allow", "Action": ["s3:Get*"], "Resource": "arn:aws:s3:::b/s/*"}"#;
-    const LIST: &str = r#"{"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::b",
-        "Condition": {"StringLike": {"s3:prefix": ["s/log/*"]}}}"#;
-    const IF_EXISTS: &str = r#"{"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::b",
-        "Condition": {"StringLikeIfExists": {"s3:prefix": "s/*"}}}"#;
-    const DENY: &str = r#"{"Effect": "Deny", "Action": "*", "Resource": "arn:aws:s3:::b/s/log/*"}"#;
-
-    fn listing(prefix: &str) -> Told<'_> {
-        Told {
-            prefix: Some(prefix),
-            ..Told::default()
-        }
-    }
-
-    #[test]
-    fn only_what_is_allowed_is_and_a_denial_wins() {
-        let reader = policies(&format!("{READ}, {LIST}"));
-        assert!(reader.allow(
-            "u",
-            "s3:GetObject",
-            "arn:aws:s3:::b/s/log/1",
-            Told::default()
-        ));
-        assert!(!reader.allow(
-            "u",
-            "s3:GetObject",
-            "arn:aws:s3:::c/s/log/1",
-            Told::default()
-        ));
-        assert!(!reader.allow(
-            "u",
-            "s3:PutObject",
-            "arn:aws:s3:::b/s/log/1",
-            Told::default()
-        ));
-        assert!(reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", listing("s/log/")));
-        assert!(!reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", listing("s/")));
-        assert!(!reader.allow("u", "s3:ListBucket", "arn:aws:s3:::b", Told::default()));
-        assert!(
-            reader.allow("other", "s3:PutObject", "arn:aws:s3:::b/x", Told::default()),
-            "has no policy"
-        );
-        let lister = policies(IF_EXISTS);
-        assert!(lister.allow("u", "s3:ListBucket", "arn:aws:s3:::b", Told::default()));
-        assert!(!lister.allow("u", "s3:ListBucket", "arn:aws:s3:::b", listing("t/")));
-        let denied = policies(&format!("{READ}, {DENY}"));
-        assert!(denied.allow(
-            "u",
-            "s3:GetObject",
-            "arn:aws:s3:::b/s/data/1",
-            Told::default()
-        ));
-        assert!(!denied.allow(
-            "u",
-            "s3:GetObject",
-            "arn:aws:s3:::b/s/log/1",
-            Told::default()
-        ));
-    }
-
-    #[test]
-    fn stars_stand_for_anything() {
-        for (pattern, text, covers) in [
-            ("a*", "abc", true),
-            ("a*c", "abc", true),
-            ("a*c", "abcd", false),
-            ("*/log/*", "s/log/1", true),
-            ("a", "ab", false),
-            ("*", "", true),
-        ] {
-            assert_eq!(like(pattern, text), covers, "{pattern} {text}");
-        }
-        assert_eq!(prefix_of("list-type=2&prefix=s%2Flog%2F&x=1"), "s/log/");
-    }
-
-    #[test]
-    fn what_is_not_understood_is_refused() {
-        for text in [
-            r#"{"Effect": "Allow", "NotAction": "*", "Resource": "*"}"#,
-            r#"{"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": {"Bool": {}}}"#,
-            r#"{"Effect": "Maybe", "Action": "*", "Resource": "*"}"#,
-        ] {
-            assert!(serde_json::from_str::<Statement>(text).is_err(), "{text}");
-        }
-        assert!("reader=x.json".parse::<PolicyArg>().is_ok());
-        assert!("reader".parse::<PolicyArg>().is_err());
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! The server: options, the socket, its connections and how it stops.
+//! The server: options, socket, connections, and shutdown.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::api::Api;
 use crate::faults::Faults;
 use crate::front::{Connection, Front};
-use crate::journal::{Deed, Journal};
+use crate::journal::{Journal, PutRecord};
 use crate::link::Link;
 use crate::op::bucket_of_host;
 use crate::policy::{Policies, PolicyArg};
@@ -29,38 +29,38 @@ use crate::stats::{Counters, Stats};
 use crate::storage::{Order, Storage};
 use crate::{Error, FaultSpec, LatencyProfile};
 
-/// How a server is to be started. `Options::default()` is what tests want: a free port, in memory,
-/// no latency, no faults, one bucket named `batchweave`.
+/// The options of a server. `Options::default()` suits tests: a free port, in memory, no latency,
+/// no faults, one bucket named `batchweave`.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where objects are kept; `None` keeps them in memory.
+    /// The folder of the objects; `None` keeps them in memory.
     pub dir: Option<PathBuf>,
-    /// How long requests take.
+    /// The latencies of requests.
     pub latency: LatencyProfile,
-    /// Which requests fail at random.
+    /// The random faults of requests.
     pub faults: Option<FaultSpec>,
     /// Seed of latency, faults and the order of unordered listings.
     pub seed: u64,
     /// Bytes per second of each connection in each direction; `None` for no limit.
     pub bytes_per_second: Option<u64>,
-    /// List keys in a useless order, as S3 Express does.
+    /// List keys in a random but stable order, as S3 Express does.
     pub unordered_list: bool,
     /// The access key that clients sign with.
     pub access_key: String,
     /// The secret of that key.
     pub secret_key: String,
-    /// Buckets to create.
+    /// The buckets to create.
     pub buckets: Vec<String>,
-    /// Further access keys, each bounded by a policy; the secret is the same.
+    /// Further access keys with policies; the secret is the same.
     pub policies: Vec<PolicyArg>,
-    /// Largest body and largest object, in bytes; a body is in memory while it arrives.
+    /// The largest body and object, in bytes; a body is in memory while it arrives.
     pub max_body_bytes: usize,
-    /// Against the contract: conditional puts look at the key when their head has come, and write when
-    /// their body has. Tests of the start-up probe need such a store.
-    pub looks_first: bool,
-    /// Puts of keys that contain this text are noted; see [`Server::deeds`].
+    /// Against the contract: conditional puts check the key when their headers have arrived, and
+    /// write when their body has. Tests of the start-up probe need such a store.
+    pub checks_early: bool,
+    /// Records puts of keys that contain this text; see [`Server::puts`].
     pub journal: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Default for Options {
             buckets: vec!["batchweave".to_owned()],
             policies: Vec::new(),
             max_body_bytes: 1024 * 1024 * 1024,
-            looks_first: false,
+            checks_early: false,
             journal: None,
         }
     }
@@ -95,7 +95,7 @@ pub struct Server {
     kill: CancellationToken,
 }
 
-/// How long open requests may go on after `shutdown`.
+/// The time that open requests have after `shutdown`.
 const DRAIN: Duration = Duration::from_secs(5);
 
 impl Server {
@@ -131,32 +131,32 @@ impl Server {
         })
     }
 
-    /// The URL to give to clients as their endpoint.
+    /// Returns the endpoint URL for clients.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The address that the server listens on.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Counts since the start.
+    /// Returns the counts since the start.
     pub fn stats(&self) -> Stats {
         self.front.counters.snapshot()
     }
 
-    /// The puts that `Options::journal` asked for, in the order in which they took effect.
-    pub fn deeds(&self) -> Vec<Deed> {
-        self.front.journal.deeds()
+    /// Returns the puts that `Options::journal` selects, in the order in which they took effect.
+    pub fn puts(&self) -> Vec<PutRecord> {
+        self.front.journal.puts()
     }
 
-    /// What fails, to be changed while the server runs.
+    /// Returns the faults, which can be changed while the server runs.
     pub fn faults(&self) -> &Faults {
         &self.front.faults
     }
 
-    /// Takes no more connections, lets open requests end for a few seconds, then cuts what is left.
+    /// Accepts no more connections, lets open requests end for a few seconds, then resets the rest.
     pub async fn shutdown(self) {
         self.stop.cancel();
         self.connections.close();
@@ -187,7 +187,7 @@ fn build_front(options: &Options) -> Result<Front, Error> {
         storage,
         order,
         max_body_bytes: options.max_body_bytes,
-        looks_first: options.looks_first,
+        checks_early: options.checks_early,
     });
     let policies = Policies::read(&options.policies)?;
     service.set_auth(Keys {
@@ -197,7 +197,7 @@ fn build_front(options: &Options) -> Result<Front, Error> {
     });
     service.set_access(policies);
     service.set_host(Hosts);
-    // A generator each, so that switching latency on does not change which requests fail.
+    // Separate generators: switching latency on does not change which requests fail.
     Ok(Front {
         s3: service.build(),
         faults: Faults::new(
@@ -208,12 +208,12 @@ fn build_front(options: &Options) -> Result<Front, Error> {
         journal: Journal::new(options.journal.clone()),
         latency: options.latency,
         rng: Mutex::new(StdRng::seed_from_u64(options.seed ^ 0x6c61_7465_6e63_7900)),
-        lies: Mutex::new(StdRng::seed_from_u64(options.seed ^ 0x6c69_6573)),
+        wrong_bytes: Mutex::new(StdRng::seed_from_u64(options.seed ^ 0x6c69_6573)),
         requests: AtomicU64::new(1),
     })
 }
 
-/// The keys that are accepted.
+/// Returns the accepted keys.
 struct Keys {
     access: String,
     policies: Policies,
@@ -233,7 +233,7 @@ impl S3Auth for Keys {
     }
 }
 
-/// `bucket.localhost` is virtual-hosted style; every other name is the server's own.
+/// Parses a host: `bucket.localhost` is virtual-hosted style; every other name is the server's own.
 struct Hosts;
 
 impl S3Host for Hosts {
@@ -280,7 +280,8 @@ impl Acceptor {
                     self.connections.spawn(serve(link, connection, stop));
                 }
                 Err(error) => {
-                    // Out of file descriptors, mostly; others may be closed meanwhile.
+                    // The process is probably out of file descriptors; others may be closed
+                    // meanwhile.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -289,7 +290,7 @@ impl Acceptor {
     }
 }
 
-/// Serves one connection until the client leaves, the server stops, or a fault cuts it.
+/// Serves one connection until the client closes it, the server stops, or a fault resets it.
 async fn serve(link: Link, connection: Connection, stop: CancellationToken) {
     if let Err(error) = link.stream().set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -319,7 +320,7 @@ async fn serve(link: Link, connection: Connection, stop: CancellationToken) {
     abort(served.into_parts().io.inner().stream());
 }
 
-/// Makes the close that follows a reset, as a crashed server or a broken path would.
+/// Resets a connection when it is closed, as a crashed server or a broken path would.
 fn abort(stream: &TcpStream) {
     if let Err(error) = stream.set_zero_linger() {
         tracing::debug!(%error, "cannot reset a connection");

@@ -1,4 +1,4 @@
-//! What the server has been asked and what it has answered.
+//! Counts of requests and answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,11 +10,11 @@ use crate::{Fault, Op};
 /// Counts since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Requests by kind, those that failed on order included.
+    /// Requests by kind, including those with a fault.
     pub requests: BTreeMap<&'static str, u64>,
     /// Answers by HTTP status.
     pub answers: BTreeMap<u16, u64>,
-    /// Faults that were made to happen, by name.
+    /// Injected faults, by name.
     pub faults: BTreeMap<&'static str, u64>,
     /// Bytes of request bodies, as announced.
     pub bytes_in: u64,
@@ -23,12 +23,12 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Requests of one kind.
+    /// Returns the requests of one kind.
     pub fn of(&self, op: Op) -> u64 {
         self.requests.get(op.name()).copied().unwrap_or(0)
     }
 
-    /// All requests.
+    /// Returns the number of all requests.
     pub fn total(&self) -> u64 {
         self.requests.values().sum()
     }

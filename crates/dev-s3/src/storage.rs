@@ -1,8 +1,8 @@
 //! Buckets and objects, in memory or in files.
 //!
-//! The index of a bucket is always in memory and one lock guards it. A write prepares its bytes (in
+//! The index of a bucket is always in memory and guarded by one lock. A write prepares its bytes (in
 //! memory, or in a temporary file) without the lock; under the lock it checks its condition, renames
-//! the file and enters the object. All that is slow happens outside; all that must be atomic, inside.
+//! the file and adds the object. Slow work happens outside the lock, atomic work inside.
 
 mod disk;
 mod list;
@@ -30,7 +30,7 @@ pub(crate) struct Storage {
     folder: Option<disk::Folder>,
 }
 
-/// One bucket.
+/// One bucket with its objects.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     pub created: SystemTime,
@@ -39,7 +39,7 @@ pub(crate) struct Bucket {
     folder: Option<disk::BucketFolder>,
 }
 
-/// `If-Match` and `If-None-Match` of a write.
+/// The conditions `If-Match` and `If-None-Match` of a write.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Condition {
     pub if_match: Option<ETagCondition>,
@@ -76,7 +76,7 @@ impl Condition {
 }
 
 impl Storage {
-    /// Opens the storage; with a folder, what was stored there is there again.
+    /// Opens the storage; with a folder, its stored objects are available again.
     pub(crate) fn open(dir: Option<PathBuf>) -> Result<Self, Error> {
         let Some(dir) = dir else {
             return Ok(Self {
@@ -102,7 +102,7 @@ impl Storage {
         })
     }
 
-    /// Creates a bucket; `false` if it exists.
+    /// Creates a bucket. Returns `false` if it exists.
     pub(crate) fn create_bucket(&self, name: &str) -> Result<bool, Error> {
         let mut buckets = lock(&self.buckets);
         if buckets.contains_key(name) {
@@ -160,7 +160,7 @@ impl Bucket {
         found.ok_or_else(|| s3_error!(NoSuchKey, "The specified key does not exist: {key}"))
     }
 
-    /// Decides a condition at once, so that the write has none left.
+    /// Decides a condition immediately, so that the write has none left.
     pub(crate) fn look(&self, key: &str, condition: &Condition) -> S3Result<Condition> {
         condition.check(lock(&self.objects).get(key))?;
         Ok(Condition::default())

@@ -33,7 +33,7 @@ pub enum Action {
     Send { pid: u8, outcome: Outcome },
     /// It reads the object at its record's version.
     Read(u8),
-    /// The process dies.
+    /// The process dies at any point.
     Crash {
         pid: u8,
         /// Its put stays in flight.

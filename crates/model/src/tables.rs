@@ -28,6 +28,7 @@ pub struct NodeInfo {
     pub broken: Option<Broken>,
 }
 
+/// A record with its bytes.
 #[derive(Debug, Clone)]
 pub struct RecordInfo {
     bytes: Vec<u8>,

@@ -7,7 +7,7 @@ use crate::evidence::Violation;
 use crate::plan::Plan;
 use crate::plan::lifecycle::AttemptEnd;
 use crate::plan::lifecycle::LifecyclePlan;
-use crate::plan::operator::Act;
+use crate::plan::operator::OperatorCommand;
 use crate::world::run;
 
 /// The limit of runs.
@@ -80,7 +80,10 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.acts.clear());
     for i in 0..plan.acts.len() {
         // A seal and its unseal stay together.
-        let sealing = matches!(plan.acts[i].1, Act::Seal | Act::Unseal);
+        let sealing = matches!(
+            plan.acts[i].1,
+            OperatorCommand::Seal | OperatorCommand::Unseal
+        );
         if !sealing {
             with(&|p| {
                 p.acts.remove(i);

@@ -13,7 +13,7 @@ use crate::trace::{Answer, Event, What};
 const EVENTS_MAX: usize = 60;
 
 /// Returns the story of a run that broke a rule.
-pub fn tell(evidence: &Evidence, violations: &[Violation]) -> String {
+pub fn write(evidence: &Evidence, violations: &[Violation]) -> String {
     let mut story = String::new();
     for v in violations.iter().take(5) {
         let who = evidence.actor(v.actor);

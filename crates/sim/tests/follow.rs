@@ -24,7 +24,7 @@ fn followed(nodes: u32, lead: u64, aware: bool) -> Followed {
 #[test]
 fn few_nodes_that_wait_learn_of_a_step_at_once() {
     let f = followed(16, 0, true);
-    assert_eq!(f.deliveries, f.steps * 16, "everybody gets everything");
+    assert_eq!(f.deliveries, f.steps * 16, "every node gets every record");
     assert!(f.delivery_p50_ms < 100.0, "{f:?}");
     assert_eq!(f.throttled, 0);
     assert_eq!(

@@ -21,7 +21,7 @@ use crate::{URL, open_store};
 
 /// One program, and the wrong read that it gets.
 #[derive(Debug, Clone, Copy)]
-struct Lie {
+struct WrongRead {
     program: &'static str,
     read: u64,
     how: Fault,
@@ -67,7 +67,7 @@ impl<'a> Served<'a> {
 
     /// Runs one program on a copy. Returns its reaction, the number of its reads, and of the wrong
     /// ones.
-    fn trial(&self, program: &str, lie: Option<Lie>) -> (Reaction, u64, u64) {
+    fn trial(&self, program: &str, wrong_read: Option<WrongRead>) -> (Reaction, u64, u64) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let folder = self.whole.inputs().join(format!("r{number}"));
         fs::create_dir(&folder).unwrap();
@@ -82,8 +82,10 @@ impl<'a> Served<'a> {
             endpoint: Some(server.endpoint()),
         };
         place.configure(self.whole.inputs(), 0);
-        if let Some(lie) = lie {
-            server.faults().lie_after(lie.read, lie.how);
+        if let Some(wrong_read) = wrong_read {
+            server
+                .faults()
+                .wrong_read_after(wrong_read.read, wrong_read.how);
         }
         let keys = || self.runtime.block_on(keys(&server));
         let reaction = match program {
@@ -94,8 +96,8 @@ impl<'a> Served<'a> {
             _ => consume(&place, self.whole, false),
         };
         let stats = server.stats();
-        let lies = Fault::ALL.into_iter().filter(|fault| fault.lies());
-        let results = lies
+        let wrong_reads = Fault::ALL.into_iter().filter(|fault| fault.is_wrong_read());
+        let results = wrong_reads
             .filter_map(|fault| stats.faults.get(fault.name()))
             .sum();
         self.runtime.block_on(server.shutdown());
@@ -121,33 +123,40 @@ async fn keys(server: &Server) -> Vec<String> {
 /// Draws at most `count` wrong reads: each read with one bit flipped, and each fifth read in
 /// another way, too. The last read of each program, mostly of a range of data, comes first and in
 /// all ways.
-fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<Lie> {
+fn draw(reads: &BTreeMap<&'static str, u64>, count: usize, seed: u64) -> Vec<WrongRead> {
     let others = [Fault::Short, Fault::Long, Fault::Spoil];
-    let mut lies = Vec::new();
+    let mut wrong_reads = Vec::new();
     for (&program, &reads) in reads {
         for read in 0..reads {
-            let lie = |how| Lie { program, read, how };
-            lies.push(lie(Fault::Flip));
+            let wrong_read = |how| WrongRead { program, read, how };
+            wrong_reads.push(wrong_read(Fault::Flip));
             if read + 1 == reads {
-                lies.extend(others.map(lie));
+                wrong_reads.extend(others.map(wrong_read));
             } else if read % 5 == 0 {
-                lies.push(lie(others[(read / 5 % 3) as usize]));
+                wrong_reads.push(wrong_read(others[(read / 5 % 3) as usize]));
             }
         }
     }
-    lies.shuffle(&mut StdRng::seed_from_u64(seed));
-    let last = |lie: &Lie| lie.read + 1 == reads[lie.program];
-    lies.sort_by_key(|lie| !last(lie));
+    wrong_reads.shuffle(&mut StdRng::seed_from_u64(seed));
+    let last = |wrong_read: &WrongRead| wrong_read.read + 1 == reads[wrong_read.program];
+    wrong_reads.sort_by_key(|wrong_read| !last(wrong_read));
     // The same number per program as long as there are some: programs differ in their reads.
     let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut turn = |lie: &Lie| {
-        let turn = taken.entry(lie.program).or_default();
+    let mut turn = |wrong_read: &WrongRead| {
+        let turn = taken.entry(wrong_read.program).or_default();
         *turn += 1;
         *turn
     };
-    let mut lies: Vec<(usize, Lie)> = lies.into_iter().map(|lie| (turn(&lie), lie)).collect();
-    lies.sort_by_key(|(turn, _)| *turn);
-    lies.into_iter().map(|(_, lie)| lie).take(count).collect()
+    let mut wrong_reads: Vec<(usize, WrongRead)> = wrong_reads
+        .into_iter()
+        .map(|wrong_read| (turn(&wrong_read), wrong_read))
+        .collect();
+    wrong_reads.sort_by_key(|(turn, _)| *turn);
+    wrong_reads
+        .into_iter()
+        .map(|(_, wrong_read)| wrong_read)
+        .take(count)
+        .collect()
 }
 
 /// Checks that one wrong read changes nothing in each program's result.
@@ -159,27 +168,27 @@ pub(super) fn lied_to(whole: &Whole, undisturbed: &Undisturbed, count: usize, se
         assert_eq!(reaction, Reaction::Right, "{program}");
         let _ = reads.insert(program, count);
     }
-    let lies = draw(&reads, count, seed);
-    println!("reads: {reads:?}; lies: {}", lies.len());
+    let wrong_reads = draw(&reads, count, seed);
+    println!("reads: {reads:?}; wrong_reads: {}", wrong_reads.len());
     let began = Instant::now();
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some(lie) = lies.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (reaction, _, wrong) = served.trial(lie.program, Some(*lie));
+                while let Some(wrong_read) = wrong_reads.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (reaction, _, wrong) = served.trial(wrong_read.program, Some(*wrong_read));
                     if reaction != Reaction::Right {
-                        println!("WRONG {lie:?}: {reaction:?}");
+                        println!("WRONG {wrong_read:?}: {reaction:?}");
                     }
-                    results.lock().unwrap().push((*lie, reaction, wrong));
+                    results.lock().unwrap().push((*wrong_read, reaction, wrong));
                 }
             });
         }
     });
     let results = results.into_inner().unwrap();
     for program in PROGRAMS {
-        let of = |r: &&(Lie, Reaction, u64)| r.0.program == program;
+        let of = |r: &&(WrongRead, Reaction, u64)| r.0.program == program;
         let tried = results.iter().filter(of).count();
         let wrong = results.iter().filter(of).filter(|r| r.2 > 0).count();
         let right = results
@@ -191,7 +200,7 @@ pub(super) fn lied_to(whole: &Whole, undisturbed: &Undisturbed, count: usize, se
             "{program:>9}: {tried} trials, {wrong} with a wrong read, {right} with the right result"
         );
     }
-    println!("{} lies in {:.1?}", results.len(), began.elapsed());
+    println!("{} wrong_reads in {:.1?}", results.len(), began.elapsed());
     let wrong: Vec<_> = results.iter().filter(|r| r.1 != Reaction::Right).collect();
     assert!(
         wrong.is_empty(),

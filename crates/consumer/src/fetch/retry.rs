@@ -2,16 +2,13 @@
 //! deadlines. A missing or short object is read once more, on another connection.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use batchweave_arena::ArenaError;
-use batchweave_store::{Body, Effect, ErrorKind, Op, StoreError};
+use batchweave_store::{Backoff, Body, Effect, ErrorKind, Op, StoreError};
 
 use super::Fetcher;
 use crate::store_health::ReadKind;
 
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-const RETRY_MAX: Duration = Duration::from_secs(5);
 /// A read that is throttled this many times in a row reports that the store fails.
 const THROTTLED_MAX: u32 = 3;
 
@@ -51,7 +48,7 @@ where
 {
     let resources = &fetcher.resources;
     let (health, context) = (&resources.store_health, &resources.context);
-    let (mut pause, mut throttled, mut confirming) = (RETRY_FIRST, 0, false);
+    let (mut backoff, mut throttled, mut confirming) = (Backoff::STORE, 0, false);
     loop {
         match once(fresh).await {
             Ok(done) => {
@@ -74,8 +71,7 @@ where
             }
             Err(why) => return Err(why),
         }
-        context.sleep(context.jittered(pause)).await;
-        pause = (pause * 2).min(RETRY_MAX);
+        context.sleep(context.jittered(backoff.pause())).await;
     }
 }
 

@@ -24,6 +24,7 @@ use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::proof::{LEDGER_ENTRIES_MAX, Ledger, LedgerEntry, ReaderCoverage};
 use batchweave_log::Log;
+use batchweave_store::Backoff;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -231,7 +232,7 @@ impl Keeper {
             self.resources.store.clone(),
             self.resources.stream.stream_id,
         );
-        let mut pause = Duration::from_millis(200);
+        let mut backoff = Backoff::new(Duration::from_millis(200), PAUSE_MAX);
         loop {
             if let Some(recorded) = self.attempt(member).recorded_to(member) {
                 return Some(recorded);
@@ -241,8 +242,7 @@ impl Keeper {
                 Err(why) if why.kind.is_transient() => {
                     tracing::warn!(%why, "cannot read the stored ledgers of a rank; retrying");
                     let context = &self.resources.context;
-                    context.sleep(context.jittered(pause)).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
+                    context.sleep(context.jittered(backoff.pause())).await;
                 }
                 Err(why) => {
                     tracing::warn!(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use batchweave_core::ids::Step;
 use batchweave_core::proof::{LedgerEntry, ReaderSlices, rebuild_entries};
 use batchweave_log::{Checksums, Log, LogError, StepCrcs, slice_crcs};
-use batchweave_store::Store;
+use batchweave_store::{Backoff, Store};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +17,8 @@ use super::BookKey;
 use super::book::Hole;
 use crate::context::Context;
 
-/// The first and the longest pause between retries, after the log has given up its own.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Pauses between retries, after the log has given up its own.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
 
 /// A log that was not used for longer is reopened: a snapshot saves reading most of the records since.
 const FRESH: Duration = Duration::from_mins(5);
@@ -114,7 +114,7 @@ async fn recall(
     }
     steps.sort_unstable();
     steps.dedup();
-    let mut pause = PAUSES.0;
+    let mut backoff = PAUSES;
     loop {
         match read(store, context, sums, (&steps, &slices)).await {
             Ok(read) => return fill(window, &read),
@@ -124,8 +124,7 @@ async fn recall(
         }
         // The log is reopened, since it may be repaired meanwhile.
         *sums = None;
-        context.sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
+        context.sleep(backoff.pause()).await;
     }
 }
 

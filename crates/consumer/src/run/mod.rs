@@ -165,7 +165,7 @@ async fn serve(
         acceptor,
         pending,
         tasks.node.clone(),
-        tasks.tasks.clone(),
+        tasks.writers.clone(),
         stop,
     )
     .await;

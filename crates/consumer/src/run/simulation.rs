@@ -95,11 +95,11 @@ impl Daemon {
         let (outgoing, from) = mpsc::channel(SOCKET_MESSAGES);
         let connection = Connection::Simulated(SimulatedSocket(outgoing));
         let inbox = Inbox::Simulated(SimulatedInbox::new(inbox, Arc::clone(&self.clock)));
-        let Tasks { node, tasks, .. } = &self.tasks;
+        let Tasks { node, writers, .. } = &self.tasks;
         let session = session::serve(
             Arc::clone(node),
             PendingConnection::new(connection, inbox, None),
-            tasks.clone(),
+            writers.clone(),
             ConnectionSlots::new(1).enter(),
         );
         tokio::spawn(session);

@@ -34,8 +34,8 @@ pub(crate) type Channels = (mpsc::Receiver<LogRequest>, mpsc::Receiver<Delivery>
 /// The running tasks, and the node that they share.
 pub(crate) struct Tasks {
     pub(crate) node: Arc<Node>,
-    /// Marks, progress and heartbeats.
-    pub(crate) tasks: TaskTracker,
+    /// Tasks that write marks, progress and heartbeats.
+    pub(crate) writers: TaskTracker,
     finish: CancellationToken,
     ledger: JoinHandle<()>,
     /// Tasks that end with the process, or by themselves at `stop`.
@@ -53,12 +53,12 @@ impl Tasks {
         stop: &CancellationToken,
     ) -> Self {
         let node = Node::new(parts, Head::from_manifest(log.manifest()));
-        let tasks = TaskTracker::new();
+        let writers = TaskTracker::new();
         let (ahead, table) = (config.prefetch.steps, config.follow.clone());
         let beside = log.fork(&node.resources.context.log_options());
         let follower = tokio::spawn(follow(log, node.clone(), requests, table, ahead));
-        let progress = tasks.spawn(progress::report(node.clone(), stop.clone()));
-        let heartbeat = tasks.spawn(heartbeat::report(node.clone(), stop.clone()));
+        let progress = writers.spawn(progress::report(node.clone(), stop.clone()));
+        let heartbeat = writers.spawn(heartbeat::report(node.clone(), stop.clone()));
         let finish = CancellationToken::new();
         let ledger = tokio::spawn(ledger::keep(
             node.resources.clone(),
@@ -68,7 +68,7 @@ impl Tasks {
         ));
         Self {
             node,
-            tasks,
+            writers,
             finish,
             ledger,
             others: [follower, progress, heartbeat],
@@ -77,9 +77,9 @@ impl Tasks {
 
     /// Waits until marks, progress and ledgers are stored, for at most `deadline` each.
     pub(crate) async fn end(self, deadline: Duration) {
-        self.tasks.close();
+        self.writers.close();
         // A drain that times out is logged; ranks mark again after they reconnect.
-        let _ = shutdown::drain("marks and progress", deadline, self.tasks.wait()).await;
+        let _ = shutdown::drain("marks and progress", deadline, self.writers.wait()).await;
         // The ledger ends after the marks, which wait for it.
         self.finish.cancel();
         let _ = shutdown::drain("ledger", deadline, self.ledger).await;

@@ -11,7 +11,7 @@ use s3s::{S3Request, S3Result, s3_error};
 
 use super::Api;
 
-/// The region that the server says it is in.
+/// The region that the server reports.
 pub(crate) const REGION: &str = "us-east-1";
 
 impl Api {
@@ -84,7 +84,7 @@ impl Api {
         Ok(DeleteBucketOutput::default())
     }
 
-    /// An empty constraint is how S3 names us-east-1.
+    /// Returns the location constraint; S3 names us-east-1 by an empty one.
     pub(super) fn answer_get_bucket_location(
         &self,
         request: S3Request<GetBucketLocationInput>,
@@ -96,7 +96,7 @@ impl Api {
         })
     }
 
-    /// Versions are not kept; a bucket that never had them answers without a status.
+    /// Answers that a bucket never had versions, which this server does not keep.
     pub(super) fn answer_get_bucket_versioning(
         &self,
         request: S3Request<GetBucketVersioningInput>,
@@ -105,7 +105,7 @@ impl Api {
         Ok(GetBucketVersioningOutput::default())
     }
 
-    /// There are no rules, which S3 answers with an error.
+    /// Answers that no rules exist, which S3 reports as an error.
     pub(super) fn answer_get_bucket_lifecycle(
         &self,
         request: S3Request<GetBucketLifecycleConfigurationInput>,

@@ -10,15 +10,15 @@ use super::Api;
 use crate::checksum::hex;
 use crate::storage::{Order, Page, Query};
 
-/// S3's largest page.
+/// The largest page of S3.
 const MAX_KEYS: i32 = 1000;
 
-/// One hexadecimal digit, in capitals.
+/// Returns one hexadecimal digit, in capitals.
 fn digit(value: u8) -> char {
     char::from_digit(u32::from(value), 16).map_or('0', |digit| digit.to_ascii_uppercase())
 }
 
-/// Writes names as they are, or percent-encoded where the client asked for it.
+/// Writes names unchanged, or percent-encoded where the client asked for it.
 #[derive(Clone, Copy)]
 struct Names {
     encode: bool,
@@ -73,7 +73,8 @@ impl Names {
     }
 }
 
-/// Tokens are opaque to clients; ours is the hexadecimal name of the last entry.
+/// Encodes a continuation token, which is opaque to clients: the hexadecimal name of the last
+/// entry.
 fn entry_of_token(token: &str) -> S3Result<String> {
     let wrong = || {
         s3_error!(

@@ -66,7 +66,7 @@ impl Api {
             full_checksum: full_checksum.map(|algorithm| algorithm.as_str().to_owned()),
             parts: std::collections::BTreeMap::new(),
         };
-        // Unique over restarts too, so that a client's old upload never meets a new one.
+        // Unique over restarts too, so that a client's old upload never matches a new one.
         let id = format!(
             "{:012x}-{:08x}",
             now_ms(),
@@ -128,7 +128,8 @@ impl Api {
         }))
     }
 
-    /// The upload ends only when the object is there: a failed condition leaves it as it was.
+    /// Completes an upload. It ends only when the object exists: a failed condition leaves it
+    /// unchanged.
     pub(super) async fn answer_complete_multipart_upload(
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
@@ -212,7 +213,7 @@ impl Api {
         })
     }
 
-    /// All uploads in one page: a development server has few.
+    /// Lists all uploads in one page, as a development server has few.
     pub(super) fn answer_list_multipart_uploads(
         &self,
         request: S3Request<ListMultipartUploadsInput>,

@@ -15,7 +15,7 @@ use super::Api;
 use crate::checksum::{Checksums, hex};
 use crate::storage::{Condition, Headers, Object, now_ms, read};
 
-/// `If-Match` and `If-None-Match` of a read.
+/// The conditions `If-Match` and `If-None-Match` of a read.
 fn check_read(
     object: &Object,
     if_match: Option<&ETagCondition>,
@@ -30,7 +30,7 @@ fn check_read(
     Ok(())
 }
 
-/// The object's checksums if the client asked for them.
+/// Returns the object's checksums if the client asked for them.
 fn checksums_to_send(headers: &Headers, mode: Option<&ChecksumMode>) -> Checksums {
     match mode.map(ChecksumMode::as_str) {
         Some(ChecksumMode::ENABLED) => headers.checksums.clone(),
@@ -67,7 +67,7 @@ impl Api {
         let body = if let Ok(body) = read(&object, bytes.clone()).await {
             body
         } else {
-            // The file went away because someone replaced the object since we found it.
+            // The object was replaced since it was found, which removed its file.
             object = bucket.get(&input.key)?;
             bytes = range(&object)?;
             read(&object, bytes.clone()).await?
@@ -115,7 +115,7 @@ impl Api {
         let input = request.input;
         let bucket = self.storage.bucket(&input.bucket)?;
         let mut condition = write_condition!(input);
-        if self.looks_first {
+        if self.checks_early {
             condition = bucket.look(&input.key, &condition)?;
         }
         let received = self

@@ -1,7 +1,7 @@
-//! What several operations read from their requests and write into their answers under the same
-//! names, in types that have nothing else in common: hence macros.
+//! Macros for fields that several operations have in requests and answers under the same names, in
+//! types that have nothing else in common.
 
-/// The checksums that a request carries.
+/// Returns the checksums in a request.
 macro_rules! sent_checksums {
     ($input:ident) => {
         $crate::checksum::Checksums {
@@ -14,7 +14,7 @@ macro_rules! sent_checksums {
     };
 }
 
-/// The conditions of a write.
+/// Returns the conditions of a write.
 macro_rules! write_condition {
     ($input:ident) => {
         $crate::storage::Condition {
@@ -24,7 +24,7 @@ macro_rules! write_condition {
     };
 }
 
-/// The headers that are kept as they were sent.
+/// Returns the headers that are stored unchanged.
 macro_rules! kept_headers {
     ($input:ident) => {
         $crate::storage::Headers {
@@ -40,7 +40,7 @@ macro_rules! kept_headers {
     };
 }
 
-/// An answer with checksums, and further fields.
+/// Builds an answer with checksums and further fields.
 macro_rules! with_checksums {
     ($output:ident, $sums:expr, { $($field:ident: $value:expr),* $(,)? }) => {{
         let sums: $crate::checksum::Checksums = $sums;
@@ -56,7 +56,7 @@ macro_rules! with_checksums {
     }};
 }
 
-/// An answer that describes an object, and further fields.
+/// Builds an answer that describes an object, with further fields.
 macro_rules! describing {
     ($output:ident, $headers:ident, $sums:expr, { $($field:ident: $value:expr),* $(,)? }) => {
         with_checksums!($output, $sums, {

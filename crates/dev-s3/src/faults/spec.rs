@@ -1,4 +1,4 @@
-//! The text that orders random faults: `error=0.01,slow=0.02,put.lost=0.005`.
+//! The specification of random faults: `error=0.01,slow=0.02,put.lost=0.005`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::str::FromStr;
 use super::Fault;
 use crate::{Error, Op};
 
-/// How often each fault happens to each kind of request. A chance for one kind of request
-/// (`put.lost=0.01`) replaces the general one (`lost=0.001`).
+/// The probability of each fault for each kind of request. A value for one kind (`put.lost=0.01`)
+/// replaces the general one (`lost=0.001`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FaultSpec {
     chances: BTreeMap<(Option<Op>, Fault), f64>,
 }
 
 impl FaultSpec {
-    /// Whether nothing ever fails.
+    /// Returns true if no request ever fails.
     pub fn is_empty(&self) -> bool {
         self.chances.is_empty()
     }

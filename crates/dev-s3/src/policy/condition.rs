@@ -5,14 +5,14 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 use super::OneOrMore;
 
-/// What a request says that conditions ask for.
+/// The request fields that conditions test.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Told<'a> {
-    /// Of a listing.
+pub(super) struct RequestContext<'a> {
+    /// The prefix of a listing.
     pub(super) prefix: Option<&'a str>,
-    /// It has the header.
+    /// The request has the header.
     pub(super) if_none_match: bool,
-    /// Afterwards there is an object; parts of an upload are none.
+    /// The operation creates an object; uploading a part does not.
     pub(super) creates: bool,
 }
 
@@ -21,7 +21,8 @@ pub(super) struct Told<'a> {
 pub(super) struct Condition {
     #[serde(rename = "StringLike", default)]
     like: Option<Prefix>,
-    /// Holds for requests without a prefix too. S3 answers that an object is not there (404) only to
+    /// Also holds for requests without a prefix. S3 answers that an object is missing (404) only to
+    /// clients that may list, and that check has no prefix.
     /// those who may list, and that question has no prefix.
     #[serde(rename = "StringLikeIfExists", default)]
     like_if_exists: Option<Prefix>,
@@ -41,7 +42,7 @@ struct Prefix {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct IfNoneMatch {
-    /// True: the header must not be there.
+    /// If true, the header must be absent.
     #[serde(rename = "s3:if-none-match", deserialize_with = "truth")]
     absent: bool,
 }
@@ -53,7 +54,7 @@ struct Creation {
     creates: bool,
 }
 
-/// IAM writes both as words.
+/// IAM writes both as strings.
 fn truth<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     let word = String::deserialize(from)?;
     word.parse()
@@ -61,16 +62,16 @@ fn truth<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
 }
 
 impl Condition {
-    pub(super) fn holds(&self, told: Told<'_>) -> bool {
-        let covers = |rule: &Prefix| told.prefix.map(|prefix| rule.prefix.like(prefix));
+    pub(super) fn holds(&self, context: RequestContext<'_>) -> bool {
+        let covers = |rule: &Prefix| context.prefix.map(|prefix| rule.prefix.like(prefix));
         let like = self.like.as_ref();
         let if_exists = self.like_if_exists.as_ref();
         let null = self.null.as_ref();
         let creation = self.boolean.as_ref();
         like.is_none_or(|rule| covers(rule).unwrap_or(false))
             && if_exists.is_none_or(|rule| covers(rule).unwrap_or(true))
-            && null.is_none_or(|rule| rule.absent != told.if_none_match)
-            && creation.is_none_or(|rule| rule.creates == told.creates)
+            && null.is_none_or(|rule| rule.absent != context.if_none_match)
+            && creation.is_none_or(|rule| rule.creates == context.creates)
     }
 }
 
@@ -89,13 +90,13 @@ mod tests {
             (false, true, false, false),
             (false, false, false, true),
         ] {
-            let told = Told {
+            let context = RequestContext {
                 prefix: None,
                 if_none_match,
                 creates,
             };
-            assert_eq!(conditional.holds(told), whole, "{told:?}");
-            assert_eq!(parts.holds(told), part, "{told:?}");
+            assert_eq!(conditional.holds(context), whole, "{context:?}");
+            assert_eq!(parts.holds(context), part, "{context:?}");
         }
         for text in [
             r#"{"Null": {"s3:prefix": "true"}}"#,

@@ -1,5 +1,5 @@
-//! Tests of the running server by raw HTTP: faults on the wire, counting, stopping. What signed
-//! clients get is tested with boto3 and aws-cli, and by the store's conformance suite.
+//! Tests of the running server by raw HTTP: faults on the wire, counting, stopping. boto3, aws-cli and
+//! the store's conformance suite test signed clients.
 
 use std::io::ErrorKind;
 
@@ -151,7 +151,7 @@ async fn shutdown_closes_idle_connections_at_once() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// The body takes 250 ms over the link, whatever the machine does; buffers may hide some of it.
+/// The body takes 250 ms over the link on any machine; buffers may hide some of it.
 #[tokio::test]
 async fn a_slow_link_takes_its_time_for_bytes() {
     let server = start(Options {
@@ -201,8 +201,8 @@ async fn puts_that_were_asked_for_are_noted_with_their_outcome() {
     ] {
         ask(&server, head, "").await.unwrap();
     }
-    let deeds = server.deeds();
-    let noted: Vec<_> = deeds.iter().map(|d| (d.key.as_str(), d.status)).collect();
+    let puts = server.puts();
+    let noted: Vec<_> = puts.iter().map(|d| (d.key.as_str(), d.status)).collect();
     assert_eq!(noted, [("log/1", 403)]);
     server.shutdown().await;
 }

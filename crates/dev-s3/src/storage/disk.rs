@@ -1,8 +1,8 @@
-//! Objects in files: `<dir>/<bucket>/<number>.obj`, each with its headers in front of its bytes.
+//! Objects in files: `<dir>/<bucket>/<number>.obj`, each with its headers before its bytes.
 //!
-//! A file is written under a temporary name and renamed; its number grows with every write, so of two
-//! files of one key (a crash between rename and removal) the higher number counts. Nothing is synced:
-//! the data survives a killed server, not a power cut.
+//! A file is written under a temporary name and renamed. Its number grows with every write, so that of
+//! two files of one key (after a crash between rename and removal) the higher number counts. Nothing is
+//! synced: the data survives a killed server, not a power cut.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use crate::Error;
 
 /// First bytes of every object file.
 const MAGIC: &[u8; 8] = b"BWDEVS3\x01";
-/// A header longer than this is not ours.
+/// The limit of a header; a longer one is not from this server.
 const MAX_HEADER_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,10 +52,10 @@ pub(crate) struct Draft {
     offset: u64,
 }
 
-fn failed<'a>(path: &'a Path, deed: &'static str) -> impl FnOnce(io::Error) -> Error + 'a {
+fn failed<'a>(path: &'a Path, action: &'static str) -> impl FnOnce(io::Error) -> Error + 'a {
     move |source| Error::Folder {
         path: path.to_owned(),
-        deed,
+        action,
         source,
     }
 }
@@ -81,7 +81,7 @@ impl Folder {
         })
     }
 
-    /// The buckets found in the folder, with the times of their creation.
+    /// Returns the buckets in the folder, with their creation times.
     pub(crate) fn buckets(&self) -> Result<Vec<(String, SystemTime, BucketFolder)>, Error> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(failed(&self.dir, "list the folder"))? {
@@ -103,7 +103,7 @@ impl Folder {
 }
 
 impl BucketFolder {
-    /// Reads the headers of every object and removes what a crash left behind.
+    /// Reads the headers of every object and removes files that a crash left.
     pub(crate) fn load(&self) -> Result<BTreeMap<String, Arc<Object>>, Error> {
         let mut newest: BTreeMap<String, (u64, Arc<Object>)> = BTreeMap::new();
         for entry in fs::read_dir(&self.dir).map_err(failed(&self.dir, "list the folder"))? {
@@ -177,7 +177,7 @@ impl BucketFolder {
 }
 
 impl Draft {
-    /// Gives the file its lasting name. The caller holds the bucket's lock.
+    /// Gives the file its final name. The caller holds the bucket's lock.
     pub(crate) fn publish(mut self, headers: Headers) -> S3Result<Object> {
         fs::rename(&self.path, &self.target).map_err(|error| {
             s3_error!(
@@ -196,7 +196,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
-            // Nothing to do about a failure: the next start removes temporary files.
+            // A failure does no harm: the next start removes temporary files.
             let _ = fs::remove_file(&self.path);
         }
     }

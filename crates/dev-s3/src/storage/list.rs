@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use super::Object;
 
-/// In which order keys are listed.
+/// The order of keys in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// By name, as S3 does.
     Sorted,
-    /// By a hash of name and seed, as S3 Express does: stable, but of no use to a reader.
+    /// By a hash of name and seed, as S3 Express does: stable, but useless for a reader.
     Shuffled(u64),
 }
 
-/// What to list.
+/// The parameters of a listing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Query<'a> {
     pub prefix: &'a str,
     pub delimiter: &'a str,
-    /// The last entry of the page before, a key or a common prefix.
+    /// The last entry of the previous page, a key or a common prefix.
     pub after: Option<&'a str>,
     pub limit: usize,
 }
@@ -41,7 +41,7 @@ impl Page {
 }
 
 impl Query<'_> {
-    /// The common prefix that stands for `key` in the listing.
+    /// Returns the common prefix that represents `key` in the listing.
     fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
         if self.delimiter.is_empty() {
             return None;
@@ -77,7 +77,7 @@ fn sorted(objects: &BTreeMap<String, Arc<Object>>, query: &Query<'_>) -> Page {
             break;
         }
         let group = query.common_prefix(key);
-        // The page before ended with this group, or the group stands in this page already.
+        // The previous page ended with this group, or this page has it already.
         if group.is_some()
             && (group == query.after || group == page.prefixes.last().map(String::as_str))
         {

@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::checksum::Checksums;
 
-/// All that is known of an object beside its bytes and its key.
+/// The description of an object, without its bytes and key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Headers {
     pub etag: String,
     pub size: u64,
-    /// Milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub modified_ms: u64,
     pub content_type: Option<String>,
     pub content_encoding: Option<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Headers {
     pub checksums: Checksums,
 }
 
-/// A stored object; never changed, only replaced.
+/// A stored object, which is never changed, only replaced.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub headers: Headers,
@@ -57,7 +57,7 @@ impl Headers {
     }
 }
 
-/// Now, as it is stored.
+/// Returns the current time in the stored unit.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -85,8 +85,8 @@ impl Object {
             .is_none_or(|etag| etag.value() == self.headers.etag)
     }
 
-    /// Removes the file of an object that the index no longer names. A file that stays behind after
-    /// a failure is dropped at the next start, where the newest of a key's files counts.
+    /// Removes the file of an object that the index no longer names. If that fails, the next start
+    /// removes the file, as only the newest of a key's files counts.
     pub(crate) fn remove_file(&self) {
         if let Place::File { path, .. } = &self.place
             && let Err(error) = std::fs::remove_file(path)
@@ -96,7 +96,7 @@ impl Object {
     }
 }
 
-/// The bytes `range` of an object, ready to be sent.
+/// Returns the bytes `range` of an object, ready to be sent.
 pub(crate) async fn read(object: &Arc<Object>, range: Range<u64>) -> S3Result<StreamingBlob> {
     match &object.place {
         Place::Memory(body) => {
@@ -116,7 +116,7 @@ pub(crate) async fn read(object: &Arc<Object>, range: Range<u64>) -> S3Result<St
     }
 }
 
-/// Reads in chunks, so that memory stays bounded whatever the size of the object.
+/// Reads in chunks, so that memory is bounded whatever the size of the object.
 fn stream_file(file: File, range: Range<u64>) -> StreamingBlob {
     const CHUNK: u64 = 1024 * 1024;
     let chunks = stream::unfold((Arc::new(file), range), |(file, left)| async move {

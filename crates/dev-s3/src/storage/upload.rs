@@ -1,4 +1,4 @@
-//! A multipart upload in progress. Its parts are in memory and end with the server.
+//! A multipart upload in progress. Its parts are in memory and lost when the server ends.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use s3s::{S3Result, s3_error};
 use super::Headers;
 use crate::checksum::{Checksums, hex, md5};
 
-/// S3's smallest part, the last excepted.
+/// S3's smallest part, except the last.
 const MIN_PART_BYTES: usize = 5 * 1024 * 1024;
 
 /// An upload that was begun and neither completed nor aborted.
 #[derive(Debug, Clone)]
 pub(crate) struct Upload {
     pub key: String,
-    /// What the object will carry; `modified_ms` is when the upload began.
+    /// The description of the object; `modified_ms` is the begin of the upload.
     pub headers: Headers,
-    /// The algorithm of a checksum over the whole object, if one was asked for.
+    /// The algorithm of a checksum over the whole object, if requested.
     pub full_checksum: Option<String>,
     pub parts: BTreeMap<i32, Part>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Part {
 }
 
 impl Upload {
-    /// The size of all parts so far, without the one that `number` would replace.
+    /// Returns the size of all parts, without the one that `number` would replace.
     pub(crate) fn size_without(&self, number: i32) -> usize {
         self.parts
             .iter()
@@ -41,7 +41,7 @@ impl Upload {
             .sum()
     }
 
-    /// Puts the chosen parts together: the object's headers and bytes.
+    /// Assembles the chosen parts. Returns the object's description and bytes.
     pub(crate) fn assemble(&self, chosen: &[(i32, Option<String>)]) -> S3Result<(Headers, Bytes)> {
         if chosen.is_empty() || !chosen.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(s3_error!(

@@ -18,8 +18,8 @@ struct Attempt {
 
 impl Attempt {
     fn position(&self) -> Step {
-        let told = |c| self.progress.get(&c).copied().unwrap_or(self.start);
-        (0..self.dp_size).map(told).min().unwrap_or(self.start)
+        let published = |c| self.progress.get(&c).copied().unwrap_or(self.start);
+        (0..self.dp_size).map(published).min().unwrap_or(self.start)
     }
 }
 
@@ -102,14 +102,14 @@ impl Job {
 
     /// Returns true if progress was published above the head, which hides the progress before it.
     pub(super) fn ahead(&self, head: Step) -> bool {
-        let told = self.attempts.iter().flat_map(|a| a.progress.values());
-        told.max().is_some_and(|step| *step > head)
+        let published = self.attempts.iter().flat_map(|a| a.progress.values());
+        published.max().is_some_and(|step| *step > head)
     }
 
     pub(super) fn describe(&self) -> String {
         let newest = self.attempts.last();
         format!(
-            "keeps {} of {:?}, told progress {:?}",
+            "keeps {} of {:?}, published progress {:?}",
             self.keep,
             self.points,
             newest.map(|a| &a.progress)
@@ -119,29 +119,29 @@ impl Job {
 
 /// The content of a key below `jobs/`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum JobObject {
     Mark(Step, Option<u32>),
     Progress(Step, u32, u32),
 }
 
 /// Parses a key into job, incarnation, attempt and content.
-pub(super) fn sign(key: &str) -> Option<(JobName, Version, AttemptNo, Sign)> {
+pub(super) fn parse_key(key: &str) -> Option<(JobName, Version, AttemptNo, JobObject)> {
     let mut fields = key.strip_prefix("jobs/")?.split('/');
     let (job, opened) = fields.next()?.split_once('@')?;
     let attempt = fields.next()?.parse().ok()?;
     let (kind, name) = (fields.next()?, fields.next()?.strip_suffix(".json")?);
     let (step, rest) = name.split_once('-')?;
     let step = step.parse().ok()?;
-    let sign = match kind {
-        "marks" if rest == "all" => Sign::Mark(step, None),
-        "marks" => Sign::Mark(step, Some(rest.parse().ok()?)),
+    let object = match kind {
+        "marks" if rest == "all" => JobObject::Mark(step, None),
+        "marks" => JobObject::Mark(step, Some(rest.parse().ok()?)),
         "progress" => {
             let (first, last) = rest.split_once('-')?.0.split_once('_')?;
-            Sign::Progress(step, first.parse().ok()?, last.parse().ok()?)
+            JobObject::Progress(step, first.parse().ok()?, last.parse().ok()?)
         }
         _ => return None,
     };
-    Some((job.parse().ok()?, opened.parse().ok()?, attempt, sign))
+    Some((job.parse().ok()?, opened.parse().ok()?, attempt, object))
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
         job.mark(0, 9, None);
         assert_eq!(job.needs(50), Some(4), "a zombie's mark");
         job.mark(1, 9, None);
-        assert_eq!(job.needs(50), Some(4), "nobody has told more");
+        assert_eq!(job.needs(50), Some(4), "nobody has published more");
         job.progress(1, 8, 0, 0);
         assert_eq!(job.needs(50), Some(6));
     }
@@ -189,10 +189,10 @@ mod tests {
     #[test]
     fn keys_are_read() {
         let job: JobName = "j0".parse().unwrap();
-        let mark = sign("jobs/j0@7/1/marks/000000000012-all.json").unwrap();
-        assert_eq!(mark, (job.clone(), 7, 1, Sign::Mark(12, None)));
-        let progress = sign("jobs/j0@7/1/progress/000000000012-0_1-n3.json").unwrap();
-        assert_eq!(progress, (job, 7, 1, Sign::Progress(12, 0, 1)));
-        assert_eq!(sign("jobs/j0@7/1/ledger/000000000012-n3.0.json"), None);
+        let mark = parse_key("jobs/j0@7/1/marks/000000000012-all.json").unwrap();
+        assert_eq!(mark, (job.clone(), 7, 1, JobObject::Mark(12, None)));
+        let progress = parse_key("jobs/j0@7/1/progress/000000000012-0_1-n3.json").unwrap();
+        assert_eq!(progress, (job, 7, 1, JobObject::Progress(12, 0, 1)));
+        assert_eq!(parse_key("jobs/j0@7/1/ledger/000000000012-n3.0.json"), None);
     }
 }

@@ -14,7 +14,7 @@ use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
 use serde::Deserialize;
 
-use super::jobs::{Sign, sign};
+use super::jobs::{JobObject, parse_key};
 use super::oracle::Log;
 use super::received::{Attempt, History};
 use super::writers::version;
@@ -112,7 +112,8 @@ impl Ledgers<'_> {
                 Ok(object) => self.ledger(&landed.key, object),
                 Err(e) => self.wrong(format!("{} can't be read: {e}", landed.key)),
             }
-        } else if let Some((job, opened, number, Sign::Mark(step, coordinate))) = sign(&landed.key)
+        } else if let Some((job, opened, number, JobObject::Mark(step, coordinate))) =
+            parse_key(&landed.key)
         {
             let mut attempts = self.history.attempts.iter();
             let made = attempts

@@ -9,7 +9,7 @@ use batchweave_core::keys;
 use batchweave_core::manifest::{Entry, Record};
 use batchweave_store::Op;
 
-use super::jobs::{Job, Sign, sign};
+use super::jobs::{Job, JobObject, parse_key};
 use super::oracle::{Log, Tgb};
 use crate::evidence::{Evidence, Violation};
 use crate::lifecycle::RECLAIMER;
@@ -98,7 +98,7 @@ impl<'a> Replay<'a> {
             Op::Delete => {}
             _ if key.starts_with(keys::DATA) => drop(self.present.insert(key)),
             _ if key.starts_with(keys::LOG) => self.record(),
-            _ => self.sign(key),
+            _ => self.apply_job_object(key),
         }
     }
 
@@ -221,14 +221,14 @@ impl<'a> Replay<'a> {
         self.watermark = step;
     }
 
-    fn sign(&mut self, key: &str) {
-        let Some((name, opened, attempt, sign)) = sign(key) else {
+    fn apply_job_object(&mut self, key: &str) {
+        let Some((name, opened, attempt, object)) = parse_key(key) else {
             return;
         };
         let job = self.jobs.get_mut(&name).filter(|job| job.opened == opened);
-        match (job, sign) {
-            (Some(job), Sign::Mark(step, coordinate)) => job.mark(attempt, step, coordinate),
-            (Some(job), Sign::Progress(step, first, last)) => {
+        match (job, object) {
+            (Some(job), JobObject::Mark(step, coordinate)) => job.mark(attempt, step, coordinate),
+            (Some(job), JobObject::Progress(step, first, last)) => {
                 job.progress(attempt, step, first, last);
             }
             // A deletion for a job that is closed.
@@ -275,7 +275,7 @@ impl<'a> Replay<'a> {
     fn hints_and_signs(&mut self) {
         let all_finished = self.log.producers.values().all(|p| p.finished);
         let dead = |key: &str| {
-            let closed = sign(key).is_some_and(|(name, opened, ..)| {
+            let closed = parse_key(key).is_some_and(|(name, opened, ..)| {
                 self.jobs.get(&name).is_none_or(|job| job.opened != opened)
             });
             closed || (key.starts_with(keys::INTENTS) && all_finished)

@@ -163,7 +163,7 @@ impl Oracle<'_> {
             | Entry::QuarantineLifted(_)
             | Entry::Watermark(_)
                 if self.evidence.plan.life.is_some() => {}
-            other => self.wrong("void", format!("nobody was to write {}", other.kind())),
+            other => self.wrong("void", format!("no actor may write {}", other.kind())),
         }
         self.place();
     }

@@ -58,7 +58,7 @@ pub fn one_of(worlds: Worlds, seed: u64) -> io::Result<(Evidence, Vec<Violation>
 pub fn explain(evidence: Evidence, violations: Vec<Violation>) -> io::Result<String> {
     let seed = evidence.plan.seed;
     let smallest = shrink(evidence, violations)?;
-    let story = story::tell(&smallest.evidence, &smallest.violations);
+    let story = story::write(&smallest.evidence, &smallest.violations);
     let plan = serde_json::to_string(&smallest.evidence.plan).unwrap_or_default();
     Ok(format!(
         "seed {seed} fails; the smallest world found in {} runs:\n{plan}\n{story}",
@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments, worlds: Worlds, out: &mut impl Write) -> io::R
             writeln!(
                 out,
                 "seed {seed} fails\n{}",
-                story::tell(&evidence, &violations)
+                story::write(&evidence, &violations)
             )?;
         } else if !arguments.json {
             writeln!(out, "{}", explain(evidence, violations)?)?;

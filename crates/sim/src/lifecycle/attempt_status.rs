@@ -7,7 +7,7 @@ use batchweave_core::ids::{JobName, Step};
 use batchweave_log::Log;
 use batchweave_store::Store;
 
-use super::rank::Wanted;
+use super::rank::AttemptRequest;
 use crate::actor::Actor;
 use crate::world::forward::options;
 use crate::world::shared::Shared;
@@ -31,7 +31,7 @@ pub(super) async fn attempt_status(
     shared: &Arc<Shared>,
     actor: &Arc<Actor>,
     store: &Arc<dyn Store>,
-    (job, wanted): (&JobName, &Wanted),
+    (job, wanted): (&JobName, &AttemptRequest),
 ) -> AttemptStatus {
     let log = loop {
         let options = options(shared, actor, false);

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::job::Job;
 use super::node::Node;
-use super::rank::{End, Position, Rank, Wanted};
+use super::rank::{AttemptRequest, End, Position, Rank};
 use super::restart_points::RestartPoints;
 use crate::actor::{Actor, Nature};
 use crate::plan::lifecycle::{AttemptEnd, AttemptPlan, JobPlan};
@@ -152,7 +152,7 @@ impl Supervisor {
     }
 
     /// Chooses a restart point, or a readable step after a refusal.
-    fn choose(&mut self, back: usize) -> Wanted {
+    fn choose(&mut self, back: usize) -> AttemptRequest {
         let points: BTreeSet<Step> = self.job.restart_points(|points| points.points());
         let start = if let Some(watermark) = self.refused.take() {
             points
@@ -165,7 +165,7 @@ impl Supervisor {
             points.into_iter().nth(index).unwrap_or(0)
         };
         let parent = self.job.restart_points(|points| points.attempt_of(start));
-        Wanted {
+        AttemptRequest {
             opened: self.opened,
             id: AttemptId(self.person.bytes()),
             start,
@@ -196,7 +196,7 @@ impl Supervisor {
                 biased;
                 report = reports.recv() => report.flatten(),
                 () = timer => {
-                    self.befalls(plan.map(|p| p.fate), &ranks);
+                    self.apply_fault(plan.map(|p| p.fate), &ranks);
                     return Outcome::Another;
                 }
             };
@@ -220,7 +220,7 @@ impl Supervisor {
     fn start(
         &mut self,
         plan: Option<&AttemptPlan>,
-        wanted: Wanted,
+        wanted: AttemptRequest,
         coordinate: u32,
         send: mpsc::UnboundedSender<Option<End>>,
     ) -> Arc<Actor> {
@@ -276,7 +276,7 @@ impl Supervisor {
         actor
     }
 
-    fn befalls(&self, fate: Option<AttemptEnd>, ranks: &[Arc<Actor>]) {
+    fn apply_fault(&self, fate: Option<AttemptEnd>, ranks: &[Arc<Actor>]) {
         match fate {
             Some(AttemptEnd::Freeze(lasts)) => {
                 let until = self.job.shared.store.time.now() + lasts;

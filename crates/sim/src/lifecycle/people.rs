@@ -9,20 +9,20 @@ use batchweave_log::reclaim::ReclaimError;
 
 use super::{RECLAIMER, reclaimer};
 use crate::actor::Nature;
-use crate::plan::lifecycle::Deed;
+use crate::plan::lifecycle::PersonCommand;
 use crate::world::person::Person;
 
 impl Person {
     /// Carries out the commands one after another.
-    pub(super) async fn act(self, mut deeds: Vec<(Duration, Deed)>) {
+    pub(super) async fn act(self, mut deeds: Vec<(Duration, PersonCommand)>) {
         deeds.sort_by_key(|(at, _)| *at);
         for (at, deed) in deeds {
             self.shared.store.time.sleep_until(at).await;
             let request = RequestId(self.bytes());
             match deed {
-                Deed::Close(number) => self.close(request, number).await,
-                Deed::ReclaimTo(share) => self.reclaim_to(share).await,
-                Deed::Quarantine(share, count) => {
+                PersonCommand::Close(number) => self.close(request, number).await,
+                PersonCommand::ReclaimTo(share) => self.reclaim_to(share).await,
+                PersonCommand::Quarantine(share, count) => {
                     let make = |m: &Manifest| {
                         let first = m.next_step() * share / 1000;
                         Entry::Quarantined(Quarantined {
@@ -34,7 +34,7 @@ impl Person {
                     };
                     self.commit(make).await;
                 }
-                Deed::Lift => self.lift(request).await,
+                PersonCommand::Lift => self.lift(request).await,
             }
         }
     }

@@ -13,7 +13,7 @@ use batchweave_wire::{
 };
 
 use super::job::Job;
-use super::socket::{Heard, Link, Whole};
+use super::socket::{CompleteStep, Incoming, Link};
 use crate::actor::Actor;
 use crate::evidence::{Marked, Received, Session};
 use crate::world::shared::Shared;
@@ -48,7 +48,7 @@ pub(super) enum End {
 
 /// The attempt that a rank asks for, the same for all its ranks.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct AttemptRequest {
     pub(super) opened: Version,
     pub(super) id: AttemptId,
     pub(super) start: Step,
@@ -61,7 +61,7 @@ pub(super) struct Wanted {
 pub(super) struct Rank {
     pub(super) shared: Arc<Shared>,
     pub(super) job: Arc<Job>,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: AttemptRequest,
     pub(super) coordinate: u32,
     pub(super) actor: Arc<Actor>,
     pub(super) store: Arc<dyn Store>,
@@ -97,7 +97,7 @@ impl Position {
 }
 
 /// The reason for the end of a session.
-pub(super) enum Over {
+pub(super) enum SessionEnd {
     /// The daemon is gone, or reported an error that a retry may avoid.
     Again(Duration),
     /// The rank ends here and reconnects.
@@ -111,7 +111,7 @@ struct Open {
     /// Its index in the evidence.
     number: Option<usize>,
     /// The previous step, whose frames are held until the next one is trained.
-    held: Option<Whole>,
+    held: Option<CompleteStep>,
     since_idle: Option<Duration>,
 }
 
@@ -120,9 +120,9 @@ impl Rank {
         loop {
             let pause = match self.connect().await {
                 Some(link) => match self.session(link).await {
-                    Over::Ends(end) => return end,
-                    Over::Again(pause) => pause,
-                    Over::Moves => self.moves(),
+                    SessionEnd::Ends(end) => return end,
+                    SessionEnd::Again(pause) => pause,
+                    SessionEnd::Moves => self.moves(),
                 },
                 None => AGAIN,
             };
@@ -181,21 +181,21 @@ impl Rank {
         self.actor.draw(|draw| draw.duration(IDLE, 10 * AGAIN))
     }
 
-    async fn session(&mut self, link: Link) -> Over {
+    async fn session(&mut self, link: Link) -> SessionEnd {
         let mut open = Open {
             link,
             number: None,
             held: None,
             since_idle: None,
         };
-        let over = self.talk(&mut open).await;
-        if matches!(over, Over::Ends(End::Done)) {
+        let over = self.run_session(&mut open).await;
+        if matches!(over, SessionEnd::Ends(End::Done)) {
             open.link.send(&ClientMessage::Bye);
         }
         over
     }
 
-    async fn talk(&mut self, open: &mut Open) -> Over {
+    async fn run_session(&mut self, open: &mut Open) -> SessionEnd {
         loop {
             if let Some(end) = self.done(open).await {
                 return end;
@@ -211,18 +211,18 @@ impl Rank {
             };
             self.actor.awake().await;
             let Some(packet) = packet else {
-                return Over::Again(AGAIN);
+                return SessionEnd::Again(AGAIN);
             };
-            match open.link.hear(packet) {
-                Heard::Nothing => {}
-                Heard::Wrong(text) => return self.wrong("protocol", text),
-                Heard::Step(step) => {
+            match open.link.handle_packet(packet) {
+                Incoming::Nothing => {}
+                Incoming::Wrong(text) => return self.wrong("protocol", text),
+                Incoming::Step(step) => {
                     open.since_idle = None;
                     if let Some(over) = self.train(open, step).await {
                         return over;
                     }
                 }
-                Heard::Message(message) => {
+                Incoming::Message(message) => {
                     if let Some(over) = self.message(open, message).await {
                         return over;
                     }
@@ -252,13 +252,13 @@ impl Rank {
     }
 
     /// Returns the end if the rank has read all its steps, after waiting for its marks.
-    async fn done(&mut self, open: &mut Open) -> Option<Over> {
+    async fn done(&mut self, open: &mut Open) -> Option<SessionEnd> {
         let next = self.position.next;
         let abandons = self.job.plan.abandons.filter(|last| next >= *last);
         open.number
             .filter(|_| abandons.is_some() || self.is_past_the_end())?;
         if abandons.is_some() {
-            return Some(Over::Ends(End::Done));
+            return Some(SessionEnd::Ends(End::Done));
         }
         let frames = open.held.take().map(|step| step.frames());
         open.link
@@ -271,20 +271,20 @@ impl Rank {
                 () = self.actor.sleep(IDLE) => continue,
             };
             self.actor.awake().await;
-            if let Heard::Message(message) = open.link.hear(packet)
+            if let Incoming::Message(message) = open.link.handle_packet(packet)
                 && let Some(over) = self.message(open, message).await
             {
                 return Some(over);
             }
         }
-        Some(Over::Ends(End::Done))
+        Some(SessionEnd::Ends(End::Done))
     }
 
-    async fn message(&mut self, open: &mut Open, message: DaemonMessage) -> Option<Over> {
+    async fn message(&mut self, open: &mut Open, message: DaemonMessage) -> Option<SessionEnd> {
         match message {
             DaemonMessage::Welcome(welcome) => self.welcome(open, &welcome),
             DaemonMessage::EndOfStream(_) if !self.is_past_the_end() => {
-                return Some(Over::Again(ENDED));
+                return Some(SessionEnd::Again(ENDED));
             }
             DaemonMessage::Error(fault) => return Some(self.fault(fault).await),
             DaemonMessage::Marked(step) => self.marked(step),
@@ -330,7 +330,7 @@ impl Rank {
         }
     }
 
-    async fn train(&mut self, open: &mut Open, step: Whole) -> Option<Over> {
+    async fn train(&mut self, open: &mut Open, step: CompleteStep) -> Option<SessionEnd> {
         let Some(session) = open.number else {
             return Some(self.wrong("protocol", "a batch before the welcome".to_owned()));
         };
@@ -359,7 +359,7 @@ impl Rank {
             self.send_mark(open, next);
         }
         let moves = self.actor.draw(|draw| draw.chance(plan.moves));
-        moves.then_some(Over::Moves)
+        moves.then_some(SessionEnd::Moves)
     }
 
     fn send_mark(&self, open: &Open, step: Step) {

@@ -12,12 +12,12 @@ use batchweave_wire::{BatchMessage, ClientMessage, DaemonMessage, Release, Slice
 
 /// A complete step with its slices.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct CompleteStep {
     pub(super) step: Step,
     slices: Vec<SliceRef>,
 }
 
-impl Whole {
+impl CompleteStep {
     /// Returns the numbers under which its frames are released.
     pub(super) fn frames(&self) -> Vec<u64> {
         self.slices.iter().map(|at| at.frame).collect()
@@ -33,9 +33,9 @@ pub(super) struct Link {
 }
 
 /// The meaning of a message for the rank.
-pub(super) enum Heard {
+pub(super) enum Incoming {
     Message(DaemonMessage),
-    Step(Whole),
+    Step(CompleteStep),
     Nothing,
     /// A message that no correct daemon sends.
     Wrong(String),
@@ -66,7 +66,7 @@ impl Link {
         self.socket.receive().await
     }
 
-    pub(super) fn hear(&mut self, packet: Packet) -> Heard {
+    pub(super) fn handle_packet(&mut self, packet: Packet) -> Incoming {
         match (DaemonMessage::decode(&packet.bytes), packet.segment) {
             (Ok(DaemonMessage::Segment(message)), Some(segment)) => {
                 let fd = segment.as_fd().try_clone_to_owned();
@@ -76,38 +76,38 @@ impl Link {
                 match mapped {
                     Ok(mapped) => {
                         self.segments.insert(message.id, mapped);
-                        Heard::Nothing
+                        Incoming::Nothing
                     }
-                    Err(e) => Heard::Wrong(format!("a segment can't be mapped: {e}")),
+                    Err(e) => Incoming::Wrong(format!("a segment can't be mapped: {e}")),
                 }
             }
             (Ok(DaemonMessage::Batch(batch)), None) => self.batch(&batch),
             (Ok(DaemonMessage::Layout(_) | DaemonMessage::RetireSegment(_)), None) => {
-                Heard::Nothing
+                Incoming::Nothing
             }
-            (Ok(message), None) => Heard::Message(message),
-            (Ok(_), Some(_)) => Heard::Wrong("a segment came with another message".to_owned()),
-            (Err(e), _) => Heard::Wrong(format!("a message can't be read: {e}")),
+            (Ok(message), None) => Incoming::Message(message),
+            (Ok(_), Some(_)) => Incoming::Wrong("a segment came with another message".to_owned()),
+            (Err(e), _) => Incoming::Wrong(format!("a message can't be read: {e}")),
         }
     }
 
-    fn batch(&mut self, batch: &BatchMessage) -> Heard {
+    fn batch(&mut self, batch: &BatchMessage) -> Incoming {
         let coming = self.coming.entry(batch.step).or_default();
         if coming.len() != batch.first as usize {
-            return Heard::Wrong(format!("slices of step {} out of order", batch.step));
+            return Incoming::Wrong(format!("slices of step {} out of order", batch.step));
         }
         coming.extend_from_slice(&batch.slices);
         if coming.len() < batch.of as usize {
-            return Heard::Nothing;
+            return Incoming::Nothing;
         }
         let slices = self.coming.remove(&batch.step).unwrap_or_default();
         let step = batch.step;
-        Heard::Step(Whole { step, slices })
+        Incoming::Step(CompleteStep { step, slices })
     }
 
     /// Returns the CRC32C of each slice's data in shared memory now, or none if a frame does not
     /// exist.
-    pub(super) fn sums(&self, step: &Whole) -> Option<Vec<u32>> {
+    pub(super) fn sums(&self, step: &CompleteStep) -> Option<Vec<u32>> {
         let sum = |at: &SliceRef| {
             let frame = self.segments.get(&at.segment)?.frame(at.offset, at.length);
             Some(crc32c(frame.ok()?.bytes()))

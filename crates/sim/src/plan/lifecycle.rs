@@ -112,7 +112,7 @@ pub struct ReclaimerPlan {
 
 /// A command of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Deed {
+pub enum PersonCommand {
     /// Closes the job with this number.
     Close(u32),
     /// Moves the watermark to this many thousandths of the stream, if no job needs the data.
@@ -132,7 +132,7 @@ pub struct LifecyclePlan {
     pub jobs: Vec<JobPlan>,
     pub reclaimers: Vec<ReclaimerPlan>,
     /// The commands of people, with their times.
-    pub deeds: Vec<(Duration, Deed)>,
+    pub deeds: Vec<(Duration, PersonCommand)>,
 }
 
 impl LifecyclePlan {
@@ -267,12 +267,12 @@ fn reclaimer(draw: &mut Draw, number: u32) -> ReclaimerPlan {
     }
 }
 
-fn deed(draw: &mut Draw, jobs: u32) -> (Duration, Deed) {
+fn deed(draw: &mut Draw, jobs: u32) -> (Duration, PersonCommand) {
     let deed = match draw.range(0..5) {
-        0 => Deed::Close(draw.range(0..u64::from(jobs)) as u32),
-        1 => Deed::ReclaimTo(draw.range(0..1001)),
-        2 | 3 => Deed::Quarantine(draw.range(0..1300), draw.range(1..8)),
-        _ => Deed::Lift,
+        0 => PersonCommand::Close(draw.range(0..u64::from(jobs)) as u32),
+        1 => PersonCommand::ReclaimTo(draw.range(0..1001)),
+        2 | 3 => PersonCommand::Quarantine(draw.range(0..1300), draw.range(1..8)),
+        _ => PersonCommand::Lift,
     };
     (draw.duration(S, 40 * S), deed)
 }

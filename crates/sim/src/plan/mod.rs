@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use self::lifecycle::LifecyclePlan;
 use self::mischief::Mischief;
-use self::operator::Act;
+use self::operator::OperatorCommand;
 use crate::actor::Moment;
 use crate::clock::{Jump, Skew};
 use crate::draw::Draw;
@@ -106,7 +106,7 @@ pub struct Plan {
     pub sealed_at: Option<Duration>,
     /// The commands of an operator, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub acts: Vec<(Duration, Act)>,
+    pub acts: Vec<(Duration, OperatorCommand)>,
     /// The invalid records of a faulty program, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mischief: Vec<(Duration, Mischief)>,
@@ -172,7 +172,11 @@ impl Plan {
         };
         let producers: Vec<_> = plan.producers.iter().map(|p| p.number).collect();
         plan.acts = operator::draw(&mut Draw::new(seed, "acts", 0), &producers);
-        if plan.acts.iter().any(|(_, act)| *act == Act::Seal) {
+        if plan
+            .acts
+            .iter()
+            .any(|(_, act)| *act == OperatorCommand::Seal)
+        {
             plan.sealed_at = None;
         }
         plan

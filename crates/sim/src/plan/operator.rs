@@ -10,7 +10,7 @@ const S: Duration = Duration::from_secs(1);
 
 /// A command of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Act {
+pub enum OperatorCommand {
     /// Seals the stream; always followed by an unseal.
     Seal,
     /// Lifts the seal again.
@@ -24,7 +24,7 @@ pub enum Act {
 }
 
 /// Draws the commands of a world, in order.
-pub(super) fn draw(draw: &mut Draw, producers: &[u32]) -> Vec<(Duration, Act)> {
+pub(super) fn draw(draw: &mut Draw, producers: &[u32]) -> Vec<(Duration, OperatorCommand)> {
     let mut acts = Vec::new();
     if draw.chance(600) {
         return acts;
@@ -34,16 +34,16 @@ pub(super) fn draw(draw: &mut Draw, producers: &[u32]) -> Vec<(Duration, Act)> {
         let one = producers[draw.range(0..producers.len() as u64) as usize];
         match draw.range(0..4) {
             0 => {
-                acts.push((at, Act::Seal));
+                acts.push((at, OperatorCommand::Seal));
                 // Long enough for a snapshot during the seal.
                 if draw.chance(400) {
-                    acts.push((at, Act::Chatter(draw.range(50..300) as u32)));
+                    acts.push((at, OperatorCommand::Chatter(draw.range(50..300) as u32)));
                 }
                 at += draw.duration(S / 20, 10 * S);
-                acts.push((at, Act::Unseal));
+                acts.push((at, OperatorCommand::Unseal));
             }
-            1 => acts.push((at, Act::Retire(one))),
-            _ => acts.push((at, Act::Mixture(draw.range(0..12)))),
+            1 => acts.push((at, OperatorCommand::Retire(one))),
+            _ => acts.push((at, OperatorCommand::Mixture(draw.range(0..12)))),
         }
         at += draw.duration(Duration::ZERO, 4 * S);
     }

@@ -8,7 +8,7 @@ use batchweave_core::manifest::entry::{Mixture, Retired, Sealed, Unsealed};
 use batchweave_core::manifest::{Entry, Manifest};
 
 use super::shared::{Shared, name};
-use crate::plan::operator::Act;
+use crate::plan::operator::OperatorCommand;
 use crate::world::person::Person;
 
 /// Carries out the plan's commands.
@@ -17,32 +17,32 @@ pub(super) async fn operate(shared: Arc<Shared>) {
     for (at, act) in shared.plan.acts.clone() {
         shared.store.time.sleep_until(at).await;
         match act {
-            Act::Chatter(records) => {
+            OperatorCommand::Chatter(records) => {
                 for _ in 0..records {
                     person.commit(mixture(&person, Vec::new())).await;
                 }
             }
-            Act::Mixture(ahead) => {
+            OperatorCommand::Mixture(ahead) => {
                 // A mixture may not begin within an object.
                 let whole = shared.plan.producers.iter().filter(|p| p.shared == 1);
                 let from = whole.map(|p| (name(p.number), ahead));
                 person.commit(mixture(&person, from.collect())).await;
             }
-            Act::Seal => {
+            OperatorCommand::Seal => {
                 let sealed = Sealed {
                     request: RequestId(person.bytes()),
                     reason: "a look at the data".into(),
                 };
                 person.commit(|_| Entry::Sealed(sealed.clone())).await;
             }
-            Act::Unseal => {
+            OperatorCommand::Unseal => {
                 let unsealed = Unsealed {
                     request: RequestId(person.bytes()),
                     reason: "it is good".into(),
                 };
                 person.commit(|_| Entry::Unsealed(unsealed.clone())).await;
             }
-            Act::Retire(number) => {
+            OperatorCommand::Retire(number) => {
                 let (request, producer) = (RequestId(person.bytes()), name(number));
                 let make = |m: &Manifest| {
                     Entry::Retired(Retired {

@@ -54,7 +54,7 @@ impl Reader {
                     // A stream that has ended may be unsealed.
                     Located::NotYet | Located::Ended { .. } => break,
                     Located::Reclaimed { watermark } => {
-                        let text = format!("watermark {watermark} although nobody reclaims");
+                        let text = format!("watermark {watermark} although no reclaimer runs");
                         self.shared.found("prefix", self.actor.id, text);
                         return Ok(());
                     }

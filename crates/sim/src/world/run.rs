@@ -56,7 +56,7 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
     let shared = Arc::new(Shared::new(plan.clone(), Arc::clone(&store)));
     let reads = tokio::select! {
         biased;
-        reads = everybody(Arc::clone(&shared)) => reads,
+        reads = run_actors(Arc::clone(&shared)) => reads,
         () = time.sleep_until(HORIZON) => {
             let living = store.living().join(", ");
             let text = format!("not at its end after {HORIZON:?}; still there: {living}");
@@ -86,7 +86,7 @@ async fn world(plan: Plan, time: Timeline) -> Evidence {
     }
 }
 
-async fn everybody(shared: Arc<Shared>) -> Vec<Vec<Read>> {
+async fn run_actors(shared: Arc<Shared>) -> Vec<Vec<Read>> {
     let plan = &shared.plan;
     let producers: Vec<_> = plan
         .producers

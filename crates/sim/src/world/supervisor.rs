@@ -16,7 +16,7 @@ const PROCESSES_MAX: u32 = 2000;
 /// The pause between two tries while the stream is sealed or unreadable.
 const PAUSE: Duration = Duration::from_secs(1);
 
-enum Report {
+enum ProcessReport {
     Ended(Arc<Actor>, End),
     Died(Arc<Actor>),
     TakeOver,
@@ -28,7 +28,7 @@ pub(super) struct Supervisor {
     started: u32,
     live: u32,
     newest: Option<Arc<Actor>>,
-    send: mpsc::UnboundedSender<Report>,
+    send: mpsc::UnboundedSender<ProcessReport>,
 }
 
 /// Runs a producer to the end of its input.
@@ -72,7 +72,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, plan: ProducerPlan) {
         tokio::select! {
             biased;
             report = receive.recv() => match report {
-                Some(report) => supervisor.heard(report, &mut done).await,
+                Some(report) => supervisor.handle_report(report, &mut done).await,
                 None => break,
             },
             () = freeze => supervisor.freeze(freezes.pop(), done),
@@ -117,40 +117,42 @@ impl Supervisor {
         tokio::spawn(async move {
             let report = tokio::select! {
                 biased;
-                () = actor.died() => Report::Died(Arc::clone(&actor)),
-                end = process.run() => Report::Ended(Arc::clone(&actor), end),
+                () = actor.died() => ProcessReport::Died(Arc::clone(&actor)),
+                end = process.run() => ProcessReport::Ended(Arc::clone(&actor), end),
             };
             // The receiver is gone only after the world has ended.
             let _ = send.send(report);
         });
     }
 
-    async fn heard(&mut self, report: Report, done: &mut bool) {
+    async fn handle_report(&mut self, report: ProcessReport, done: &mut bool) {
         let note = |actor: &Actor, text: &str| self.shared.store.note(actor, text);
         match report {
-            Report::TakeOver => {
+            ProcessReport::TakeOver => {
                 if !*done {
                     self.start();
                 }
                 return;
             }
-            Report::Died(actor) => note(&actor, "died"),
-            Report::Ended(actor, End::Done(how)) => {
+            ProcessReport::Died(actor) => note(&actor, "died"),
+            ProcessReport::Ended(actor, End::Done(how)) => {
                 note(&actor, how);
                 *done = true;
             }
             // A seal that is not final is lifted later.
-            Report::Ended(actor, End::Sealed) => {
+            ProcessReport::Ended(actor, End::Sealed) => {
                 note(&actor, "sealed");
                 *done = self.shared.plan.sealed_at.is_some();
                 self.shared.store.time.sleep(PAUSE).await;
             }
-            Report::Ended(actor, End::Stopped) => {
+            ProcessReport::Ended(actor, End::Stopped) => {
                 note(&actor, "stopped");
                 self.shared.store.time.sleep(PAUSE).await;
             }
-            Report::Ended(actor, End::Fenced) => note(&actor, "was fenced"),
-            Report::Ended(actor, End::Failed(why)) => note(&actor, &format!("failed: {why}")),
+            ProcessReport::Ended(actor, End::Fenced) => note(&actor, "was fenced"),
+            ProcessReport::Ended(actor, End::Failed(why)) => {
+                note(&actor, &format!("failed: {why}"))
+            }
         }
         self.live -= 1;
         if self.live == 0 && !*done {
@@ -179,7 +181,7 @@ impl Supervisor {
         tokio::spawn(async move {
             time.sleep(after).await;
             // The receiver is gone only after the world has ended.
-            let _ = send.send(Report::TakeOver);
+            let _ = send.send(ProcessReport::TakeOver);
         });
     }
 }

@@ -48,7 +48,7 @@ async fn a_late_body_replaces_nothing() {
 #[tokio::test]
 async fn a_store_that_looks_first_and_writes_later_is_refused() {
     let options = || Options {
-        looks_first: true,
+        checks_early: true,
         ..Options::default()
     };
     let (server, store) = served(options(), "p").await;

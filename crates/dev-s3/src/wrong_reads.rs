@@ -1,5 +1,5 @@
-//! Answers that lie: the object is whole, the body that leaves the server is not, and nothing else in
-//! the answer says so.
+//! Wrong answers: the object is whole, the returned body is not, and the rest of the answer matches the
+//! object.
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -9,8 +9,8 @@ use s3s::Body;
 
 use crate::Fault;
 
-/// The same answer with other bytes, by a random number; errors and empty bodies stay as they are.
-pub(crate) async fn lie(response: Response<Body>, how: Fault, random: u64) -> Response<Body> {
+/// Returns the answer with wrong bytes, by a random number; errors and empty bodies stay unchanged.
+pub(crate) async fn falsify(response: Response<Body>, how: Fault, random: u64) -> Response<Body> {
     if !response.status().is_success() {
         return response;
     }
@@ -28,14 +28,14 @@ pub(crate) async fn lie(response: Response<Body>, how: Fault, random: u64) -> Re
 }
 
 fn wrong(bytes: &Bytes, how: Fault, random: u64) -> Bytes {
-    let mut lie = BytesMut::from(bytes.as_ref());
+    let mut body = BytesMut::from(bytes.as_ref());
     match how {
         _ if bytes.is_empty() => {}
-        Fault::Short => lie.truncate(bytes.len() - 1),
-        Fault::Long => lie.extend_from_slice(b"\n"),
-        _ => lie[(random % bytes.len() as u64) as usize] ^= 1 << (random >> 61),
+        Fault::Short => body.truncate(bytes.len() - 1),
+        Fault::Long => body.extend_from_slice(b"\n"),
+        _ => body[(random % bytes.len() as u64) as usize] ^= 1 << (random >> 61),
     }
-    lie.freeze()
+    body.freeze()
 }
 
 #[cfg(test)]
@@ -45,10 +45,13 @@ mod tests {
     async fn answered(status: u16, how: Fault, random: u64) -> (Option<usize>, Bytes) {
         let response = Response::builder().status(status);
         let response = response.body(Body::from(Bytes::from_static(b"whole")));
-        let lie = lie(response.unwrap(), how, random).await;
-        let length = lie.headers().get(CONTENT_LENGTH);
+        let answer = falsify(response.unwrap(), how, random).await;
+        let length = answer.headers().get(CONTENT_LENGTH);
         let length = length.map(|length| length.to_str().unwrap().parse().unwrap());
-        (length, lie.into_body().collect().await.unwrap().to_bytes())
+        (
+            length,
+            answer.into_body().collect().await.unwrap().to_bytes(),
+        )
     }
 
     #[tokio::test]

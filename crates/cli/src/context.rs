@@ -17,6 +17,7 @@ const STORE_VARIABLE: &str = "BATCHWEAVE_STORE";
 /// Time without an answer after which a message appears.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
 
+/// The global options of a command line, and the output.
 #[derive(Debug)]
 pub struct Context {
     global: GlobalArgs,
@@ -25,6 +26,7 @@ pub struct Context {
 }
 
 impl Context {
+    /// Returns the context for these global options.
     pub fn new(global: GlobalArgs) -> Self {
         let out = Output::to_stdout(global.json);
         Self { global, out }

@@ -7,6 +7,7 @@ use batchweave_daemon::Exit;
 use batchweave_log::LogError;
 use batchweave_store::{ErrorKind, Op, StoreError};
 
+/// The error of a verb: its message, and the reason that determines the exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// A command line with values that are not allowed.

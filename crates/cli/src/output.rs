@@ -76,18 +76,22 @@ impl Style {
         }
     }
 
+    /// Returns the text in red where colours are on.
     pub fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 
+    /// Returns the text in yellow where colours are on.
     pub fn yellow(self, text: &str) -> String {
         self.paint("33", text)
     }
 
+    /// Returns the text in green where colours are on.
     pub fn green(self, text: &str) -> String {
         self.paint("32", text)
     }
 
+    /// Returns the text in bold type where colours are on.
     pub fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }

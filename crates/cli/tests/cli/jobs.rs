@@ -139,7 +139,7 @@ async fn show_has_attempts_marks_and_progress() {
     world.mark("llm@2", 1, 9, Some(0)).await;
     world
         .run(&["job", "show", "llm"])
-        .prints(&["1 object among the job's"]);
+        .prints(&["1 object in the job's folder"]);
     world
         .run(&["job", "show", "llm@3"])
         .fails(1, &["llm@3 is not open", "the open one is llm@2"]);

@@ -384,7 +384,7 @@ async fn edited_ledgers_and_forged_lineages_are_caught() {
 #[tokio::test]
 async fn what_is_not_there_is_named() {
     let run = Run::honest().await;
-    let known = format!("it has had {JOB}@{}", run.opened);
+    let known = format!("it had {JOB}@{}", run.opened);
     run.world
         .run(&["verify", "--job", "other"])
         .fails(1, &["no job other in file://", &known]);

@@ -134,7 +134,7 @@ async fn steps_that_are_not_there_say_why() {
     assert_eq!(world.run(&["seal", "--reason", "enough"]).code, 0);
     world
         .run(&["show", "3"])
-        .fails(1, &["will never be", "3 steps"]);
+        .fails(1, &["does not exist", "3 steps"]);
     world
         .run(&["status"])
         .prints(&["end        sealed at step 3\n"]);

@@ -76,7 +76,7 @@ pub struct Committer {
     announced: usize,
     /// The next sequence number as last seen: it never decreases.
     seen_seq: Seq,
-    /// Our last record said that we go on combining, and nobody took over.
+    /// Our last record says that we continue to combine, and no other producer took over.
     pub(crate) leading: bool,
     /// When the log was last polled.
     polled: Duration,

@@ -171,7 +171,7 @@ fn a_path_that_can_not_be_bound_is_explained() {
         "{error}"
     );
     fs::write(&path, "precious").unwrap();
-    assert!(bind_error(&path).contains("no socket has this name"));
+    assert!(bind_error(&path).contains("a file that is not a socket has this name"));
     assert_eq!(
         fs::read(&path).unwrap(),
         b"precious",

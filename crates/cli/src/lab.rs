@@ -28,7 +28,7 @@ pub(crate) fn is_help(args: &[OsString], cli: &clap::Command) -> bool {
         return false;
     };
     let verb = verb.to_str().and_then(|name| cli.find_subcommand(name));
-    help == "help" && verb.is_some_and(|verb| verb.is_disable_help_flag_set())
+    help == "help" && verb.is_some_and(clap::Command::is_disable_help_flag_set)
 }
 
 /// Replaces this process by `batchweave-lab` with the command line `args`; returns only when that fails.

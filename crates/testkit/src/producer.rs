@@ -3,10 +3,11 @@
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{Epoch, Nonce, ProducerName, Seq, StreamId};
 use batchweave_core::keys;
-use batchweave_core::manifest::Entry;
 use batchweave_core::manifest::entry::{BatchEntry, Finished, Opened};
+use batchweave_core::manifest::rules::Validity;
+use batchweave_core::manifest::{Entry, Manifest, Writer};
 use batchweave_core::tgb::{Identity, TgbData, TgbRecord, pack};
-use batchweave_log::{Log, LogError};
+use batchweave_log::{Append, Log, LogError};
 
 /// An open producer of a test.
 #[derive(Debug)]
@@ -25,7 +26,11 @@ impl TestProducer {
     pub async fn open(mut log: Log, name: &str, instance: &str) -> Self {
         let name: ProducerName = name.parse().unwrap();
         let nonce = Nonce(log.random().to_be_bytes());
-        let opened = log.commit_entry("test", |m| {
+        let writer = Writer {
+            name: name.to_string(),
+            epoch: 0,
+        };
+        let opened = commit(&mut log, &writer, |m| {
             Entry::Opened(Opened {
                 producer: name.clone(),
                 instance: instance.to_owned(),
@@ -91,8 +96,8 @@ impl TestProducer {
         tgbs: Vec<TgbRecord>,
         cursor: Cursor,
     ) -> Result<(), LogError> {
-        let (producer, epoch) = (&self.name, self.epoch);
-        let committed = self.log.commit_entry("test", |m| {
+        let (producer, epoch, writer) = (&self.name, self.epoch, self.writer());
+        commit(&mut self.log, &writer, |m| {
             let state = m.producer(producer);
             let first_seq = state.map_or(0, |p| p.next_seq);
             let cursor_before = state.map(|p| p.cursor.hash());
@@ -107,8 +112,8 @@ impl TestProducer {
                 first_step: None,
                 tgbs: tgbs.clone(),
             })
-        });
-        committed.await.map(|_| ())
+        })
+        .await
     }
 
     /// Packs `tgbs`, which start at `next_seq`, into objects of about `object_bytes`, stores these and
@@ -134,8 +139,8 @@ impl TestProducer {
     /// # Panics
     /// When the commit fails.
     pub async fn finish(&mut self) {
-        let (producer, epoch) = (&self.name, self.epoch);
-        let finished = self.log.commit_entry("test", |m| {
+        let (producer, epoch, writer) = (&self.name, self.epoch, self.writer());
+        let finished = commit(&mut self.log, &writer, |m| {
             Entry::Finished(Finished {
                 producer: producer.clone(),
                 epoch,
@@ -143,5 +148,31 @@ impl TestProducer {
             })
         });
         finished.await.unwrap();
+    }
+
+    fn writer(&self) -> Writer {
+        Writer {
+            name: self.name.to_string(),
+            epoch: self.epoch,
+        }
+    }
+}
+
+/// Commits the entry of `make` as a daemon's committer does, under the producer's own name.
+async fn commit(
+    log: &mut Log,
+    writer: &Writer,
+    mut make: impl FnMut(&Manifest) -> Entry,
+) -> Result<(), LogError> {
+    loop {
+        log.catch_up().await?;
+        let entry = make(log.manifest());
+        let validity = log.manifest().validate(&entry).map_err(LogError::Void)?;
+        if validity == Validity::Repeat {
+            return Ok(());
+        }
+        if let Append::Won { .. } = log.append(writer, vec![entry]).await? {
+            return Ok(());
+        }
     }
 }

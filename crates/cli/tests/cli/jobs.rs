@@ -65,7 +65,7 @@ async fn a_job_that_cannot_be_is_refused_with_the_reason() {
     let open = |more: &[&str]| world.run(&[&["job", "open", "llm"], more].concat());
     open(&["--keep", "0"]).fails(64, &["--keep 0", "could never restart", "at least 1"]);
     open(&["--lease", "500ms"]).fails(64, &["--lease", "whole seconds"]);
-    open(&["--lease", "soon"]).fails(64, &["no length of time"]);
+    open(&["--lease", "soon"]).fails(64, &["invalid duration", "a whole number and"]);
     open(&["--request", "12"]).fails(64, &["32 hexadecimal digits"]);
     world
         .run(&["job", "open", "LLM"])

@@ -12,7 +12,7 @@ use crate::{Halves, Inspect, layer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// Creates ignore If-None-Match.
+    /// A create ignores its If-None-Match and overwrites the object.
     Overwrites,
     /// Two racers are answered "created".
     TwoWinners,

@@ -238,7 +238,7 @@ mod tests {
             let (kind, detail) = host(bad).unwrap_err();
             assert_eq!(kind, ErrorKind::Invalid);
             assert!(
-                detail.contains(bad) && detail.contains("examples:"),
+                detail.contains(bad) && detail.contains("for example"),
                 "{detail}"
             );
         }

@@ -1,6 +1,8 @@
 //! Rules on language: phrases that hide the actor or the quantity, comments that say nothing, public
 //! items without documentation.
 
+use std::path::Path;
+
 use crate::assert_none;
 use crate::files::sources;
 
@@ -122,7 +124,7 @@ fn markdown(text: &str) -> Vec<Piece> {
 fn lines(name: &str, text: &str) -> Vec<Piece> {
     let read = |line: &str| {
         let line = line.trim();
-        if name.ends_with(".py") {
+        if Path::new(name).extension().is_some_and(|e| e == "py") {
             return Some(line.trim_start_matches(['#', '"', ' ']).to_owned());
         }
         line.split_once("# ").map(|(_, said)| said.to_owned())

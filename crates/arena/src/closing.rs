@@ -15,41 +15,44 @@ use std::thread;
 
 /// `SO_PASSRIGHTS`, Linux 6.16 and later; accepted connections inherit it from their listener.
 const SO_PASSRIGHTS: i32 = 83;
+/// Most threads that close descriptors at the same time.
 const THREADS_MAX: usize = 8;
 /// Most descriptors that may wait to be closed; above it, a daemon should not accept connections.
 pub const CLOSING_MAX: usize = 256;
 
+/// The descriptor of a connection.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct SocketFd {
     fd: ManuallyDrop<OwnedFd>,
-    /// Whether untrusted peers may have sent descriptors to it, so that a separate thread closes it.
-    pub(crate) apart: bool,
+    /// Whether an untrusted peer can send descriptors to it. If so, a separate thread closes it and them.
+    pub(crate) untrusted_fds: bool,
 }
 
-impl Guarded {
-    pub(crate) fn new(fd: OwnedFd, apart: bool) -> Self {
+impl SocketFd {
+    pub(crate) fn new(fd: OwnedFd, untrusted_fds: bool) -> Self {
         let fd = ManuallyDrop::new(fd);
-        Self { fd, apart }
+        Self { fd, untrusted_fds }
     }
 }
 
-impl Drop for Guarded {
+impl Drop for SocketFd {
     fn drop(&mut self) {
         // SAFETY: taken here only, and `self.fd` is not used after this.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
-        if self.apart {
-            apart(fd);
+        if self.untrusted_fds {
+            close_in_thread(fd);
         }
+        // Otherwise `fd` is closed here.
     }
 }
 
-impl AsFd for Guarded {
+impl AsFd for SocketFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl AsRawFd for Guarded {
+impl AsRawFd for SocketFd {
     fn as_raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
@@ -83,7 +86,7 @@ pub(crate) fn refuse_descriptors(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Closes a descriptor in a separate thread, because the close may block.
-pub(crate) fn apart(fd: OwnedFd) {
+pub(crate) fn close_in_thread(fd: OwnedFd) {
     let mut closing = CLOSING.lock().unwrap_or_else(PoisonError::into_inner);
     closing.waiting.push_back(fd);
     if closing.threads == THREADS_MAX {

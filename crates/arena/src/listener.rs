@@ -27,8 +27,8 @@ pub struct Listener {
     path: PathBuf,
     /// Device and inode of our socket file, so that another daemon's is never removed.
     file: (u64, u64),
-    /// Whether the kernel cannot refuse descriptors.
-    apart: bool,
+    /// Whether peers can send descriptors to accepted connections: the kernel cannot refuse them.
+    untrusted_fds: bool,
 }
 
 impl Listener {
@@ -55,14 +55,14 @@ impl Listener {
         };
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
         let meta = fs::symlink_metadata(path).map_err(failed)?;
-        let apart = !refuse_descriptors(fd.as_fd());
+        let untrusted_fds = !refuse_descriptors(fd.as_fd());
         // Before this nobody can connect, so the socket is never usable with other permissions.
         listen(&fd, BACKLOG).map_err(|e| system(path, "listen", e))?;
         Ok(Self {
             fd,
             path: path.to_owned(),
             file: (meta.dev(), meta.ino()),
-            apart,
+            untrusted_fds,
         })
     }
 
@@ -71,7 +71,7 @@ impl Listener {
         loop {
             match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(fd) => {
-                    let connection = Connection::accepted(fd, self.apart);
+                    let connection = Connection::accepted(fd, self.untrusted_fds);
                     let peer = connection.peer()?;
                     return Ok((connection, peer));
                 }

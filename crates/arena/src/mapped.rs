@@ -1,4 +1,5 @@
-//! The rank's side of a segment: mapped read-only after its seals are checked.
+//! The rank's side of a segment: mapped read-only after its seals are checked. Rules 1 to 5 are those at the
+//! top of `mapping.rs`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -41,10 +42,12 @@ impl MappedSegment {
             call: "mmap",
             source,
         };
-        let map = Mapping::new(fd.as_fd(), bytes as usize, false).map_err(failed)?;
+        let writable = false;
+        let map = Mapping::new(fd.as_fd(), bytes as usize, writable).map_err(failed)?;
+        // Rule 5: a forked child does not inherit the mapping.
         map.advise(0, map.len(), Advice::LinuxDontFork)
             .map_err(failed)?;
-        // Where it fails (before Linux 5.14), pages are mapped one by one at first use.
+        // Maps all pages now. Where that fails (before Linux 5.14), each page is mapped at its first use.
         let _ = map.advise(0, map.len(), Advice::LinuxPopulateRead);
         Ok(Arc::new(Self { map }))
     }
@@ -54,7 +57,8 @@ impl MappedSegment {
         self.map.len() as u64
     }
 
-    /// Returns the frame at `offset`, which the daemon has delivered to this rank.
+    /// Returns the frame at `offset`, which must have been delivered to this rank. Fails when it ends beyond
+    /// the segment.
     pub fn frame(self: &Arc<Self>, offset: u64, length: u64) -> Result<FrameView, ArenaError> {
         let bytes = self.bytes();
         if offset.checked_add(length).is_none_or(|end| end > bytes) {
@@ -81,7 +85,7 @@ pub struct FrameView {
 }
 
 impl FrameView {
-    /// Returns all bytes of the frame's data.
+    /// Returns all bytes of the frame.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: nothing in this process can write to a read-only mapping, and the daemon leaves the
         // frame alone until its release (rule 4).

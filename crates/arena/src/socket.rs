@@ -1,4 +1,5 @@
-//! One SEQPACKET connection: whole messages, descriptors, and blocking only in [`Connection::wait`].
+//! One SEQPACKET connection: sends and receives whole messages and file descriptors, and blocks only in
+//! [`Connection::wait`].
 //!
 //! The descriptor is non-blocking, so that an asynchronous runtime can watch it (`AsFd`); `wait` is for
 //! programs without one.
@@ -19,7 +20,7 @@ use rustix::net::{
 };
 
 use crate::SocketError;
-use crate::closing::{Guarded, apart};
+use crate::closing::{SocketFd, close_in_thread};
 use batchweave_wire::MESSAGE_BYTES_MAX;
 
 /// Most bytes of a socket's path: the kernel's `sun_path` without its final zero.
@@ -70,7 +71,7 @@ pub enum Interest {
 /// A connected, non-blocking socket.
 #[derive(Debug)]
 pub struct Connection {
-    fd: Guarded,
+    fd: SocketFd,
 }
 
 pub(crate) fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
@@ -100,9 +101,10 @@ pub(crate) fn system(path: &Path, call: &'static str, source: Errno) -> SocketEr
 }
 
 impl Connection {
-    /// Wraps an accepted socket. `apart`: untrusted peers can send it descriptors, so a separate thread closes it.
-    pub(crate) fn accepted(fd: OwnedFd, apart: bool) -> Self {
-        let fd = Guarded::new(fd, apart);
+    /// Wraps an accepted socket. `untrusted_fds`: its untrusted peer can send descriptors, which are closed
+    /// in a separate thread, as is the socket.
+    pub(crate) fn accepted(fd: OwnedFd, untrusted_fds: bool) -> Self {
+        let fd = SocketFd::new(fd, untrusted_fds);
         Self { fd }
     }
 
@@ -176,7 +178,7 @@ impl Connection {
 
     /// Receives one message into `buffer` (at least 64 KiB). Returns `None` when the peer is gone. Fails
     /// with `WouldBlock` when there is no message, and with `InvalidData` for a message above the protocol's
-    /// limit or with several descriptors. An accepted connection never receives a descriptor.
+    /// limit or with several descriptors. With `untrusted_fds`, received descriptors are closed, not returned.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<Packet>> {
         assert!(
             buffer.len() >= MESSAGE_BYTES_MAX,
@@ -200,8 +202,8 @@ impl Connection {
             }
         }
         let several = fds.len() > 1;
-        if self.fd.apart {
-            fds.drain(..).for_each(apart);
+        if self.fd.untrusted_fds {
+            fds.drain(..).for_each(close_in_thread);
         }
         if received
             .flags
@@ -229,6 +231,7 @@ impl Connection {
         let deadline = Instant::now().checked_add(timeout);
         loop {
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            // A time beyond the range of the clock is no limit.
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut [PollFd::new(&self.fd, flags)], left.as_ref()) {
                 Ok(ready) => return Ok(ready > 0),
@@ -238,7 +241,8 @@ impl Connection {
         }
     }
 
-    /// Returns the bytes sent that the peer has not read yet; zero once it is gone.
+    /// Returns the kernel memory, in bytes, of the messages sent that the peer has not read yet: more than
+    /// their length, and zero once all are read or the peer is gone.
     pub fn unread(&self) -> io::Result<u64> {
         let mut bytes: i32 = 0;
         // SAFETY: the request writes one int to `bytes`.
@@ -257,8 +261,8 @@ impl Connection {
         })
     }
 
-    /// Returns a descriptor that becomes readable when the connecting process ends, even while a forked
-    /// child keeps the socket open. `None` before Linux 6.5.
+    /// Returns a descriptor that becomes readable when the process that made the connection ends, even while
+    /// a forked child keeps the socket open. `None` before Linux 6.5.
     pub fn peer_pidfd(&self) -> Option<OwnedFd> {
         let mut fd: i32 = -1;
         let mut size = size_of::<i32>() as libc::socklen_t;

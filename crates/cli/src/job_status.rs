@@ -47,7 +47,7 @@ pub(crate) enum ReclaimStatus {
     Nothing,
 }
 
-/// Whether the newest attempt of a job reads certain steps.
+/// The newest attempt of a job as a reader of certain steps: a quarantined range, or one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Reader {
     /// The job and the version that opened it, as `llm@4`.
@@ -137,6 +137,7 @@ impl JobStatus {
         Some(self.reads(newest, step, over))
     }
 
+    /// Returns how the newest attempt reads the steps up to `last`; `over`: it passes over them.
     fn reads(&self, newest: &AttemptState, last: Step, over: bool) -> Reader {
         let does = if over {
             "passes over"

@@ -65,7 +65,7 @@ struct CommitReport {
 struct EntryReport {
     kind: &'static str,
     summary: String,
-    /// `applies`, `repeat` or `void`.
+    /// `applies`, `repeat` (applied before, changes nothing) or `void`.
     verdict: &'static str,
     /// The reason why it is void.
     reason: Option<String>,
@@ -86,6 +86,7 @@ pub(crate) async fn run(args: &LogArgs, context: &Context) -> Result<Exit, CliEr
         (Some(from), None) => (from, Version::MAX),
         (None, _) => (newest(&store).await?.saturating_sub(limit), Version::MAX),
     };
+    // The view hides the records from `from` on, so the log opens just before the first one to show.
     let view = AsOf::new(store, from);
     let mut log = context::open_log(Arc::clone(&view) as _).await?;
     let next = log.manifest().next_version();
@@ -188,7 +189,7 @@ impl CommitReport {
             .writer
             .as_ref()
             .map_or("-".to_owned(), |w| match w.epoch {
-                // A command's record: its verb is enough.
+                // Epoch 0: the record of a command, named by its verb alone (`retire`).
                 0 => w.name.trim_start_matches("batchweave-").to_owned(),
                 epoch => format!("{}/{epoch}", w.name),
             });

@@ -107,7 +107,7 @@ pub fn fields(rows: &[(&str, String)]) -> String {
     text
 }
 
-/// Formats a table with aligned columns, numbers to the right.
+/// Formats a table with aligned columns; a column of numbers and `-` only is aligned to the right.
 pub fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> String {
     let column = |i: usize| rows.iter().filter_map(move |row| row.get(i));
     let widths: Vec<usize> = (0..header.len())

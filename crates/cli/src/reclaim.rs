@@ -56,6 +56,7 @@ pub(crate) async fn run(args: &ReclaimArgs, context: &Context) -> Result<Exit, C
     let stopped = applied.stopped.clone();
     let report = ReclaimReport::new(&log, &plan, Some(&applied));
     context.out.report(&report, render::text)?;
+    // The report is printed in any case; a pass that ended early or left objects undeleted fails after it.
     match (stopped, applied.refused.first()) {
         (Some(error), _) => Err(with_progress(error, &applied)),
         (None, Some(first)) => Err(with_progress(first.error.clone(), &applied)),

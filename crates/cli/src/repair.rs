@@ -40,7 +40,7 @@ struct RepairReport {
     root: String,
     /// Whether the log is readable up to its head.
     readable: bool,
-    /// The head, when the log is readable.
+    /// The newest version and number of steps, when the log is readable.
     head: Option<Head>,
     damage: Option<DamageReport>,
     /// `none`, `possible`, `done`, `done before` or `refused`.
@@ -82,6 +82,7 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
     let root = store.root().to_owned();
     let mut damage = repair::damage(&store, &options).await?;
     let mut voided = Vec::new();
+    // Each round repairs one record. It goes on only while the next damage is by the same faulty writer.
     let (repair, remedy) = loop {
         let (done, remedy) = match &damage {
             None => ("none", None),
@@ -99,7 +100,6 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
             break (done, remedy);
         };
         voided.push(found.version);
-        // Further damage by the same faulty writer.
         match repair::damage(&store, &options).await? {
             Some(next)
                 if next

@@ -43,7 +43,7 @@ struct RetireReport {
     version: Option<Version>,
     /// The sequence number at which the next epoch continues.
     next_seq: Seq,
-    /// Whether all lanes wait for this one.
+    /// Whether the next step is this lane's, so that all other lanes wait.
     awaited: bool,
 }
 
@@ -60,6 +60,7 @@ pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, Cl
     });
     let version = admin::commit(&mut log, "retire", |m| {
         let state = m.producer(producer);
+        // Retired already: nothing to commit.
         let gone = state.is_some_and(|p| p.retired && p.epoch == epoch);
         Ok((!gone).then(|| entry.clone()))
     })

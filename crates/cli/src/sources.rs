@@ -9,7 +9,7 @@ use batchweave_store::Store;
 
 use crate::error::CliError;
 
-/// File names by their number in an input list.
+/// File names of an input list; their indexes are the file numbers in provenance.
 pub(crate) type Names = Vec<String>;
 
 /// Reads the provenance object under `key`.
@@ -32,6 +32,7 @@ pub(crate) async fn provenance(store: &dyn Store, key: &str) -> Result<Provenanc
 /// Returns the files of `producer` in the input list that its cursor refers to now; earlier lists, which
 /// older steps refer to, are prefixes of it. Empty when the list is not there.
 pub(crate) async fn names(log: &mut Log, producer: &ProducerName) -> Result<Names, CliError> {
+    // Retries after the first read.
     let mut tries = 0..2;
     loop {
         let state = log.manifest().producer(producer);

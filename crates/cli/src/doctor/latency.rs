@@ -16,10 +16,10 @@ use crate::output::count;
 const AT_ONCE: usize = 4;
 /// Size of a log record, roughly.
 const RECORD_BYTES: usize = 2 * 1024;
-/// Size of a slice or two.
+/// Size of a small data object.
 const DATA_BYTES: usize = 256 * 1024;
 const RANGE_BYTES: u64 = 64 * 1024;
-/// Commits slower than this miss every goal and approach the client's time-out.
+/// 99th percentile of creates above which the finding is a warning: each commit waits for one.
 const CREATE_WARN_MS: f64 = 2000.0;
 
 /// Percentiles of one kind of request.
@@ -90,7 +90,7 @@ async fn request(target: &Target<'_>, op: Op, at: usize) -> Result<(), StoreErro
         target.key(&format!("record-{at}")),
         target.key(&format!("data-{at}")),
     );
-    // With --read-only no own object exists; a missing key serves as well.
+    // With --read-only doctor has written no record, so it reads stream.json, which may be missing.
     let record = if target.args.read_only {
         keys::STREAM.to_owned()
     } else {

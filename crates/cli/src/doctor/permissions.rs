@@ -120,6 +120,7 @@ pub(super) async fn check(
     findings
 }
 
+/// Tries what a stream needs below one prefix, as far as --read-only permits.
 async fn area_of(target: &Target<'_>, area: &Area) -> Finding {
     let (store, writes) = (target.store(), !target.args.read_only);
     let key = unused_key(area.name, target.random);
@@ -148,6 +149,7 @@ fn unused_key(area: &str, random: u64) -> String {
     }
 }
 
+/// Counts a missing key as an answer: the read was permitted.
 fn absent(outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
         Err(error) if error.is_not_found() => Ok(()),

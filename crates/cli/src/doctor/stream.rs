@@ -69,7 +69,7 @@ async fn no_stream(store: &dyn Store) -> Finding {
     }
 }
 
-/// Returns an object that no probe made.
+/// Returns the key of an object that `doctor` did not write.
 async fn stranger(store: &dyn Store) -> Result<Option<String>, StoreError> {
     let page = store.list("", None).await?;
     let keys = page.objects.into_iter().map(|object| object.key);
@@ -90,6 +90,7 @@ async fn snapshots(log: &Log) -> Finding {
     let next = log.manifest().next_version();
     let behind = next - newest.map_or(0, |v| v + 1).min(next);
     let records = count(behind, "record");
+    // Four times the interval at which readers write snapshots: they fail to.
     if behind > 4 * SNAPSHOT_VERSIONS_MAX {
         return Finding::warn(
             GROUP,

@@ -9,7 +9,7 @@ use batchweave_store::{LifecycleRule, Op};
 use super::*;
 use scripted::Scripted;
 
-/// All groups but the stream's.
+/// Returns the findings of all groups but the stream's.
 async fn examined(scripted: Scripted, read_only: bool) -> (Vec<Finding>, Arc<Scripted>) {
     let scripted = Arc::new(scripted);
     let store: Arc<dyn Store> = Arc::clone(&scripted) as _;

@@ -6,6 +6,7 @@ use batchweave_log::Log;
 use batchweave_log::reclaim::{Class, JobRetention, Plan, Requests, Tally, Totals};
 use serde::Serialize;
 
+/// The library's report of an applied pass.
 pub(super) type Applied = batchweave_log::reclaim::ReclaimReport;
 
 /// The objects of one class.
@@ -32,7 +33,7 @@ pub(super) struct Holder {
     pub(super) keep: u32,
     /// The oldest step that it may need; `None` while it has fewer restart points than it keeps.
     pub(super) floor: Option<Step>,
-    /// Steps from `floor` to the head.
+    /// Steps from `floor`, or from 0 without one, to the head.
     pub(super) steps: u64,
     pub(super) restart_points: Vec<Step>,
     pub(super) attempt: Option<AttemptNo>,
@@ -41,7 +42,7 @@ pub(super) struct Holder {
     pub(super) position: Option<Step>,
     /// The time at which it last stored progress, by its daemon's clock.
     pub(super) last_progress: Option<String>,
-    /// Marks that some coordinates have not made, with these coordinates.
+    /// Steps with an incomplete mark, each with the data coordinates that have not made theirs.
     pub(super) incomplete_marks: Vec<(Step, Vec<u32>)>,
 }
 
@@ -61,6 +62,7 @@ pub(super) struct ReclaimReport {
     /// The reason why the watermark does not move, if it does not.
     pub(super) reason: Option<&'static str>,
     pub(super) jobs: Vec<Holder>,
+    /// Jobs that this command closed because their lease had run out.
     pub(super) closed: Vec<JobName>,
     pub(super) classes: Vec<Row>,
     /// Keys that the store refused to delete.

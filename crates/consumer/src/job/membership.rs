@@ -1,4 +1,5 @@
-//! A rank's membership in an attempt of its job, derived from the folded log, so that all nodes agree. Pure.
+//! A rank's membership in an attempt of its job, derived from the folded log alone, so that
+//! all nodes agree.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,16 +25,16 @@ pub(crate) struct Member {
     pub(crate) dp_size: u32,
     /// The global rank, if its hello has one.
     pub(crate) rank: Option<u32>,
-    /// Other ranks may read the same coordinate.
+    /// Whether other ranks may read the same data coordinate.
     pub(crate) shared: bool,
     /// The slices that it reads of every step.
     pub(crate) slices: Range<u32>,
-    /// The steps that its attempt passes over.
+    /// The quarantined steps, which its attempt passes over.
     pub(crate) quarantine: Arc<QuarantineRanges>,
 }
 
 impl Member {
-    /// A member of an open attempt; fails if the name of the job is invalid.
+    /// Returns the member for a hello to an open attempt; fails if the name of the job is invalid.
     pub(crate) fn new(
         hello: &Hello,
         job: &JobState,
@@ -57,20 +58,21 @@ impl Member {
     }
 }
 
-/// An attempt to open.
+/// An attempt that this daemon is to open, by a record in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AttemptRequest {
     pub(crate) job: JobName,
     pub(crate) opened: Version,
     pub(crate) id: AttemptId,
-    /// The attempt and step of the restored state; it is looked up when the record is written.
+    /// The attempt and step of the checkpoint that the ranks restored, according to rank 0. Checked against
+    /// the log only when the record is written.
     pub(crate) parent: Option<(AttemptNo, AttemptId, Step)>,
     pub(crate) start: Step,
     pub(crate) dp_size: u32,
 }
 
 impl AttemptRequest {
-    /// Returns the parent as the record names it: an attempt of this incarnation, or none.
+    /// Returns the parent for the record; `None` if it is not an attempt of this incarnation of the job.
     pub(crate) fn parent_in(&self, job: &JobState) -> Option<Parent> {
         let (attempt, id, step) = self.parent?;
         let found = job.attempt(attempt)?;
@@ -99,7 +101,8 @@ pub(crate) enum Membership<'j> {
     MustWait(Box<WaitReason>),
 }
 
-/// Finds a rank's attempt; fails if its hello contradicts the record or the attempt is superseded.
+/// Finds the attempt that a rank's hello names; fails if the hello contradicts the attempt's record, or if the
+/// attempt is superseded.
 pub(crate) fn membership_of<'j>(
     hello: &Hello,
     jobs: &'j BTreeMap<JobName, JobState>,
@@ -121,7 +124,7 @@ pub(crate) fn membership_of<'j>(
         if let Some(fault) = superseded(&name, attempt.number, state) {
             return Err(fault);
         }
-        agree(hello, &name, attempt)?;
+        check_against_record(hello, &name, attempt)?;
         return Ok(Membership::Open(state, attempt));
     }
     if hello.leads() && hello.mode == Mode::Join {
@@ -138,6 +141,7 @@ fn parsed<T: std::str::FromStr<Err = batchweave_core::ids::IdError>>(
         .map_err(|why: T::Err| Fault::new(ErrorName::BadHello, why.to_string()))
 }
 
+/// Builds the request to open the attempt that rank 0's hello describes.
 fn request_for(
     hello: &Hello,
     job: JobName,
@@ -207,7 +211,8 @@ pub(crate) fn closed(member: &Member, jobs: &BTreeMap<JobName, JobState>) -> Opt
     Some(Fault::new(ErrorName::JobClosed, message))
 }
 
-fn agree(hello: &Hello, job: &JobName, attempt: &AttemptState) -> Result<(), Fault> {
+/// Fails if the hello differs from the attempt's record in its size or its step.
+fn check_against_record(hello: &Hello, job: &JobName, attempt: &AttemptState) -> Result<(), Fault> {
     let mut wrong = Vec::new();
     if hello.dp_size != attempt.dp_size {
         wrong.push(format!(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::Described;
 
-/// Returns the table of one daemon.
+/// Returns a Markdown table with one line per metric.
 pub fn table(metrics: &[Described]) -> String {
     let mut text =
         String::from("| metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n");
@@ -38,13 +38,13 @@ fn unit(name: &str) -> &'static str {
     }
 }
 
-/// Returns the naming rules, Prometheus's and ours, that a metric breaks.
+/// Returns the rules, Prometheus's and ours, that a metric's name, help or labels break.
 pub fn faults(metric: &Described) -> Vec<String> {
     let name = metric.name.as_str();
     let mut found = Vec::new();
-    let mut fault = |wrong: bool, what: &str| {
-        if wrong {
-            found.push(format!("{name}: {what}"));
+    let mut fault = |broken: bool, rule: &str| {
+        if broken {
+            found.push(format!("{name}: {rule}"));
         }
     };
     let snake = |text: &str| {
@@ -80,8 +80,8 @@ pub fn faults(metric: &Described) -> Vec<String> {
     found
 }
 
-/// Compares the part of the page below `<!-- NAME -->` with the metrics, or writes it when
-/// `BATCHWEAVE_BLESS` is set. The error shows the difference.
+/// Compares the part of the page between `<!-- NAME -->` and `<!-- end NAME -->` with the metrics; where it
+/// differs and `BATCHWEAVE_BLESS` is set, writes it. The error shows the lines that differ.
 pub fn compare(page: &Path, name: &str, metrics: &[Described]) -> Result<(), String> {
     let text = std::fs::read_to_string(page).map_err(|why| format!("{}: {why}", page.display()))?;
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end {name} -->"));
@@ -96,6 +96,7 @@ pub fn compare(page: &Path, name: &str, metrics: &[Described]) -> Result<(), Str
         let whole = [head, &begin, &new, &end, tail].concat();
         return std::fs::write(page, whole).map_err(|why| why.to_string());
     }
+    // The lines of `a` that `b` lacks, each after `sign`.
     let only = |a: &str, b: &str, sign: &str| {
         let lines = a
             .lines()

@@ -14,9 +14,14 @@ use tokio::process::{Child, Command};
 
 use super::DemoError;
 
-/// Ports below the range that Linux assigns itself.
+/// Ports below Linux's ephemeral ports, of which the kernel gives one to each outgoing connection.
 const PORTS: Range<u16> = 20_000..32_000;
+/// Random ports to try before the search for a free one fails.
 const PORT_TRIES: usize = 100;
+/// Longest wait for the first line of output.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lines of a program's log that an error shows.
+const TAIL_LINES: usize = 12;
 
 /// A program with its arguments, which can be started any number of times.
 #[derive(Debug, Clone)]
@@ -25,6 +30,7 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
+    /// The file to which standard error is appended; standard output is discarded.
     pub(crate) log: PathBuf,
 }
 
@@ -64,7 +70,8 @@ impl Program {
         })
     }
 
-    /// Starts the program and waits for its first line of output.
+    /// Starts the program and returns its first line of output, which says that it is ready. It must not
+    /// print more: the pipe is closed then.
     pub(crate) async fn start_with_line(self) -> Result<(Running, String), DemoError> {
         let mut child = self.spawn(Stdio::piped())?;
         let out = child.stdout.take();
@@ -79,7 +86,7 @@ impl Program {
         let mut line = String::new();
         let mut out = tokio::io::BufReader::new(out);
         let read = out.read_line(&mut line);
-        match tokio::time::timeout(Duration::from_secs(30), read).await {
+        match tokio::time::timeout(READY_TIMEOUT, read).await {
             Ok(Ok(bytes)) if bytes > 0 => Ok((running, line)),
             _ => Err(running.failed("did not become ready")),
         }
@@ -87,7 +94,7 @@ impl Program {
 }
 
 impl Running {
-    /// Kills the program and starts it again.
+    /// Kills the program with SIGKILL and starts it again; does not wait until it is ready.
     pub(crate) async fn kill_and_restart(&mut self) -> Result<(), DemoError> {
         let _ = self.child.kill().await;
         self.child = self.program.spawn(Stdio::null())?;
@@ -120,7 +127,7 @@ impl Running {
         }
     }
 
-    /// Returns an error with the end of the program's log.
+    /// Returns the error that this program did `what`, with the end of its log.
     pub(crate) fn failed(&mut self, what: &str) -> DemoError {
         let what = format!("{} {what}", self.program.name);
         DemoError::Process {
@@ -130,8 +137,8 @@ impl Running {
     }
 }
 
-/// Returns a port on this host that is free at this moment, outside the range of the system's own choices:
-/// an outgoing connection could take one of those before the program does, or while it is restarted.
+/// Returns a random port of `PORTS` that is free at this moment. An ephemeral port could be taken by an
+/// outgoing connection before the program binds it, or while the program is restarted.
 pub(crate) fn free_port() -> io::Result<u16> {
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..PORT_TRIES {
@@ -144,10 +151,11 @@ pub(crate) fn free_port() -> io::Result<u16> {
     Err(last)
 }
 
+/// Returns the last lines of a log file, with its name; without lines if it cannot be read.
 fn tail(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<_> = text.lines().collect();
-    let last = lines[lines.len().saturating_sub(12)..].join("\n  ");
+    let last = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n  ");
     format!("the end of {}:\n  {last}", log.display())
 }

@@ -1,5 +1,6 @@
-//! Reads the bytes of a file or object in a blocking thread. An object is read in ranges; a range that fails for
-//! a transient reason is requested again.
+//! Reads the bytes of an input file, local or in a store, in a blocking thread. An object is read in ranges; a
+//! range that fails for a transient reason is requested again. The *pinned* size is the one that the producer's
+//! input list recorded.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -16,7 +17,9 @@ use tokio::runtime::Handle;
 
 use super::{InputFile, Location};
 
+/// Bytes of an object per request.
 const RANGE_BYTES: u64 = 8 << 20;
+/// Requests for a range before its read fails, and the pauses between them.
 const TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -45,7 +48,7 @@ pub(super) fn open(file: &InputFile, offset: u64) -> io::Result<Box<dyn Read + S
     }
 }
 
-/// A file whose size differs from when it was listed. This is never counted as a bad document.
+/// The error for a local file without its pinned size. It is never counted as a bad document.
 #[derive(Debug, thiserror::Error)]
 #[error("it changed from {was} to {is} bytes while it was in use")]
 pub(super) struct Changed {
@@ -57,7 +60,8 @@ fn changed(was: u64, is: u64) -> io::Error {
     io::Error::other(Changed { was, is })
 }
 
-/// Fails when a local file has another size than when it was listed. An object is bounded by its pinned size.
+/// Fails when a local file does not have its pinned size. An object is not checked: it is read up to its
+/// pinned size only.
 pub(super) fn check_size(file: &InputFile) -> io::Result<()> {
     let Location::Local(path) = &file.location else {
         return Ok(());
@@ -113,11 +117,12 @@ impl<R: ChunkReader> ChunkReader for Bounded<R> {
     }
 }
 
-/// A file up to the size that it had when it was listed. An earlier end means that the file shrank, not that the
-/// documents end.
+/// A local file up to its pinned size. An earlier end means that the file shrank, not that the documents end.
 struct LocalRead {
     file: File,
+    /// The pinned size.
     size: u64,
+    /// Bytes from the read position to the pinned size.
     left: u64,
 }
 
@@ -129,6 +134,7 @@ impl Read for LocalRead {
         let n = self.file.read(&mut out[..want])?;
         if n == 0 && want > 0 {
             let is = self.file.metadata()?.len();
+            // It may have grown again meanwhile: it was no longer than the position of this read.
             return Err(changed(self.size, is.min(self.size - self.left)));
         }
         self.left -= n as u64;
@@ -136,7 +142,7 @@ impl Read for LocalRead {
     }
 }
 
-/// An object that is read in ranges.
+/// An object in a store, up to its pinned size.
 #[derive(Clone)]
 pub(super) struct RemoteObject {
     store: Arc<dyn Store>,
@@ -160,6 +166,7 @@ impl RemoteObject {
         })
     }
 
+    /// Reads a range; repeats requests that fail for a transient reason.
     fn range(&self, range: Range<u64>) -> io::Result<Bytes> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for _ in 1..TRIES {
@@ -190,8 +197,10 @@ impl RemoteObject {
     }
 }
 
+/// Sequential reads of an object, with one range in memory.
 struct RemoteRead {
     object: RemoteObject,
+    /// The end of the range in `buffer`.
     at: u64,
     buffer: Bytes,
 }

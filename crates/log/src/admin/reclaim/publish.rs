@@ -13,11 +13,13 @@ use super::scan::Known;
 use crate::commit::append::Append;
 use crate::log::Log;
 
-/// Races for a version lost in one pass; after them the pass continues with the present watermark.
+/// Races for a version that one pass may lose; then it continues without a new watermark.
 const LOST_MAX: u64 = 16;
 
-/// Puts the records that are due; returns the marks and progress of the last decision. On return the log is
-/// folded up to our record, or to where nothing was due.
+/// Commits the records that are due: the closing of each job whose lease has run out, then one watermark, at
+/// step `to` if that is given. After each closing and each lost race, decides anew from the present state.
+/// Returns the marks and progress behind the last decision. On return the log is folded up to the watermark's
+/// record; if none was committed, up to the head.
 pub(super) async fn publish(
     log: &mut Log,
     (leases, known): (&mut Leases, &mut Known),
@@ -39,13 +41,14 @@ pub(super) async fn publish(
         let overdue = leases.overdue(log.manifest(), &objects, now);
         let entry = match overdue {
             Some(job) => Some(lease::close(log.new_request(), job)),
-            None => due(
+            None => due_watermark(
                 log.manifest(),
                 &objects,
                 to.map(|step| (step, request)),
                 report,
             )?,
         };
+        // Without deliberate mistakes, `stale` is always `None`: a watermark is never carried over a lost race.
         let stale = computed
             .take()
             .filter(|_| guards::accepts_stale_watermark());
@@ -64,14 +67,14 @@ pub(super) async fn publish(
         if !closes {
             computed = Some(entry.clone());
         }
-        if won(log, entry, report).await? && !closes {
+        if append(log, entry, report).await? && !closes {
             return Ok(objects);
         }
     }
 }
 
 /// Returns the watermark's entry, if one is due, and notes in the report why none is.
-fn due(
+fn due_watermark(
     m: &Manifest,
     objects: &ObjectsByJob,
     asked: Option<(Step, RequestId)>,
@@ -90,11 +93,13 @@ fn due(
         Due::Publish(entry) => Some(Entry::Watermark(entry.clone())),
         _ => None,
     };
-    report.due = Some(due).filter(|_| entry.is_none());
+    report.due = entry.is_none().then_some(due);
     Ok(entry)
 }
 
-async fn won(
+/// Appends a record with `entry` and notes the result in the report; returns false when another writer won
+/// the version.
+async fn append(
     log: &mut Log,
     entry: Entry,
     report: &mut ReclaimReport,
@@ -103,7 +108,8 @@ async fn won(
         name: "reclaimer".to_owned(),
         epoch: 0,
     };
-    // Every reader relies on a watermark, so that one too high cannot be corrected.
+    // A watermark that is too high cannot be corrected, because readers act on it. So the state behind it is
+    // first compared with a second fold.
     log.confirm().await?;
     report.requests.puts += 1;
     match log.append(&writer, vec![entry.clone()]).await? {

@@ -181,7 +181,7 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
         let idle = place.server_cpu()?;
         if let Some(raw) = raw.clone() {
             let took = tokio::task::spawn_blocking(move || raw.pass());
-            let took = took.await.map_err(|e| bench_error(e))??;
+            let took = took.await.map_err(bench_error)??;
             raws.push(took.wall);
             raw_cpu.push(took.cpu);
         }

@@ -83,7 +83,7 @@ pub(crate) struct GrowthReport {
 
 pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError> {
     let whole: Arc<dyn Store> = MemoryStore::new();
-    let memory = Below::new(&whole, "long");
+    let memory = Below::over(&whole, "long");
     let counted = Latent::new(&memory, Delay::None);
     let store: Arc<dyn Store> = Arc::clone(&counted) as _;
     let periods = (args.versions / 4 / PERIOD).clamp(1, PERIODS_MAX);
@@ -94,7 +94,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
         .map(|n| between + (late - between) * n / 9)
         .collect();
 
-    let mut growing = Growing::new(&store).await?;
+    let mut growing = Box::pin(Growing::new(&store)).await?;
     growing.grow(EARLY, &asked).await?;
     let before = counted.counts();
     growing.grow(EARLY + periods * PERIOD, &[]).await?;

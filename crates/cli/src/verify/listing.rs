@@ -16,7 +16,7 @@ use crate::error::CliError;
 pub(super) struct JobListing {
     /// First step and key of each ledger, by attempt.
     pub(super) ledgers: BTreeMap<AttemptNo, Vec<(Step, String)>>,
-    /// Marks and progress.
+    /// Marks and progress, by attempt.
     objects: JobObjects,
 }
 

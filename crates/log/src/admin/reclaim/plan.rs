@@ -32,7 +32,7 @@ pub struct JobRetention {
     pub steps: u64,
     /// Its newest restart points that are not reclaimed, oldest first.
     pub restart_points: Vec<Step>,
-    /// Its newest attempt.
+    /// The number of its newest attempt.
     pub attempt: Option<AttemptNo>,
     /// The version that opened that attempt.
     pub attempt_opened: Option<Version>,

@@ -58,8 +58,10 @@ class Example:
         follows = "follow = true" in (self.terminal.folder / "producer.toml").read_text()
         if text.startswith("batchweave-producer") and follows:
             self.begin(command, "producing")
-            status = f"batchweave show 0 --store file://{self.terminal.folder}/new"
-            eventually("a batch", lambda: self.terminal.run(status)[0] == 0)
+            # The page seals the stream when all of the topic is in it.
+            last = commands(self.page)[-1].text.split()[-1]
+            show = f"batchweave show {last} --store file://{self.terminal.folder}/new"
+            eventually(f"step {last}", lambda: self.terminal.run(show)[0] == 0)
             check(command, self.terminal.output("batchweave-producer"))
             return
         if text.startswith("python3 read.py"):

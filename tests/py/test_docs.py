@@ -1,6 +1,7 @@
 """The shell in the documentation: docs/first-steps.md and docs/own-data.md are run as they are
-written, every command of docs/cli.md and docs/lab.md runs on a stream like that of the page, and
-the rest parses and has a reason not to run.
+written, so is docs/coming-from/ (by test_coming_from.py), every command of docs/cli.md and
+docs/lab.md runs on a stream like that of the page, and the rest parses and has a reason not to
+run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from site_of_daemons import BINARIES, ROOT, eventually, free_port
 
 # Pages that are run, and why commands of the other ones are not.
 REFERENCE = ["docs/cli.md", "docs/lab.md"]
-DONE = ["docs/first-steps.md", "docs/own-data.md", *REFERENCE]
+COMING_FROM = sorted(
+    f"docs/coming-from/{page.name}" for page in (ROOT / "docs/coming-from").iterdir()
+)
+DONE = ["docs/first-steps.md", "docs/own-data.md", *COMING_FROM, *REFERENCE]
 NOT_RUN = {
     "make ": "what runs this test",
     "cargo ": "builds; `make build` and `make test` do it",
@@ -63,8 +67,8 @@ def test_blocks_commands_and_outputs_are_told_apart(tmp_path: Path) -> None:
     assert first.text.count("\n") == 6, first.text
     assert next(one for one in found if one.text == "echo $?").output == ["64"]
     assert [one[1] for one in blocks("a\n\n    b\n\n```sh\nc\n```\n")] == ["", "sh"]
-    assert missing(["there is no stream 17"], "error: there is no stream 42") == []
-    assert missing(["quite something else"], "error: there is no stream 42") != []
+    assert missing(["cannot find stream 17"], "error: cannot find stream 42") == []
+    assert missing(["quite something else"], "error: cannot find stream 42") != []
     assert words('file="/usr/x" 12 steps made') == {"steps", "made"}
     assert tmp_path.exists()
 

@@ -20,6 +20,7 @@ from batchweave import mesh as mesh
 from batchweave import torch as torch
 from batchweave._connect import Options, __version__
 from batchweave._launch import attempt_of, global_rank_of, rank_and_world, socket_path
+from batchweave._names import names_checked
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadHelloError, BadMeshError, BatchWeaveError
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 
+@names_checked
 def connect(
     socket: str | os.PathLike[str] | None = None,
     *,

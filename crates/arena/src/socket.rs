@@ -231,7 +231,7 @@ impl Connection {
         let deadline = Instant::now().checked_add(timeout);
         loop {
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-            // A time beyond the range of the clock is no limit.
+            // A timeout beyond the range of the clock waits without limit.
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             match poll(&mut [PollFd::new(&self.fd, flags)], left.as_ref()) {
                 Ok(ready) => return Ok(ready > 0),

@@ -120,7 +120,7 @@ impl<R: ChunkReader> ChunkReader for Bounded<R> {
 /// A local file up to its pinned size. An earlier end means that the file shrank, not that the documents end.
 struct LocalRead {
     file: File,
-    /// The pinned size.
+    /// Bytes of the file in the input list.
     size: u64,
     /// Bytes from the read position to the pinned size.
     left: u64,

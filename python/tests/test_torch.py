@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import fake_torch
@@ -24,7 +24,7 @@ from conftest import eventually
 from fake_daemon import FakeDaemon
 
 import batchweave
-from batchweave import errors
+from batchweave import _launch, errors
 from batchweave.torch import Checkpointing
 
 FIRST, SECOND = "1f" * 16, "2f" * 16
@@ -233,6 +233,7 @@ def test_rank_0_draws_the_attempt_for_all(monkeypatch: pytest.MonkeyPatch) -> No
 def test_without_a_group_or_a_framework_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, fake_torch.modules())
     assert batchweave.torch.attempt() != batchweave.torch.attempt(), "one rank needs no group"
+    assert isinstance(batchweave.torch.attempt(), _launch.DrawnId)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(errors.NoAttemptError, match=r"init_process_group\(\) on all ranks"):
@@ -256,7 +257,14 @@ def test_jax_brings_16_bytes_from_process_0(monkeypatch: pytest.MonkeyPatch) -> 
 
     multihost.broadcast_one_to_all = broadcast
     monkeypatch.setitem(sys.modules, "jax.experimental.multihost_utils", multihost)
-    assert batchweave.jax.attempt() == batchweave.jax.attempt()
+    processes = [2]
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(process_count=lambda: processes[0]))
+    first = batchweave.jax.attempt()
+    assert not isinstance(first, _launch.DrawnId)
+    processes[0] = 1
+    alone = batchweave.jax.attempt()
+    assert alone == first
+    assert isinstance(alone, _launch.DrawnId)
     assert sent[0].dtype == np.int32
     assert (sent[0] != sent[1]).any()
 

@@ -49,7 +49,8 @@ def test_only_an_id_drawn_without_a_launcher_gives_way() -> None:
 
 
 def test_the_first_hello_says_whether_the_attempt_gives_way(daemon: FakeDaemon, path: Path) -> None:
-    for more in ({}, {"attempt": FIRST}, {"takeover": True}, {"job": None}):
+    ways: list[dict[str, Any]] = [{}, {"attempt": FIRST}, {"takeover": True}, {"job": None}]
+    for more in ways:
         with batchweave.connect(path, **{"job": "j", **more}) as reader:
             next(reader)
     session = reader._session

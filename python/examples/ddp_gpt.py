@@ -93,7 +93,7 @@ class Training:
         self.optimizer.zero_grad()
         total = torch.zeros(())
         for number, piece in enumerate(batch.slices):
-            given = packed(tensors(piece, torch.int64))
+            given = packed(tensors(piece, torch.int64), labels="shifted")
             last = number == len(batch.slices) - 1
             # Gradients are summed locally, and reduced once.
             self.model.require_backward_grad_sync = last

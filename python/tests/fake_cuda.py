@@ -22,6 +22,8 @@ class Tensor:
 
     def __init__(self, cuda: Cuda, shape: tuple[int, ...], value: Callable[[], Array]) -> None:
         self._cuda, self.shape, self.value = cuda, shape, value
+        # Each test has one type of each array.
+        self.dtype = "any"
 
     def _then(self, change: Callable[[Array], Array]) -> Tensor:
         shape = change(np.zeros(self.shape, np.int64)).shape
@@ -35,6 +37,12 @@ class Tensor:
 
     def view(self, dtype: np.dtype[Any]) -> Tensor:
         return Tensor(self._cuda, self.shape, lambda: self.value().view(dtype))
+
+    def long(self) -> Tensor:
+        return self._then(lambda a: a.astype(np.int64))
+
+    def masked_fill_(self, *_: Any) -> None:
+        raise AssertionError("no stream of these tests has a mask")
 
     def __and__(self, mask: int) -> Tensor:
         return self._then(lambda a: a & mask)
@@ -107,6 +115,10 @@ class Cuda:
             del self.registered[address]
             return 0
 
+        def cat(parts: list[Tensor]) -> Tensor:
+            shape = np.concatenate([np.zeros(part.shape, np.int8) for part in parts]).shape
+            return Tensor(cuda, shape, lambda: np.concatenate([part.value() for part in parts]))
+
         runtime = SimpleNamespace(cudaHostRegister=register, cudaHostUnregister=unregister)
         vars(torch).update(
             cuda=SimpleNamespace(
@@ -114,7 +126,9 @@ class Cuda:
                 stream=on,
                 current_stream=lambda _: "current",
                 cudart=lambda: runtime,
+                is_available=lambda: True,
             ),
+            cat=cat,
             device=lambda name: name,
             from_numpy=lambda array: Tensor(self, array.shape, lambda: array),
             uint16=np.dtype("u2"),

@@ -36,7 +36,7 @@ def test_a_frame_is_held_until_its_copies_have_ended(
 ) -> None:
     with batchweave.connect(path, credits=3, timeout=20) as reader:
         batch = next(reader)
-        (given,) = to_device(batch)
+        given = to_device(batch, labels="shifted")
         del batch
         gc.collect()
         for _ in range(5):
@@ -56,13 +56,13 @@ def test_a_frame_is_held_until_its_copies_have_ended(
 
 def test_waiting_for_credits_waits_for_copies(daemon: FakeDaemon, path: Path, cuda: Cuda) -> None:
     with batchweave.connect(path, credits=2, timeout=20) as reader:
-        first, second = to_device(next(reader)), to_device(next(reader))
+        first, second = (to_device(next(reader), labels="shifted") for _ in range(2))
         assert in_flight() == 2
         cuda.run()
         # Nobody but `next` lets go of the frames.
         assert next(reader).step == 2
-        assert (first[0]["labels"].value() == tokens_of(0, 0)[:, 1:]).all()
-        assert (second[0]["labels"].value() == tokens_of(1, 0)[:, 1:]).all()
+        assert (first["labels"].value() == tokens_of(0, 0)[:, 1:]).all()
+        assert (second["labels"].value() == tokens_of(1, 0)[:, 1:]).all()
         assert daemon.peers
 
 
@@ -95,7 +95,7 @@ def test_without_registering_the_copies_are_right_too(
     caplog.set_level(logging.WARNING, "batchweave")
     cuda.registers = False
     with batchweave.connect(path) as reader:
-        given = [to_device(next(reader))[0] for _ in range(2)]
+        given = [to_device(next(reader), labels="shifted") for _ in range(2)]
         cuda.run()
         for step, each in enumerate(given):
             assert (each["input_ids"].value() == tokens_of(step, 0)[:, :-1]).all()
@@ -104,9 +104,24 @@ def test_without_registering_the_copies_are_right_too(
     assert daemon.peers
 
 
+def test_a_batch_of_several_slices_is_joined_on_the_device(path: Path, cuda: Cuda) -> None:
+    with FakeDaemon(path, slices=3) as daemon, batchweave.connect(path, timeout=20) as reader:
+        want = np.concatenate([tokens_of(0, number) for number in range(3)])
+        batch = next(reader)
+        given, piece = to_device(batch), to_device(batch.slices[1])
+        del batch
+        cuda.run()
+        # Whole rows, for a model that shifts them itself.
+        for name in ("input_ids", "labels"):
+            assert (given[name].value() == want).all()
+            assert (piece[name].value() == tokens_of(0, 1)).all()
+        assert given["scores"].value().shape == (3 * 4,)
+        assert daemon.peers
+
+
 def test_private_copies_go_as_they_are(daemon: FakeDaemon, path: Path, cuda: Cuda) -> None:
     with batchweave.connect(path, copy=True) as reader:
-        (given,) = to_device(next(reader))
+        given = to_device(next(reader), labels="shifted")
         cuda.run()
         assert (given["input_ids"].value() == tokens_of(0, 0)[:, :-1]).all()
     assert not cuda.registered

@@ -1,4 +1,4 @@
-"""The Python in the documentation is read by Python, and that of docs/python.md runs."""
+"""The Python in the documentation compiles; README.md and docs/python.md run, with any slices."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from fake_daemon import FakeDaemon
 
+import batchweave
 from batchweave import errors
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,7 @@ PAGES = [
     "docs/first-steps.md",
 ]
 PAGE = (ROOT / "docs" / "python.md").read_text()
+README = (ROOT / "README.md").read_text()
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:
@@ -101,12 +103,12 @@ def frameworks() -> dict[str, ModuleType]:
 class Stage:
     """The names that the page does not define."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.steps = folder, 0
+    def __init__(self, folder: Path, slices: int) -> None:
+        self.folder, self.slices, self.steps = folder, slices, 0
         self.saved: dict[str, Any] = {}
 
     def train(self, *arrays: Any) -> None:
-        assert [each.shape for each in arrays] == [(4, 15)] * 2
+        assert [each.shape for each in arrays] == [(4 * self.slices, 15)] * 2
         self.steps += 1
 
     def names(self) -> dict[str, Any]:
@@ -138,20 +140,26 @@ def fit(names: dict[str, Any], trained: Stage) -> None:
 END = 2_000
 
 
+@pytest.mark.parametrize("slices", [1, 3])
 @pytest.mark.parametrize(("line", "block"), list(blocks(PAGE)))
 def test_the_trainers_page_runs(
-    monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path, line: int, block: str
+    monkeypatch: pytest.MonkeyPatch,
+    path: Path,
+    tmp_path: Path,
+    line: int,
+    block: str,
+    slices: int,
 ) -> None:
     for name, module in frameworks().items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setenv("BATCHWEAVE_SOCKET", str(path))
-    stage = Stage(tmp_path)
+    stage = Stage(tmp_path, slices)
     # Earlier blocks of the page import what later ones use.
     names = stage.names()
     imports = "\n".join(row for row in PAGE.splitlines() if row.startswith(("import ", "from ")))
     exec(imports, names)
     program = compile("\n" * (line - 1) + block, str(ROOT / "docs" / "python.md"), "exec")
-    with FakeDaemon(path, end=END) as daemon:
+    with FakeDaemon(path, end=END, slices=slices) as daemon:
         for _ in range(2):
             exec(program, names)
             if "Module" in names:
@@ -164,6 +172,28 @@ def test_the_trainers_page_runs(
         marks = [step for step, _ in first.checkpoints]
         tells = any(word in block for word in (".checkpoint(", ".after_"))
         assert sorted(marks) == ([1_000, END] if tells else [])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_the_readmes_loop_runs_on_any_number_of_ranks(
+    monkeypatch: pytest.MonkeyPatch, path: Path, tmp_path: Path, ranks: int
+) -> None:
+    (block,) = (text for _, text in blocks(README))
+    # A launcher's environment; the broadcast of the attempt is tested with real groups.
+    monkeypatch.setenv("BATCHWEAVE_SOCKET", str(path))
+    monkeypatch.setenv("WORLD_SIZE", str(ranks))
+    monkeypatch.setattr(batchweave.torch, "attempt", lambda: "3f" * 16)
+    with FakeDaemon(path, end=1_500, slices=4 // ranks) as daemon:
+        for rank in range(ranks):
+            monkeypatch.setenv("RANK", str(rank))
+            stage = Stage(tmp_path, daemon.slices)
+            names = {**stage.names(), "saved": {}, "train_step": stage.train}
+            exec(compile(block, str(ROOT / "README.md"), "exec"), names)
+            assert stage.steps == 1_500
+            assert sorted(stage.saved) == ["data", "model"]
+        assert [[step for step, _ in peer.checkpoints] for peer in daemon.peers] == [
+            [1_000]
+        ] * ranks
 
 
 def test_the_page_names_the_errors_of_attempts_and_marks() -> None:

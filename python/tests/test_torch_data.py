@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import pickle
 import struct
 import warnings
@@ -88,7 +89,7 @@ def test_packed_slices_give_what_models_take(path: Path) -> None:
         with batchweave.connect(path) as reader:
             piece = next(reader).slices[0]
             raw = tensors(piece)
-            found = packed(tensors(piece, torch.int64))
+            found = packed(tensors(piece, torch.int64), labels="shifted")
             assert set(found) == {
                 "input_ids",
                 "labels",
@@ -104,7 +105,8 @@ def test_packed_slices_give_what_models_take(path: Path) -> None:
             assert found["cu_seqlens"].tolist() == [[0, 3, 5], [0, 5, 5]]
             assert torch.equal(found["input_ids"][:, 1:], found["labels"][:, :-1])
             # The mask is the labels', positions are the inputs'.
-            assert torch.equal(found["loss_mask"], raw["loss_mask"][:, 1:].long())
+            assert torch.equal(found["loss_mask"], raw["loss_mask"][:, 1:])
+            assert found["loss_mask"].dtype == torch.uint8, "bytes stay bytes"
             assert found["position_ids"][0].tolist() == raw["position_ids"][0].tolist()[:5]
             del raw, piece
 
@@ -151,6 +153,8 @@ def test_a_dataset_gives_a_ranks_part_of_each_row(path: Path, way: str, dtype: A
                 with pytest.raises(errors.BadMeshError, match=text):
                     next(iter(dataset))
             dataset.close()
+        with pytest.raises(errors.BadMeshError, match=r'labels="unshifted" with cp=.*shifted'):
+            batchweave.torch.Dataset(path, mesh=place, cp=way, labels="unshifted")
     with pytest.raises(errors.BadMeshError, match="needs mesh="):
         batchweave.torch.Dataset(path, cp=way)
     with pytest.raises(errors.BadMeshError, match="way 'spiral'"):
@@ -162,10 +166,11 @@ def test_a_dataset_under_a_loader_gives_every_step_once(path: Path) -> None:
         dataset = batchweave.torch.Dataset(path, job="j", credits=2, timeout=20)
         loader = data.DataLoader(dataset, batch_size=None)
         with dataset:
-            for step, micro in enumerate(loader):
-                assert [m["input_ids"].dtype for m in micro] == [torch.int64] * 2
-                for number, m in enumerate(micro):
-                    assert (m["labels"].numpy() == tokens_of(step, number)[:, 1:]).all()
+            for step, item in enumerate(loader):
+                assert item["input_ids"].dtype == item["labels"].dtype == torch.int64
+                want = np.concatenate([tokens_of(step, number) for number in range(2)])
+                assert (item["input_ids"].numpy() == want).all()
+                assert (item["labels"].numpy() == want).all()
                 if step == 11:
                     state = dataset.state_dict()
                     assert dataset.last is not None
@@ -189,6 +194,43 @@ def test_a_dataset_ends_at_its_limit_and_knows_its_length(daemon: FakeDaemon, pa
         # Not a list: `scores` are shared with the daemon, and kept items hold their frames.
         assert sum(1 for _ in loader) == 5
     assert daemon.peers
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+@pytest.mark.parametrize("labels", ["unshifted", "shifted"])
+def test_items_have_one_form_on_any_number_of_ranks(path: Path, slices: int, labels: str) -> None:
+    with FakeDaemon(path, end=2, slices=slices):
+        with batchweave.torch.Dataset(path, labels=labels) as dataset:
+            for step, item in enumerate(dataset):
+                rows = np.concatenate([tokens_of(step, number) for number in range(slices)])
+                whole = labels == "unshifted"
+                wanted = (rows, rows) if whole else (rows[:, :-1], rows[:, 1:])
+                for name, want in zip(("input_ids", "labels"), wanted, strict=True):
+                    assert (item[name].numpy() == want).all()
+                assert sorted(item) == ["input_ids", "labels", "scores", "segments"]
+                assert item["scores"].dtype == torch.bfloat16
+                assert item["segments"].dtype == torch.int64
+                del item
+        with batchweave.torch.Dataset(path, labels=labels, micro_batches=True) as dataset:
+            first = next(iter(dataset))
+            assert [len(part["labels"]) for part in first] == [4] * slices
+            del first
+
+
+def test_a_wrong_argument_fails_at_construction_with_the_nearest_name(path: Path) -> None:
+    mistyped: Any = {"sart": 5}
+    unknown: Any = {"colour": 5}
+    with pytest.raises(TypeError, match=r"no argument sart=: did you mean start=\?"):
+        batchweave.torch.Dataset(path, **mistyped)
+    with pytest.raises(TypeError, match=r"no argument colour=: there are socket, job, .*labels"):
+        batchweave.torch.Dataset(path, **unknown)
+    with pytest.raises(errors.BadHelloError, match=r"labels='next'"):
+        batchweave.torch.Dataset(path, labels="next")
+    of_connect = inspect.signature(batchweave.connect).parameters
+    own = dict(inspect.signature(batchweave.torch.Dataset.__init__).parameters)
+    for name in ("self", "labels", "dtype", "micro_batches", "cp"):
+        del own[name]
+    assert [*own.values()] == [*of_connect.values()], "Dataset has every argument of connect"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -28,7 +28,7 @@ const SHARED: u64 = 4;
 
 /// A training run, as far as the store shows it.
 struct Job {
-    job: TestJob,
+    admin: TestJob,
     position: Step,
     marks: Vec<Step>,
 }
@@ -70,9 +70,9 @@ impl World {
         let mut log = Log::open(Arc::clone(&store), &options[1]).await.unwrap();
         let mut jobs = Vec::new();
         for name in ["fast", "slow"] {
-            let job = TestJob::open(&mut log, name, |job| job.keep = KEEP as u32).await;
+            let admin = TestJob::open(&mut log, name, |job| job.keep = KEEP as u32).await;
             jobs.push(Job {
-                job,
+                admin,
                 position: 0,
                 marks: Vec::new(),
             });
@@ -129,9 +129,9 @@ impl World {
             .filter(|step| step.is_multiple_of(INTERVAL))
             .collect();
         job.marks.extend(&marks);
-        job.job.progress(job.position).await;
+        job.admin.progress(job.position).await;
         for step in marks {
-            job.job.mark(step).await;
+            job.admin.mark(step).await;
         }
     }
 

@@ -33,7 +33,7 @@ def held_until_copied(torch: Any, path: Path) -> None:
             wanted.append(int(batch.slices[0]["stamp"][0]))
             with torch.cuda.stream(side):
                 torch.cuda._sleep(2_000_000)
-            given.append(to_device(batch, side)[0]["stamp"])
+            given.append(to_device(batch, side)["stamp"])
             del batch
         side.synchronize()
         assert in_flight() == 0

@@ -63,8 +63,8 @@ def test_blocks_commands_and_outputs_are_told_apart(tmp_path: Path) -> None:
     assert first.text.count("\n") == 6, first.text
     assert next(one for one in found if one.text == "echo $?").output == ["64"]
     assert [one[1] for one in blocks("a\n\n    b\n\n```sh\nc\n```\n")] == ["", "sh"]
-    assert missing(["there is no stream 17"], "error: there is no stream 42") == []
-    assert missing(["quite something else"], "error: there is no stream 42") != []
+    assert missing(["cannot find stream 17"], "error: cannot find stream 42") == []
+    assert missing(["quite something else"], "error: cannot find stream 42") != []
     assert words('file="/usr/x" 12 steps made') == {"steps", "made"}
     assert tmp_path.exists()
 

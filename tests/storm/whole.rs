@@ -141,7 +141,7 @@ impl Job {
                     "--waits",
                     &files[2],
                 ]);
-                ("batchweave", args)
+                ("batchweave-lab", args)
             }
         };
         let log = self.path(&format!("{name}.log"));

@@ -1,6 +1,8 @@
 //! Rules on language: phrases that hide the actor or the quantity, comments that say nothing, public
 //! items without documentation.
 
+use std::path::Path;
+
 use crate::assert_none;
 use crate::files::sources;
 
@@ -44,10 +46,15 @@ fn messages(line: &str) -> impl Iterator<Item = &str> {
 
 fn rust(text: &str) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
-    let mut open = None;
+    let (mut open, mut code) = (None, false);
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
         match comment(line) {
+            // Examples in documentation are code.
+            Some((_, said)) if code || said.starts_with("```") => {
+                code ^= said.starts_with("```");
+                open = None;
+            }
             Some((kind, said)) if !said.is_empty() => {
                 if open == Some(kind)
                     && let Some(last) = pieces.last_mut()
@@ -122,7 +129,7 @@ fn markdown(text: &str) -> Vec<Piece> {
 fn lines(name: &str, text: &str) -> Vec<Piece> {
     let read = |line: &str| {
         let line = line.trim();
-        if name.ends_with(".py") {
+        if Path::new(name).extension().is_some_and(|e| e == "py") {
             return Some(line.trim_start_matches(['#', '"', ' ']).to_owned());
         }
         line.split_once("# ").map(|(_, said)| said.to_owned())
@@ -283,14 +290,16 @@ fn public_items_are_documented() {
         if !name.starts_with("crates/") || name.contains("/tests") {
             continue;
         }
-        let mut documented = false;
+        let (mut documented, mut attribute) = (false, false);
         for (at, line) in text.lines().map(str::trim).enumerate() {
-            if public_item(line) && !documented {
+            // Documentation of a macro's items comes with their names.
+            if public_item(line) && !documented && !line.contains('$') {
                 found.push(format!("{name}:{}: {line}", at + 1));
             }
-            // An attribute stands between an item and its documentation.
-            let attribute = line.starts_with("#[") || line.ends_with(")]") || line.ends_with("\",");
-            documented = line.starts_with("///") || (documented && attribute);
+            // Attributes stand between an item and its documentation, over one line or several.
+            let inside = attribute || line.starts_with("#[");
+            attribute = inside && !line.ends_with(']');
+            documented = line.starts_with("///") || (documented && inside);
         }
     }
     assert_none("public items say what they are", &found);

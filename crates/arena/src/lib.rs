@@ -3,7 +3,7 @@
 //! - [`Segment`], [`FrameBuf`]: the daemon makes, seals and fills segments.
 //! - [`MappedSegment`], [`FrameView`]: a rank maps and reads them.
 //! - [`Listener`], [`Connection`]: whole messages and descriptors over a SEQPACKET socket.
-//! - [`give_large_blocks_back`], [`share_heaps`]: advice to the allocator.
+//! - [`give_large_blocks_back`], [`share_heaps`], [`trim_heaps`]: advice to the allocator.
 //! - [`receive_low_water`]: fewer wake-ups per byte read from a store.
 //!
 //! The rules for memory that another process sees stand at the top of `mapping.rs`.
@@ -21,7 +21,7 @@ mod numa;
 mod segment;
 mod socket;
 
-pub use allocator::{give_large_blocks_back, share_heaps};
+pub use allocator::{give_large_blocks_back, share_heaps, trim_heaps};
 pub use closing::{CLOSING_MAX, closing};
 pub use error::{ArenaError, SocketError};
 pub use headroom::{Headroom, MemoryLimits};

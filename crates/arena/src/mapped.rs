@@ -102,6 +102,7 @@ impl FrameView {
 }
 
 mod sealed {
+    /// Keeps `Element` to the types of this crate.
     pub trait Sealed {}
 }
 

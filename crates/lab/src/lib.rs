@@ -41,7 +41,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, CliError> {
     let context = Context::new(cli.global);
     match cli.verb {
         Verb::Plan(args) => plan::run(&args, &context),
-        Verb::Bench(args) => bench::run(&args, &context).await,
+        Verb::Bench(args) => Box::pin(bench::run(&args, &context)).await,
         Verb::DevS3(args) => dev_s3::run(args, &context).await,
         Verb::Demo(args) => Box::pin(demo::run(args, &context)).await,
         Verb::DemoRank(args) => Ok(demo::rank::run(&args)?),

@@ -94,7 +94,7 @@ pub async fn run_watched(
         Opening::Sealed => Ok(Outcome::Sealed),
         Opening::Opened(opened) => {
             began();
-            produce(*opened, &config, &stop, (metrics, &health)).await
+            Box::pin(produce(*opened, &config, &stop, (metrics, &health))).await
         }
     }
 }

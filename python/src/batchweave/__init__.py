@@ -26,6 +26,7 @@ from batchweave._launch import (
     rank_and_world,
     socket_path,
 )
+from batchweave._names import names_checked
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
 from batchweave.errors import BadHelloError, BadMeshError, BatchWeaveError
@@ -45,6 +46,7 @@ __all__ = [
 ]
 
 
+@names_checked
 def connect(
     socket: str | os.PathLike[str] | None = None,
     *,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from batchweave._names import check_names
+from batchweave._packed import check_labels
 from batchweave._tensors import model_inputs
 from batchweave.batch import Batch
 from batchweave.errors import BadMeshError, BadStateError, ForkedError
@@ -19,20 +23,27 @@ _data: Any = importlib.import_module("torch.utils.data")
 
 
 class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
-    """One item per step: the tensors of a model's call, over the daemon's memory.
+    """One item per step: the tensors of a model's call, of all this rank's rows.
 
         dataset = batchweave.torch.Dataset(job="pretrain", attempt=batchweave.torch.attempt())
         for step in DataLoader(dataset, batch_size=None):
-            loss = model(step["input_ids"], step["labels"])
+            loss = model(**step).loss
 
     Takes the arguments of `batchweave.connect` and connects at the first iteration, or at the
     position of `load_state_dict`. An item is a dict of `input_ids`, `labels`, and whichever the
-    stream has of `position_ids`, `segment_ids`, `loss_mask`, `cu_seqlens`, and others. Where a rank
-    has several slices per step, an item is a list of such dicts, its micro-batches;
-    `micro_batches=True` always makes it a list. Integers are converted to `dtype` (int64);
-    `dtype=None` shares all memory with the daemon, and such tensors must not be written to. `cp`
-    ("contiguous", "zigzag"): only this rank's part of each row, by the context dimension of
-    `mesh=`; see `batchweave.views.context_parallel`.
+    stream has of `position_ids`, `segment_ids`, `cu_seqlens`, and others. It has the rows of all
+    slices of the rank, so a restart with another number of ranks changes only the number of rows;
+    with `micro_batches=True` it always is a list of such dicts, one per slice.
+
+    `labels`: "unshifted" (the default) is what models of Hugging Face expect, which shift them by
+    themselves: labels are input_ids, with -100 where `loss_mask` is 0. "shifted" is for a loss of
+    one's own: each label is the token after its input, and `loss_mask` is a part of the item.
+    `batchweave.torch.packed` has the details. `cp` ("contiguous", "zigzag"): only this rank's part
+    of each row, by the context dimension of `mesh=`; see `batchweave.views.context_parallel`.
+    Labels are shifted before rows are divided, so they are "shifted" then.
+
+    Integers are converted to `dtype` (int64), except for arrays of bytes; `dtype=None` shares the
+    memory of a single slice with the daemon, and such tensors must not be written to.
 
     Use it without a DataLoader, or with num_workers=0: the daemon prefetches already.
     It is Stateful: torchdata and torch.distributed.checkpoint can save it. Its state is the
@@ -40,21 +51,49 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     `Checkpointing` instead, and pass it the trained batch (`last`).
     """
 
+    def __new__(cls, *_: Any, **given: Any) -> Dataset:
+        """Checks the names of the arguments before Python does, which suggests no other."""
+        known = list(inspect.signature(cls.__init__).parameters)[1:]
+        check_names("batchweave.torch.Dataset()", given, known)
+        made: Dataset = super().__new__(cls)
+        return made
+
     def __init__(
         self,
-        *arguments: Any,
+        socket: str | os.PathLike[str] | None = None,
+        *,
+        job: str | None = None,
+        dp_rank: int | None = None,
+        dp_size: int | None = None,
+        mesh: Place | None = None,
+        shared: bool | None = None,
+        split_rows: int = 1,
+        global_rank: int | None = None,
+        start: int = 0,
+        state: Mapping[str, str] | None = None,
+        attempt: str | None = None,
+        resume: bool | None = None,
+        credits: int = 4,
+        copy: bool = False,
+        timeout: float = 600.0,
+        connect_timeout: float = 60.0,
+        slices: int | None = None,
+        seq_len: int | None = None,
+        rows_per_slice: int | None = None,
+        limit: int | None = None,
+        labels: str | None = None,
         dtype: Any = "int64",
         micro_batches: bool = False,
         cp: str = "full",
-        state: Mapping[str, str] | None = None,
-        **more: Any,
     ) -> None:
+        given = {name: value for name, value in locals().items() if name in _OF_CONNECT}
         super().__init__()
         torch: Any = importlib.import_module("torch")
         self._dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
-        self._arguments, self._more = arguments, more
-        self._always_list = micro_batches
-        self._share = _share(cp, more.get("mesh"))
+        self._arguments = given
+        self._micro_batches = micro_batches
+        self._share = _share(cp, mesh)
+        self._labels = _labels(labels, self._share)
         self._reader: Reader | None = None
         self._position: dict[str, str] | None = None
         self.last: Batch | None = None
@@ -75,8 +114,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         if self._reader is None:
             import batchweave
 
-            state = {} if self._position is None else {"state": self._position}
-            reader = batchweave.connect(*self._arguments, **{**self._more, **state})
+            reader = batchweave.connect(**self._arguments, state=self._position)
             try:
                 check_share(reader.info.seq_len, self._share)
             except BadMeshError:
@@ -94,10 +132,16 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
             if batch is None:
                 return
             self.last = batch
-            items = model_inputs(batch, self._dtype, self._share)
+            item = self._item(batch)
             del batch
-            yield items[0] if len(items) == 1 and not self._always_list else items
-            del items
+            yield item
+            del item
+
+    def _item(self, batch: Batch) -> Any:
+        form = (self._dtype, self._share, self._labels)
+        if self._micro_batches:
+            return [model_inputs(piece, *form) for piece in batch.slices]
+        return model_inputs(batch, *form)
 
     def __len__(self) -> int:
         return len(self.reader)
@@ -135,6 +179,31 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+# The state is kept apart: it may come later.
+_OF_CONNECT = frozenset(inspect.signature(Dataset.__init__).parameters) - {
+    "self",
+    "state",
+    "labels",
+    "dtype",
+    "micro_batches",
+    "cp",
+}
+
+
+def _labels(labels: str | None, share: Share) -> str:
+    divided = share[2] != "full"
+    if labels is None:
+        return "shifted" if divided else "unshifted"
+    check_labels(labels)
+    if divided and labels == "unshifted":
+        raise BadMeshError(
+            f'labels="unshifted" with cp={share[2]!r}: a model shifts the labels of its own part '
+            "only, and a part's last label is in another rank's part; use labels=\"shifted\" and "
+            "compute the loss from logits and labels as they are"
+        )
+    return labels
 
 
 def _share(way: str, mesh: Place | None) -> Share:

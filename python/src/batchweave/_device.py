@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from batchweave import _wait
+from batchweave._joined import joined
 from batchweave._layout import Array
-from batchweave._packed import packed
-from batchweave._tensors import tensor, torch_module
+from batchweave._packed import check_labels, packed
+from batchweave._tensors import model_inputs, tensor, torch_module, widens
 from batchweave.batch import Batch, Slice
 from batchweave.errors import SystemRefusedError
 
@@ -64,17 +65,29 @@ class _Registered:
         return found
 
 
-def to_device(batch: Batch | Slice, stream: Any = None, *, device: Any = None) -> Any:
-    """Starts copies of all arrays to the GPU and returns the arguments of a model's call at once.
+def to_device(
+    batch: Batch | Slice, stream: Any = None, *, device: Any = None, labels: str = "unshifted"
+) -> dict[str, Any]:
+    """Starts copies of all arrays to a device and returns the arguments of a model's call at once.
 
     `stream`: a torch.cuda.Stream to copy on; default: the current one. If computation uses another
-    stream, it must wait for the copies (`current_stream().wait_stream(stream)`).
-    Returns the dict of `packed` for a slice, and a list of them for a batch, one per slice. Whole
-    contiguous arrays are copied, then widened to int64 and shifted on the device. The daemon's
-    frame is held until the copies have ended; the batch may be dropped immediately.
+    stream, it must wait for the copies (`current_stream().wait_stream(stream)`). `device`: default
+    "cuda", or "cpu" where there is no CUDA. `labels`: see `packed`.
+
+    Returns the dict of `packed`, of all slices of a batch, or of the given slice. Whole contiguous
+    arrays are copied, then joined, widened to int64 and shifted on the device. The daemon's
+    frame is held until the copies have ended; the batch may be dropped immediately. On "cpu" they
+    are private copies, in pinned memory where there is CUDA.
     """
+    check_labels(labels)
     torch = torch_module()
-    target = torch.device("cuda") if device is None else torch.device(device)
+    if isinstance(stream, str) or type(stream).__name__ == "device":
+        stream, device = None, stream
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    target = torch.device(device)
+    if str(target).startswith("cpu"):
+        return _to_memory(torch, batch, labels)
     release_done()
     on = torch.cuda.current_stream(target) if stream is None else stream
     pieces = [batch] if isinstance(batch, Slice) else batch.slices
@@ -82,10 +95,22 @@ def to_device(batch: Batch | Slice, stream: Any = None, *, device: Any = None) -
         copied = [_copied(torch, piece, target) for piece in pieces]
         event = torch.cuda.Event()
         event.record(on)
+        whole = {
+            name: joined(getattr(batch, "step", -1), name, [found[name] for found, _ in copied])
+            for name in copied[0][0]
+        }
+        given = packed(whole, labels)
     with _lock:
         _pending.append((event, [held for _, held in copied]))
-    given = [packed(tensors) for tensors, _ in copied]
-    return given[0] if isinstance(batch, Slice) else given
+    return given
+
+
+def _to_memory(torch: Any, batch: Batch | Slice, labels: str) -> dict[str, Any]:
+    found = model_inputs(batch, torch.int64, labels=labels)
+    if torch.cuda.is_available():
+        return {name: value.pin_memory() for name, value in found.items()}
+    # Converted ones are private; others may still show the daemon's memory.
+    return {name: value.clone() for name, value in found.items()}
 
 
 def in_flight() -> int:
@@ -107,7 +132,7 @@ def _copied(torch: Any, piece: Slice, target: Any) -> tuple[dict[str, Any], list
     for name, array in piece.items():
         through = array if _private(array) else _through(torch, array)
         moved = tensor(through, bfloat16=piece.is_bfloat16(name)).to(target, non_blocking=True)
-        if array.dtype.kind in "iu" and not piece.is_bfloat16(name):
+        if widens(name, array, bfloat16=piece.is_bfloat16(name)):
             moved = _widened(torch, moved, array.dtype)
         found[name] = moved
         held.append((array, through))

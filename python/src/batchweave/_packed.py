@@ -1,6 +1,8 @@
-"""The arguments of a model's call by their usual names: arrays of a slice, shifted and cut alike.
+"""The arguments of a model's call by their usual names, in one of two conventions for labels.
 
-Works on numpy arrays and torch tensors, by views.
+`unshifted`: `labels` are `input_ids`, token by token, and the model shifts them by itself, as those
+of Hugging Face do. `shifted`: each label is the token after its input, for loops that compute the
+loss themselves. Both have the same loss. Works on numpy arrays and torch tensors.
 """
 
 from __future__ import annotations
@@ -8,44 +10,139 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Arrays with an element per token of `tokens`, and their names in models. Inputs are all but the
-# last, labels all but the first; an array as wide as the inputs stays unchanged.
+import numpy as np
+
+from batchweave.errors import BadHelloError, BadMeshError
+
+CONVENTIONS = ("unshifted", "shifted")
+IGNORED = -100
+"""The label that counts for no loss, in PyTorch and in Hugging Face's models."""
+
+# Arrays with an element per token of `tokens`, and their names in models. Shifted inputs are all
+# tokens but the last, labels all but the first; arrays of that width stay unchanged there.
 OF_INPUTS = {
     "positions": "position_ids",
     "position_ids": "position_ids",
     "segment_ids": "segment_ids",
     "document_ids": "document_ids",
 }
-OF_LABELS = {"loss_mask": "loss_mask"}
+MASK = "loss_mask"
+# Replaced by other arrays.
+_CONSUMED = frozenset(["tokens", "num_segments", MASK])
 
 
-def packed(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a model's call, from the tensors or arrays of a slice.
+def packed(arrays: Mapping[str, Any], labels: str = "unshifted") -> dict[str, Any]:
+    """Returns the arguments of a model's call, from the tensors or arrays of a slice or a batch.
 
-    `input_ids` and `labels` are `tokens` shifted against one another; `positions` become
-    `position_ids`; they, `segment_ids` and `document_ids` are cut like the inputs, `loss_mask` like
-    the labels; `cu_seqlens` is shortened to `num_segments`; other arrays are passed on.
-    Arrays that the stream lacks are left out.
+    `labels="unshifted"`, for `model(**arguments)` of Hugging Face: `input_ids` are the whole rows
+    of `tokens`, and `labels` a copy of them with -100 at tokens that are not to be learned.
+    `labels="shifted"`, for a loss of one's own: `input_ids` are the rows without their last token,
+    `labels` without their first one, as views; `loss_mask` is aligned with the labels.
+
+    Not to be learned are the tokens where the stream's `loss_mask` is 0; without one, where it has
+    `segment_ids`, padding and the first token of each document. `positions` become `position_ids`;
+    they, `segment_ids` and `document_ids` are as wide as the inputs; `cu_seqlens` is shortened to
+    `num_segments`; other arrays are passed on. Arrays that the stream lacks are left out.
     """
-    found: dict[str, Any] = {}
-    width = None
-    if "tokens" in arrays:
-        tokens = arrays["tokens"]
-        width = tokens.shape[-1]
-        found["input_ids"], found["labels"] = tokens[..., :-1], tokens[..., 1:]
+    check_labels(labels)
+    if "tokens" not in arrays:
+        # Opaque samples, or arguments that are packed already.
+        return dict(arrays)
+    tokens, mask = arrays["tokens"], mask_of_labels(arrays)
+    width, shifted = tokens.shape[-1], labels == "shifted"
+    if shifted:
+        found = {"input_ids": tokens[..., :-1], "labels": tokens[..., 1:]}
+        if mask is not None:
+            found[MASK] = mask
+    else:
+        found = {"input_ids": tokens, "labels": _with_ignored(tokens, mask, arrays.get(MASK))}
     for name, value in arrays.items():
         if name in OF_INPUTS:
-            found[OF_INPUTS[name]] = value[..., :-1] if value.shape[-1] == width else value
-        elif name in OF_LABELS:
-            found[OF_LABELS[name]] = value[..., 1:] if value.shape[-1] == width else value
+            found[OF_INPUTS[name]] = _of_inputs(name, value, width, shifted)
         elif name == "cu_seqlens" and "num_segments" in arrays:
-            found[name] = _shortened(value, arrays["num_segments"])
-        elif name not in ("tokens", "num_segments"):
+            found[name] = _borders(value, arrays["num_segments"], width, shifted)
+        elif name not in _CONSUMED:
             found[name] = value
     return found
 
 
-def _shortened(bounds: Any, segments: Any) -> Any:
+def check_labels(labels: str) -> None:
+    """Checks the name of a convention."""
+    if labels not in CONVENTIONS:
+        raise BadHelloError(
+            f'labels={labels!r}: give "unshifted" (labels equal input_ids and the model shifts '
+            'them, as those of Hugging Face do) or "shifted" (each label is the next token, for a '
+            "loss of your own)"
+        )
+
+
+def mask_of_labels(arrays: Mapping[str, Any]) -> Any:
+    """Returns 1 where the label after an input is to be learned, 0 elsewhere; None: everywhere."""
+    width = arrays["tokens"].shape[-1]
+    if MASK in arrays:
+        mask = arrays[MASK]
+        return mask[..., 1:] if mask.shape[-1] == width else mask
+    segments = arrays.get("segment_ids")
+    if segments is None or segments.shape[-1] != width:
+        return None
+    # A document does not predict the next one; 0 is padding.
+    after = segments[..., 1:]
+    found = (after == segments[..., :-1]) & (after != 0)
+    return found.byte() if _of_torch(found) else found.view(np.uint8)
+
+
+def unshifted_already(arrays: Mapping[str, Any]) -> bool:
+    """Returns whether packed arguments have unshifted labels."""
+    inputs, labels = arrays["input_ids"], arrays.get("labels")
+    if labels is None or labels.shape != inputs.shape:
+        return False
+    ignored = labels == IGNORED
+    same = bool(((labels == inputs) | ignored).all())
+    # Rows of one token alone are valid in both conventions.
+    return same and not bool(((labels[..., :-1] == inputs[..., 1:]) | ignored[..., :-1]).all())
+
+
+def _with_ignored(tokens: Any, mask: Any, stored: Any) -> Any:
+    """Returns a copy of the tokens with -100 where the mask is 0."""
+    of_torch = _of_torch(tokens)
+    labels = tokens.long() if of_torch else tokens.astype(np.int64)
+    if labels is tokens:
+        labels = tokens.clone()
+    if mask is None:
+        return labels
+    _ignore(labels[..., 1:], mask == 0)
+    # A row's first token is never predicted.
+    if stored is not None and stored.shape[-1] == tokens.shape[-1]:
+        _ignore(labels[..., :1], stored[..., :1] == 0)
+    else:
+        labels[..., :1] = IGNORED
+    return labels
+
+
+def _ignore(labels: Any, where: Any) -> None:
+    if _of_torch(labels):
+        labels.masked_fill_(where, IGNORED)
+    else:
+        np.copyto(labels, IGNORED, where=where)
+
+
+def _of_inputs(name: str, value: Any, width: int, shifted: bool) -> Any:
+    if shifted:
+        return value[..., :-1] if value.shape[-1] == width else value
+    if value.shape[-1] == width - 1:
+        raise BadMeshError(
+            f"array {name!r} has rows of {width - 1}, tokens rows of {width}: it is stored for "
+            'shifted inputs, so pass labels="shifted", or store one entry per token'
+        )
+    return value
+
+
+def _borders(value: Any, segments: Any, width: int, shifted: bool) -> Any:
     """Removes the padding, down to the row with the most segments."""
-    most = int(segments.max())
-    return bounds[..., : most + 1]
+    found = value[..., : int(segments.max()) + 1]
+    # Stored for inputs without the row's last token, which continues the last segment.
+    return found if shifted else found + (found == width - 1)
+
+
+def _of_torch(value: Any) -> bool:
+    return hasattr(value, "masked_fill_")

@@ -15,8 +15,12 @@ from typing import Any
 import numpy as np
 
 from batchweave._layout import Array
+from batchweave._packed import OF_INPUTS, packed
 from batchweave.batch import Batch, Slice
 from batchweave.views import WHOLE, Share, context_parallel
+
+# Indexes of models, which need wide numbers whatever their stored type.
+_INDEXES = frozenset(["tokens", "input_ids", "labels", *OF_INPUTS, *OF_INPUTS.values()])
 
 
 class _Memory:
@@ -53,18 +57,26 @@ def tensors(piece: Slice, dtype: Any = None) -> dict[str, Any]:
     """Returns the arrays of a slice as tensors. With `dtype`, integers are converted by a copy.
 
     torch has few operations for uint16 and uint32 on the CPU, so models need `torch.int64` there.
+    Arrays of bytes (U8: masks, pictures) stay uint8.
     """
     return _tensors(piece, piece, dtype)
 
 
-def _tensors(piece: Slice, arrays: Mapping[str, Array], dtype: Any) -> dict[str, Any]:
+def widens(name: str, array: Array, *, bfloat16: bool) -> bool:
+    """Returns whether an array is of integers that models need in another type."""
+    if bfloat16 or array.dtype.kind not in "iu":
+        return False
+    return array.dtype != np.uint8 or name in _INDEXES
+
+
+def _tensors(piece: Batch | Slice, arrays: Mapping[str, Array], dtype: Any) -> dict[str, Any]:
     """Returns arrays of `piece`, perhaps under other names, as tensors."""
     found = {name: tensor(a, bfloat16=piece.is_bfloat16(name)) for name, a in arrays.items()}
     if dtype is None:
         return found
     return {
         name: _converted(found[name], array, dtype)
-        if array.dtype.kind in "iu" and not piece.is_bfloat16(name)
+        if widens(name, array, bfloat16=piece.is_bfloat16(name))
         else found[name]
         for name, array in arrays.items()
     }
@@ -77,7 +89,12 @@ def _converted(value: Any, array: Array, dtype: Any) -> Any:
     return value.to(dtype)
 
 
-def model_inputs(batch: Batch, dtype: Any, share: Share = WHOLE) -> list[dict[str, Any]]:
-    """Returns for each slice the tensors of a model's call, only this rank's part of them."""
+def model_inputs(
+    source: Batch | Slice, dtype: Any, share: Share = WHOLE, labels: str = "unshifted"
+) -> dict[str, Any]:
+    """Returns the tensors of a model's call, of all slices of a batch, only this rank's columns."""
+    arrays = dict(source)
     # Cut first, so that the parts of other ranks are not converted.
-    return [_tensors(piece, context_parallel(piece, *share), dtype) for piece in batch.slices]
+    if share[2] == "full":
+        return _tensors(source, packed(arrays, labels), dtype)
+    return _tensors(source, context_parallel(arrays, *share), dtype)

@@ -6,7 +6,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from batchweave._joined import joined
 from batchweave._layout import Array, Arrays, Layout
+from batchweave._packed import mask_of_labels
 from batchweave.errors import BadMeshError
 from batchweave.state import State
 from batchweave.views import micro_batches
@@ -64,25 +68,40 @@ class Slice(Mapping[str, Array]):
         """The rows of `tokens` without their first token: the token after each input."""
         return self["tokens"][:, 1:]
 
+    @property
+    def loss_mask(self) -> Array:
+        """1 where a label is to be learned, 0 elsewhere, as wide as `labels`.
+
+        The stream's `loss_mask`; without one, from `segment_ids` (0 at padding and at the first
+        token of each document); without either, 1 everywhere.
+        """
+        return _loss_mask(self)
+
     def is_bfloat16(self, name: str) -> bool:
         """Returns whether the array holds bfloat16, which numpy shows as uint16."""
         return name in self._layout.bfloat16
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{n}: {a.dtype}{list(a.shape)}" for n, a in self.items())
+        arrays = ", ".join(_shape(name, array) for name, array in self.items())
         return f"<Slice {self.index} {arrays}>"
 
 
 class Batch:
-    """The slices of this rank at one step."""
+    """This rank's rows at one step: whole arrays by name, and the slices that they come from.
 
-    __slots__ = ("step", "slices", "_origin", "__weakref__")
+    `inputs`, `labels` and `batch[name]` have the rows of all slices: a read-only view of the
+    daemon's memory where the rank has one slice, and a read-only copy where it has several. So a
+    loop is the same on any number of ranks. `slices` are never copied.
+    """
+
+    __slots__ = ("step", "slices", "_origin", "_whole", "__weakref__")
 
     def __init__(self, step: int, slices: list[Slice], origin: State) -> None:
         self.step = step
         self.slices = slices
         # A state of this reader without the step: most batches' states are never needed.
         self._origin = origin
+        self._whole: dict[str, Array] | None = None
 
     def state_dict(self) -> dict[str, str]:
         """Returns the position after this batch: save it with the model trained on it."""
@@ -93,31 +112,65 @@ class Batch:
         return micro_batches(self, rows)
 
     def __getitem__(self, name: str) -> Array:
-        """Returns an array of the only slice."""
-        return self._only()[name]
+        """Returns an array of all slices, one after another along the first axis.
+
+        An array without axes has one entry per slice; `NAME.offsets` of samples are counted on.
+        """
+        if self._whole is None:
+            self._whole = {}
+        found = self._whole.get(name)
+        if found is None:
+            parts = [piece[name] for piece in self.slices]
+            found = self._whole[name] = joined(self.step, name, parts)
+            if len(parts) > 1:
+                found.flags.writeable = parts[0].flags.writeable
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.slices[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.slices[0])
+
+    def keys(self) -> list[str]:
+        """Returns the names of the arrays, so that `dict(batch)` has them all."""
+        return list(self.slices[0])
 
     @property
     def inputs(self) -> Array:
-        """`inputs` of the only slice."""
-        return self._only().inputs
+        """The rows of `tokens` without their last token, of all slices."""
+        return self["tokens"][:, :-1]
 
     @property
     def labels(self) -> Array:
-        """`labels` of the only slice."""
-        return self._only().labels
+        """The rows of `tokens` without their first token: the token after each input."""
+        return self["tokens"][:, 1:]
 
-    def _only(self) -> Slice:
-        if len(self.slices) != 1:
-            raise TypeError(
-                f"step {self.step} has {len(self.slices)} slices for this rank: "
-                "loop over batch.slices (they are its micro-batches)"
-            )
-        return self.slices[0]
+    @property
+    def loss_mask(self) -> Array:
+        """1 where a label is to be learned, 0 elsewhere: see `Slice.loss_mask`."""
+        return _loss_mask(self)
+
+    def is_bfloat16(self, name: str) -> bool:
+        """Returns whether the array holds bfloat16, which numpy shows as uint16."""
+        return self.slices[0].is_bfloat16(name)
 
     def __repr__(self) -> str:
-        return f"<Batch step {self.step} {self.slices!r}>"
+        count = f"{len(self.slices)} slice{'s' if len(self.slices) > 1 else ''}"
+        arrays = ", ".join(_shape(name, array) for name, array in self.slices[0].items())
+        return f"<Batch step {self.step}, {count} of {arrays}>"
 
     def __reduce__(self) -> Any:
         raise TypeError(
             "a batch views this process's memory and cannot be pickled: send copies of its arrays"
         )
+
+
+def _loss_mask(source: Slice | Batch) -> Array:
+    names = ("tokens", "loss_mask", "segment_ids")
+    found: Array | None = mask_of_labels({name: source[name] for name in names if name in source})
+    return np.ones(source.labels.shape, np.uint8) if found is None else found
+
+
+def _shape(name: str, array: Array) -> str:
+    return f"{name}: {array.dtype}{list(array.shape)}"

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from batchweave._packed import OF_INPUTS, OF_LABELS, packed
+from batchweave._joined import joined
+from batchweave._packed import MASK, OF_INPUTS, packed, unshifted_already
 from batchweave.errors import BadMeshError
 from batchweave.mesh import divisors
 
@@ -25,7 +24,7 @@ Share = tuple[int, int, str]
 WHOLE: Share = (0, 1, "full")
 
 # Arrays with an entry per position of a row, by the names of `packed`.
-_CUT = frozenset(["input_ids", "labels", *OF_INPUTS.values(), *OF_LABELS])
+_CUT = frozenset(["input_ids", "labels", *OF_INPUTS.values(), MASK])
 # Borders in the whole row, the same for all its ranks.
 _KEPT = frozenset(["cu_seqlens", "num_segments"])
 
@@ -55,14 +54,15 @@ def context_parallel(
 ) -> dict[str, Any]:
     """Returns a context-parallel rank's share of the arguments of a model's call, as views.
 
-    `arrays`: a slice, a micro-batch, tensors of either, or the result of `packed`. `tokens` are
-    shifted before they are cut, so a part's last label is the first input of the next part, on
-    any rank. Arrays with an entry per position of a row are cut as by `context`: inputs, labels,
-    position_ids, segment_ids, document_ids, loss_mask. `cu_seqlens` stays whole: its borders are
-    positions in the whole row, which all its ranks need. Other arrays are passed on; those as wide
-    as a row are an error, because only the caller knows how to shift them.
+    `arrays`: a slice, a micro-batch, tensors of either, or the result of `packed` with
+    `labels="shifted"`. `tokens` are shifted before they are cut, so a part's last label is the
+    first input of the next part, on any rank; unshifted labels are an error, because a model cannot
+    shift its part by itself. Arrays with an entry per position of a row are cut as by `context`:
+    inputs, labels, position_ids, segment_ids, document_ids, loss_mask. `cu_seqlens` stays whole:
+    its borders are positions in the whole row, which all its ranks need. Other arrays are passed
+    on; those as wide as a row are an error, because only the caller knows how to shift them.
     """
-    given = packed(arrays)
+    given = packed(arrays, labels="shifted")
     if way == "full":
         check_share(0, (rank, size, way))
         return given
@@ -70,6 +70,12 @@ def context_parallel(
         raise BadMeshError(
             f"context-parallel parts of {sorted(given)}: only rows of tokens have parts, but there "
             "are neither tokens nor input_ids; cut single arrays with batchweave.views.context"
+        )
+    if unshifted_already(given):
+        raise BadMeshError(
+            "context-parallel parts of unshifted labels: the last label of a part is in the part "
+            'of another rank, so shift before dividing: packed(arrays, labels="shifted"), or '
+            'to_device(batch, labels="shifted")'
         )
     width = given["input_ids"].shape[-1]
     for name, value in given.items():
@@ -114,7 +120,7 @@ def _check_array(name: str, shape: tuple[int, ...], width: int) -> None:
 def micro_batches(batch: Batch, rows: int) -> Iterator[dict[str, Any]]:
     """Yields the arrays of a batch `rows` rows at a time, in order.
 
-    Views where `rows` divides the rows of a slice; copies where a micro-batch spans slices.
+    Views where a micro-batch lies in one slice; copies where it spans several.
     """
     slices: list[Mapping[str, Any]] = [dict(piece) for piece in batch.slices]
     counts = {array.shape[0] if array.ndim else 0 for piece in slices for array in piece.values()}
@@ -124,18 +130,18 @@ def micro_batches(batch: Batch, rows: int) -> Iterator[dict[str, Any]]:
             f"step {batch.step}: its arrays have different numbers of rows ({sorted(counts)} and "
             f"{each}), so they cannot be split by rows: loop over batch.slices"
         )
-    if rows >= 1 and each % rows == 0:
-        for piece in slices:
-            for at in range(0, each, rows):
-                yield {name: array[at : at + rows] for name, array in piece.items()}
-        return
-    spans, rest = divmod(rows, each)
-    if rows < 1 or rest or len(slices) % spans:
-        fit = [*divisors(each), *(each * n for n in divisors(len(slices)) if n > 1)]
+    total = each * len(slices)
+    if rows < 1 or total % rows:
         raise BadMeshError(
             f"micro-batches of {rows} rows: this rank has {len(slices)} slices of {each} rows a "
-            f"step; sizes that fit: {', '.join(map(str, fit))}"
+            f"step; sizes that fit: {', '.join(map(str, divisors(total)))}"
         )
-    for first in range(0, len(slices), spans):
-        group = slices[first : first + spans]
-        yield {name: np.concatenate([piece[name] for piece in group]) for name in group[0]}
+    for first in range(0, total, rows):
+        parts = [
+            (slices[number], max(first - number * each, 0), first + rows - number * each)
+            for number in range(first // each, -(-(first + rows) // each))
+        ]
+        yield {
+            name: joined(batch.step, name, [piece[name][at:to] for piece, at, to in parts])
+            for name in slices[0]
+        }

@@ -49,7 +49,7 @@ fn claims(cell: &str) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     for (at, piece) in cell.split('`').enumerate() {
         if at % 2 == 1 {
-            // Code in prose, as `data/` or `Producer::try_commit`, is none.
+            // Code in prose, as `data/` or `Log::append`, is none.
             if !piece.contains(['/', ':']) {
                 found.push((kind, piece.to_owned()));
             }

@@ -19,7 +19,7 @@ struct Server {
     runtime: Runtime,
     endpoint: String,
     options: Options,
-    _server: batchweave_dev_s3::Server,
+    _running: batchweave_dev_s3::Server,
 }
 
 impl Server {
@@ -35,7 +35,7 @@ impl Server {
             runtime,
             endpoint: server.endpoint(),
             options,
-            _server: server,
+            _running: server,
         }
     }
 

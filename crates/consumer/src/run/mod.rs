@@ -40,6 +40,8 @@ use crate::status_page::STATUS_PAGE;
 use crate::store_health::ReadKind;
 
 const STATUS_PERIOD: Duration = Duration::from_secs(1);
+/// Time between two returns of freed heap pages, which a burst of connections leaves.
+const TRIM_PERIOD: Duration = Duration::from_secs(30);
 
 /// Runs the daemon on the store that the configuration names until `stop`.
 pub async fn run(config: ConsumerConfig, stop: CancellationToken) -> Result<(), RunError> {
@@ -178,10 +180,12 @@ async fn serve(
 /// Updates gauges and /readyz every `STATUS_PERIOD`.
 async fn report(node: Arc<Node>, health: Health) {
     let mut tick = tokio::time::interval(STATUS_PERIOD);
+    let mut trim = tokio::time::interval(TRIM_PERIOD);
     loop {
         tokio::select! {
             biased;
             () = node.resources.stop.cancelled() => return,
+            _ = trim.tick() => batchweave_arena::trim_heaps(),
             _ = tick.tick() => {}
         }
         let silent = health.store_failure();

@@ -86,12 +86,12 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
             return Ok(Exit::Ok);
         }
         What::Produce(args) => {
-            let report = producing::produce::measure(args).await?;
+            let report = Box::pin(producing::produce::measure(args)).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }
         What::Reclaim(args) => {
-            let report = reclaim::measure(args).await?;
+            let report = Box::pin(reclaim::measure(args)).await?;
             context.out.report(&report, |report, _| report.text())?;
             return Ok(Exit::Ok);
         }
@@ -102,10 +102,10 @@ pub(crate) async fn run(args: &BenchArgs, context: &Context) -> Result<Exit, Cli
             .enable_time()
             .start_paused(true)
             .build()
-            .map_err(|e| bench_error(e))?;
+            .map_err(bench_error)?;
         runtime.block_on(growth::measure(&args))
     });
-    let report = measured.await.map_err(|e| bench_error(e))??;
+    let report = measured.await.map_err(bench_error)??;
     context.out.report(&report, |report, _| report.text())?;
     Ok(Exit::Ok)
 }

@@ -204,7 +204,10 @@ impl Setup {
             rank_args.extend(["--steps".to_owned(), steps.to_string()]);
         }
         let (path, first) = match args.ranks_in {
-            RanksIn::Rust => (self.bin.join("batchweave"), vec!["demo-rank".to_owned()]),
+            RanksIn::Rust => (
+                self.bin.join("batchweave-lab"),
+                vec!["demo-rank".to_owned()],
+            ),
             RanksIn::Python => (
                 args.python.clone(),
                 vec!["-m".to_owned(), "batchweave.demo_rank".to_owned()],

@@ -181,7 +181,7 @@ async fn measure_case(place: &Place, args: &FetchArgs, shape: Shape) -> Result<C
         let idle = place.server_cpu()?;
         if let Some(raw) = raw.clone() {
             let took = tokio::task::spawn_blocking(move || raw.pass());
-            let took = took.await.map_err(|e| bench_error(e))??;
+            let took = took.await.map_err(bench_error)??;
             raws.push(took.wall);
             raw_cpu.push(took.cpu);
         }
@@ -324,7 +324,7 @@ impl FetchReport {
             "from {} with {} connections, medians of {} rounds\n\n",
             self.endpoint, self.connections, self.rounds
         );
-        text.push_str(&table(style, &header, &rows));
+        text.push_str(&table(style, &header, rows));
         let _ = writeln!(
             text,
             "\nslices of 1 MiB and more: {} of raw TCP, {} CPU s/GiB; of 64 KiB and more: \

@@ -16,7 +16,7 @@ pub(super) struct Below {
 }
 
 impl Below {
-    pub(super) fn new(inner: &Arc<dyn Store>, folder: &str) -> Arc<dyn Store> {
+    pub(super) fn over(inner: &Arc<dyn Store>, folder: &str) -> Arc<dyn Store> {
         Arc::new(Self {
             inner: Arc::clone(inner),
             folder: format!("{folder}/"),

@@ -22,7 +22,6 @@ use super::cpu::thread_time;
 use super::stream::Growing;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
-use batchweave_cli::frames;
 use below::Below;
 use latent::{Delay, Latent};
 use turns::{EARLY, PERIOD, in_turns};
@@ -84,7 +83,7 @@ pub(crate) struct GrowthReport {
 
 pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError> {
     let whole: Arc<dyn Store> = MemoryStore::new();
-    let memory = Below::new(&whole, "long");
+    let memory = Below::over(&whole, "long");
     let counted = Latent::new(&memory, Delay::None);
     let store: Arc<dyn Store> = Arc::clone(&counted) as _;
     let periods = (args.versions / 4 / PERIOD).clamp(1, PERIODS_MAX);
@@ -95,7 +94,7 @@ pub(crate) async fn measure(args: &GrowthArgs) -> Result<GrowthReport, CliError>
         .map(|n| between + (late - between) * n / 9)
         .collect();
 
-    let mut growing = Growing::new(&store).await?;
+    let mut growing = Box::pin(Growing::new(&store)).await?;
     growing.grow(EARLY, &asked).await?;
     let before = counted.counts();
     growing.grow(EARLY + periods * PERIOD, &[]).await?;
@@ -202,8 +201,7 @@ async fn first_batch(
     let Located::At(entry) = log.locate(step).await? else {
         return Err(bench_error(format!("step {step} is not there")));
     };
-    let stream = log.manifest().stream_id();
-    let frames = frames::read(store.as_ref(), stream, &entry, 0..1, false).await?;
+    let frames = log.read_frames(&entry, 0..1, false).await?;
     if let Some(fault) = frames.iter().find_map(|frame| frame.fault.clone()) {
         return Err(bench_error(format!("step {step}: {fault}")));
     }

@@ -38,9 +38,9 @@ pub(super) async fn in_turns(
 ) -> Result<Cpu, CliError> {
     let (mut early, mut later, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..turns {
-        let below = Below::new(store, &format!("short-{turn}"));
+        let below = Below::over(store, &format!("short-{turn}"));
         let counted: Arc<dyn Store> = Latent::new(&below, Delay::None);
-        let mut short = Growing::new(&counted).await?;
+        let mut short = Box::pin(Growing::new(&counted)).await?;
         short.grow(EARLY, &[]).await?;
         let to = late + (turn + 1) * PERIOD;
         // The order alternates from turn to turn.

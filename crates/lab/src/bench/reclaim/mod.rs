@@ -302,7 +302,7 @@ mod tests {
             passes: 2,
             plot: Some(plot.clone()),
         };
-        let report = measure(&args).await.unwrap();
+        let report = Box::pin(measure(&args)).await.unwrap();
         assert_eq!((report.watermark, report.audits), (900, 20));
         assert_eq!(report.uploaded_bytes, 1000 * STEP_BYTES);
         assert_eq!(report.end_bytes, 100 * STEP_BYTES);

@@ -30,8 +30,7 @@ pub(super) fn svg(interval: u64, (bound, most): (u64, u64), samples: &[Sample]) 
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{LEFT}\" y=\"18\">stored bytes of a run, a checkpoint every {} steps</text>",
-        interval
+         <text x=\"{LEFT}\" y=\"18\">stored bytes of a run, a checkpoint every {interval} steps</text>"
     );
     for (stored, colour, name) in [
         (0, "#999", String::new()),

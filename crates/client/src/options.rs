@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use batchweave_wire::{Hello, Mode};
+use batchweave_wire::{Begin, Hello, Mode};
 
 use crate::state::hex;
 use crate::{ClientError, State};
@@ -16,6 +16,11 @@ pub enum Start {
     Step(u64),
     /// The position of a saved state: the text of `state_dict()`.
     State(String),
+    /// Step 0, where the job has no restart point above it; else the daemon refuses the rank as one that forgot its
+    /// state.
+    Unstated,
+    /// The newest restart point of the job; without one, where the job begins.
+    Latest,
 }
 
 /// The options of a connection. `ConnectOptions::new(path)` reads all slices from step 0.
@@ -79,6 +84,7 @@ impl ConnectOptions {
     pub(crate) fn hello(&self) -> Result<Hello, ClientError> {
         let (next_step, stream, parent) = match &self.start {
             Start::Step(step) => (*step, None, None),
+            Start::Unstated | Start::Latest => (0, None, None),
             Start::State(text) => {
                 let state = State::parse(text)?;
                 let parent = state.parent();
@@ -90,6 +96,12 @@ impl ConnectOptions {
             job: self.job.clone(),
             yields: attempt.is_some() && self.attempt.is_none() && !self.takeover,
             attempt,
+            begin: match self.start {
+                _ if self.job.is_none() => Begin::Stated,
+                Start::Unstated => Begin::Unstated,
+                Start::Latest => Begin::Latest,
+                Start::Step(_) | Start::State(_) => Begin::Stated,
+            },
             parent,
             dp_rank: self.dp_rank,
             dp_size: self.dp_size,

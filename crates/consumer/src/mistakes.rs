@@ -13,6 +13,8 @@ pub(crate) enum Mistake {
     OneMessage,
     /// An attempt whose id the client drew ends one that runs.
     DrawnTakesOver,
+    /// A job with restart points begins again at step 0 when its ranks forget their state.
+    ForgottenState,
 }
 
 /// Whether to make this mistake: never in this build.

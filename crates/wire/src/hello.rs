@@ -15,6 +15,29 @@ pub enum Mode {
     Resume,
 }
 
+/// What the caller said about the first step of an attempt that its rank may open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Begin {
+    /// It is `next_step`: by a state, by a step, or because the job is to begin anew.
+    #[default]
+    Stated,
+    /// Nothing: `next_step` is 0, which is refused where the job has restart points above it.
+    Unstated,
+    /// The newest restart point of the job, whatever `next_step` is.
+    Latest,
+}
+
+impl Begin {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes the field by reference"
+    )]
+    fn is_stated(&self) -> bool {
+        *self == Self::Stated
+    }
+}
+
 /// Most bytes of the client's name, which logs quote.
 const CLIENT_BYTES_MAX: usize = 256;
 
@@ -67,6 +90,9 @@ pub struct Hello {
     /// nobody asked to take over. Omitted when false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub yields: bool,
+    /// What the caller said about the start of the attempt. Omitted when it is stated.
+    #[serde(default, skip_serializing_if = "Begin::is_stated")]
+    pub begin: Begin,
     pub mode: Mode,
     /// First step to deliver.
     pub next_step: u64,
@@ -100,6 +126,7 @@ impl Hello {
             global_rank: None,
             shared: false,
             yields: false,
+            begin: Begin::Stated,
             mode: Mode::Join,
             next_step,
             stream: None,
@@ -138,6 +165,13 @@ impl Hello {
         }
         if self.next_step >= 1 << 53 {
             return Err(format!("next_step {} is not a step", self.next_step));
+        }
+        let placed = self.mode == Mode::Resume || self.parent.is_some() || self.next_step > 0;
+        if self.begin != Begin::Stated && placed {
+            return Err(
+                "begin is given beside a position: it belongs to a join at step 0 without a state"
+                    .to_owned(),
+            );
         }
         let parent = self.parent.as_ref().map(|parent| &parent.id);
         match self.attempt.iter().chain(parent).find(|id| !is_hex_id(id)) {

@@ -60,6 +60,8 @@ class Options:
     rows_per_slice: int | None
     limit: int | None = None
     """The number of steps to read, from the start."""
+    begin: str | None = None
+    """Without a stated position: "unstated", or "latest" for the newest restart point."""
     yields: bool = False
     """Whether the attempt ends no other that runs on this node."""
     shared: bool = False
@@ -131,7 +133,10 @@ def guards(options: Options) -> dict[str, Any]:
 
     An older daemon refuses them, see `open_session`.
     """
-    return {"yields": True} if options.yields else {}
+    found: dict[str, Any] = {"yields": True} if options.yields else {}
+    if options.begin is not None:
+        found["begin"] = options.begin
+    return found
 
 
 def open_session(

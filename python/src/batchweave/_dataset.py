@@ -6,7 +6,7 @@ import importlib
 import inspect
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from batchweave._names import check_names
 from batchweave._packed import check_labels
@@ -69,11 +69,12 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         shared: bool | None = None,
         split_rows: int = 1,
         global_rank: int | None = None,
-        start: int = 0,
+        start: int | None = None,
         state: Mapping[str, str] | None = None,
         attempt: str | None = None,
         takeover: bool = False,
-        resume: bool | None = None,
+        resume: bool | Literal["latest"] | None = None,
+        fresh: bool = False,
         credits: int = 4,
         copy: bool = False,
         timeout: float = 600.0,

@@ -176,6 +176,9 @@ class Reading:
             session, welcome = open_session(
                 self._options.socket, self._greetings(before), self._position, deadline, opened
             )
+            if first and self._options.begin == "latest":
+                self._begin_at(welcome.next_step)
+                session.next_step = self._position
             # Until it is complete: an interrupt before the last line leads to another session.
             session.torn = True
             self._session, self._welcome, self._mode = session, welcome, "resume"
@@ -203,6 +206,18 @@ class Reading:
         session.torn = False
         return session
 
+    def _begin_at(self, step: int) -> None:
+        """Takes the job's newest restart point as the position, before the first batch."""
+        self._position = step
+        if self._options.limit is not None:
+            self._stop = step + self._options.limit
+        _log.info(
+            "job %s begins at step %d, its newest restart point: the model must be the one saved "
+            "there",
+            self._options.job,
+            step,
+        )
+
     def _greetings(self, before: Session | None) -> list[bytes]:
         replaces, current = None, None
         if before is not None and self._welcome is not None:
@@ -214,15 +229,17 @@ class Reading:
             before.park(self.next_step)
         self._old = [old for old in self._old if old[1]() is not None]
         earlier = [mapping() for instance, mapping in self._old if instance != current]
+        guarded = guards(self._options) if self._mode == "join" else {}
         fields = {
             "mode": self._mode,
-            "next_step": self._position,
+            "next_step": 0 if "begin" in guarded else self._position,
             "stream": self._stream_id,
             "replaces": replaces,
             "mapped_bytes": sum(len(mapping) for mapping in earlier if mapping is not None),
         }
-        guarded = guards(self._options) if self._mode == "join" else {}
-        tries = [guarded, {}] if guarded else [{}]
+        # The position of "latest" is the daemon's to find: no hello without it can stand in.
+        replaceable = guarded.get("begin") != "latest"
+        tries = [guarded, {}] if guarded and replaceable else [guarded]
         return [hello(self._options, **fields, **more) for more in tries]
 
     def _event(self, session: Session, event: Event, wait: Wait) -> None:

@@ -233,6 +233,15 @@ class AttemptRunningError(BatchWeaveError):
     name, code = "attempt_running", 32
 
 
+class ForgottenStateError(BatchWeaveError):
+    """The job has restart points, and this start of it states neither a position nor `fresh=True`.
+
+    `step` is the newest restart point.
+    """
+
+    name, code = "forgotten_state", 33
+
+
 class UnknownError(BatchWeaveError):
     """An error of a newer daemon without a class here; the message is the daemon's."""
 

@@ -23,6 +23,14 @@ pub(crate) struct Bounds {
     pub(crate) end: Option<Step>,
 }
 
+impl Bounds {
+    /// No bounds, for a rank whose start is not known yet.
+    pub(crate) const NONE: Self = Self {
+        watermark: 0,
+        end: None,
+    };
+}
+
 /// Why a rank may not join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {

@@ -1,5 +1,6 @@
 //! A rank's membership in an attempt of its job, derived from the folded log, so that all nodes agree. Pure.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{AttemptId, AttemptNo, JobName, Step, Version};
 use batchweave_core::manifest::entry::Parent;
 use batchweave_core::manifest::state::{AttemptState, JobState};
-use batchweave_wire::{ErrorName, Fault, Hello, Mode, WaitCause};
+use batchweave_wire::{Begin, ErrorName, Fault, Hello, Mode, WaitCause};
 
 use crate::quarantine::QuarantineRanges;
 
@@ -66,6 +67,8 @@ pub(crate) struct AttemptRequest {
     /// The attempt and step of the restored state; it is looked up when the record is written.
     pub(crate) parent: Option<(AttemptNo, AttemptId, Step)>,
     pub(crate) start: Step,
+    /// What its rank said about the start.
+    pub(crate) begin: Begin,
     pub(crate) dp_size: u32,
     /// It is not opened while ranks of another attempt of the job run here.
     pub(crate) yields: bool,
@@ -99,6 +102,24 @@ pub(crate) enum Membership<'j> {
     MustOpen(Box<AttemptRequest>),
     /// Others must open its job or attempt.
     MustWait(Box<WaitReason>),
+}
+
+/// Returns the hello at the start of its attempt if it asks for the newest restart point: once the attempt is in
+/// the log, that is its start.
+pub(crate) fn placed<'h>(hello: &'h Hello, jobs: &BTreeMap<JobName, JobState>) -> Cow<'h, Hello> {
+    let attempt = || {
+        let job = jobs.get(&hello.job.as_ref()?.parse::<JobName>().ok()?)?;
+        let id: AttemptId = hello.attempt.as_ref()?.parse().ok()?;
+        job.attempts.iter().find(|attempt| attempt.id == id)
+    };
+    match (hello.begin, attempt()) {
+        (Begin::Latest, Some(attempt)) => Cow::Owned(Hello {
+            next_step: attempt.start,
+            begin: Begin::Stated,
+            ..hello.clone()
+        }),
+        _ => Cow::Borrowed(hello),
+    }
 }
 
 /// Finds a rank's attempt; fails if its hello contradicts the record or the attempt is superseded.
@@ -154,6 +175,7 @@ fn request_for(
         id,
         parent: parent.transpose()?,
         start: hello.next_step,
+        begin: hello.begin,
         dp_size: hello.dp_size,
         yields: hello.yields,
     })

@@ -7,7 +7,7 @@ use std::time::Instant;
 use batchweave_arena::Peer;
 use batchweave_core::ids::Step;
 use batchweave_wire::{
-    DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
+    Begin, DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
 };
 use tokio::sync::Notify;
 
@@ -16,7 +16,7 @@ use super::rewind::claimed;
 use super::{LateStep, Node, State};
 use crate::engine::{ReadCursor, SessionId};
 use crate::job::admission::{self, Bounds, Refusal};
-use crate::job::membership::{Member, Membership, membership_of};
+use crate::job::membership::{Member, Membership, membership_of, placed};
 use crate::job::takeover::{self, RunningRank};
 use crate::quarantine::QuarantineRanges;
 use crate::resources::hex;
@@ -31,14 +31,20 @@ impl Node {
         let (stream, instance) = (&self.resources.stream, self.resources.instance);
         admission::check(hello, stream, &self.job.name)?;
         self.apply(|state| {
-            let bounds = Bounds {
-                watermark: state.head.watermark,
-                end: state.head.end,
-            };
+            let hello = &*placed(hello, &state.head.jobs);
             if let Some(fault) = state.contradicts(hello, None) {
                 return Err(Refusal::Beyond(Box::new(fault)));
             }
             let membership = membership_of(hello, &state.head.jobs)?;
+            let bounds = match &membership {
+                // Its start is found when the record is written.
+                Membership::MustOpen(request) if request.begin != Begin::Stated => Bounds::NONE,
+                Membership::MustWait(_) if hello.begin == Begin::Latest => Bounds::NONE,
+                _ => Bounds {
+                    watermark: state.head.watermark,
+                    end: state.head.end,
+                },
+            };
             let slices = admission::slices_of(hello, stream, bounds)?;
             let quarantine = &state.head.quarantine;
             let (member, quarantine) = match membership {

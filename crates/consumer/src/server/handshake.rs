@@ -14,8 +14,9 @@ use tokio::sync::{Notify, oneshot};
 use super::connection::{Connection, Inbox, NOTIFY_AGAIN};
 use crate::engine::SessionId;
 use crate::job::admission::{Refusal, occupied};
-use crate::job::attempts::{LogRequest, being_opened, refusal, too_many, with_restart};
+use crate::job::attempts::{LogRequest, being_opened, refusal, too_many};
 use crate::job::membership::{AttemptRequest, WaitReason};
+use crate::job::restart::with_restart;
 use crate::node::{Node, Outgoing};
 use crate::store_health::ReadKind;
 
@@ -236,7 +237,7 @@ impl Handshake<'_> {
         }
         Some(match outcome {
             Ok(Ok(())) => Ok(None),
-            Ok(Err(why)) => refusal(&attempt, &why).map(Some),
+            Ok(Err(why)) => refusal(&attempt, why).map(Some),
             Err(_) => Err(stopping()),
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use batchweave_core::ids::{AttemptId, AttemptNo, Version};
+use batchweave_wire::Begin;
 
 use super::*;
 use crate::mistakes::is_found;
@@ -34,6 +35,7 @@ fn request(attempt: u8, yields: bool) -> AttemptRequest {
         id: AttemptId([attempt; 16]),
         parent: None,
         start: 0,
+        begin: Begin::Stated,
         dp_size: 1,
         yields,
     }

@@ -10,7 +10,7 @@ use batchweave_log::create;
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
 use batchweave_testkit::{TestProducer, open_log};
-use batchweave_wire::{DaemonMessage, ErrorName, Hello, Mode};
+use batchweave_wire::{Begin, DaemonMessage, ErrorName, Hello, Mode};
 use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +66,7 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
         id: ID,
         parent: None,
         start: 0,
+        begin: Begin::Stated,
         dp_size: 2,
         yields: false,
     };

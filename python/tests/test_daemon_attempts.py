@@ -183,6 +183,56 @@ def test_a_peek_from_another_shell_ends_no_run(daemons: Daemons, tmp_path: Path)
         assert next(fourth).step == 5
 
 
+def test_a_restart_without_the_saved_state_is_refused(
+    daemons: Daemons, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    want, path = expected(), tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    saved: dict[str, str] | None = None
+    for number in range(2):
+        # An elastic restart of a job without a checkpoint begins at 0.
+        steps, _, _ = first_steps(path, 2, 3, saved, ATTEMPTS[number])
+        assert steps == [0, 1, 2]
+    first_steps(path, 2, 12, None, ATTEMPTS[2], marks=5)
+    first_steps(path, 2, 12, restore(path, 5, 2), ATTEMPTS[3], marks=5)
+    same: dict[str, Any] = {"job": "t", "timeout": 60, "connect_timeout": 30}
+    with pytest.raises(errors.ForgottenStateError, match=r"at step 10 \(before it 5\)") as caught:
+        batchweave.connect(path, **same)
+    assert caught.value.step == 10
+    for way in ("state=", "start=STEP", 'resume="latest"', "fresh=True"):
+        assert way in str(caught.value)
+    caplog.set_level("INFO", "batchweave")
+    with batchweave.connect(path, resume="latest", attempt=ATTEMPTS[4], **same) as reader:
+        assert reader.next_step == 10
+        assert "begins at step 10" in caplog.text
+        batch = next(reader)
+        assert (batch.slices[0]["tokens"] == want[10, 0]).all()
+    assert verify(tmp_path)["left_behind"] == []
+    with batchweave.connect(path, fresh=True, **same) as reader:
+        assert next(reader).step == 0
+    # What was given up on purpose is not in the way of the next start.
+    with batchweave.connect(path, **same) as reader:
+        assert next(reader).step == 0
+    (left,) = verify(tmp_path)["left_behind"]
+    assert (left["attempt"], left["start"], left["checkpoint"]) == (5, 0, 10)
+
+
+def restore(path: Path, step: int, number: int) -> dict[str, str]:
+    """The state of a checkpoint of attempt `number`, as it was saved with the model."""
+    with batchweave.connect(path, start=step) as reader:
+        found = json.loads(reader.state_dict()["batchweave"])
+    own = {"attempt": ATTEMPTS[number], "attempt_number": number}
+    return {"batchweave": json.dumps({**found, **own})}
+
+
+def verify(folder: Path) -> dict[str, Any]:
+    command = [str(BINARIES / "batchweave"), "--store", f"file://{folder}/stream", "--json"]
+    said = subprocess.run([*command, "verify", "--job", "t"], timeout=60, capture_output=True)
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
 def test_ranks_that_disagree_with_their_attempt_are_told_how(
     daemons: Daemons, tmp_path: Path
 ) -> None:

@@ -230,6 +230,32 @@ def test_rank_0_draws_the_attempt_for_all(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(int(first.pop(), 16).to_bytes(16, "big")) == 16
 
 
+def test_a_group_of_which_all_ranks_connect_brings_the_attempt_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranks = fake_torch.Ranks(4)
+    pretend(monkeypatch, fake_torch.modules(ranks))
+    ids: list[str] = []
+
+    def rank(number: int) -> None:
+        ranks.enter(number)
+        ids.append(_launch.attempt_of(None, 4, number, {}))
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in (3, 1, 0, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(ids) == 4
+    assert len(set(ids)) == 1
+    # Two of four ranks read: the others would never come to the broadcast.
+    with pytest.raises(errors.NoAttemptError):
+        _launch.attempt_of(None, 2, 0, {})
+    pretend(monkeypatch, fake_torch.modules())
+    with pytest.raises(errors.NoAttemptError):
+        _launch.attempt_of(None, 4, 0, {})
+
+
 def test_without_a_group_or_a_framework_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, fake_torch.modules())
     assert batchweave.torch.attempt() != batchweave.torch.attempt(), "one rank needs no group"

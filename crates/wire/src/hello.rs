@@ -15,7 +15,7 @@ pub enum Mode {
     Resume,
 }
 
-/// What the caller said about the first step of an attempt that its rank may open.
+/// The caller's statement of the first step of an attempt that its rank may open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Begin {
@@ -90,7 +90,7 @@ pub struct Hello {
     /// nobody asked to take over. Omitted when false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub yields: bool,
-    /// What the caller said about the start of the attempt. Omitted when it is stated.
+    /// The caller's statement of the attempt's start. Omitted when it is stated.
     #[serde(default, skip_serializing_if = "Begin::is_stated")]
     pub begin: Begin,
     pub mode: Mode,

@@ -215,22 +215,6 @@ async fn an_honest_run_is_proved_also_after_its_data_is_gone() {
         .fails(76, &["is missing: steps 2"]);
 }
 
-/// The verdict is about the lineage; what was given up for it is named.
-#[tokio::test]
-async fn an_attempt_that_left_checkpoints_behind_is_warned_of() {
-    let mut run = Run::honest().await;
-    let job = format!("{JOB}@{}", run.opened);
-    run.world.mark(&job, 5, 36, None).await;
-    run.attempt(4, 0, None, 12, &[(21, 23)]).await;
-    let warning = "warning: attempt 6 began at step 0 without a checkpoint, although attempt 5 had one at step 36";
-    let verify = ["verify", "--job", JOB, "--to", "12"];
-    run.world
-        .run(&verify)
-        .prints(&[warning, "proved: steps 0..11"]);
-    let report = run.world.json(&verify);
-    assert_eq!(report["left_behind"][0]["checkpoint"], 36, "{report}");
-}
-
 #[tokio::test]
 async fn other_bytes_are_caught() {
     let run = Run::honest().await;

@@ -67,7 +67,7 @@ pub(crate) struct AttemptRequest {
     /// The attempt and step of the restored state; it is looked up when the record is written.
     pub(crate) parent: Option<(AttemptNo, AttemptId, Step)>,
     pub(crate) start: Step,
-    /// What its rank said about the start.
+    /// The rank's statement of the start.
     pub(crate) begin: Begin,
     pub(crate) dp_size: u32,
     /// It is not opened while ranks of another attempt of the job run here.

@@ -193,6 +193,20 @@ def test_a_dataset_ends_at_its_limit_and_knows_its_length(daemon: FakeDaemon, pa
         loader = data.DataLoader(dataset, batch_size=None)
         # Not a list: `scores` are shared with the daemon, and kept items hold their frames.
         assert sum(1 for _ in loader) == 5
+        assert len(dataset) == len(loader) == 5
+        # A second evaluation evaluates the same steps; a moved one others.
+        for first in (0, 7):
+            if first:
+                dataset.seek(first)
+            assert [dataset.last and dataset.last.step for _ in loader] == [
+                *range(first, first + 5)
+            ]
+        next(iter(dataset))
+        next(iter(dataset))
+        assert dataset.last
+        assert dataset.last.step == 8, "a pass that was left goes on"
+    with batchweave.torch.Dataset(path, job="j", limit=2) as dataset:
+        assert [sum(1 for _ in dataset) for _ in range(2)] == [2, 0], "a job repeats nothing"
     assert daemon.peers
 
 

@@ -84,7 +84,7 @@ def connect(
     writable copies. `timeout`: seconds after which `next()` fails with the cause;
     `connect_timeout`: seconds after which this call fails. `slices`, `seq_len`, `rows_per_slice`:
     the shape that the trainer expects; another stream is then refused. `limit`: the number of
-    steps to read, from the start (skipped ones count).
+    steps to read, from the first one or the last `seek` on (skipped ones count).
     """
     path = socket_path(socket)
     if mesh is not None:

@@ -48,7 +48,10 @@ class Reading:
     def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
         self._options = options
         self._position = state.next_step if state else start
-        self._stop = NO_STOP if options.limit is None else self._position + options.limit
+        # Where the stream's length and the limit are counted from; a state moves only the latter.
+        self._start = start
+        self._limit_from = self._position
+        self._stop = self._stop_from(self._position)
         self._session: Session | None = None
         self._failure: BatchWeaveError | None = None
         self._closed = self._ended = False
@@ -63,6 +66,9 @@ class Reading:
         self._ahead: Batch | None = None
         self._cause = (-1, "")
         self._as_it_comes = not options.copy and options.split_rows == 1
+
+    def _stop_from(self, step: int) -> int:
+        return NO_STOP if self._options.limit is None else step + self._options.limit
 
     @property
     def cause(self) -> str | None:

@@ -160,6 +160,10 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         self.reader.seek(step)
         self._finished = False
 
+    def __repr__(self) -> str:
+        reader = "not connected" if self._reader is None else repr(self._reader)
+        return f"<Dataset labels={self._labels!r}, {reader}>"
+
     def state_dict(self) -> dict[str, str]:
         """Returns the position after the last item: one constant key with a string."""
         if self._reader is not None:

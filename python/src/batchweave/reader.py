@@ -71,6 +71,16 @@ class Reader(Reading):
         self._position = batch.step + 1
         return batch
 
+    def __repr__(self) -> str:
+        options, info = self._options, self._welcome
+        whose = "without a job" if options.job is None else f"of job {options.job!r}"
+        state = ", closed" if self._closed else ", ended" if self._ended else ""
+        text = f"rank {options.dp_rank} of {options.dp_size}, at step {self._position}{state}"
+        if info is not None:
+            text += f", {info.slice_count} of {info.slices} slices of {info.rows_per_slice} rows"
+            text += f" of {info.seq_len} tokens"
+        return f"<Reader {whose}, {text}, {options.socket}>"
+
     def __bool__(self) -> bool:
         return True
 

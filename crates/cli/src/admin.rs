@@ -1,7 +1,6 @@
 //! Shared by the verbs that commit a record: the request id, the commit, and the advice that follows a
 //! refusal.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use batchweave_core::ids::{JobName, RequestId, Version};
@@ -12,7 +11,7 @@ use batchweave_log::{Log, LogError};
 use batchweave_store::{ErrorKind, Op};
 
 use crate::error::CliError;
-use crate::output::count;
+use crate::output::{count, joined};
 
 /// Returns the request id of the command line, or a new one.
 pub(crate) fn request(given: Option<RequestId>, log: &mut Log) -> RequestId {
@@ -30,7 +29,9 @@ pub(crate) async fn commit(
     let done = log.commit_if(&writer, make).await;
     done.map_err(|error| match error {
         CliError::Log(LogError::Void(void)) => refused(&void, log.manifest()),
-        CliError::Log(LogError::Store(mut e)) if denied(&e) => {
+        CliError::Log(LogError::Store(mut e))
+            if (e.kind, e.op) == (ErrorKind::Denied, Op::Create) =>
+        {
             e.detail
                 .push_str(" (this verb commits a record: it needs s3:PutObject on log/*)");
             CliError::Store(e)
@@ -39,18 +40,12 @@ pub(crate) async fn commit(
     })
 }
 
-fn denied(error: &batchweave_store::StoreError) -> bool {
-    error.kind == ErrorKind::Denied && error.op == Op::Create
-}
-
 /// Returns the error for a refused entry, with advice that depends on the state that refused it.
 pub(crate) fn refused(void: &Void, m: &Manifest) -> CliError {
-    let mut text = format!("{void}");
-    let advice = advice(void, m);
-    if !advice.is_empty() {
-        let _ = write!(text, ": {advice}");
-    }
-    CliError::Refused(text)
+    CliError::Refused(match advice(void, m).as_str() {
+        "" => void.to_string(),
+        advice => format!("{void}: {advice}"),
+    })
 }
 
 fn advice(void: &Void, m: &Manifest) -> String {
@@ -90,10 +85,9 @@ fn advice(void: &Void, m: &Manifest) -> String {
 }
 
 fn producers(m: &Manifest) -> String {
-    let names: Vec<_> = m.producers().map(|(name, _)| name.as_str()).collect();
-    match names.as_slice() {
-        [] => "no producer was opened yet".into(),
-        names => format!("the opened ones are {}", names.join(", ")),
+    match joined(m.producers().map(|(name, _)| name), "").as_str() {
+        "" => "no producer was opened yet".into(),
+        names => format!("the opened ones are {names}"),
     }
 }
 
@@ -103,14 +97,11 @@ pub(crate) fn not_open(m: &Manifest, job: &JobName) -> String {
         let (held, by) = (incarnation(job, state.opened), parameters(state));
         return format!("the open one is {held}, {by}");
     }
-    let open: Vec<_> = m
-        .jobs()
-        .iter()
-        .map(|(name, state)| incarnation(name, state.opened))
-        .collect();
-    match open.as_slice() {
-        [] => "no job is open".into(),
-        open => format!("open are {}", open.join(", ")),
+    let open = m.jobs().iter();
+    let open = open.map(|(name, state)| incarnation(name, state.opened));
+    match joined(open, "").as_str() {
+        "" => "no job is open".into(),
+        open => format!("open are {open}"),
     }
 }
 
@@ -126,17 +117,16 @@ pub(crate) fn by_version(version: Option<Version>) -> String {
 
 /// Describes the parameters that a job was opened with.
 pub(crate) fn parameters(job: &JobState) -> String {
-    let yes =
-        |yes: bool, does: &str, does_not: &str| (if yes { does } else { does_not }).to_owned();
+    let no = |does: bool| if does { "" } else { "no " };
     let lease = job.lease_seconds.map_or("no lease".to_owned(), |seconds| {
         format!("a lease of {}", Period(Duration::from_secs(seconds)))
     });
     format!(
-        "from step {} on, keeps {}, {}, {}, {lease}",
+        "from step {} on, keeps {}, holds {}data, paces {}producers, {lease}",
         job.start,
         count(job.keep.into(), "restart point"),
-        yes(job.holds, "holds data", "holds no data"),
-        yes(job.paces, "paces producers", "paces no producers"),
+        no(job.holds),
+        no(job.paces),
     )
 }
 
@@ -148,11 +138,11 @@ mod tests {
     use batchweave_core::manifest::entry::Sealed;
     use batchweave_core::stream::StreamOrder;
     use batchweave_daemon::Exit;
+    use batchweave_log::AsOf;
     use batchweave_store::Store;
     use batchweave_store::memory::MemoryStore;
 
     use super::*;
-    use crate::as_of::AsOf;
     use crate::context;
 
     /// An empty stream behind credentials that may only read.

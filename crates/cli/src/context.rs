@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use batchweave_core::ids::Version;
 use batchweave_core::keys;
+use batchweave_daemon::Exit;
 use batchweave_log::{Log, LogOptions};
 use batchweave_store::{
     Encryption, ErrorKind, ObjectMeta, OpenOptions, Patience, Store, StoreError, list_all,
 };
+use serde::Serialize;
 
 use crate::error::CliError;
 use crate::global::GlobalArgs;
-use crate::output::Output;
+use crate::output::{Output, Style};
 
 const STORE_VARIABLE: &str = "BATCHWEAVE_STORE";
 /// Time without an answer after which a message appears.
@@ -77,6 +80,21 @@ impl Context {
         }
         Ok(batchweave_store::open(&url, &options).await?)
     }
+
+    /// Opens the store, and its log as [`open_log`] does.
+    pub(crate) async fn log(&self) -> Result<Log, CliError> {
+        open_log(self.store(false).await?).await
+    }
+
+    /// Prints the report of a successful verb.
+    pub(crate) fn done<R: Serialize>(
+        &self,
+        report: &R,
+        text: impl FnOnce(&R, Style) -> String,
+    ) -> Result<Exit, CliError> {
+        self.out.report(report, text)?;
+        Ok(Exit::Ok)
+    }
 }
 
 /// Checks with few and short tries that the store answers, since a person waits. The verb handles the
@@ -96,18 +114,11 @@ async fn check_answer(url: &str, options: &OpenOptions) -> Result<(), StoreError
             get.await
         }
     };
+    use ErrorKind::{Timeout, Unreachable, Untrusted};
     match answer {
-        Err(error) if is_unanswered(error.kind) => Err(error),
+        Err(error) if matches!(error.kind, Unreachable | Timeout | Untrusted) => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Whether nothing answered, or something that is not a store.
-fn is_unanswered(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::Unreachable | ErrorKind::Timeout | ErrorKind::Untrusted
-    )
 }
 
 /// Returns the encryption that writes request, as `store.encryption` and `store.kms_key` of the daemons.
@@ -120,11 +131,21 @@ fn encryption() -> Result<Encryption, CliError> {
 
 /// Folds the stream at the store's root to its head, without writing anything.
 pub(crate) async fn open_log(store: Arc<dyn Store>) -> Result<Log, CliError> {
-    let options = LogOptions {
+    Ok(Log::open(store, &read_only()).await?)
+}
+
+/// Returns the options of a log that writes no snapshots.
+pub(crate) fn read_only() -> LogOptions {
+    LogOptions {
         write_snapshots: false,
         ..LogOptions::new(rand::random())
-    };
-    Ok(Log::open(store, &options).await?)
+    }
+}
+
+/// Returns the version after the newest, from the newest snapshot and a short fold.
+pub(crate) async fn next_version(store: &Arc<dyn Store>) -> Result<Version, CliError> {
+    let head = open_log(Arc::clone(store)).await?;
+    Ok(head.manifest().next_version())
 }
 
 /// Returns all objects below `prefix`, sorted by key.

@@ -3,7 +3,23 @@
 use batchweave_core::ids::{Epoch, ProducerName, Step};
 use batchweave_core::manifest::Entry;
 
-use crate::output::{count, range};
+use serde::Serialize;
+
+use crate::output::{count, joined, range};
+
+/// A range of steps, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct StepRange {
+    pub(crate) first: Step,
+    pub(crate) last: Step,
+}
+
+impl StepRange {
+    /// Formats the range without a noun: `3..5`, or `3`.
+    pub(crate) fn text(self) -> String {
+        range(self.first, self.last.saturating_add(1))
+    }
+}
 
 /// Describes an entry on one line that needs no context.
 pub(crate) fn entry(entry: &Entry) -> String {
@@ -21,11 +37,10 @@ pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
         }
     };
     match entry {
-        Entry::Opened(e) if e.producer.as_str() == writer => {
-            format!("opened epoch {} by {}", e.epoch, e.instance)
-        }
         Entry::Opened(e) => {
-            format!("opened {} epoch {} by {}", e.producer, e.epoch, e.instance)
+            let name = Some(&e.producer).filter(|name| name.as_str() != writer);
+            let name = name.map_or(String::new(), |name| format!("{name} "));
+            format!("opened {name}epoch {} by {}", e.epoch, e.instance)
         }
         Entry::Batch(e) => {
             let tgbs = count(e.tgbs.len() as u64, "TGB");
@@ -72,9 +87,9 @@ pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
                 let attempt = held.attempt.map_or(String::new(), |n| format!("/{n}"));
                 format!("{}@{}{attempt}", held.job, held.opened)
             });
-            let jobs = match jobs.collect::<Vec<_>>().as_slice() {
-                [] => "no job holds".to_owned(),
-                jobs => format!("{} hold", jobs.join(", ")),
+            let jobs = match joined(jobs, "") {
+                none if none.is_empty() => "no job holds".to_owned(),
+                jobs => format!("{jobs} hold"),
             };
             format!("watermark {} ({jobs})", e.step)
         }
@@ -86,5 +101,5 @@ pub(crate) fn beside(entry: &Entry, writer: &str) -> String {
 /// Formats the steps `first` to `last`, both included: `steps 3..5` or `step 3`.
 pub(crate) fn steps(first: Step, last: Step) -> String {
     let noun = if first == last { "step" } else { "steps" };
-    format!("{noun} {}", range(first, last.saturating_add(1)))
+    format!("{noun} {}", StepRange { first, last }.text())
 }

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::context::{self, Context};
 use crate::error::CliError;
-use finding::{Finding, Group, Level};
+use finding::{Check, Finding, Group, Level};
 use latency::Latency;
 
 const EXAMPLES: &str = "\
@@ -53,7 +53,7 @@ pub(crate) struct DoctorArgs {
 struct DoctorReport {
     root: String,
     ok: bool,
-    checks: Vec<Finding>,
+    checks: Vec<Check>,
     latency: Vec<Latency>,
 }
 
@@ -94,19 +94,27 @@ pub(crate) async fn run(args: &DoctorArgs, context: &Context) -> Result<Exit, Cl
     context.out.part(|style| style.bold(&report.root))?;
     match context.store(false).await {
         Ok(store) => {
-            let random = rand::random();
+            let (store, random) = (&store, rand::random());
             let target = Target {
-                store: &store,
+                store,
                 args,
                 random,
             };
             interrupted = examine_and_clean(&target, context, &mut report).await?;
         }
-        Err(CliError::Store(e)) => show(context, &mut report, vec![access::refused(&e)])?,
+        Err(CliError::Store(e)) => {
+            show(
+                context,
+                &mut report,
+                Group::Access,
+                vec![access::refused(&e)],
+            )?;
+        }
         Err(e) => return Err(e),
     }
-    let failed = report.checks.iter().find(|c| c.verdict == Level::Fail);
-    let exit = failed.map_or(Exit::Ok, |c| c.exit);
+    let mut findings = report.checks.iter().map(|check| &check.finding);
+    let failed = findings.find(|finding| finding.verdict == Level::Fail);
+    let exit = failed.map_or(Exit::Ok, |finding| finding.exit);
     report.ok = failed.is_none() && !interrupted;
     if interrupted {
         return Err(CliError::Absent(
@@ -133,7 +141,7 @@ async fn examine_and_clean(
     if !target.args.read_only
         && let Some(left) = clean(target).await
     {
-        show(context, report, vec![left])?;
+        show(context, report, Group::Contract, vec![left])?;
     }
     outcome.transpose().map(|done| done.is_none())
 }
@@ -146,46 +154,45 @@ async fn examine(
     let access = access::check(target).await;
     // A failure of the simplest request would fail all others.
     let barred = access.iter().any(|c| c.verdict == Level::Fail);
-    show(context, report, access)?;
+    show(context, report, Group::Access, access)?;
     if barred {
         return Ok(());
     }
-    show(context, report, contract::check(target).await)?;
+    let contract = contract::check(target).await;
+    show(context, report, Group::Contract, contract)?;
     let versioning = versioning(target).await;
     let permissions = permissions::check(target, versioning.as_ref()).await;
-    show(context, report, permissions)?;
+    show(context, report, Group::Permissions, permissions)?;
     if let (Some(bucket), Some(versioning)) = (target.bucket(), versioning) {
-        show(context, report, rules::check(bucket, versioning).await)?;
+        let rules = rules::check(bucket, versioning).await;
+        show(context, report, Group::Rules, rules)?;
     }
     let (latency, finding) = latency::measure(target).await;
     if let Some(finding) = finding {
         let table = render::latency(&latency, context.out.style);
         report.latency = latency;
-        show(context, report, vec![finding])?;
+        show(context, report, Group::Latency, vec![finding])?;
         context.out.part(|_| table)?;
     }
-    show(context, report, stream::check(target.store).await)
+    let stream = stream::check(target.store).await;
+    show(context, report, Group::Stream, stream)
 }
 
 async fn versioning(target: &Target<'_>) -> Option<Result<Versioning, StoreError>> {
-    match target.bucket() {
-        Some(bucket) => Some(bucket.versioning().await),
-        None => None,
-    }
+    Some(target.bucket()?.versioning().await)
 }
 
 /// Prints the findings of one group and adds them to the report.
 fn show(
     context: &Context,
     report: &mut DoctorReport,
+    group: Group,
     findings: Vec<Finding>,
 ) -> Result<(), CliError> {
-    if !findings.is_empty() {
-        context
-            .out
-            .part(|style| format!("\n{}", render::group(&findings, style)))?;
-    }
-    report.checks.extend(findings);
+    let text = |style| format!("\n{}", render::group(group, &findings, style));
+    context.out.part(text)?;
+    let checks = findings.into_iter().map(|finding| Check { group, finding });
+    report.checks.extend(checks);
     Ok(())
 }
 
@@ -194,27 +201,20 @@ async fn clean(target: &Target<'_>) -> Option<Finding> {
     let (store, folder) = (target.store(), target.folder());
     // A store whose listing fails was reported before.
     let listed = context::list(store, &folder).await.ok()?;
-    let mut left = 0;
-    let mut why = None;
+    let mut left = Vec::new();
     for object in listed {
-        if let Err(error) = store.delete(&object.key).await {
-            left += 1;
-            why = Some(error);
-        }
+        left.extend(store.delete(&object.key).await.err());
     }
     if let Some(inspect) = store.inspect()
         && let Err(error) = inspect.tidy(&folder).await
     {
         tracing::debug!(%error, "tidying up after the examination");
     }
-    why.map(|error| {
-        let objects = crate::output::count(left, "object");
-        Finding::warn(
-            Group::Contract,
-            "left behind",
-            format!("{objects} below {folder}: {}", error.detail),
-            format!("delete {folder}; with s3:DeleteObject on probe/* nothing stays"),
-        )
+    left.last().map(|error| {
+        let objects = crate::output::count(left.len() as u64, "object");
+        let detail = format!("{objects} below {folder}: {}", error.detail);
+        let remedy = format!("delete {folder}; with s3:DeleteObject on probe/* nothing stays");
+        Finding::warn("left behind", detail, &remedy)
     })
 }
 

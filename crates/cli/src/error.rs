@@ -2,9 +2,8 @@
 
 use std::io;
 
-use batchweave_core::tgb::TgbError;
 use batchweave_daemon::Exit;
-use batchweave_log::LogError;
+use batchweave_log::{FramesError, LogError};
 use batchweave_store::{ErrorKind, Op, StoreError};
 
 /// The error of a verb: its message, and the reason that determines the exit code.
@@ -33,7 +32,7 @@ pub enum CliError {
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
-    Tgb(#[from] TgbError),
+    Frames(#[from] FramesError),
     /// Any other failure of a verb's work.
     #[error("{0}")]
     Failed(String),
@@ -47,11 +46,17 @@ impl CliError {
         match self {
             Self::Usage(_) => Exit::Config,
             Self::Input(_) => Exit::BadInput,
-            Self::Store(e) => exit_of_store_error(e),
-            Self::Log(e) => exit_of_log_error(e),
-            Self::Tgb(_) | Self::Unsound(_) => Exit::Protocol,
+            Self::Store(e)
+            | Self::Log(LogError::Store(e))
+            | Self::Frames(FramesError::Store(e)) => exit_of_store_error(e),
+            Self::Log(LogError::Void(_) | LogError::Stopped(_))
+            | Self::Absent(_)
+            | Self::Refused(_)
+            | Self::Failed(_)
+            | Self::Output(_) => Exit::Failure,
+            Self::Log(e) => Exit::for_log(e),
+            Self::Frames(FramesError::Index(_)) | Self::Unsound(_) => Exit::Protocol,
             Self::NotProved(_) => Exit::NotProved,
-            Self::Absent(_) | Self::Refused(_) | Self::Failed(_) | Self::Output(_) => Exit::Failure,
         }
     }
 
@@ -67,23 +72,5 @@ fn exit_of_store_error(error: &StoreError) -> Exit {
         ErrorKind::NotFound | ErrorKind::Range => Exit::Protocol,
         ErrorKind::Invalid if error.op != Op::Open => Exit::StoreUnavailable,
         _ => Exit::for_store(error),
-    }
-}
-
-fn exit_of_log_error(error: &LogError) -> Exit {
-    match error {
-        LogError::Store(e) => exit_of_store_error(e),
-        LogError::NoStream { .. } | LogError::RootInUse { .. } | LogError::OtherStream { .. } => {
-            Exit::StreamRefused
-        }
-        LogError::Format(_)
-        | LogError::Fold(_)
-        | LogError::Gap { .. }
-        | LogError::Altered { .. }
-        | LogError::OtherRoot { .. }
-        | LogError::Unconfirmed { .. }
-        | LogError::Undone { .. }
-        | LogError::NoSegment { .. } => Exit::Protocol,
-        LogError::Void(_) | LogError::Stopped(_) => Exit::Failure,
     }
 }

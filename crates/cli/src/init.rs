@@ -7,7 +7,7 @@ use batchweave_core::ids::{Hash, ProducerName, StreamId};
 use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_daemon::{Exit, timestamp};
 use batchweave_log::Creation;
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -43,8 +43,8 @@ pub(crate) struct InitArgs {
     #[arg(long, value_name = "N", required_unless_present = "like")]
     rows_per_slice: Option<u32>,
     /// How batches get their steps: as they arrive, or from the named producers in turn
-    #[arg(long, value_name = "ORDER", default_value = "arrival")]
-    order: OrderArg,
+    #[arg(long, value_name = "ORDER", default_value = "arrival", value_parser = order())]
+    order: StreamOrder,
     /// The producers whose last finish ends the stream; with lanes: in turn. None: any producer may write,
     /// and only a seal ends the stream
     #[arg(long, value_name = "A,B,..", value_delimiter = ',')]
@@ -67,10 +67,12 @@ const PARAMETERS: [&str; 7] = [
     "fingerprint",
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OrderArg {
-    Arrival,
-    Lanes,
+/// Parses an order as clap shows it in the help.
+fn order() -> impl TypedValueParser<Value = StreamOrder> {
+    PossibleValuesParser::new(["arrival", "lanes"]).map(|name| match name.as_str() {
+        "lanes" => StreamOrder::Lanes,
+        _ => StreamOrder::Arrival,
+    })
 }
 
 #[derive(Debug, Serialize)]
@@ -93,8 +95,7 @@ pub(crate) async fn run(args: &InitArgs, context: &Context) -> Result<Exit, CliE
         created,
         stream,
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 impl InitArgs {
@@ -116,10 +117,7 @@ impl InitArgs {
             format: 1,
             stream_id: StreamId([0; 16]),
             slices: self.slices.unwrap_or_default(),
-            order: match self.order {
-                OrderArg::Arrival => StreamOrder::Arrival,
-                OrderArg::Lanes => StreamOrder::Lanes,
-            },
+            order: self.order,
             producers: self.producers.clone(),
             tokenizer: TokenizerId {
                 name: self.tokenizer.clone().unwrap_or_default(),
@@ -146,15 +144,11 @@ fn like(path: &Path) -> Result<StreamConfig, CliError> {
 }
 
 fn render(report: &InitReport, style: Style) -> String {
-    let deed = if report.created {
-        "created"
+    let head = if report.created {
+        "stream created"
     } else {
-        "was there, with the same parameters"
+        "stream was there, with the same parameters"
     };
-    let rows = status::stream_rows(&report.root, &report.stream);
-    format!(
-        "{}\n{}",
-        style.green(&format!("stream {deed}")),
-        fields(&rows)
-    )
+    let rows = fields(&status::stream_rows(&report.root, &report.stream));
+    format!("{}\n{rows}", style.green(head))
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::admin::incarnation;
 use crate::context;
 use crate::error::CliError;
-use crate::output::{Style, table};
+use crate::output::{Style, cells, or_dash, table};
 
 /// The marks and progress of all jobs.
 pub(crate) type ObjectsByJob = BTreeMap<JobName, JobObjects>;
@@ -68,14 +68,6 @@ pub(crate) fn of_open_jobs(m: &Manifest, objects: Option<&ObjectsByJob>) -> Vec<
     m.jobs().iter().map(one).collect()
 }
 
-/// Reads the marks and progress of all open jobs that still matter; makes no request without open jobs.
-pub(crate) async fn read_objects(log: &mut Log) -> Result<ObjectsByJob, CliError> {
-    if log.manifest().jobs().is_empty() {
-        return Ok(ObjectsByJob::new());
-    }
-    Ok(log.job_objects().await?)
-}
-
 /// Reads all marks and progress of one job, also those that no longer matter.
 pub(crate) async fn read_all_objects(
     log: &Log,
@@ -122,11 +114,8 @@ impl JobStatus {
     /// Returns whether the newest attempt reads the steps of `quarantine`; `None` before the first attempt.
     pub(crate) fn reader(&self, quarantine: &QuarantineState) -> Option<Reader> {
         let newest = self.state.attempts.last()?;
-        Some(self.reads(
-            newest,
-            quarantine.last,
-            quarantine.in_force_at(newest.opened),
-        ))
+        let over = quarantine.in_force_at(newest.opened);
+        Some(self.reads(newest, quarantine.last, over))
     }
 
     /// Returns whether the newest attempt reads one step.
@@ -157,18 +146,14 @@ impl JobStatus {
 impl Reader {
     /// Formats the attempt and its position: `llm@4 attempt 2 (at step 800)`.
     pub(crate) fn attempt_text(&self) -> String {
-        let at = self
-            .position
-            .map_or(String::new(), |at| format!(" (at step {at})"));
+        let at = self.position;
+        let at = at.map_or(String::new(), |at| format!(" (at step {at})"));
         format!("{} attempt {}{at}", self.job, self.attempt)
     }
 
     /// Formats the attempt and whether it reads one step.
     pub(crate) fn text(&self) -> String {
-        let does = match self.does {
-            "reads" => "is still to read",
-            does => does,
-        };
+        let does = self.does.replace("reads", "is still to read");
         format!("{} {does} it", self.attempt_text())
     }
 }
@@ -210,26 +195,27 @@ impl ReclaimStatus {
 
 /// Formats a table with one line per job.
 pub(crate) fn job_table(jobs: &[JobStatus], style: Style) -> String {
-    let dash = || "-".to_owned();
-    let yes = |b: bool| if b { "yes" } else { "no" }.to_owned();
     let row = |job: &JobStatus| {
         let (state, newest) = (&job.state, job.state.attempts.last());
-        let number = |step: Option<Step>| step.map_or_else(dash, |s| s.to_string());
-        vec![
+        let from = newest.map_or(state.start, |attempt| attempt.start);
+        let dp = or_dash(newest.map(|attempt| attempt.dp_size));
+        let (position, floor) = (or_dash(job.position), or_dash(job.floor));
+        let [holds, paces] = [state.holds, state.paces].map(|is| if is { "yes" } else { "no" });
+        let attempts = state.attempts_opened();
+        cells![
             job.id(),
-            state.attempts_opened().to_string(),
-            number(Some(newest.map_or(state.start, |a| a.start))),
-            newest.map_or_else(dash, |a| a.dp_size.to_string()),
-            number(job.position),
-            state.keep.to_string(),
-            number(job.floor),
-            yes(state.holds),
-            yes(state.paces),
+            attempts,
+            from,
+            dp,
+            position,
+            state.keep,
+            floor,
+            holds,
+            paces
         ]
     };
-    let rows: Vec<_> = jobs.iter().map(row).collect();
     let header = [
         "JOB", "ATTEMPTS", "FROM", "DP", "POSITION", "KEEPS", "FLOOR", "HOLDS", "PACES",
     ];
-    table(style, &header, &rows)
+    table(style, &header, jobs.iter().map(row))
 }

@@ -9,12 +9,10 @@
 
 mod admin;
 mod args;
-mod as_of;
 mod context;
 mod describe;
 mod doctor;
 mod error;
-pub mod frames;
 mod global;
 mod init;
 mod job;

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use batchweave_core::ids::{ProducerName, Seq, Step};
-use batchweave_core::provenance::{Provenance, Sources};
+use batchweave_core::provenance::{Piece, Provenance};
 use batchweave_daemon::Exit;
 use batchweave_log::{Located, Log};
 use batchweave_store::Store;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
-use crate::output::{Style, count, range, table};
+use crate::output::{Style, cells, count, joined, range, table};
 use crate::sources;
 
 const EXAMPLES: &str = "\
@@ -73,7 +73,7 @@ type StepsByProvenance = BTreeMap<String, Vec<(Step, Seq, ProducerName)>>;
 
 pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, CliError> {
     let (file, line) = document(&args.document)?;
-    let mut log = context::open_log(context.store(false).await?).await?;
+    let mut log = context.log().await?;
     let wanted = wanted(&mut log, file).await?;
     let from = args.from.unwrap_or(0).max(log.manifest().watermark());
     let next = log.manifest().next_step();
@@ -98,9 +98,9 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     found.sort_by_key(|found| found.step);
     let silent = match silent {
         0 => String::new(),
-        silent => format!(
+        n => format!(
             "; {} have no provenance (packing.provenance)",
-            count(silent, "step")
+            count(n, "step")
         ),
     };
     if found.is_empty() {
@@ -113,16 +113,14 @@ pub(crate) async fn run(args: &LocateArgs, context: &Context) -> Result<Exit, Cl
     if !silent.is_empty() {
         eprintln!("warning: the search is incomplete{silent}");
     }
-    let file = file.to_owned();
     let report = LocateReport {
-        file,
+        file: file.to_owned(),
         line,
         from,
         to,
         found,
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 fn document(text: &str) -> Result<(&str, u64), CliError> {
@@ -152,16 +150,13 @@ async fn wanted(log: &mut Log, file: &str) -> Result<WantedFiles, CliError> {
         }
     }
     if wanted.is_empty() {
-        let listed: Vec<String> = others.iter().take(LISTED).cloned().collect();
-        let more = others.len().saturating_sub(LISTED) as u64;
-        let more = match more {
+        let more = match others.len().saturating_sub(LISTED) as u64 {
             0 => String::new(),
             more => format!(" and {}", count(more, "other file")),
         };
+        let (root, listed) = (log.store().root(), joined(others.iter().take(LISTED), ""));
         return Err(CliError::Absent(format!(
-            "no producer of {} reads a file {file}; they read: {}{more}",
-            log.store().root(),
-            listed.join(", ")
+            "no producer of {root} reads a file {file}; they read: {listed}{more}"
         )));
     }
     Ok(wanted)
@@ -226,16 +221,14 @@ impl Search {
         let (Some(files), Some(sources)) = (self.wanted.get(producer), provenance.get(*seq)) else {
             return Vec::new();
         };
-        let meant = |sources: &Sources| {
-            let mut pieces = sources.pieces.iter();
-            pieces.any(|piece| piece.unit == self.unit && files.contains_key(&piece.file))
-        };
-        if !meant(sources) {
+        let named = |piece: &Piece| files.get(&piece.file).filter(|_| piece.unit == self.unit);
+        let mut found: BTreeMap<(u64, u32), Found> = BTreeMap::new();
+        // Most steps do not hold the document.
+        if !sources.pieces.iter().any(|piece| named(piece).is_some()) {
             return Vec::new();
         }
-        let mut found: BTreeMap<(u64, u32), Found> = BTreeMap::new();
         for (row, _, piece) in sources.placed(self.seq_len, self.rows) {
-            let Some(name) = files.get(&piece.file).filter(|_| piece.unit == self.unit) else {
+            let Some(name) = named(&piece) else {
                 continue;
             };
             let new = || Found {
@@ -262,17 +255,10 @@ impl Search {
 
 fn render(report: &LocateReport, style: Style) -> String {
     let row = |f: &Found| {
-        let slices: Vec<String> = f.slices.iter().map(u64::to_string).collect();
-        vec![
-            f.step.to_string(),
-            slices.join(", "),
-            range(f.first_token, f.end_token),
-            (f.pass + 1).to_string(),
-            format!("{}, seq {}", f.producer, f.seq),
-            f.source.clone(),
-        ]
+        let (slices, tokens) = (joined(&f.slices, ""), range(f.first_token, f.end_token));
+        let producer = format!("{}, seq {}", f.producer, f.seq);
+        cells![f.step, slices, tokens, f.pass + 1, producer, f.source]
     };
-    let rows: Vec<_> = report.found.iter().map(row).collect();
     let header = ["STEP", "SLICES", "TOKENS", "PASS", "PRODUCER", "DOCUMENT"];
-    table(style, &header, &rows)
+    table(style, &header, report.found.iter().map(row))
 }

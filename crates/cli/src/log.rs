@@ -4,19 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_core::ids::{CommitId, Step, Version};
+use batchweave_core::ids::{CommitId, Version};
 use batchweave_core::manifest::rules::Validity;
 use batchweave_core::manifest::{Entry, Folded, Writer};
 use batchweave_daemon::Exit;
-use batchweave_log::Log;
-use batchweave_store::Store;
+use batchweave_log::{AsOf, Log};
 use serde::Serialize;
 
-use crate::as_of::AsOf;
 use crate::context::{self, Context};
-use crate::describe;
+use crate::describe::{self, StepRange};
 use crate::error::CliError;
-use crate::output::{Style, range};
+use crate::output::{Style, or_dash};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,19 +70,16 @@ struct EntryReport {
     entry: Entry,
 }
 
-#[derive(Debug, Clone, Copy, Serialize)]
-struct StepRange {
-    first: Step,
-    last: Step,
-}
-
 pub(crate) async fn run(args: &LogArgs, context: &Context) -> Result<Exit, CliError> {
     let store = context.store(false).await?;
     let limit = args.limit.unwrap_or(NEWEST);
     let (from, end) = match (args.from, args.limit) {
         (Some(from), Some(limit)) => (from, from.saturating_add(limit)),
         (Some(from), None) => (from, Version::MAX),
-        (None, _) => (newest(&store).await?.saturating_sub(limit), Version::MAX),
+        (None, _) => {
+            let next = context::next_version(&store).await?;
+            (next.saturating_sub(limit), Version::MAX)
+        }
     };
     let view = AsOf::new(store, from);
     let mut log = context::open_log(Arc::clone(&view) as _).await?;
@@ -99,12 +94,6 @@ pub(crate) async fn run(args: &LogArgs, context: &Context) -> Result<Exit, CliEr
     view.show_until(end);
     print(&mut log, args.follow, from..end, context).await?;
     Ok(Exit::Ok)
-}
-
-/// Returns the version after the newest.
-async fn newest(store: &Arc<dyn Store>) -> Result<Version, CliError> {
-    let head = context::open_log(Arc::clone(store)).await?;
-    Ok(head.manifest().next_version())
 }
 
 async fn print(
@@ -139,24 +128,9 @@ async fn print(
 
 impl CommitReport {
     fn new(version: Version, folded: Folded) -> Self {
-        let steps = folded.placed.first().zip(folded.placed.last());
-        let steps = steps.map(|(first, last)| StepRange {
-            first: first.step,
-            last: last.step,
-        });
         let void = folded.void.map(|reason| reason.to_string());
-        let Some(record) = folded.record.map(std::sync::Arc::unwrap_or_clone) else {
-            return Self {
-                version,
-                commit: None,
-                writer: None,
-                void,
-                entries: Vec::new(),
-                steps,
-            };
-        };
         let mut verdicts = folded.entries.into_iter();
-        let report = |entry: Entry| {
+        let report = |entry: &Entry| {
             let (verdict, reason) = match verdicts.next() {
                 Some(Ok(Validity::Applies)) => ("applies", None),
                 Some(Ok(Validity::Repeat)) => ("repeat", None),
@@ -165,45 +139,48 @@ impl CommitReport {
             };
             EntryReport {
                 kind: entry.kind(),
-                summary: describe::entry(&entry),
+                summary: describe::entry(entry),
                 verdict,
                 reason,
-                entry,
+                entry: entry.clone(),
             }
         };
-        let entries = record.entries.into_iter().map(report).collect();
+        let record = folded.record.as_deref();
+        let entries = record.iter().flat_map(|record| &record.entries);
+        let (first, last) = (folded.placed.first(), folded.placed.last());
         Self {
             version,
-            commit: Some(record.commit),
-            writer: Some(record.writer),
+            entries: entries.map(report).collect(),
+            commit: record.map(|record| record.commit),
+            writer: record.map(|record| record.writer.clone()),
             void,
-            entries,
-            steps,
+            steps: first.zip(last).map(|(first, last)| StepRange {
+                first: first.step,
+                last: last.step,
+            }),
         }
     }
 
     fn text(&self, style: Style) -> String {
-        let commit = self.commit.map_or("-".to_owned(), |c| c.to_string());
-        let writer = self
-            .writer
-            .as_ref()
-            .map_or("-".to_owned(), |w| match w.epoch {
-                // A command's record: its verb is enough.
-                0 => w.name.trim_start_matches("batchweave-").to_owned(),
-                epoch => format!("{}/{epoch}", w.name),
-            });
+        let commit = or_dash(self.commit);
+        let writer = or_dash(self.writer.as_ref().map(|w| match w.epoch {
+            // A command's record: its verb is enough.
+            0 => w.name.trim_start_matches("batchweave-").to_owned(),
+            epoch => format!("{}/{epoch}", w.name),
+        }));
+        let entries: Vec<_> = self
+            .entries
+            .iter()
+            .map(|e| e.text(style, &writer))
+            .collect();
         let entries = match &self.void {
             Some(reason) => style.red(&format!("VOID record: {reason}")),
-            None => self
-                .entries
-                .iter()
-                .map(|e| e.text(style, &writer))
-                .collect::<Vec<_>>()
-                .join("; "),
+            None => entries.join("; "),
         };
-        let steps = self.steps.map_or(String::new(), |s| {
-            format!(" -> steps {}", range(s.first, s.last.saturating_add(1)))
-        });
+        let steps = self
+            .steps
+            .map(|steps| format!(" -> steps {}", steps.text()));
+        let steps = steps.unwrap_or_default();
         format!(
             "{:>8}  {commit:.12}  {writer:<12}  {entries}{steps}",
             self.version

@@ -1,6 +1,6 @@
 //! Printing of results: text with aligned columns, or JSON; colours on a terminal only.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
@@ -108,24 +108,18 @@ pub fn fields(rows: &[(&str, String)]) -> String {
 }
 
 /// Formats a table with aligned columns, numbers to the right.
-pub fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> String {
-    let column = |i: usize| rows.iter().filter_map(move |row| row.get(i));
-    let widths: Vec<usize> = (0..header.len())
-        .map(|i| {
-            column(i)
-                .map(|c| c.chars().count())
-                .chain([header[i].len()])
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    let right: Vec<bool> = (0..header.len())
-        .map(|i| column(i).all(|cell| cell == "-" || cell.parse::<f64>().is_ok()))
-        .collect();
+pub fn table(style: Style, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let rows: Vec<_> = rows.into_iter().collect();
+    let columns = header.iter().enumerate().map(|(i, title)| {
+        let cells = rows.iter().filter_map(|row| row.get(i));
+        let width = cells.clone().map(|cell| cell.chars().count()).max();
+        let mut numbers = cells.map(|cell| cell == "-" || cell.parse::<f64>().is_ok());
+        (width.unwrap_or(0).max(title.len()), numbers.all(|is| is))
+    });
+    let columns: Vec<(usize, bool)> = columns.collect();
     let line = |cells: Vec<&str>| {
-        let padded = cells.iter().enumerate().map(|(i, cell)| {
-            let width = widths[i];
-            if right[i] {
+        let padded = cells.iter().zip(&columns).map(|(cell, &(width, right))| {
+            if right {
                 format!("{cell:>width$}")
             } else {
                 format!("{cell:width$}")
@@ -135,10 +129,30 @@ pub fn table(style: Style, header: &[&str], rows: &[Vec<String>]) -> String {
     };
     let mut text = style.bold(&line(header.to_vec()));
     text.push('\n');
-    for row in rows {
+    for row in &rows {
         let _ = writeln!(text, "{}", line(row.iter().map(String::as_str).collect()));
     }
     text
+}
+
+/// Returns the cells of a table's line, each as `Display` prints it.
+macro_rules! cells {
+    ($($cell:expr),+ $(,)?) => { vec![$($cell.to_string()),+] };
+}
+pub(crate) use cells;
+
+/// Formats a value; `-` for none.
+pub(crate) fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// Joins items by commas; `none` stands for no items.
+pub(crate) fn joined(items: impl IntoIterator<Item = impl Display>, none: &str) -> String {
+    let items: Vec<_> = items.into_iter().map(|item| item.to_string()).collect();
+    if items.is_empty() {
+        return none.to_owned();
+    }
+    items.join(", ")
 }
 
 /// Formats a number of bytes: 1536 is `1.5 KiB`.
@@ -183,7 +197,7 @@ mod tests {
             vec!["p0".to_owned(), "7".to_owned(), "here".to_owned()],
             vec!["producer-1".to_owned(), "1234".to_owned(), String::new()],
         ];
-        let text = table(Style::default(), &["NAME", "SEQ", "WHO"], &rows);
+        let text = table(Style::default(), &["NAME", "SEQ", "WHO"], rows);
         let expected = "NAME         SEQ  WHO\np0             7  here\nproducer-1  1234\n";
         assert_eq!(text, expected);
     }

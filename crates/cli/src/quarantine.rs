@@ -1,6 +1,7 @@
 //! `batchweave quarantine`: excludes steps from attempts opened later, lists such exclusions and lifts
 //! them.
 
+use std::fmt::Write as _;
 use std::str::FromStr;
 
 use batchweave_core::ids::{RequestId, Step, Version};
@@ -11,10 +12,11 @@ use batchweave_daemon::Exit;
 use batchweave_log::Log;
 use serde::Serialize;
 
-use crate::context::{self, Context};
+use crate::context::Context;
+use crate::describe::StepRange;
 use crate::error::CliError;
 use crate::job_status::{self, Reader};
-use crate::output::{Style, range, table};
+use crate::output::{Style, cells, joined, or_dash, range, table};
 use crate::{admin, describe};
 
 const EXAMPLES: &str = "\
@@ -42,13 +44,6 @@ pub(crate) struct QuarantineArgs {
     /// An id of your own (32 hexadecimal digits): repeating the command with it does nothing
     #[arg(long, value_name = "ID")]
     request: Option<RequestId>,
-}
-
-/// A range of steps, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct StepRange {
-    first: Step,
-    last: Step,
 }
 
 impl FromStr for StepRange {
@@ -92,13 +87,13 @@ struct QuarantineStatus {
 }
 
 pub(crate) async fn run(args: &QuarantineArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut log = context::open_log(context.store(false).await?).await?;
+    let mut log = context.log().await?;
     let change = match (args.steps, &args.lift) {
         (Some(steps), _) => Some(add(args, steps, &mut log).await?),
         (None, Some(id)) => Some(lift(args, id, &mut log).await?),
         (None, None) => None,
     };
-    let objects = job_status::read_objects(&mut log).await?;
+    let objects = log.job_objects().await?;
     let m = log.manifest();
     let jobs = job_status::of_open_jobs(m, Some(&objects));
     let shown = |state: &QuarantineState| QuarantineStatus {
@@ -112,17 +107,15 @@ pub(crate) async fn run(args: &QuarantineArgs, context: &Context) -> Result<Exit
         change,
         quarantines: m.quarantines().iter().map(shown).collect(),
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 async fn add(args: &QuarantineArgs, steps: StepRange, log: &mut Log) -> Result<Change, CliError> {
-    let StepRange { first, last } = steps;
     let request = admin::request(args.request, log);
     let entry = Entry::Quarantined(Quarantined {
         request,
-        first,
-        last,
+        first: steps.first,
+        last: steps.last,
         reason: args.reason.clone().unwrap_or_default(),
     });
     let version = admin::commit(log, "quarantine", |m| {
@@ -139,11 +132,8 @@ async fn add(args: &QuarantineArgs, steps: StepRange, log: &mut Log) -> Result<C
 
 /// Returns the quarantine of the same range that is in force.
 fn in_force(m: &Manifest, steps: StepRange) -> Option<&QuarantineState> {
-    let same = |q: &&QuarantineState| (q.first, q.last) == (steps.first, steps.last);
-    m.quarantines()
-        .iter()
-        .filter(same)
-        .find(|q| q.lifted.is_none())
+    let mut in_force = m.quarantines().iter().filter(|q| q.lifted.is_none());
+    in_force.find(|q| (q.first, q.last) == (steps.first, steps.last))
 }
 
 async fn lift(args: &QuarantineArgs, id: &str, log: &mut Log) -> Result<Change, CliError> {
@@ -167,11 +157,8 @@ async fn lift(args: &QuarantineArgs, id: &str, log: &mut Log) -> Result<Change, 
 
 /// Returns the only quarantine whose id begins with `id`.
 fn find(m: &Manifest, id: &str) -> Result<RequestId, CliError> {
-    let found: Vec<_> = m
-        .quarantines()
-        .iter()
-        .filter(|q| q.id.to_string().starts_with(id))
-        .collect();
+    let mut found = m.quarantines().to_vec();
+    found.retain(|q| q.id.to_string().starts_with(id));
     match found.as_slice() {
         [one] => Ok(one.id),
         // A script that repeats a lift passes the whole id, and the lifted quarantine may be forgotten.
@@ -188,15 +175,11 @@ fn find(m: &Manifest, id: &str) -> Result<RequestId, CliError> {
 }
 
 fn render(report: &QuarantineReport, style: Style) -> String {
-    let mut text = String::new();
-    if let Some(change) = &report.change {
-        text.push_str(&changed(report, change, style));
-    } else if report.quarantines.is_empty() {
-        text.push_str("nothing is quarantined\n");
-    } else {
-        text.push_str(&listing(report, style));
+    match &report.change {
+        Some(change) => changed(report, change, style),
+        None if report.quarantines.is_empty() => "nothing is quarantined".to_owned(),
+        None => listing(report, style),
     }
-    text
 }
 
 fn changed(report: &QuarantineReport, change: &Change, style: Style) -> String {
@@ -213,20 +196,18 @@ fn changed(report: &QuarantineReport, change: &Change, style: Style) -> String {
         None => ("quarantined", state.added),
     };
     let mut text = style.green(&format!("{steps}: {what}, {by} (id {id})"));
-    text.push_str("\ncounts for attempts that are opened after version ");
-    text.push_str(&at.to_string());
+    let _ = write!(
+        text,
+        "\ncounts for attempts that are opened after version {at}"
+    );
     for reader in &shown.readers {
-        let line = match (reader.does, state.lifted) {
-            ("has passed", _) => format!("{} has read them already", reader.attempt_text()),
-            ("reads", None) => format!(
-                "{} still reads them: restart it from a checkpoint to pass over them",
-                reader.attempt_text()
-            ),
-            ("reads", Some(_)) => format!("{} reads them", reader.attempt_text()),
-            _ => format!("{} passes over them", reader.attempt_text()),
+        let does = match (reader.does, state.lifted) {
+            ("has passed", _) => "has read them already",
+            ("reads", None) => "still reads them: restart it from a checkpoint to pass over them",
+            ("reads", Some(_)) => "reads them",
+            _ => "passes over them",
         };
-        text.push('\n');
-        text.push_str(&line);
+        let _ = write!(text, "\n{} {does}", reader.attempt_text());
     }
     text.push_str(&outside(report, state));
     text
@@ -249,27 +230,15 @@ fn outside(report: &QuarantineReport, state: &QuarantineState) -> String {
 fn listing(report: &QuarantineReport, style: Style) -> String {
     let row = |shown: &QuarantineStatus| {
         let state = &shown.state;
-        let readers = shown
-            .readers
-            .iter()
-            .map(|r| format!("{}/{} {}", r.job, r.attempt, r.does));
-        let readers: Vec<_> = readers.collect();
-        vec![
-            format!("{:.8}", state.id.to_string()),
-            range(state.first, state.last.saturating_add(1)),
-            state.added.to_string(),
-            state.lifted.map_or("-".to_owned(), |v| v.to_string()),
-            if readers.is_empty() {
-                "-".to_owned()
-            } else {
-                readers.join(", ")
-            },
-            state.reason.clone(),
-        ]
+        let id = format!("{:.8}", state.id.to_string());
+        let steps = range(state.first, state.last.saturating_add(1));
+        let readers = shown.readers.iter();
+        let readers = readers.map(|r| format!("{}/{} {}", r.job, r.attempt, r.does));
+        let (lifted, readers) = (or_dash(state.lifted), joined(readers, "-"));
+        cells![id, steps, state.added, lifted, readers, state.reason]
     };
-    let rows: Vec<_> = report.quarantines.iter().map(row).collect();
     let header = ["ID", "STEPS", "ADDED", "LIFTED", "READERS", "REASON"];
-    table(style, &header, &rows)
+    table(style, &header, report.quarantines.iter().map(row))
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@ mod report;
 
 use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
-use batchweave_log::Log;
-use batchweave_log::reclaim::{Limits, Plan, ReclaimError, Reclaimer};
+use batchweave_log::reclaim::{Limits, ReclaimError, Reclaimer};
 use batchweave_store::{ErrorKind, StoreError};
 
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
 use crate::output::count;
 use report::{Applied, ReclaimReport};
@@ -41,47 +40,31 @@ pub(crate) struct ReclaimArgs {
 }
 
 pub(crate) async fn run(args: &ReclaimArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut log = context::open_log(context.store(false).await?).await?;
+    let mut log = context.log().await?;
     let mut reclaimer = Reclaimer::new();
-    let plan = reclaimer
-        .plan(&mut log, args.to)
-        .await
-        .map_err(reclaim_error)?;
+    let plan = reclaimer.plan(&mut log, args.to).await?;
     if !args.apply {
-        let report = ReclaimReport::new(&log, &plan, None);
-        context.out.report(&report, render::text)?;
-        return Ok(Exit::Ok);
+        return context.done(&ReclaimReport::new(&log, &plan, None), render::text);
     }
-    let applied = apply(&mut reclaimer, &mut log, &plan, args).await?;
-    let stopped = applied.stopped.clone();
+    let max_delete = args.max_delete;
+    let applied = reclaimer
+        .apply(&mut log, &plan, Limits { max_delete })
+        .await?;
     let report = ReclaimReport::new(&log, &plan, Some(&applied));
     context.out.report(&report, render::text)?;
-    match (stopped, applied.refused.first()) {
-        (Some(error), _) => Err(with_progress(error, &applied)),
-        (None, Some(first)) => Err(with_progress(first.error.clone(), &applied)),
-        (None, None) => Ok(Exit::Ok),
+    let refused = applied.refused.first().map(|first| &first.error);
+    match applied.stopped.as_ref().or(refused) {
+        Some(error) => Err(with_progress(error.clone(), &applied)),
+        None => Ok(Exit::Ok),
     }
 }
 
-async fn apply(
-    reclaimer: &mut Reclaimer,
-    log: &mut Log,
-    plan: &Plan,
-    args: &ReclaimArgs,
-) -> Result<Applied, CliError> {
-    let limits = Limits {
-        max_delete: args.max_delete,
-    };
-    reclaimer
-        .apply(log, plan, limits)
-        .await
-        .map_err(reclaim_error)
-}
-
-fn reclaim_error(error: ReclaimError) -> CliError {
-    match error {
-        ReclaimError::Log(e) => e.into(),
-        ReclaimError::Asked(asked) => CliError::Refused(asked.to_string()),
+impl From<ReclaimError> for CliError {
+    fn from(error: ReclaimError) -> Self {
+        match error {
+            ReclaimError::Log(e) => e.into(),
+            ReclaimError::Asked(asked) => Self::Refused(asked.to_string()),
+        }
     }
 }
 
@@ -89,14 +72,11 @@ fn reclaim_error(error: ReclaimError) -> CliError {
 fn with_progress(mut error: StoreError, applied: &Applied) -> CliError {
     let gone = count(applied.deleted_in_all().objects, "object");
     let left = count(applied.refused_keys, "object");
-    let hint = match error.kind {
-        ErrorKind::Denied => "; deleting needs s3:DeleteObject on this prefix",
-        _ => "",
-    };
-    error.detail = format!(
-        "{} ({gone} deleted, {left} refused; run the command again to go on){hint}",
-        error.detail
-    );
+    let so_far = format!("{gone} deleted, {left} refused; run the command again to go on");
+    error.detail = format!("{} ({so_far})", error.detail);
+    if error.kind == ErrorKind::Denied {
+        error.detail += "; deleting needs s3:DeleteObject on this prefix";
+    }
     CliError::Store(error)
 }
 

@@ -1,17 +1,17 @@
 //! `batchweave repair`: shows what can be done about an unreadable record, and does it.
 
-use batchweave_core::ids::{Hash, Step, Version};
+use batchweave_core::ids::{Hash, Version};
 use batchweave_core::keys;
 use batchweave_core::limits::REASON_BYTES_MAX;
 use batchweave_core::manifest::FoldError;
 use batchweave_daemon::Exit;
 use batchweave_log::repair::{self, Damage, Remedy, Repaired};
-use batchweave_log::{Log, LogOptions};
 use serde::Serialize;
 
 use crate::context::{self, Context};
 use crate::error::CliError;
 use crate::output::{Style, bytes, count, fields};
+use crate::status::Head;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,13 +52,6 @@ struct RepairReport {
 }
 
 #[derive(Debug, Serialize)]
-struct Head {
-    /// The newest version; `None` before the first commit.
-    version: Option<Version>,
-    steps: Step,
-}
-
-#[derive(Debug, Serialize)]
 struct DamageReport {
     version: Version,
     key: String,
@@ -75,10 +68,7 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
         )));
     }
     let store = context.store(false).await?;
-    let options = LogOptions {
-        write_snapshots: false,
-        ..LogOptions::new(rand::random())
-    };
+    let options = context::read_only();
     let root = store.root().to_owned();
     let mut damage = repair::damage(&store, &options).await?;
     let mut voided = Vec::new();
@@ -99,21 +89,14 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
             break (done, remedy);
         };
         voided.push(found.version);
-        // Further damage by the same faulty writer.
-        match repair::damage(&store, &options).await? {
-            Some(next)
-                if next
-                    .reason
-                    .writer()
-                    .is_some_and(|w| found.reason.writer() == Some(w)) =>
-            {
-                damage = Some(next);
-            }
-            Some(next) => {
-                damage = Some(next);
-                break ("possible", damage.as_ref().map(|d| d.remedy.clone()));
-            }
-            None => break (done, None),
+        let Some(next) = repair::damage(&store, &options).await? else {
+            break (done, None);
+        };
+        let writer = found.reason.writer().map(str::to_owned);
+        let next = damage.insert(next);
+        // Further damage by the same faulty writer is repaired too.
+        if writer.is_none() || next.reason.writer() != writer.as_deref() {
+            break ("possible", Some(next.remedy.clone()));
         }
     };
     let log = match remedy {
@@ -123,7 +106,7 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
     let report = RepairReport {
         root,
         readable: log.is_some(),
-        head: log.as_ref().map(Head::from_log),
+        head: log.as_ref().map(|log| Head::from_manifest(log.manifest())),
         advice: remedy
             .as_ref()
             .zip(damage.as_ref())
@@ -138,15 +121,6 @@ pub(crate) async fn run(args: &RepairArgs, context: &Context) -> Result<Exit, Cl
     } else {
         Exit::Protocol
     })
-}
-
-impl Head {
-    fn from_log(log: &Log) -> Self {
-        Self {
-            version: log.manifest().next_version().checked_sub(1),
-            steps: log.manifest().next_step(),
-        }
-    }
 }
 
 impl From<Damage> for DamageReport {
@@ -247,15 +221,14 @@ fn render(report: &RepairReport, style: Style) -> String {
     if report.readable {
         let (version, key) = (found.version, keys::repair(found.version));
         let done = format!("{}: version {version} is void, by {key}", report.repair);
-        text.push_str(&style.green(&done));
-        text.push_str(&head(report));
+        text = text + &style.green(&done) + &head(report);
     }
     text
 }
 
 fn head(report: &RepairReport) -> String {
     report.head.as_ref().map_or(String::new(), |head| {
-        let newest = head.version.map_or("none".to_owned(), |v| v.to_string());
+        let newest = head.newest();
         let steps = count(head.steps, "step");
         let root = &report.root;
         format!("\nthe log of {root} can be read: newest version {newest}, {steps}")

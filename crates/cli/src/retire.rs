@@ -7,7 +7,7 @@ use batchweave_daemon::Exit;
 use serde::Serialize;
 
 use crate::admin;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
 use crate::output::{Style, count};
 
@@ -48,7 +48,7 @@ struct RetireReport {
 }
 
 pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut log = context::open_log(context.store(false).await?).await?;
+    let mut log = context.log().await?;
     let producer = &args.producer;
     // The epoch at the start of the command: a later one belongs to a running instance.
     let epoch = log.manifest().producer(producer).map_or(0, |p| p.epoch);
@@ -73,23 +73,18 @@ pub(crate) async fn run(args: &RetireArgs, context: &Context) -> Result<Exit, Cl
         next_seq: m.producer(producer).map_or(0, |p| p.next_seq),
         awaited: m.awaited_lane() == Some(producer),
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 fn render(report: &RetireReport, style: Style) -> String {
     let (producer, epoch, seq) = (&report.producer, report.epoch, report.next_seq);
     let by = admin::by_version(report.version);
-    let head = style.green(&format!(
-        "{producer} is retired: epoch {epoch} is over, {by}"
-    ));
-    let mut text = format!(
-        "{head}\nits {} stay; the next epoch continues with seq {seq}",
-        count(seq, "TGB")
-    );
+    let head = format!("{producer} is retired: epoch {epoch} is over, {by}");
+    let (head, tgbs) = (style.green(&head), count(seq, "TGB"));
+    let mut text = format!("{head}\nits {tgbs} stay; the next epoch continues with seq {seq}");
     if report.awaited {
-        let waits = "the next step is this lane's: all others wait until it is opened again";
-        text.push_str(&style.yellow(&format!("\n{waits}")));
+        let waits = "\nthe next step is this lane's: all others wait until it is opened again";
+        text.push_str(&style.yellow(waits));
     }
     text
 }

@@ -7,7 +7,7 @@ use batchweave_daemon::Exit;
 use serde::Serialize;
 
 use crate::admin;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
 use crate::output::{Style, count};
 
@@ -44,7 +44,7 @@ struct SealReport {
 }
 
 pub(crate) async fn run(args: &SealArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut log = context::open_log(context.store(false).await?).await?;
+    let mut log = context.log().await?;
     let (seal, reason) = (!args.undo, args.reason.clone());
     let request = admin::request(args.request, &mut log);
     let entry = if seal {
@@ -62,20 +62,15 @@ pub(crate) async fn run(args: &SealArgs, context: &Context) -> Result<Exit, CliE
         version,
         end: log.manifest().end(),
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 fn render(report: &SealReport, style: Style) -> String {
-    let state = if report.sealed {
-        "sealed"
-    } else {
-        "not sealed"
-    };
+    let not = if report.sealed { "" } else { "not " };
     let by = admin::by_version(report.version);
     let end = report.end.map_or("is open".to_owned(), |end| {
         format!("ends with {}", count(end, "step"))
     });
-    let head = style.green(&format!("{state}, {by}"));
+    let head = style.green(&format!("{not}sealed, {by}"));
     format!("{head}\nthe stream {} {end}", report.root)
 }

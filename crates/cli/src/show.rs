@@ -12,15 +12,14 @@ use batchweave_core::manifest::state::QuarantineState;
 use batchweave_core::manifest::{Manifest, StepEntry};
 use batchweave_core::tgb::{Digest, Layout};
 use batchweave_daemon::Exit;
-use batchweave_log::{Located, Log};
+use batchweave_log::{Frame, Located, Log};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
-use crate::frames::{self, Frame};
 use crate::job_status::{self, JobStatus, ObjectsByJob, Reader};
-use crate::output::{Style, bytes, count, fields, range, table};
+use crate::output::{Style, bytes, cells, count, fields, joined, or_dash, range, table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,13 +76,14 @@ struct Array {
 }
 
 pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut log = context::open_log(context.store(false).await?).await?;
+    let mut log = context.log().await?;
     let slices = log.manifest().stream().slices;
     if let Some(slice) = args.slice.filter(|&slice| slice >= slices) {
-        let held = range(0, u64::from(slices));
-        return Err(CliError::Usage(format!(
-            "--slice {slice}: the stream has slices {held}"
-        )));
+        let why = format!(
+            "--slice {slice}: the stream has slices {}",
+            range(0, slices.into())
+        );
+        return Err(CliError::Usage(why));
     }
     let entry = locate(&mut log, args.step).await?;
     let wanted = match (args.slices, args.slice) {
@@ -91,7 +91,7 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         (false, Some(slice)) => Some(slice..slice + 1),
         (false, None) => args.decode.then_some(0..slices),
     };
-    let objects = job_status::read_objects(&mut log).await?;
+    let objects = log.job_objects().await?;
     let mut report = StepReport {
         quarantines: quarantines(log.manifest(), args.step),
         readers: readers(log.manifest(), &objects, args.step),
@@ -102,49 +102,42 @@ pub(crate) async fn run(args: &ShowArgs, context: &Context) -> Result<Exit, CliE
         rows: None,
     };
     if let Some(wanted) = wanted {
-        let (store, stream) = (log.store().as_ref(), log.manifest().stream_id());
         let keep = args.slice.is_some() || args.decode;
-        let frames = frames::read(store, stream, &report.entry, wanted, keep).await?;
+        let frames = log.read_frames(&report.entry, wanted, keep).await?;
         report.digest_matches = args.slices.then(|| digest_matches(&report.entry, &frames));
-        report.arrays = args
-            .slice
-            .and_then(|slice| arrays(&frames, slice, args.values));
+        let arrays = |slice| arrays(&frames, slice, args.values);
+        report.arrays = args.slice.and_then(arrays);
         if args.decode {
             report.rows = Some(decode::rows(&mut log, &report.entry, &frames).await?);
         }
         report.slices = Some(frames);
     }
     context.out.report(&report, render)?;
-    match report.fault() {
-        None => Ok(Exit::Ok),
-        Some(fault) => {
-            eprintln!(
-                "error: step {} of {}: {fault}",
-                args.step,
-                log.store().root()
-            );
-            Ok(Exit::Protocol)
-        }
-    }
+    report.fault().map_or(Ok(Exit::Ok), |fault| {
+        let (step, root) = (args.step, log.store().root());
+        Err(CliError::Unsound(format!("step {step} of {root}: {fault}")))
+    })
 }
 
 async fn locate(log: &mut Log, step: Step) -> Result<Arc<StepEntry>, CliError> {
     let steps = count(log.manifest().next_step(), "step");
     let root = log.store().root().to_owned();
-    match log.locate(step).await? {
-        Located::At(entry) => Ok(entry),
-        Located::NotYet => Err(CliError::Absent(format!(
-            "step {step} of {root} is not committed yet: the stream has {steps}; \
-             `batchweave log --follow` shows new ones"
-        ))),
-        Located::Ended { end } => Err(CliError::Absent(format!(
-            "step {step} of {root} does not exist: the stream ended with {}",
-            count(end, "step")
-        ))),
-        Located::Reclaimed { watermark } => Err(CliError::Absent(format!(
-            "step {step} of {root} is reclaimed: the oldest step that can be read is {watermark}"
-        ))),
-    }
+    let why = match log.locate(step).await? {
+        Located::At(entry) => return Ok(entry),
+        Located::NotYet => format!(
+            "is not committed yet: the stream has {steps}; `batchweave log --follow` shows new ones"
+        ),
+        Located::Ended { end } => {
+            format!(
+                "does not exist: the stream ended with {}",
+                count(end, "step")
+            )
+        }
+        Located::Reclaimed { watermark } => {
+            format!("is reclaimed: the oldest step that can be read is {watermark}")
+        }
+    };
+    Err(CliError::Absent(format!("step {step} of {root} {why}")))
 }
 
 fn quarantines(m: &Manifest, step: Step) -> Vec<QuarantineState> {
@@ -168,31 +161,25 @@ fn digest_matches(entry: &StepEntry, frames: &[Frame]) -> bool {
 /// breaks the rules of the layout appears as one array that names the error.
 fn arrays(frames: &[Frame], slice: u32, values: usize) -> Option<Vec<Array>> {
     let payload = frames.iter().find(|f| f.slice == slice)?.payload.as_ref()?;
-    let layout = match Layout::parse(payload) {
-        Ok(layout) => layout,
-        Err(e) => {
-            let name = format!("(unreadable: {e})");
-            return Some(vec![Array {
-                name,
-                dtype: "-".into(),
-                shape: Vec::new(),
-                first: None,
-            }]);
-        }
-    };
     let array = |array: &batchweave_core::tgb::Array| {
         let start = array.offset as usize;
-        let data = payload
-            .get(start..start + array.bytes as usize)
-            .unwrap_or_default();
+        let data = payload.get(start..start + array.bytes as usize);
         Array {
             name: array.name.clone(),
             dtype: array.dtype.name().to_owned(),
             shape: array.shape.clone(),
-            first: values::first(array.dtype, data, values),
+            first: values::first(array.dtype, data.unwrap_or_default(), values),
         }
     };
-    Some(layout.arrays().iter().map(array).collect())
+    Some(match Layout::parse(payload) {
+        Ok(layout) => layout.arrays().iter().map(array).collect(),
+        Err(e) => vec![Array {
+            name: format!("(unreadable: {e})"),
+            dtype: "-".into(),
+            shape: Vec::new(),
+            first: None,
+        }],
+    })
 }
 
 impl StepReport {
@@ -217,114 +204,70 @@ impl StepReport {
 fn render(report: &StepReport, style: Style) -> String {
     let (entry, tgb) = (&report.entry, &report.entry.tgb);
     let stored: u64 = tgb.parts.iter().map(|p| p.length).sum();
+    let producer = &entry.producer;
+    let producer = format!("{producer}, epoch {}, seq {}", entry.epoch, entry.seq);
+    let (rows, tokens) = (count(tgb.rows, "row"), count(tgb.tokens, "token"));
     let mut rows = vec![
         ("step", entry.step.to_string()),
-        (
-            "producer",
-            format!(
-                "{}, epoch {}, seq {}",
-                entry.producer, entry.epoch, entry.seq
-            ),
-        ),
+        ("producer", producer),
         ("version", entry.version.to_string()),
-        (
-            "holds",
-            format!(
-                "{}, {}, {}",
-                count(tgb.rows, "row"),
-                count(tgb.tokens, "token"),
-                bytes(stored)
-            ),
-        ),
+        ("holds", format!("{rows}, {tokens}, {}", bytes(stored))),
         ("digest", tgb.digest.to_string()),
     ];
-    if let Some(key) = &tgb.provenance {
-        rows.push(("provenance", key.clone()));
-    }
-    rows.extend(
-        report
-            .quarantines
-            .iter()
-            .map(|q| ("quarantine", quarantine(q))),
-    );
+    rows.extend(tgb.provenance.iter().map(|key| ("provenance", key.clone())));
+    let quarantines = report.quarantines.iter();
+    rows.extend(quarantines.map(|q| ("quarantine", quarantine(q))));
     rows.extend(report.readers.iter().map(|r| ("job", r.text())));
-    let mut text = fields(&rows);
-    text.push('\n');
-    text.push_str(&part_table(report, style));
+    let mut text = fields(&rows) + "\n" + &part_table(report, style);
     if let Some(frames) = &report.slices {
-        text.push('\n');
-        text.push_str(&slice_table(frames, style));
+        text = text + "\n" + &slice_table(frames, style);
     }
     match report.digest_matches {
-        Some(true) => text.push_str(&style.green("\nall slices are whole and match the digest\n")),
-        Some(false) => text.push_str(&style.red("\nthe slices do not match the digest\n")),
+        Some(true) => text += &style.green("\nall slices are whole and match the digest\n"),
+        Some(false) => text += &style.red("\nthe slices do not match the digest\n"),
         None => {}
     }
     for array in report.arrays.iter().flatten() {
-        text.push('\n');
-        text.push_str(&array.text());
+        text = text + "\n" + &array.text();
     }
     for row in report.rows.iter().flatten() {
-        text.push_str(&row.text());
+        text += &row.text();
     }
     text
 }
 
 fn quarantine(state: &QuarantineState) -> String {
-    let lifted = state
-        .lifted
-        .map_or(String::new(), |v| format!(", and before version {v}"));
-    format!(
-        "{:.8}, for attempts opened after version {}{lifted}: {}",
-        state.id.to_string(),
-        state.added,
-        state.reason
-    )
+    let lifted = state.lifted;
+    let lifted = lifted.map_or(String::new(), |v| format!(", and before version {v}"));
+    let (id, added, reason) = (state.id.to_string(), state.added, &state.reason);
+    format!("{id:.8}, for attempts opened after version {added}{lifted}: {reason}")
 }
 
 fn part_table(report: &StepReport, style: Style) -> String {
-    let parts = report.entry.tgb.parts.iter();
-    let rows: Vec<Vec<String>> = parts
-        .map(|p| {
-            let slices = range(
-                u64::from(p.first_slice),
-                u64::from(p.first_slice) + u64::from(p.slices),
-            );
-            vec![
-                slices,
-                p.offset.to_string(),
-                p.length.to_string(),
-                p.key.clone(),
-            ]
-        })
-        .collect();
-    table(style, &["SLICES", "OFFSET", "BYTES", "OBJECT"], &rows)
+    let rows = report.entry.tgb.parts.iter().map(|p| {
+        let slices = range(p.first_slice.into(), p.end_slice().into());
+        cells![slices, p.offset, p.length, p.key]
+    });
+    table(style, &["SLICES", "OFFSET", "BYTES", "OBJECT"], rows)
 }
 
 fn slice_table(frames: &[Frame], style: Style) -> String {
-    let row = |f: &Frame| {
-        let crc = f.crc32c.map_or("-".to_owned(), |crc| crc.to_string());
-        let verdict = f.fault.clone().unwrap_or_else(|| "ok".to_owned());
-        vec![
-            f.slice.to_string(),
-            f.offset.to_string(),
-            f.bytes.to_string(),
-            crc,
-            verdict,
-        ]
-    };
-    let rows: Vec<_> = frames.iter().map(row).collect();
-    table(
-        style,
-        &["SLICE", "OFFSET", "BYTES", "CRC32C", "VERDICT"],
-        &rows,
-    )
+    let rows = frames.iter().map(|f| {
+        let verdict = f.fault.as_deref().unwrap_or("ok");
+        cells![f.slice, f.offset, f.bytes, or_dash(f.crc32c), verdict]
+    });
+    let header = ["SLICE", "OFFSET", "BYTES", "CRC32C", "VERDICT"];
+    table(style, &header, rows)
 }
 
 impl Array {
     fn text(&self) -> String {
-        let shape: Vec<_> = self.shape.iter().map(u64::to_string).collect();
-        let head = format!("{}  {} [{}]", self.name, self.dtype, shape.join(", "));
+        let head = format!(
+            "{}  {} [{}]",
+            self.name,
+            self.dtype,
+            joined(&self.shape, "")
+        );
         match &self.first {
             Some(values) => {
                 let values: Vec<_> = values.iter().map(Value::to_string).collect();

@@ -5,7 +5,7 @@ use batchweave_core::inputs::head_of;
 use batchweave_core::keys;
 use batchweave_core::provenance::{Piece, Provenance};
 use batchweave_log::{Log, LogError, read_inputs};
-use batchweave_store::Store;
+use batchweave_store::{Store, found};
 
 use crate::error::CliError;
 
@@ -14,17 +14,13 @@ pub(crate) type Names = Vec<String>;
 
 /// Reads the provenance object under `key`.
 pub(crate) async fn provenance(store: &dyn Store, key: &str) -> Result<Provenance, CliError> {
-    let bytes = match store.get(key, keys::bytes_max(key)).await {
-        Ok(bytes) => bytes,
-        Err(e) if e.is_not_found() => {
-            return Err(CliError::Unsound(format!(
-                "{}/{key} is missing: the source documents of its steps are unknown; \
-                 restore it from a bucket version or backup",
-                store.root()
-            )));
-        }
-        Err(e) => return Err(e.into()),
-    };
+    let bytes = found(store.get(key, keys::bytes_max(key)).await)?.ok_or_else(|| {
+        CliError::Unsound(format!(
+            "{}/{key} is missing: the source documents of its steps are unknown; \
+             restore it from a bucket version or backup",
+            store.root()
+        ))
+    })?;
     Provenance::decode(&bytes)
         .map_err(|why| CliError::Unsound(format!("{}/{key}: {why}", store.root())))
 }

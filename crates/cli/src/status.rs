@@ -8,17 +8,16 @@ use batchweave_core::ids::{Epoch, ProducerName, Seq, Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::{MixtureState, QuarantineState};
-use batchweave_core::stream::{StreamConfig, StreamOrder};
+use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
 use batchweave_daemon::Exit;
 use batchweave_daemon::config::Period;
-use batchweave_store::Store;
+use batchweave_log::{AsOf, Log};
 use serde::Serialize;
 
-use crate::as_of::AsOf;
 use crate::context::{self, Context};
 use crate::error::CliError;
 use crate::job_status::{self, JobStatus, ObjectsByJob, ReclaimStatus};
-use crate::output::count;
+use crate::output::{count, joined};
 use commits::Commits;
 
 const EXAMPLES: &str = "\
@@ -70,11 +69,25 @@ struct StatusReport {
 }
 
 #[derive(Debug, Serialize)]
-struct Head {
+pub(crate) struct Head {
     /// The newest version; `None` before the first commit.
-    version: Option<Version>,
+    pub(crate) version: Option<Version>,
     /// Steps in the stream; the newest step is one less.
-    steps: Step,
+    pub(crate) steps: Step,
+}
+
+impl Head {
+    pub(crate) fn from_manifest(m: &Manifest) -> Self {
+        Self {
+            version: m.next_version().checked_sub(1),
+            steps: m.next_step(),
+        }
+    }
+
+    /// Formats the newest version; `none` stands for no commit.
+    pub(crate) fn newest(&self) -> String {
+        self.version.map_or("none".to_owned(), |v| v.to_string())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -104,9 +117,7 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
     };
     let next = log.manifest().next_version();
     if let Some(at) = args.at.filter(|&at| next <= at) {
-        let newest = next
-            .checked_sub(1)
-            .map_or("none".to_owned(), |v| v.to_string());
+        let newest = Head::from_manifest(log.manifest()).newest();
         let root = log.store().root();
         return Err(CliError::Absent(format!(
             "version {at} of {root} is not written yet: the newest is {newest}"
@@ -114,37 +125,31 @@ pub(crate) async fn run(args: &StatusArgs, context: &Context) -> Result<Exit, Cl
     }
     // Marks and progress describe the present only.
     let objects = match args.at {
-        None => Some(job_status::read_objects(&mut log).await?),
+        None => Some(log.job_objects().await?),
         Some(_) => None,
     };
-    let mut report = gather(log.store().root(), log.manifest(), objects.as_ref());
-    report.snapshots = snapshots(log.store().as_ref()).await?;
-    report.commits = commits::newest(log.store().as_ref(), next).await?;
-    context.out.report(&report, render::render)?;
-    Ok(Exit::Ok)
+    let commits = commits::newest(log.store().as_ref(), next).await?;
+    let report = gather(&log, objects.as_ref(), commits).await?;
+    context.done(&report, render::render)
 }
 
-async fn snapshots(store: &dyn Store) -> Result<Vec<Snapshot>, CliError> {
-    let listed = context::list(store, keys::SNAPSHOTS).await?;
-    let snapshot = |object: batchweave_store::ObjectMeta| {
+async fn gather(
+    log: &Log,
+    objects: Option<&ObjectsByJob>,
+    commits: Commits,
+) -> Result<StatusReport, CliError> {
+    let (store, m) = (log.store().as_ref(), log.manifest());
+    let listed = context::list(store, keys::SNAPSHOTS).await?.into_iter();
+    let snapshots = listed.filter_map(|object| {
         let version = keys::snapshot_version(&object.key)?;
-        Some(Snapshot {
-            version,
-            bytes: object.size,
-        })
-    };
-    Ok(listed.into_iter().filter_map(snapshot).collect())
-}
-
-fn gather(root: &str, m: &Manifest, objects: Option<&ObjectsByJob>) -> StatusReport {
-    StatusReport {
-        root: root.to_owned(),
+        let bytes = object.size;
+        Some(Snapshot { version, bytes })
+    });
+    Ok(StatusReport {
+        root: store.root().to_owned(),
         stream: m.stream().clone(),
-        head: Head {
-            version: m.next_version().checked_sub(1),
-            steps: m.next_step(),
-        },
-        commits: Commits::default(),
+        head: Head::from_manifest(m),
+        commits,
         watermark: m.watermark(),
         end: m.end(),
         sealed: m.sealed(),
@@ -158,8 +163,8 @@ fn gather(root: &str, m: &Manifest, objects: Option<&ObjectsByJob>) -> StatusRep
         mixture: m.mixture().clone(),
         void_entries: m.void_entries(),
         void_records: m.void_records(),
-        snapshots: Vec::new(),
-    }
+        snapshots: snapshots.collect(),
+    })
 }
 
 /// Returns the producers that were opened, then those that stream.json names and no instance opened yet.
@@ -176,17 +181,16 @@ fn producers(m: &Manifest) -> Vec<Producer> {
         instance: Some(state.instance.clone()),
         opened: Some(state.opened),
     });
-    let named = m.stream().producers.iter();
-    let absent = named
-        .filter(|name| m.producer(name).is_none())
-        .map(|name| Producer {
-            name: name.clone(),
-            state: "not opened",
-            epoch: 0,
-            next_seq: 0,
-            instance: None,
-            opened: None,
-        });
+    let mut absent = m.stream().producers.clone();
+    absent.retain(|name| m.producer(name).is_none());
+    let absent = absent.into_iter().map(|name| Producer {
+        name,
+        state: "not opened",
+        epoch: 0,
+        next_seq: 0,
+        instance: None,
+        opened: None,
+    });
     opened.chain(absent).collect()
 }
 
@@ -194,39 +198,24 @@ fn producers(m: &Manifest) -> Vec<Producer> {
 pub(crate) fn stream_rows(root: &str, stream: &StreamConfig) -> Vec<(&'static str, String)> {
     let tokens =
         u64::from(stream.slices) * u64::from(stream.rows_per_slice) * u64::from(stream.seq_len);
-    let names: Vec<_> = stream.producers.iter().map(ProducerName::as_str).collect();
-    let order = match (stream.order, names.is_empty()) {
-        (StreamOrder::Arrival, true) => "arrival; any producer; ends with a seal".to_owned(),
-        (StreamOrder::Arrival, false) if names.len() == 1 => {
-            format!("arrival; ends when {} has finished", names[0])
-        }
-        (StreamOrder::Arrival, false) => {
-            format!("arrival; ends when {} have finished", names.join(", "))
-        }
-        (StreamOrder::Lanes, _) => format!("lanes in turn: {}", names.join(", ")),
+    let names = joined(&stream.producers, "");
+    let order = match (stream.order, stream.producers.len()) {
+        (StreamOrder::Arrival, 0) => "arrival; any producer; ends with a seal".to_owned(),
+        (StreamOrder::Arrival, 1) => format!("arrival; ends when {names} has finished"),
+        (StreamOrder::Arrival, _) => format!("arrival; ends when {names} have finished"),
+        (StreamOrder::Lanes, _) => format!("lanes in turn: {names}"),
     };
+    let slices = count(stream.slices.into(), "slice");
+    let rows = count(stream.rows_per_slice.into(), "row");
+    let seq_len = stream.seq_len;
+    let batch = format!("{slices} x {rows} x {seq_len} tokens = {tokens} tokens per step");
+    let TokenizerId { name, fingerprint } = &stream.tokenizer;
+    let identity = format!("{}, created {}", stream.stream_id, stream.created);
     vec![
         ("root", root.to_owned()),
-        (
-            "stream",
-            format!("{}, created {}", stream.stream_id, stream.created),
-        ),
-        (
-            "batch",
-            format!(
-                "{} x {} x {} tokens = {tokens} tokens per step",
-                count(stream.slices.into(), "slice"),
-                count(stream.rows_per_slice.into(), "row"),
-                stream.seq_len
-            ),
-        ),
-        (
-            "tokenizer",
-            format!(
-                "{}, {}",
-                stream.tokenizer.name, stream.tokenizer.fingerprint
-            ),
-        ),
+        ("stream", identity),
+        ("batch", batch),
+        ("tokenizer", format!("{name}, {fingerprint}")),
         ("order", order),
     ]
 }

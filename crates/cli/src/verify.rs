@@ -13,6 +13,7 @@ mod picture;
 mod report;
 mod stream;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -114,15 +115,13 @@ pub(crate) async fn run(args: &VerifyArgs, context: &Context) -> Result<Exit, Cl
     context.out.report(&report, stream::StreamReport::text)?;
     match report.problems.first() {
         None => Ok(Exit::Ok),
-        Some(first) => Err(CliError::Unsound(format!(
-            "{}: {}{}",
-            report.root,
-            first.text(),
-            match report.problem_count {
-                1 => String::new(),
-                n => format!("; and {} more", n - 1),
+        Some(first) => {
+            let mut text = format!("{}: {}", report.root, first.text());
+            if report.problem_count > 1 {
+                let _ = write!(text, "; and {} more", report.problem_count - 1);
             }
-        ))),
+            Err(CliError::Unsound(text))
+        }
     }
 }
 
@@ -159,11 +158,11 @@ pub struct JobProof {
 
 /// Proves the run of the newest incarnation of `job`, as `batchweave verify --job` does.
 pub async fn prove_job(store: &Arc<dyn Store>, job: JobName) -> Result<JobProof, CliError> {
-    let job = JobSelector {
+    let newest = JobSelector {
         name: job,
         opened: None,
     };
-    let report = job::prove(store, &job, None, false).await?;
+    let report = job::prove(store, &newest, None, false).await?;
     Ok(JobProof {
         to: report.to,
         steps: report.steps,
@@ -171,8 +170,7 @@ pub async fn prove_job(store: &Arc<dyn Store>, job: JobName) -> Result<JobProof,
     })
 }
 
-/// Returns a progress bar over all records; their number comes from the newest snapshot or a short fold.
+/// Returns a progress bar over all records.
 async fn log_bar(store: &Arc<dyn Store>) -> Result<Bar, CliError> {
-    let head = context::open_log(Arc::clone(store)).await?;
-    Ok(Bar::new("records", head.manifest().next_version()))
+    Ok(Bar::new("records", context::next_version(store).await?))
 }

@@ -67,14 +67,9 @@ impl RunError {
     /// Returns the exit code of the process.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Store(why) | Self::Log(LogError::Store(why)) => Exit::for_store(why),
-            Self::Log(
-                LogError::NoStream { .. }
-                | LogError::RootInUse { .. }
-                | LogError::OtherStream { .. },
-            )
-            | Self::OtherJob { .. } => Exit::StreamRefused,
-            Self::Log(_) => Exit::Protocol,
+            Self::Store(why) => Exit::for_store(why),
+            Self::Log(why) => Exit::for_log(why),
+            Self::OtherJob { .. } => Exit::StreamRefused,
             Self::ArenaTooLarge(_)
             | Self::NoNumaNode(_)
             | Self::JobStart { .. }

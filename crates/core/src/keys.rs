@@ -79,6 +79,11 @@ pub fn log(v: Version) -> String {
     format!("log/{v:020}.json")
 }
 
+/// Returns the version in a record's key.
+pub fn log_version(key: &str) -> Option<Version> {
+    version(key.strip_prefix(LOG)?)
+}
+
 /// Returns the key of the repair that makes the unreadable record of version `v` void.
 pub fn repair(v: Version) -> String {
     format!("repairs/{v:020}.json")

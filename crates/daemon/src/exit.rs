@@ -3,6 +3,7 @@
 
 use std::process::{ExitCode, Termination};
 
+use batchweave_log::LogError;
 use batchweave_store::{ErrorKind, StoreError};
 
 /// The reason why a program ended.
@@ -53,6 +54,18 @@ impl Exit {
             ErrorKind::Contract => Self::StreamRefused,
             ErrorKind::Invalid => Self::Config,
             _ => Self::StoreUnavailable,
+        }
+    }
+
+    /// Returns the code of a log's error: a root without the expected stream is refused, and anything but a
+    /// failure of the store breaks the protocol.
+    pub const fn for_log(error: &LogError) -> Self {
+        match error {
+            LogError::Store(error) => Self::for_store(error),
+            LogError::NoStream { .. }
+            | LogError::RootInUse { .. }
+            | LogError::OtherStream { .. } => Self::StreamRefused,
+            _ => Self::Protocol,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use batchweave_core::keys;
 use batchweave_core::stream::StreamConfig;
-use batchweave_store::Store;
+use batchweave_store::{Store, found};
 use bytes::Bytes;
 
 use crate::clock::TokioClock;
@@ -26,18 +26,14 @@ pub async fn create(store: &Arc<dyn Store>, wanted: &StreamConfig) -> Result<Cre
     wanted
         .check()
         .map_err(|r| batchweave_core::error::FormatError::rule(keys::STREAM, r))?;
-    match get_intact(store.as_ref(), keys::STREAM).await {
-        Ok(bytes) => return compare(store.as_ref(), &bytes, wanted),
-        Err(e) if e.is_not_found() => {}
-        Err(e) => return Err(e.into()),
+    if let Some(bytes) = found(get_intact(store.as_ref(), keys::STREAM).await)? {
+        return compare(store.as_ref(), &bytes, wanted);
     }
     let others = store.list("", None).await?.objects;
     if let Some(other) = others.iter().find(|o| !o.key.starts_with("probe/")) {
         // Another creator may have been faster: then its stream.json decides.
-        match get_intact(store.as_ref(), keys::STREAM).await {
-            Ok(bytes) => return compare(store.as_ref(), &bytes, wanted),
-            Err(e) if e.is_not_found() => {}
-            Err(e) => return Err(e.into()),
+        if let Some(bytes) = found(get_intact(store.as_ref(), keys::STREAM).await)? {
+            return compare(store.as_ref(), &bytes, wanted);
         }
         let root = store.root().to_owned();
         return Err(LogError::RootInUse {

@@ -89,15 +89,8 @@ impl RunError {
     /// Returns the process's exit code.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Store(why)
-            | Self::Log(LogError::Store(why))
-            | Self::Source(SourceError::Store(why)) => Exit::for_store(why),
-            Self::Log(
-                LogError::NoStream { .. }
-                | LogError::RootInUse { .. }
-                | LogError::OtherStream { .. },
-            ) => Exit::StreamRefused,
-            Self::Log(_) => Exit::Protocol,
+            Self::Store(why) | Self::Source(SourceError::Store(why)) => Exit::for_store(why),
+            Self::Log(why) => Exit::for_log(why),
             Self::Fenced { .. } => Exit::Fenced,
             Self::Transform(why) => why.exit(),
             Self::Worker(why) => why.exit(),

@@ -175,6 +175,14 @@ impl StoreError {
     }
 }
 
+/// Turns the answer that an object does not exist into `None`.
+pub fn found<T>(outcome: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match outcome {
+        Err(error) if error.is_not_found() => Ok(None),
+        outcome => outcome.map(Some),
+    }
+}
+
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.op.name(), self.location, self.detail)?;

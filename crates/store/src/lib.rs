@@ -32,7 +32,7 @@ pub mod testing;
 pub use backoff::Backoff;
 pub use body::{Body, read_range};
 pub use contract::{Chunks, Create, ListPage, ObjectMeta, Store};
-pub use error::{Effect, ErrorKind, Op, StoreError};
+pub use error::{Effect, ErrorKind, Op, StoreError, found};
 pub use inspect::{Bucket, Halves, Inspect, LifecycleRule, PendingUpload, Versioning};
 pub use list_all::{Pages, list_all};
 pub use open::{AccessKeys, Encryption, LowWater, OpenOptions, Patience, open};

@@ -76,7 +76,10 @@ impl Encryption {
             kms_key: given(kms_key),
         })
     }
+}
 
+#[cfg(feature = "s3")]
+impl Encryption {
     /// Returns the value of the request header.
     pub(crate) fn mode(&self) -> Option<&str> {
         self.mode.as_deref()

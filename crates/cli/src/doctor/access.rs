@@ -6,9 +6,8 @@ use batchweave_daemon::Exit;
 use batchweave_store::{Bucket, ErrorKind, StoreError};
 
 use super::Target;
-use super::finding::{Finding, Group};
+use super::finding::Finding;
 
-const GROUP: Group = Group::Access;
 /// S3 refuses signatures that are off by 15 minutes; doctor warns earlier.
 const CLOCK_WARN: Duration = Duration::from_secs(10);
 
@@ -22,8 +21,8 @@ pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
     };
     let missing = "reads as missing, distinct from a refusal";
     let mut findings = vec![
-        Finding::ok(GROUP, "store", answers),
-        Finding::ok(GROUP, "missing key", missing),
+        Finding::ok("store", answers),
+        Finding::ok("missing key", missing),
     ];
     if let Some(bucket) = target.bucket() {
         findings.push(clock(bucket, &target.key("absent")).await);
@@ -41,7 +40,7 @@ pub(super) fn refused(error: &StoreError) -> Finding {
         ErrorKind::ClockSkew => "clock",
         _ => "store",
     };
-    let finding = Finding::failed(GROUP, name, error);
+    let finding = Finding::failed(name, error);
     match error.kind {
         ErrorKind::NoBucket => Finding {
             detail: format!("{} is not there: {}", container(error), error.detail),
@@ -69,7 +68,7 @@ async fn clock(bucket: &dyn Bucket, key: &str) -> Finding {
     match theirs {
         // The header has whole seconds.
         Ok(theirs) => judge(before + took / 2, theirs + Duration::from_millis(500), took),
-        Err(error) => Finding::unchecked(GROUP, "clock", error.detail),
+        Err(error) => Finding::unchecked("clock", error.detail),
     }
 }
 
@@ -83,18 +82,16 @@ fn judge(ours: SystemTime, theirs: SystemTime, took: Duration) -> Finding {
     if apart <= unsure {
         let within = unsure.as_secs_f64();
         return Finding::ok(
-            GROUP,
             "clock",
             format!("agrees with the store's within {within:.1} s"),
         );
     }
     let detail = format!("{:.0} s {side} the store's", apart.as_secs_f64());
     if apart < CLOCK_WARN {
-        return Finding::ok(GROUP, "clock", detail);
+        return Finding::ok("clock", detail);
     }
     let remedy = ErrorKind::ClockSkew.remedy();
     Finding::warn(
-        GROUP,
         "clock",
         format!("{detail}; S3 refuses requests from 900 s on"),
         remedy,

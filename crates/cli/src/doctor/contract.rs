@@ -4,23 +4,21 @@
 use std::fmt::Write as _;
 
 use batchweave_core::keys;
-use batchweave_store::{Access, Bucket, Create, ErrorKind, ProbeReport, Store, StoreError};
+use batchweave_store::{Access, Bucket, Create, ErrorKind, ProbeReport, Store, StoreError, found};
 use bytes::Bytes;
 use futures::TryStreamExt;
 
 use super::Target;
-use super::finding::{Finding, Group};
+use super::finding::Finding;
 use crate::context;
 use crate::output::count;
 
-const GROUP: Group = Group::Contract;
 const VISIBILITY_ROUNDS: usize = 8;
 const RANGED_BYTES: usize = 256 * 1024;
 
 pub(super) async fn check(target: &Target<'_>) -> Vec<Finding> {
     if target.args.read_only {
         return vec![Finding::unchecked(
-            GROUP,
             "creates",
             "needs to write (--read-only)",
         )];
@@ -59,9 +57,9 @@ fn raced(name: &str, racers: u32, what: &str, seen: Result<ProbeReport, StoreErr
                 let unclear = count(seen.unclear_answers as u64, "loser");
                 let _ = write!(detail, "; {unclear} got no clear answer and must read");
             }
-            Finding::ok(GROUP, name, detail)
+            Finding::ok(name, detail)
         }
-        Err(error) => Finding::failed(GROUP, name, &error),
+        Err(error) => Finding::failed(name, &error),
     }
 }
 
@@ -78,7 +76,7 @@ async fn visibility(target: &Target<'_>) -> Vec<Finding> {
     for round in 0..VISIBILITY_ROUNDS {
         let key = target.key(&format!("visible-{round}"));
         if let Err(error) = write_and_look(target, &key, &mut seen).await {
-            let finding = Finding::failed(GROUP, "create", &error);
+            let finding = Finding::failed("create", &error);
             return vec![match error.kind {
                 ErrorKind::Denied => finding.with_remedy(
                     "grant s3:PutObject on probe/* (and see the permissions that streams need); \
@@ -94,7 +92,7 @@ async fn visibility(target: &Target<'_>) -> Vec<Finding> {
             return vec![
                 after_write("read after write", seen.unread),
                 after_write("list after write", seen.unlisted),
-                Finding::warn(GROUP, "delete", detail, remedy),
+                Finding::warn("delete", detail, remedy),
             ];
         }
     }
@@ -102,15 +100,11 @@ async fn visibility(target: &Target<'_>) -> Vec<Finding> {
         after_write("read after write", seen.unread),
         after_write("list after write", seen.unlisted),
         match seen.undeleted {
-            0 => Finding::ok(
-                GROUP,
-                "delete",
-                "a deleted object is neither read nor listed",
-            ),
+            0 => Finding::ok("delete", "a deleted object is neither read nor listed"),
             missed => {
                 let detail =
                     format!("{missed} of {VISIBILITY_ROUNDS} deleted objects were still seen");
-                Finding::broken(GROUP, "delete", detail)
+                Finding::broken("delete", detail)
             }
         },
     ]
@@ -118,24 +112,18 @@ async fn visibility(target: &Target<'_>) -> Vec<Finding> {
 
 fn after_write(name: &str, missed: usize) -> Finding {
     if missed == 0 {
-        return Finding::ok(GROUP, name, "an object is seen as soon as it is made");
+        return Finding::ok(name, "an object is seen as soon as it is made");
     }
     let detail = format!("{missed} of {VISIBILITY_ROUNDS} new objects were not seen at once");
-    Finding::broken(GROUP, name, detail)
+    Finding::broken(name, detail)
 }
 
 async fn write_and_look(target: &Target<'_>, key: &str, seen: &mut Seen) -> Result<(), StoreError> {
     let store = target.store();
     let body = Bytes::from_static(b"made by `batchweave doctor`; may be deleted\n");
     let created = store.create(key, body.clone()).await?;
-    let read = match store.get(key, keys::bytes_max(key)).await {
-        Err(error) if error.is_not_found() => None,
-        read => Some(read?),
-    };
-    let size = match store.head(key).await {
-        Err(error) if error.is_not_found() => None,
-        head => Some(head?.size),
-    };
+    let read = found(store.get(key, keys::bytes_max(key)).await)?;
+    let size = found(store.head(key).await)?.map(|head| head.size);
     let whole = read.as_ref() == Some(&body) && size == Some(body.len() as u64);
     seen.unread += usize::from(created == Create::Exists || !whole);
     seen.unlisted += usize::from(!listed(target, key).await?);
@@ -148,11 +136,8 @@ async fn delete_and_look(
     seen: &mut Seen,
 ) -> Result<(), StoreError> {
     target.store().delete(key).await?;
-    let read = match target.store().get(key, keys::bytes_max(key)).await {
-        Err(error) if error.is_not_found() => false,
-        read => read.map(|_| true)?,
-    };
-    seen.undeleted += usize::from(read || listed(target, key).await?);
+    let read = found(target.store().get(key, keys::bytes_max(key)).await)?;
+    seen.undeleted += usize::from(read.is_some() || listed(target, key).await?);
     Ok(())
 }
 
@@ -167,9 +152,9 @@ async fn ranges(target: &Target<'_>) -> Finding {
     let outcome = read_ranges(target.store(), &key).await;
     let _ = target.store().delete(&key).await;
     match outcome {
-        Ok(None) => Finding::ok(GROUP, name, "exact bytes; beyond the end is refused"),
-        Ok(Some(wrong)) => Finding::broken(GROUP, name, wrong),
-        Err(error) => Finding::failed(GROUP, name, &error),
+        Ok(None) => Finding::ok(name, "exact bytes; beyond the end is refused"),
+        Ok(Some(wrong)) => Finding::broken(name, wrong),
+        Err(error) => Finding::failed(name, &error),
     }
 }
 
@@ -205,17 +190,13 @@ async fn read_ranges(store: &dyn Store, key: &str) -> Result<Option<String>, Sto
 async fn checksums(bucket: &dyn Bucket, key: &str) -> Finding {
     let name = "checksums";
     match bucket.refuses_wrong_checksum(key).await {
-        Ok(true) => Finding::ok(
-            GROUP,
-            name,
-            "a body that does not match its CRC32C is refused",
-        ),
+        Ok(true) => Finding::ok(name, "a body that does not match its CRC32C is refused"),
         Ok(false) => {
             let detail = "the store accepts bodies that do not match their CRC32C";
             let remedy = "no action needed: every frame carries a checksum of its own, but damage \
                           during an upload is found only when it is read";
-            Finding::warn(GROUP, name, detail, remedy)
+            Finding::warn(name, detail, remedy)
         }
-        Err(error) => Finding::unchecked(GROUP, name, error.detail),
+        Err(error) => Finding::unchecked(name, error.detail),
     }
 }

@@ -41,9 +41,16 @@ impl Group {
     }
 }
 
+/// A finding as it is reported.
+#[derive(Debug, Serialize)]
+pub(super) struct Check {
+    pub(super) group: Group,
+    #[serde(flatten)]
+    pub(super) finding: Finding,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Finding {
-    pub(super) group: Group,
     pub(super) name: String,
     pub(super) verdict: Level,
     pub(super) detail: String,
@@ -54,9 +61,8 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    fn new(group: Group, name: &str, verdict: Level, detail: impl Into<String>) -> Self {
+    fn new(name: &str, verdict: Level, detail: impl Into<String>) -> Self {
         Self {
-            group,
             name: name.to_owned(),
             verdict,
             detail: detail.into(),
@@ -65,42 +71,31 @@ impl Finding {
         }
     }
 
-    pub(super) fn ok(group: Group, name: &str, detail: impl Into<String>) -> Self {
-        Self::new(group, name, Level::Ok, detail)
+    pub(super) fn ok(name: &str, detail: impl Into<String>) -> Self {
+        Self::new(name, Level::Ok, detail)
     }
 
-    pub(super) fn unchecked(group: Group, name: &str, why: impl Into<String>) -> Self {
-        Self::new(group, name, Level::NotChecked, why)
+    pub(super) fn unchecked(name: &str, why: impl Into<String>) -> Self {
+        Self::new(name, Level::NotChecked, why)
     }
 
-    pub(super) fn warn(
-        group: Group,
-        name: &str,
-        detail: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self::new(group, name, Level::Warn, detail).with_remedy(remedy)
+    pub(super) fn warn(name: &str, detail: impl Into<String>, remedy: &str) -> Self {
+        Self::new(name, Level::Warn, detail).with_remedy(remedy)
     }
 
-    pub(super) fn fail(
-        group: Group,
-        name: &str,
-        detail: impl Into<String>,
-        remedy: impl Into<String>,
-        exit: Exit,
-    ) -> Self {
-        let finding = Self::new(group, name, Level::Fail, detail).with_remedy(remedy);
+    pub(super) fn fail(name: &str, detail: impl Into<String>, remedy: &str, exit: Exit) -> Self {
+        let finding = Self::new(name, Level::Fail, detail).with_remedy(remedy);
         Self { exit, ..finding }
     }
 
     /// Returns a failure for a store that broke a guarantee.
-    pub(super) fn broken(group: Group, name: &str, detail: impl Into<String>) -> Self {
+    pub(super) fn broken(name: &str, detail: impl Into<String>) -> Self {
         let remedy = "streams need a store with this guarantee: use another, or a newer version";
-        Self::fail(group, name, detail, remedy, Exit::StreamRefused)
+        Self::fail(name, detail, remedy, Exit::StreamRefused)
     }
 
     /// Returns a failure for a failed request.
-    pub(super) fn failed(group: Group, name: &str, error: &StoreError) -> Self {
+    pub(super) fn failed(name: &str, error: &StoreError) -> Self {
         let exit = CliError::from(error.clone()).exit();
         let detail = match error.kind {
             ErrorKind::Unreachable | ErrorKind::NoBucket | ErrorKind::Contract => {
@@ -108,7 +103,7 @@ impl Finding {
             }
             _ => format!("{}: {}", error.op.name(), error.detail),
         };
-        Self::fail(group, name, detail, error.kind.remedy(), exit)
+        Self::fail(name, detail, error.kind.remedy(), exit)
     }
 
     pub(super) fn with_remedy(self, remedy: impl Into<String>) -> Self {

@@ -1,15 +1,16 @@
 //! Latency of requests of each kind: percentiles of a few samples, a few requests at a time.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use batchweave_core::keys;
-use batchweave_store::{Op, Store, StoreError};
+use batchweave_store::{Op, Store, StoreError, found};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 
 use super::Target;
-use super::finding::{Finding, Group};
+use super::finding::Finding;
 use crate::output::count;
 
 /// Requests in flight: enough to be fast, too few to queue.
@@ -65,36 +66,30 @@ async fn sample(target: &Target<'_>, op: Op) -> Sample {
         let outcome = request(target, op, at).await;
         (begun.elapsed(), outcome)
     });
-    let done: Vec<_> = stream::iter(calls)
-        .buffer_unordered(AT_ONCE)
-        .collect()
-        .await;
-    let mut sample = Sample {
-        op,
-        times: Vec::new(),
-        failures: Vec::new(),
-    };
-    for (time, outcome) in done {
+    let mut calls = pin!(stream::iter(calls).buffer_unordered(AT_ONCE));
+    let (mut times, mut failures) = (Vec::new(), Vec::new());
+    while let Some((time, outcome)) = calls.next().await {
         match outcome {
-            Ok(()) => sample.times.push(time),
-            Err(error) => sample.failures.push(error),
+            Ok(()) => times.push(time),
+            Err(error) => failures.push(error),
         }
     }
-    sample.times.sort();
-    sample
+    times.sort();
+    Sample {
+        op,
+        times,
+        failures,
+    }
 }
 
 async fn request(target: &Target<'_>, op: Op, at: usize) -> Result<(), StoreError> {
     let store = target.store();
-    let (record, data) = (
-        target.key(&format!("record-{at}")),
-        target.key(&format!("data-{at}")),
-    );
+    let data = target.key(&format!("data-{at}"));
     // With --read-only no own object exists; a missing key serves as well.
     let record = if target.args.read_only {
         keys::STREAM.to_owned()
     } else {
-        record
+        target.key(&format!("record-{at}"))
     };
     match op {
         Op::Create => {
@@ -105,9 +100,10 @@ async fn request(target: &Target<'_>, op: Op, at: usize) -> Result<(), StoreErro
             let body = Bytes::from(vec![b'd'; DATA_BYTES]);
             store.upload(&data, body).await.map(|_| ())
         }
-        Op::Get => found_or_not(store.get(&record, keys::bytes_max(&record)).await.map(drop)),
+        // A missing key is an answer.
+        Op::Get => found(store.get(&record, keys::bytes_max(&record)).await).map(drop),
         Op::GetRange => ranged(store, &data).await,
-        Op::Head => found_or_not(store.head(&record).await.map(drop)),
+        Op::Head => found(store.head(&record).await).map(drop),
         Op::List => store.list(keys::SNAPSHOTS, None).await.map(drop),
         Op::Delete => store.delete(&record).await,
         Op::Open => Ok(()),
@@ -117,14 +113,6 @@ async fn request(target: &Target<'_>, op: Op, at: usize) -> Result<(), StoreErro
 async fn ranged(store: &dyn Store, key: &str) -> Result<(), StoreError> {
     let chunks = store.get_range(key, 0..RANGE_BYTES).await?;
     chunks.try_for_each(|_| async { Ok(()) }).await
-}
-
-/// Counts a missing key as an answer.
-fn found_or_not(outcome: Result<(), StoreError>) -> Result<(), StoreError> {
-    match outcome {
-        Err(error) if error.is_not_found() => Ok(()),
-        outcome => outcome,
-    }
 }
 
 impl Sample {
@@ -153,36 +141,23 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 fn judge(samples: &[Sample], rows: &[Latency]) -> Finding {
-    let (group, name) = (Group::Latency, "requests");
-    let made: usize = samples
-        .iter()
-        .map(|s| s.times.len() + s.failures.len())
-        .sum();
-    let made = count(made as u64, "request");
+    let name = "requests";
+    let made = samples.iter().map(|s| s.times.len() + s.failures.len());
+    let made = count(made.sum::<usize>() as u64, "request");
     let failures: Vec<_> = samples.iter().flat_map(|s| &s.failures).collect();
     if let Some(first) = failures.first() {
-        let detail = format!(
-            "{} of {made} failed, {} for example: {}",
-            failures.len(),
-            first.op.name(),
-            first.detail
-        );
-        return Finding::warn(group, name, detail, first.kind.remedy());
+        let (failed, example, why) = (failures.len(), first.op.name(), &first.detail);
+        let detail = format!("{failed} of {made} failed, {example} for example: {why}");
+        return Finding::warn(name, detail, first.kind.remedy());
     }
     let create = rows.iter().find(|row| row.request == Op::Create.name());
     if let Some(slow) = create.filter(|row| row.p99_ms > CREATE_WARN_MS) {
-        let detail = format!(
-            "a create takes {:.0} ms in the worst of 100 cases",
-            slow.p99_ms
-        );
+        let worst = slow.p99_ms;
+        let detail = format!("a create takes {worst:.0} ms in the worst of 100 cases");
         let remedy = "commits take as long: check the network, the region and the store's load";
-        return Finding::warn(group, name, detail, remedy);
+        return Finding::warn(name, detail, remedy);
     }
-    Finding::ok(
-        group,
-        name,
-        format!("{made}, {AT_ONCE} at a time, none failed"),
-    )
+    Finding::ok(name, format!("{made}, {AT_ONCE} at a time, none failed"))
 }
 
 #[cfg(test)]

@@ -7,104 +7,75 @@
 //!   below `log/` it is done only where versioning is known to be off, and `stream.json` is never deleted.
 
 use batchweave_core::keys;
-use batchweave_store::{ErrorKind, Store, StoreError, Versioning};
+use batchweave_store::{ErrorKind, StoreError, Versioning, found};
 
 use super::Target;
-use super::finding::{Finding, Group, Level};
-
-const GROUP: Group = Group::Permissions;
+use super::finding::{Finding, Level};
 
 /// One prefix and the permissions that a stream needs there.
 struct Area {
     name: &'static str,
-    /// Whether a stream needs puts; otherwise their lack is a warning.
-    put_needed: bool,
-    list: bool,
-    delete: bool,
+    verbs: &'static [&'static str],
     /// The programs that need access, and their reason.
     why: &'static str,
 }
 
+/// Areas in which a stream can't do without puts; anywhere else their lack is a warning.
+const PUT_NEEDED: [&str; 2] = ["log/", "data/"];
+const PUT_GET: &[&str] = &["put", "get"];
+const ALL: &[&str] = &["put", "get", "list", "delete"];
+
+const fn area(name: &'static str, verbs: &'static [&'static str], why: &'static str) -> Area {
+    Area { name, verbs, why }
+}
+
 const AREAS: [Area; 8] = [
-    Area {
-        name: "log/",
-        put_needed: true,
-        list: false,
-        delete: false,
-        why: "producers commit there, consumers open attempts there, commands and reclamation write \
-              there, all programs read it",
-    },
-    Area {
-        name: "data/",
-        put_needed: true,
-        list: true,
-        delete: true,
-        why: "producers upload there, consumers read it, reclamation lists and deletes",
-    },
-    Area {
-        name: "intents/",
-        put_needed: false,
-        list: true,
-        delete: true,
-        why: "producers announce commits there when many commit at once, and delete them again; \
-              reclamation deletes what is left",
-    },
-    Area {
-        name: "snapshots/",
-        put_needed: false,
-        list: true,
-        delete: true,
-        why: "readers of the log write them, to spare others reading it from its beginning, and \
-              delete old ones, as reclamation does",
-    },
-    Area {
-        name: "index/",
-        put_needed: false,
-        list: true,
-        delete: true,
-        why: "readers of the log write it, so that old steps are found; reclamation deletes the \
-              part of reclaimed steps",
-    },
-    Area {
-        name: "jobs/",
-        put_needed: false,
-        list: true,
-        delete: true,
-        why: "consumers publish progress, checkpoint marks and ledgers there and delete older \
-              progress, producers and reclamation list it, reclamation deletes",
-    },
-    Area {
-        name: "repairs/",
-        put_needed: false,
-        list: false,
-        delete: false,
-        why: "`batchweave repair` writes there, and readers of an unreadable record look there",
-    },
-    Area {
-        name: "stream.json",
-        put_needed: false,
-        list: false,
-        delete: false,
-        why: "the creator of the stream writes it, all programs read it",
-    },
+    area(
+        "log/",
+        PUT_GET,
+        "producers commit there, consumers open attempts there, commands and reclamation write \
+         there, all programs read it",
+    ),
+    area(
+        "data/",
+        ALL,
+        "producers upload there, consumers read it, reclamation lists and deletes",
+    ),
+    area(
+        "intents/",
+        ALL,
+        "producers announce commits there when many commit at once, and delete them again; \
+         reclamation deletes what is left",
+    ),
+    area(
+        "snapshots/",
+        ALL,
+        "readers of the log write them, to spare others reading it from its beginning, and \
+         delete old ones, as reclamation does",
+    ),
+    area(
+        "index/",
+        ALL,
+        "readers of the log write it, so that old steps are found; reclamation deletes the \
+         part of reclaimed steps",
+    ),
+    area(
+        "jobs/",
+        ALL,
+        "consumers publish progress, checkpoint marks and ledgers there and delete older \
+         progress, producers and reclamation list it, reclamation deletes",
+    ),
+    area(
+        "repairs/",
+        PUT_GET,
+        "`batchweave repair` writes there, and readers of an unreadable record look there",
+    ),
+    area(
+        "stream.json",
+        PUT_GET,
+        "the creator of the stream writes it, all programs read it",
+    ),
 ];
-
-enum Answer {
-    Allowed,
-    Refused(StoreError),
-    /// The check failed for another reason than a refusal.
-    Unclear(StoreError),
-}
-
-impl Answer {
-    fn from_result(outcome: Result<(), StoreError>) -> Self {
-        match outcome {
-            Ok(()) => Self::Allowed,
-            Err(error) if error.kind == ErrorKind::Denied => Self::Refused(error),
-            Err(error) => Self::Unclear(error),
-        }
-    }
-}
 
 pub(super) async fn check(
     target: &Target<'_>,
@@ -112,7 +83,7 @@ pub(super) async fn check(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for area in &AREAS {
-        findings.push(area_of(target, area).await);
+        findings.push(examine(target, area).await);
     }
     if let (Some(versioning), false) = (versioning, target.args.read_only) {
         findings.push(log_deletes(target, versioning).await);
@@ -120,23 +91,66 @@ pub(super) async fn check(
     findings
 }
 
-async fn area_of(target: &Target<'_>, area: &Area) -> Finding {
-    let (store, writes) = (target.store(), !target.args.read_only);
+async fn examine(target: &Target<'_>, area: &Area) -> Finding {
+    let store = target.store();
     let key = unused_key(area.name, target.random);
-    let mut asked: Vec<(&str, Answer)> = Vec::new();
-    if let (Some(inspect), true) = (store.inspect(), writes) {
-        asked.push(("put", Answer::from_result(inspect.may_create(&key).await)));
+    let (mut allowed, mut refused, mut unclear) = (Vec::new(), None, None);
+    for &verb in area.verbs {
+        let answer = match (verb, store.inspect()) {
+            ("put" | "delete", _) if target.args.read_only => continue,
+            ("put", None) => continue,
+            ("put", Some(inspect)) => inspect.may_create(&key).await,
+            ("get", _) => found(store.get(&key, keys::bytes_max(&key)).await).map(drop),
+            ("list", _) => store.list(area.name, None).await.map(drop),
+            // The right to delete a file is that to write to its folder.
+            (_, Some(folder)) if folder.bucket().is_none() => folder.may_create(&key).await,
+            _ => store.delete(&key).await,
+        };
+        match answer {
+            Ok(()) => allowed.push(verb),
+            Err(error) if error.kind == ErrorKind::Denied => {
+                _ = refused.get_or_insert((verb, error))
+            }
+            Err(error) => _ = unclear.get_or_insert((verb, error)),
+        }
     }
-    let read = store.get(&key, keys::bytes_max(&key)).await;
-    asked.push(("get", Answer::from_result(absent(read.map(drop)))));
-    if area.list {
-        let listed = store.list(area.name, None).await;
-        asked.push(("list", Answer::from_result(listed.map(drop))));
+    let allowed = allowed.join(", ");
+    let rest = match allowed.as_str() {
+        "" => String::new(),
+        some => format!("; {some} allowed"),
+    };
+    match (refused, unclear) {
+        (Some((verb, error)), _) => refusal(target, area, verb, &error, &rest),
+        (None, Some((verb, error))) => {
+            let detail = format!("{verb} not answered: {}{rest}", error.detail);
+            Finding::unchecked(area.name, detail)
+        }
+        (None, None) => Finding::ok(area.name, allowed),
     }
-    if area.delete && writes {
-        asked.push(("delete", Answer::from_result(may_delete(store, &key).await)));
+}
+
+/// Returns the finding for the first verb that the store refused; `rest` names the others.
+fn refusal(
+    target: &Target<'_>,
+    area: &Area,
+    verb: &str,
+    error: &StoreError,
+    rest: &str,
+) -> Finding {
+    let (name, why) = (area.name, area.why);
+    let remedy = if target.bucket().is_some() {
+        let any = if name.ends_with('/') { "*" } else { "" };
+        format!("grant {} on {name}{any}: {why}", grant(verb))
+    } else {
+        format!("give this user access to {name}: {why}")
+    };
+    let needed = verb == "get" || (verb == "put" && PUT_NEEDED.contains(&name));
+    Finding {
+        verdict: if needed { Level::Fail } else { Level::Warn },
+        detail: format!("{verb} refused: {}{rest}", error.detail),
+        ..Finding::failed(name, error)
     }
-    judge(area, target.bucket().is_some(), asked)
+    .with_remedy(remedy)
 }
 
 /// Returns a key that no stream uses; for `stream.json` the key itself, which is read but never deleted.
@@ -148,76 +162,12 @@ fn unused_key(area: &str, random: u64) -> String {
     }
 }
 
-fn absent(outcome: Result<(), StoreError>) -> Result<(), StoreError> {
-    match outcome {
-        Err(error) if error.is_not_found() => Ok(()),
-        outcome => outcome,
-    }
-}
-
-/// Checks the permission to delete; for a file that is the right to write to its folder.
-async fn may_delete(store: &dyn Store, key: &str) -> Result<(), StoreError> {
-    match store.inspect() {
-        Some(inspect) if inspect.bucket().is_none() => inspect.may_create(key).await,
-        _ => store.delete(key).await,
-    }
-}
-
-fn judge(area: &Area, bucket: bool, asked: Vec<(&str, Answer)>) -> Finding {
-    let allowed: Vec<&str> = asked
-        .iter()
-        .filter(|(_, answer)| matches!(answer, Answer::Allowed))
-        .map(|(verb, _)| *verb)
-        .collect();
-    let allowed = allowed.join(", ");
-    let first = |refused: bool| {
-        asked.iter().find_map(|(verb, answer)| match answer {
-            Answer::Refused(error) if refused => Some((*verb, error)),
-            Answer::Unclear(error) if !refused => Some((*verb, error)),
-            _ => None,
-        })
-    };
-    let refused = first(true);
-    let Some((verb, error)) = refused.or_else(|| first(false)) else {
-        return Finding::ok(GROUP, area.name, allowed);
-    };
-    let rest = match allowed.as_str() {
-        "" => String::new(),
-        some => format!("; {some} allowed"),
-    };
-    if refused.is_none() {
-        let detail = format!("{verb} not answered: {}{rest}", error.detail);
-        return Finding::unchecked(GROUP, area.name, detail);
-    }
-    let detail = format!("{verb} refused: {}{rest}", error.detail);
-    let remedy = if bucket {
-        format!("grant {} on {}: {}", grant(verb), pattern(area), area.why)
-    } else {
-        format!("give this user access to {}: {}", area.name, area.why)
-    };
-    let finding = Finding::failed(GROUP, area.name, error);
-    let needed = verb == "get" || (verb == "put" && area.put_needed);
-    Finding {
-        verdict: if needed { Level::Fail } else { Level::Warn },
-        detail,
-        ..finding
-    }
-    .with_remedy(remedy)
-}
-
 fn grant(verb: &str) -> &'static str {
     match verb {
         "put" => "s3:PutObject",
         "get" => "s3:GetObject",
         "list" => "s3:ListBucket",
         _ => "s3:DeleteObject",
-    }
-}
-
-fn pattern(area: &Area) -> String {
-    match area.name.strip_suffix('/') {
-        Some(folder) => format!("{folder}/*"),
-        None => area.name.to_owned(),
     }
 }
 
@@ -228,18 +178,17 @@ async fn log_deletes(target: &Target<'_>, versioning: &Result<Versioning, StoreE
                   everybody: a deleted record could be written a second time";
     if !matches!(versioning, Ok(Versioning::Off)) {
         let why = "not tried: with versions it would leave a delete marker";
-        return Finding::unchecked(GROUP, name, why).with_remedy(remedy);
+        return Finding::unchecked(name, why).with_remedy(remedy);
     }
     let key = unused_key("log/", target.random);
-    match Answer::from_result(target.store().delete(&key).await) {
-        Answer::Refused(_) => {
-            let detail = "refused, as it should be (stream.json is not tried)";
-            Finding::ok(GROUP, name, detail)
+    match target.store().delete(&key).await {
+        Err(error) if error.kind == ErrorKind::Denied => {
+            Finding::ok(name, "refused, as it should be (stream.json is not tried)")
         }
-        Answer::Allowed => {
+        Err(error) => Finding::unchecked(name, error.detail),
+        Ok(()) => {
             let detail = "these credentials may delete records of the log; no stream needs that";
-            Finding::warn(GROUP, name, detail, remedy)
+            Finding::warn(name, detail, remedy)
         }
-        Answer::Unclear(error) => Finding::unchecked(GROUP, name, error.detail),
     }
 }

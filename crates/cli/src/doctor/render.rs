@@ -2,22 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::finding::{Finding, Level};
+use super::finding::{Check, Finding, Group, Level};
 use super::latency::Latency;
-use crate::output::{Style, count, table};
+use crate::output::{Style, cells, count, table};
 
 /// Formats one group with its title.
-pub(super) fn group(findings: &[Finding], style: Style) -> String {
-    let title = findings.first().map_or("", |f| f.group.title());
+pub(super) fn group(group: Group, findings: &[Finding], style: Style) -> String {
     let width = findings.iter().map(|f| f.name.len()).max().unwrap_or(0);
-    let mut text = format!("{}\n", style.bold(title));
+    let mut text = format!("{}\n", style.bold(group.title()));
     for finding in findings {
         let mark = mark(finding.verdict, style);
-        let _ = writeln!(
-            text,
-            "  {mark}  {:width$}  {}",
-            finding.name, finding.detail
-        );
+        let (name, detail) = (&finding.name, &finding.detail);
+        let _ = writeln!(text, "  {mark}  {name:width$}  {detail}");
         if let Some(remedy) = &finding.remedy {
             let _ = writeln!(text, "        {:width$}  -> {remedy}", "");
         }
@@ -35,8 +31,9 @@ fn mark(level: Level, style: Style) -> String {
 }
 
 /// Formats the last line, with the counts of all findings.
-pub(super) fn verdict(findings: &[Finding], style: Style) -> String {
-    let of = |level| findings.iter().filter(|f| f.verdict == level).count() as u64;
+pub(super) fn verdict(checks: &[Check], style: Style) -> String {
+    let verdicts = checks.iter().map(|check| check.finding.verdict);
+    let of = |level| verdicts.clone().filter(|one| *one == level).count() as u64;
     let (failed, warned) = (of(Level::Fail), of(Level::Warn));
     let word = match (failed, warned) {
         (0, 0) => style.green("fit for use"),
@@ -59,15 +56,13 @@ pub(super) fn verdict(findings: &[Finding], style: Style) -> String {
 /// Formats the table of percentiles.
 pub(super) fn latency(rows: &[Latency], style: Style) -> String {
     let cells = |row: &Latency| {
-        let times = [row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms].map(milliseconds);
-        [row.request.to_owned(), row.samples.to_string()]
-            .into_iter()
-            .chain(times)
-            .collect()
+        let times = [row.p50_ms, row.p90_ms, row.p99_ms, row.max_ms];
+        let mut cells = cells![row.request, row.samples];
+        cells.extend(times.map(milliseconds));
+        cells
     };
-    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let header = ["REQUEST", "SAMPLES", "P50 MS", "P90 MS", "P99 MS", "MAX MS"];
-    let table = table(style, &header, &rows);
+    let table = table(style, &header, rows.iter().map(cells));
     let lines = table.lines().map(|line| format!("        {line}"));
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -3,9 +3,8 @@
 use batchweave_daemon::Exit;
 use batchweave_store::{Bucket, ErrorKind, LifecycleRule, StoreError, Versioning};
 
-use super::finding::{Finding, Group};
+use super::finding::Finding;
 
-const GROUP: Group = Group::Rules;
 /// Objects that must stay as long as the stream; only reclamation deletes data.
 const KEPT: [&str; 3] = ["log/", "stream.json", "data/"];
 /// Objects whose loss costs time or safety, though they can be made again.
@@ -29,11 +28,7 @@ fn versions(versioning: Result<Versioning, StoreError>) -> Finding {
     let name = "versioning";
     let detail = match versioning {
         Ok(Versioning::Off) => {
-            return Finding::ok(
-                GROUP,
-                name,
-                "off: reclaimed objects are gone and cost nothing",
-            );
+            return Finding::ok(name, "off: reclaimed objects are gone and cost nothing");
         }
         Ok(Versioning::On) => "on: deleted objects are kept and paid for behind delete markers",
         Ok(Versioning::Suspended) => "suspended: versions that were kept are still paid for",
@@ -41,7 +36,7 @@ fn versions(versioning: Result<Versioning, StoreError>) -> Finding {
     };
     let remedy = "deny deletes on log/* and stream.json to everybody, and let a lifecycle rule \
                   expire noncurrent versions below data/, intents/, snapshots/ and probe/";
-    Finding::warn(GROUP, name, detail, remedy)
+    Finding::warn(name, detail, remedy)
 }
 
 /// Reports a missing permission or feature: least-privilege roles may not read the bucket's configuration,
@@ -50,10 +45,10 @@ fn unknown(name: &str, permission: &str, error: &StoreError) -> Finding {
     if error.kind == ErrorKind::Denied {
         let why = format!("could not check: these credentials lack {permission}");
         let remedy = "run doctor once with the bucket owner's credentials";
-        return Finding::unchecked(GROUP, name, why).with_remedy(remedy);
+        return Finding::unchecked(name, why).with_remedy(remedy);
     }
     let why = format!("could not check: {}", error.detail);
-    Finding::unchecked(GROUP, name, why)
+    Finding::unchecked(name, why)
 }
 
 fn lifecycle(rules: &[LifecycleRule]) -> Vec<Finding> {
@@ -66,7 +61,7 @@ fn lifecycle(rules: &[LifecycleRule]) -> Vec<Finding> {
         0 => "no rule reaches this root".to_owned(),
         _ => format!("{} reach this root, none harms it", rules.len()),
     };
-    let fine = Finding::ok(GROUP, name, detail);
+    let fine = Finding::ok(name, detail);
     if rules.iter().any(|rule| rule.aborts_uploads_days.is_some()) {
         return vec![fine];
     }
@@ -79,10 +74,7 @@ fn lifecycle(rules: &[LifecycleRule]) -> Vec<Finding> {
 fn harm(rule: &LifecycleRule) -> Option<Finding> {
     let name = format!("rule {}", rule.id);
     let reached = |areas: &[&'static str]| areas.iter().copied().find(|area| rule.reaches(area));
-    let remedy = format!(
-        "limit rule {} to a prefix outside this root, or disable it",
-        rule.id
-    );
+    let remedy = format!("limit {name} to a prefix outside this root, or disable it");
     let archive = rule.moves_to.as_deref();
     let archive = archive.filter(|class| ARCHIVES.contains(class));
     let breaks = reached(&KEPT).and_then(|area| match archive {
@@ -96,9 +88,9 @@ fn harm(rule: &LifecycleRule) -> Option<Finding> {
     });
     if let Some(detail) = breaks {
         let exit = Exit::StreamRefused;
-        return Some(Finding::fail(GROUP, &name, detail, remedy, exit));
+        return Some(Finding::fail(&name, detail, &remedy, exit));
     }
     let area = reached(&USEFUL).filter(|_| rule.expires || archive.is_some())?;
     let detail = format!("deletes or archives {area} by age: opening gets slow, restarts unsafe");
-    Some(Finding::warn(GROUP, &name, detail, remedy))
+    Some(Finding::warn(&name, detail, &remedy))
 }

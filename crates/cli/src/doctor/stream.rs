@@ -8,12 +8,10 @@ use batchweave_daemon::Exit;
 use batchweave_log::{Log, LogError};
 use batchweave_store::{Store, StoreError};
 
-use super::finding::{Finding, Group};
+use super::finding::Finding;
 use crate::context;
 use crate::error::CliError;
 use crate::output::count;
-
-const GROUP: Group = Group::Stream;
 
 pub(super) async fn check(store: &Arc<dyn Store>) -> Vec<Finding> {
     let log = match context::open_log(Arc::clone(store)).await {
@@ -29,13 +27,12 @@ pub(super) async fn check(store: &Arc<dyn Store>) -> Vec<Finding> {
         count(m.next_step(), "step"),
     );
     let mut findings = vec![
-        Finding::ok(GROUP, "identity", m.stream_id().to_string()),
-        Finding::ok(GROUP, "log", format!("{records}, {steps}, no gap")),
+        Finding::ok("identity", m.stream_id().to_string()),
+        Finding::ok("log", format!("{records}, {steps}, no gap")),
     ];
     let void = m.void_entries() + m.void_records();
     if void > 0 {
         findings.push(Finding::warn(
-            GROUP,
             "entries",
             format!("{void} void: a writer is faulty; nothing is lost by that"),
             "find it with `batchweave log --from 0`, and stop it",
@@ -46,26 +43,24 @@ pub(super) async fn check(store: &Arc<dyn Store>) -> Vec<Finding> {
 }
 
 fn failed(error: &CliError) -> Finding {
-    Finding::fail(GROUP, "log", error.to_string(), "", error.exit())
+    Finding::fail("log", error.to_string(), "", error.exit())
 }
 
 /// Reports a root without a stream: an empty one is ready for a stream, any other is not.
 async fn no_stream(store: &dyn Store) -> Finding {
     match stranger(store).await {
         Ok(None) => Finding::warn(
-            GROUP,
             "stream.json",
             "there is no stream yet, and the root is empty",
             "make one with `batchweave init`, or start a producer with stream.create = true",
         ),
         Ok(Some(example)) => Finding::fail(
-            GROUP,
             "stream.json",
             format!("there is no stream, but the root holds something else, for example {example}"),
             "give the stream a root of its own, or remove what is there",
             Exit::StreamRefused,
         ),
-        Err(error) => Finding::failed(GROUP, "stream.json", &error),
+        Err(error) => Finding::failed("stream.json", &error),
     }
 }
 
@@ -81,7 +76,7 @@ async fn snapshots(log: &Log) -> Finding {
     let name = "snapshots";
     let listed = match context::list(log.store().as_ref(), keys::SNAPSHOTS).await {
         Ok(listed) => listed,
-        Err(e) => return Finding::failed(GROUP, name, &e),
+        Err(e) => return Finding::failed(name, &e),
     };
     let newest = listed
         .iter()
@@ -92,7 +87,6 @@ async fn snapshots(log: &Log) -> Finding {
     let records = count(behind, "record");
     if behind > 4 * SNAPSHOT_VERSIONS_MAX {
         return Finding::warn(
-            GROUP,
             name,
             format!("{records} since the newest: opening the stream is slow"),
             "grant s3:PutObject on snapshots/* and index/* to producers and consumers",
@@ -102,5 +96,5 @@ async fn snapshots(log: &Log) -> Finding {
         Some(version) => format!("newest at version {version}, {records} since"),
         None => format!("none yet, {records}"),
     };
-    Finding::ok(GROUP, name, detail)
+    Finding::ok(name, detail)
 }

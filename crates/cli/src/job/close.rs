@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::CloseArgs;
 use crate::admin;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
 use crate::job_status::{self, JobStatus, ReclaimStatus};
 use crate::output::Style;
@@ -30,7 +30,7 @@ struct JobCloseReport {
 }
 
 pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut log = context::open_log(context.store(false).await?).await?;
+    let mut log = context.log().await?;
     let request = admin::request(args.request, &mut log);
     let repeated = log.manifest().validate(&entry(args, request, 0)) == Ok(Validity::Repeat);
     let (opened, version) = if repeated {
@@ -39,7 +39,7 @@ pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, Cli
         let opened = args.job.find(log.manifest())?.opened;
         (Some(opened), close(args, request, opened, &mut log).await?)
     };
-    let objects = job_status::read_objects(&mut log).await?;
+    let objects = log.job_objects().await?;
     let report = JobCloseReport {
         root: log.store().root().to_owned(),
         job: args.job.name.clone(),
@@ -47,8 +47,7 @@ pub(super) async fn run(args: &CloseArgs, context: &Context) -> Result<Exit, Cli
         version,
         reclaim: ReclaimStatus::new(log.manifest(), &objects),
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 fn entry(args: &CloseArgs, request: RequestId, opened: Version) -> Entry {
@@ -66,7 +65,7 @@ async fn close(
     opened: Version,
     log: &mut Log,
 ) -> Result<Option<Version>, CliError> {
-    let objects = job_status::read_objects(log).await?;
+    let objects = log.job_objects().await?;
     let jobs = job_status::of_open_jobs(log.manifest(), Some(&objects));
     let mut meant = jobs.iter().filter(|job| job.name == args.job.name);
     let job = meant.find(|job| job.state.opened == opened);

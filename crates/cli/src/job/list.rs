@@ -4,7 +4,7 @@ use batchweave_core::ids::Step;
 use batchweave_daemon::Exit;
 use serde::Serialize;
 
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
 use crate::job_status::{self, JobStatus, ReclaimStatus};
 use crate::output::{Style, count};
@@ -21,8 +21,8 @@ struct JobListReport {
 }
 
 pub(super) async fn run(context: &Context) -> Result<Exit, CliError> {
-    let mut log = context::open_log(context.store(false).await?).await?;
-    let objects = job_status::read_objects(&mut log).await?;
+    let mut log = context.log().await?;
+    let objects = log.job_objects().await?;
     let m = log.manifest();
     let report = JobListReport {
         root: log.store().root().to_owned(),
@@ -31,8 +31,7 @@ pub(super) async fn run(context: &Context) -> Result<Exit, CliError> {
         reclaim: ReclaimStatus::new(m, &objects),
         jobs: job_status::of_open_jobs(m, Some(&objects)),
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 fn render(report: &JobListReport, style: Style) -> String {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::OpenArgs;
 use crate::admin;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
 use crate::output::Style;
 
@@ -26,13 +26,12 @@ struct JobOpenReport {
 
 pub(super) async fn run(args: &OpenArgs, context: &Context) -> Result<Exit, CliError> {
     if args.keep == 0 {
-        return Err(CliError::Usage(
-            "--keep 0: a job that keeps no restart point could never restart; keep at least 1"
-                .into(),
-        ));
+        let why =
+            "--keep 0: a job that keeps no restart point could never restart; keep at least 1";
+        return Err(CliError::Usage(why.into()));
     }
     let lease = lease_seconds(args)?;
-    let mut log = context::open_log(context.store(false).await?).await?;
+    let mut log = context.log().await?;
     let entry = Entry::JobOpened(JobOpened {
         request: admin::request(args.request, &mut log),
         job: args.job.clone(),
@@ -49,8 +48,7 @@ pub(super) async fn run(args: &OpenArgs, context: &Context) -> Result<Exit, CliE
         version,
         state: log.manifest().jobs().get(&args.job).cloned(),
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 /// Returns the lease in whole seconds.

@@ -1,8 +1,9 @@
 //! The argument that names a job, as `llm` or `llm@4`.
 
+use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use batchweave_core::ids::{JobName, Version};
+use batchweave_core::ids::{IdError, JobName, Version};
 use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::JobState;
 
@@ -27,10 +28,15 @@ impl FromStr for JobSelector {
                 (name, Some(version.parse().map_err(bad)?))
             }
         };
-        let name = name
-            .parse()
-            .map_err(|e: batchweave_core::ids::IdError| e.to_string())?;
+        let name = name.parse().map_err(|e: IdError| e.to_string())?;
         Ok(Self { name, opened })
+    }
+}
+
+impl Display for JobSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        self.opened.map_or(Ok(()), |v| write!(f, "@{v}"))
     }
 }
 
@@ -40,11 +46,9 @@ impl JobSelector {
         let state = m.jobs().get(&self.name);
         let meant = state.filter(|job| self.opened.is_none_or(|v| v == job.opened));
         meant.ok_or_else(|| {
-            let opened = self.opened.map_or(String::new(), |v| format!("@{v}"));
+            let why = admin::not_open(m, &self.name);
             CliError::Absent(format!(
-                "job {}{opened} is not open: {} (`batchweave log` shows earlier ones)",
-                self.name,
-                admin::not_open(m, &self.name)
+                "job {self} is not open: {why} (`batchweave log` shows earlier ones)"
             ))
         })
     }

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::JobShowArgs;
 use crate::admin;
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::error::CliError;
 use crate::job_status::{self, JobStatus};
-use crate::output::{Style, count, fields, range, table};
+use crate::output::{Style, cells, count, fields, joined, or_dash, range, table};
 
 #[derive(Debug, Serialize)]
 struct JobShowReport {
@@ -52,7 +52,7 @@ struct ProgressRow {
 }
 
 pub(super) async fn run(args: &JobShowArgs, context: &Context) -> Result<Exit, CliError> {
-    let log = context::open_log(context.store(false).await?).await?;
+    let log = context.log().await?;
     let m = log.manifest();
     let state = args.job.find(m)?;
     let objects = job_status::read_all_objects(&log, &args.job.name, state).await?;
@@ -66,8 +66,7 @@ pub(super) async fn run(args: &JobShowArgs, context: &Context) -> Result<Exit, C
         ignored: objects.values().map(|objects| objects.ignored).sum(),
         job,
     };
-    context.out.report(&report, render)?;
-    Ok(Exit::Ok)
+    context.done(&report, render)
 }
 
 fn seen<'a>(
@@ -81,11 +80,9 @@ fn seen<'a>(
 fn marks(job: &JobStatus, objects: &JobObjects) -> Vec<MarkRow> {
     let mut marks = Vec::new();
     for (attempt, objects) in seen(job, objects) {
-        let mut all = BTreeMap::new();
         let complete = objects.complete_marks(attempt.dp_size).into_iter();
-        all.extend(complete.map(|step| (step, Vec::new())));
-        let incomplete = objects.incomplete(attempt.dp_size).into_iter();
-        all.extend(incomplete.map(|(step, missing)| (step, Vec::from_iter(missing))));
+        let mut all: BTreeMap<_, _> = complete.map(|step| (step, Vec::new())).collect();
+        all.extend(objects.incomplete(attempt.dp_size));
         marks.extend(all.into_iter().map(|(step, missing)| MarkRow {
             step,
             attempt: attempt.number,
@@ -123,27 +120,20 @@ fn progress(job: &JobStatus, objects: &JobObjects) -> Vec<ProgressRow> {
 }
 
 fn render(report: &JobShowReport, style: Style) -> String {
-    let mut text = fields(&rows(report));
-    if report.job.state.attempts.is_empty() {
-        text.push_str("\nno attempt was opened yet\n");
-        return text;
-    }
-    text.push('\n');
-    text.push_str(&attempt_table(&report.job, style));
-    if let Some(forgotten) = report.job.state.attempts.first().map(|a| a.number)
-        && forgotten > 0
-    {
-        let earlier = count(forgotten, "earlier attempt");
-        text.push_str(&earlier);
-        text.push_str(" ended below the watermark; `batchweave verify --job` shows all\n");
+    let mut text = fields(&rows(report)) + "\n";
+    let Some(oldest) = report.job.state.attempts.first() else {
+        return text + "no attempt was opened yet";
+    };
+    text += &attempt_table(&report.job, style);
+    if oldest.number > 0 {
+        text += &count(oldest.number, "earlier attempt");
+        text += " ended below the watermark; `batchweave verify --job` shows all\n";
     }
     if !report.marks.is_empty() {
-        text.push('\n');
-        text.push_str(&mark_table(&report.marks, style));
+        text = text + "\n" + &mark_table(&report.marks, style);
     }
     if !report.progress.is_empty() {
-        text.push('\n');
-        text.push_str(&progress_table(&report.progress, style));
+        text = text + "\n" + &progress_table(&report.progress, style);
     }
     if report.ignored > 0 {
         let objects = count(report.ignored, "object");
@@ -155,8 +145,7 @@ fn render(report: &JobShowReport, style: Style) -> String {
 
 fn rows(report: &JobShowReport) -> Vec<(&'static str, String)> {
     let (job, state) = (&report.job, &report.job.state);
-    let points = job.restart_points.iter().flatten();
-    let points: Vec<_> = points.map(u64::to_string).collect();
+    let points = joined(job.restart_points.iter().flatten(), "none");
     let position = match (job.position, report.end) {
         (None, _) => "none".to_owned(),
         (Some(at), Some(end)) if at >= end => format!("{at}: all that there will be"),
@@ -165,53 +154,36 @@ fn rows(report: &JobShowReport) -> Vec<(&'static str, String)> {
             format!("{at}; {ahead} committed ahead of it")
         }
     };
+    let floor = match job.floor {
+        Some(floor) if state.holds => format!("{floor}: keeps the steps from there on"),
+        Some(floor) => format!("{floor}, but it holds no data"),
+        None if state.holds => {
+            let keep = count(state.keep.into(), "restart point");
+            format!("none before it has {keep}: keeps all that there is")
+        }
+        None => "none".to_owned(),
+    };
     vec![
         ("job", job.id()),
         ("opened", format!("by version {}", state.opened)),
         ("as", admin::parameters(state)),
         ("position", position),
-        (
-            "restart points",
-            if points.is_empty() {
-                "none".to_owned()
-            } else {
-                points.join(", ")
-            },
-        ),
-        (
-            "floor",
-            match job.floor {
-                Some(floor) if state.holds => format!("{floor}: keeps the steps from there on"),
-                Some(floor) => format!("{floor}, but it holds no data"),
-                None if state.holds => {
-                    let keep = count(state.keep.into(), "restart point");
-                    format!("none before it has {keep}: keeps all that there is")
-                }
-                None => "none".to_owned(),
-            },
-        ),
+        ("restart points", points),
+        ("floor", floor),
     ]
 }
 
 fn attempt_table(job: &JobStatus, style: Style) -> String {
     let row = |attempt: &AttemptState| {
-        let parent = attempt.parent.map_or("-".to_owned(), |parent| {
-            format!("attempt {} at {}", parent.attempt, parent.step)
-        });
+        let parent = attempt.parent;
+        let parent = or_dash(parent.map(|p| format!("attempt {} at {}", p.attempt, p.step)));
         let axes = attempt.mesh.iter();
         let axes: Vec<_> = axes.map(|a| format!("{} {}", a.name, a.size)).collect();
-        vec![
-            attempt.number.to_string(),
-            attempt.opened.to_string(),
-            parent,
-            attempt.start.to_string(),
-            attempt.dp_size.to_string(),
-            axes.join(" x "),
-        ]
+        let (a, mesh) = (attempt, axes.join(" x "));
+        cells![a.number, a.opened, parent, a.start, a.dp_size, mesh]
     };
-    let rows: Vec<_> = job.state.attempts.iter().map(row).collect();
     let header = ["ATTEMPT", "OPENED AT", "PARENT", "START", "DP", "MESH"];
-    table(style, &header, &rows)
+    table(style, &header, job.state.attempts.iter().map(row))
 }
 
 fn mark_table(marks: &[MarkRow], style: Style) -> String {
@@ -221,22 +193,18 @@ fn mark_table(marks: &[MarkRow], style: Style) -> String {
         } else {
             format!("missing: dp ranks {}", runs(&mark.missing))
         };
-        vec![mark.step.to_string(), mark.attempt.to_string(), state]
+        cells![mark.step, mark.attempt, state]
     };
-    let rows: Vec<_> = marks.iter().map(row).collect();
-    table(style, &["MARK", "ATTEMPT", "STATE"], &rows)
+    table(style, &["MARK", "ATTEMPT", "STATE"], marks.iter().map(row))
 }
 
 fn progress_table(progress: &[ProgressRow], style: Style) -> String {
     let row = |p: &ProgressRow| {
-        vec![
-            p.attempt.to_string(),
-            range(p.first.into(), u64::from(p.last) + 1),
-            range(p.start, p.step),
-        ]
+        let ranks = range(p.first.into(), u64::from(p.last) + 1);
+        cells![p.attempt, ranks, range(p.start, p.step)]
     };
-    let rows: Vec<_> = progress.iter().map(row).collect();
-    table(style, &["ATTEMPT", "DP RANKS", "RECEIVED"], &rows)
+    let header = ["ATTEMPT", "DP RANKS", "RECEIVED"];
+    table(style, &header, progress.iter().map(row))
 }
 
 /// Formats sorted numbers as runs: `0..2, 7` for 0, 1, 2 and 7.
@@ -248,10 +216,11 @@ fn runs(sorted: &[u32]) -> String {
             _ => runs.push((number, number)),
         }
     }
-    let texts = runs
-        .iter()
-        .map(|&(first, last)| range(first.into(), u64::from(last) + 1));
-    texts.collect::<Vec<_>>().join(", ")
+    let runs = runs.into_iter();
+    joined(
+        runs.map(|(first, last)| range(first.into(), u64::from(last) + 1)),
+        "",
+    )
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use batchweave_log::reclaim::Tally;
+use batchweave_log::reclaim::{JobRetention, Tally};
 
-use super::report::{Holder, ReclaimReport, Row};
-use crate::output::{Style, bytes, count, table};
+use super::report::{ReclaimReport, Row};
+use crate::output::{Style, bytes, cells, count, joined, table};
 
 pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
     let mut text = head(report, style);
@@ -13,7 +13,7 @@ pub(super) fn text(report: &ReclaimReport, style: Style) -> String {
         text.push_str(&holder(job));
     }
     text.push_str(&classes(report, style));
-    if !report.applied && report.classes.iter().any(|row| row.dead.objects > 0) {
+    if !report.applied && report.classes.iter().any(|row| row.totals.dead.objects > 0) {
         text.push_str("nothing was written; add --apply to do it\n");
     }
     if report.more {
@@ -54,30 +54,24 @@ fn head(report: &ReclaimReport, style: Style) -> String {
     text
 }
 
-fn holder(job: &Holder) -> String {
+fn holder(job: &JobRetention) -> String {
     let floor = match job.floor {
         Some(floor) => format!("may need step {floor} on ({})", count(job.steps, "step")),
         None => format!("keeps {} restart points and has fewer", job.keep),
     };
     let mut text = format!("job        {}@{} {floor}", job.job, job.opened);
-    let points: Vec<_> = job.restart_points.iter().map(u64::to_string).collect();
-    if !points.is_empty() {
-        let _ = write!(text, "; restarts from {}", points.join(", "));
+    if !job.restart_points.is_empty() {
+        let _ = write!(text, "; restarts from {}", joined(&job.restart_points, ""));
     }
-    match (job.attempt, job.attempt_opened, job.position) {
-        (Some(attempt), Some(opened), Some(position)) => {
-            let _ = write!(
-                text,
-                "; attempt {attempt}, opened by version {opened}, is at {position}, {}",
-                match &job.last_progress {
-                    Some(at) => format!("last seen {at}"),
-                    None => "never seen".to_owned(),
-                }
-            );
-        }
-        _ => text.push_str("; no attempt yet"),
-    }
-    text.push('\n');
+    let seen = job.last_progress.as_ref();
+    let seen = seen.map_or("never seen".to_owned(), |at| format!("last seen {at}"));
+    let _ = match (job.attempt, job.attempt_opened, job.position) {
+        (Some(attempt), Some(opened), Some(position)) => writeln!(
+            text,
+            "; attempt {attempt}, opened by version {opened}, is at {position}, {seen}"
+        ),
+        _ => writeln!(text, "; no attempt yet"),
+    };
     for (step, missing) in &job.incomplete_marks {
         let missing = count(missing.len() as u64, "coordinate");
         let _ = writeln!(text, "           the mark at {step} lacks {missing}");
@@ -91,25 +85,13 @@ fn classes(report: &ReclaimReport, style: Style) -> String {
         objects => format!("{objects} ({})", bytes(amount.bytes)),
     };
     let line = |row: &Row| {
-        let last = if report.applied { row.deleted } else { None };
-        let gone = last.map_or_else(|| cell(row.dead), cell);
-        vec![
-            row.class.to_owned(),
-            cell(row.needed),
-            cell(row.uncommitted),
-            cell(row.foreign),
-            gone,
-        ]
+        let of = row.totals;
+        let gone = row.deleted.unwrap_or(of.dead);
+        let [needed, uncommitted, foreign, gone] =
+            [of.needed, of.uncommitted, of.foreign, gone].map(cell);
+        cells![row.class, needed, uncommitted, foreign, gone]
     };
-    let rows: Vec<_> = report.classes.iter().map(line).collect();
-    let last = if report.applied {
-        "DELETED"
-    } else {
-        "TO DELETE"
-    };
-    table(
-        style,
-        &["OBJECTS", "NEEDED", "UNCOMMITTED", "FOREIGN", last],
-        &rows,
-    )
+    let last = ["TO DELETE", "DELETED"][usize::from(report.applied)];
+    let header = ["OBJECTS", "NEEDED", "UNCOMMITTED", "FOREIGN", last];
+    table(style, &header, report.classes.iter().map(line))
 }

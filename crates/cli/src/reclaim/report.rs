@@ -1,6 +1,6 @@
 //! The report of `batchweave reclaim`, as JSON and for the text output.
 
-use batchweave_core::ids::{AttemptNo, JobName, Step, Version};
+use batchweave_core::ids::{JobName, Step, Version};
 use batchweave_core::retention::Due;
 use batchweave_log::Log;
 use batchweave_log::reclaim::{Class, JobRetention, Plan, Requests, Tally, Totals};
@@ -12,37 +12,10 @@ pub(super) type Applied = batchweave_log::reclaim::ReclaimReport;
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) class: &'static str,
-    /// Objects that may still be needed.
-    pub(super) needed: Tally,
-    /// Objects that no record names yet.
-    pub(super) uncommitted: Tally,
-    /// Objects that can't be needed any more.
-    pub(super) dead: Tally,
-    /// Objects with foreign names, which are left alone.
-    pub(super) foreign: Tally,
+    #[serde(flatten)]
+    pub(super) totals: Totals,
     /// Objects that this command deleted.
     pub(super) deleted: Option<Tally>,
-}
-
-/// A job that holds data.
-#[derive(Debug, Serialize)]
-pub(super) struct Holder {
-    pub(super) job: JobName,
-    pub(super) opened: Version,
-    pub(super) keep: u32,
-    /// The oldest step that it may need; `None` while it has fewer restart points than it keeps.
-    pub(super) floor: Option<Step>,
-    /// Steps from `floor` to the head.
-    pub(super) steps: u64,
-    pub(super) restart_points: Vec<Step>,
-    pub(super) attempt: Option<AttemptNo>,
-    pub(super) attempt_opened: Option<Version>,
-    /// The step below which all its ranks have received everything.
-    pub(super) position: Option<Step>,
-    /// The time at which it last stored progress, by its daemon's clock.
-    pub(super) last_progress: Option<String>,
-    /// Marks that some coordinates have not made, with these coordinates.
-    pub(super) incomplete_marks: Vec<(Step, Vec<u32>)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,7 +33,8 @@ pub(super) struct ReclaimReport {
     pub(super) held_by: Option<JobName>,
     /// The reason why the watermark does not move, if it does not.
     pub(super) reason: Option<&'static str>,
-    pub(super) jobs: Vec<Holder>,
+    /// The jobs that hold data.
+    pub(super) jobs: Vec<JobRetention>,
     pub(super) closed: Vec<JobName>,
     pub(super) classes: Vec<Row>,
     /// Keys that the store refused to delete.
@@ -73,8 +47,12 @@ pub(super) struct ReclaimReport {
 impl ReclaimReport {
     pub(super) fn new(log: &Log, plan: &Plan, done: Option<&Applied>) -> Self {
         let after = done.map_or(plan.after, |done| done.watermark);
-        let totals = |class: Class| plan.totals.get(&class).copied().unwrap_or_default();
-        let row = |class: Class| row(class, totals(class), done);
+        let row = |class: Class| Row {
+            class: class.name(),
+            totals: plan.totals.get(&class).copied().unwrap_or_default(),
+            deleted: done.map(|done| done.deleted.get(&class).copied().unwrap_or_default()),
+        };
+        let lowest = plan.held.iter().min_by_key(|held| held.floor);
         Self {
             root: log.store().root().to_owned(),
             applied: done.is_some(),
@@ -83,9 +61,9 @@ impl ReclaimReport {
             watermark_after: after,
             steps: after.saturating_sub(plan.watermark),
             published: done.and_then(|done| done.published),
-            held_by: lowest(&plan.held),
+            held_by: lowest.map(|held| held.job.clone()),
             reason: reason(plan),
-            jobs: plan.held.iter().map(|h| holder(h, plan.head)).collect(),
+            jobs: plan.held.clone(),
             closed: done.map_or_else(Vec::new, |done| done.closed.clone()),
             classes: Class::ALL.into_iter().map(row).collect(),
             refused: done.map_or(0, |done| done.refused_keys),
@@ -93,23 +71,6 @@ impl ReclaimReport {
             requests: done.map_or(plan.requests, |done| done.requests),
         }
     }
-}
-
-fn row(class: Class, totals: Totals, done: Option<&Applied>) -> Row {
-    let deleted = done.map(|done| done.deleted.get(&class).copied().unwrap_or_default());
-    Row {
-        class: class.name(),
-        needed: totals.needed,
-        uncommitted: totals.uncommitted,
-        dead: totals.dead,
-        foreign: totals.foreign,
-        deleted,
-    }
-}
-
-fn lowest(held: &[JobRetention]) -> Option<JobName> {
-    let lowest = held.iter().min_by_key(|held| held.floor);
-    lowest.map(|held| held.job.clone())
 }
 
 fn reason(plan: &Plan) -> Option<&'static str> {
@@ -120,21 +81,5 @@ fn reason(plan: &Plan) -> Option<&'static str> {
         Due::HeldBy { .. } => Some("the job may restart from there"),
         Due::NoJob => Some("no job holds data: only --to STEP moves the watermark"),
         Due::UpToDate => Some("it is at the head"),
-    }
-}
-
-fn holder(held: &JobRetention, head: Step) -> Holder {
-    Holder {
-        job: held.job.clone(),
-        opened: held.opened,
-        keep: held.keep,
-        floor: held.floor,
-        steps: head.saturating_sub(held.floor.unwrap_or(0)),
-        restart_points: held.points.clone(),
-        attempt: held.attempt.map(|(number, _, _)| number),
-        attempt_opened: held.attempt.map(|(_, opened, _)| opened),
-        position: held.attempt.map(|(_, _, position)| position),
-        last_progress: held.seen.clone(),
-        incomplete_marks: held.incomplete.clone(),
     }
 }

@@ -5,12 +5,11 @@ use std::fmt::Write as _;
 use batchweave_core::manifest::StepEntry;
 use batchweave_core::provenance::Piece;
 use batchweave_core::tgb::{Dtype, Layout};
-use batchweave_log::Log;
+use batchweave_log::{Frame, Log};
 use serde::Serialize;
 
 use super::vocabulary::Vocabulary;
 use crate::error::CliError;
-use crate::frames::Frame;
 use crate::output::count;
 use crate::sources::{self, Names};
 
@@ -110,11 +109,8 @@ impl Origin {
 
     fn parts(&self, row: u64, text: Option<(&[u32], &Vocabulary)>) -> Vec<DocumentPart> {
         let from = self.placed.partition_point(|(r, ..)| *r < row);
-        let own = self
-            .placed
-            .iter()
-            .skip(from)
-            .take_while(|(r, ..)| *r == row);
+        let own = self.placed.iter().skip(from);
+        let own = own.take_while(|(r, ..)| *r == row);
         let part = |(_, at, piece): &(u64, u64, Piece)| {
             let (from, to) = (*at as usize, (at + piece.items) as usize);
             let words = text.and_then(|(tokens, words)| Some((tokens.get(from..to)?, words)));

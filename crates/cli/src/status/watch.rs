@@ -9,10 +9,10 @@ use batchweave_log::Log;
 use batchweave_store::Store;
 use tokio::time::Instant;
 
-use super::{StatusReport, commits, gather, render, snapshots};
+use super::commits::{self, Commits};
+use super::{StatusReport, gather, render};
 use crate::context::{self, Context};
 use crate::error::CliError;
-use crate::job_status;
 use crate::output::{Output, Style, count};
 
 /// Clears the terminal: each update replaces the previous one.
@@ -25,11 +25,10 @@ pub(super) async fn run(
     context: &Context,
 ) -> Result<Exit, CliError> {
     let mut log = context::open_log(store).await?;
-    let mut report = update(&mut log).await?;
     // The newest records at the start only: reading them at every update costs too much.
     let next = log.manifest().next_version();
-    report.commits = commits::newest(log.store().as_ref(), next).await?;
-    let commits = report.commits;
+    let commits = commits::newest(log.store().as_ref(), next).await?;
+    let mut report = update(&mut log, commits).await?;
     let mut before = None;
     loop {
         let now = (Instant::now(), report.head.steps);
@@ -43,25 +42,18 @@ pub(super) async fn run(
         before = Some(now);
         report = loop {
             tokio::time::sleep(every).await;
-            match next_update(&mut log).await {
+            match update(&mut log, commits).await {
                 Ok(report) => break report,
                 Err(why) => eprintln!("error: {why}; retrying"),
             }
         };
-        report.commits = commits;
     }
 }
 
-async fn next_update(log: &mut Log) -> Result<StatusReport, CliError> {
+async fn update(log: &mut Log, commits: Commits) -> Result<StatusReport, CliError> {
     log.catch_up().await?;
-    update(log).await
-}
-
-async fn update(log: &mut Log) -> Result<StatusReport, CliError> {
-    let objects = job_status::read_objects(log).await?;
-    let mut report = gather(log.store().root(), log.manifest(), Some(&objects));
-    report.snapshots = snapshots(log.store().as_ref()).await?;
-    Ok(report)
+    let objects = log.job_objects().await?;
+    gather(log, Some(&objects), commits).await
 }
 
 /// Formats the growth of the stream since the previous update.
@@ -69,16 +61,14 @@ fn growth(before: (Instant, Step), now: (Instant, Step)) -> String {
     let seconds = now.0.duration_since(before.0).as_secs_f64();
     let steps = now.1.saturating_sub(before.1);
     let rate = steps as f64 / seconds.max(0.001);
-    format!(
-        "{} more in {seconds:.1} s: {rate:.1} per second",
-        count(steps, "step")
-    )
+    let steps = count(steps, "step");
+    format!("{steps} more in {seconds:.1} s: {rate:.1} per second")
 }
 
 fn page(report: &StatusReport, growth: Option<&str>, style: Style) -> String {
-    let clear = if Output::is_terminal() { CLEAR } else { "" };
+    let terminal = Output::is_terminal();
+    let (clear, end) = if terminal { (CLEAR, "") } else { ("", "\n--") };
     let growth = growth.map_or_else(String::new, |growth| format!("{growth}\n\n"));
-    let end = if Output::is_terminal() { "" } else { "\n--" };
     format!("{clear}{growth}{}{end}", render::render(report, style))
 }
 

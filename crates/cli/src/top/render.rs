@@ -1,10 +1,9 @@
 //! The text output of `batchweave top`: ranks, memory, stages.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use super::report::{NodeReport, RankReport};
-use crate::output::{Style, bytes, fields, table};
+use crate::output::{Style, bytes, cells, fields, or_dash, table};
 
 /// The share of time above which a rank's waits count as limited by the data.
 const DATA_BOUND: f64 = 0.05;
@@ -15,93 +14,60 @@ pub(super) fn render(report: &NodeReport, style: Style) -> String {
     } else {
         style.red("not ready")
     };
-    let mut text = format!("{}  {state}: {}\n\n", report.admin, report.doing);
-    text += &ranks(report, style);
+    let head = format!("{}  {state}: {}", report.admin, report.doing);
     let arena = &report.arena;
-    let rows = [
+    let [held, used, total] = [arena.held, arena.used, arena.total].map(bytes);
+    let fetched = bytes(report.fetched_bytes_per_second as u64);
+    let rows = fields(&[
         ("read ahead", bytes(report.ahead_bytes)),
         (
             "arena",
-            format!(
-                "{} held by ranks, {} used, of {}",
-                bytes(arena.held),
-                bytes(arena.used),
-                bytes(arena.total)
-            ),
+            format!("{held} held by ranks, {used} used, of {total}"),
         ),
-        (
-            "fetched",
-            format!("{}/s", bytes(report.fetched_bytes_per_second as u64)),
-        ),
-    ];
-    let _ = write!(text, "\n{}\n{}", fields(&rows), stages(report, style));
-    text
+        ("fetched", format!("{fetched}/s")),
+    ]);
+    let (ranks, stages) = (ranks(report, style), stages(report, style));
+    format!("{head}\n\n{ranks}\n{rows}\n{stages}")
 }
 
 fn ranks(report: &NodeReport, style: Style) -> String {
     if report.ranks.is_empty() {
         return "no rank is connected\n".to_owned();
     }
-    let causes: BTreeSet<&str> = report
-        .ranks
-        .iter()
-        .flat_map(|rank| rank.causes.keys().map(String::as_str))
-        .collect();
+    let causes = report.ranks.iter().flat_map(|rank| rank.causes.keys());
+    let causes: BTreeSet<&str> = causes.map(String::as_str).collect();
     let mut header = vec!["RANK", "STEP", "STEPS/S", "WAITS %"];
     header.extend(&causes);
     header.extend(["AHEAD STEPS", "AHEAD S", "HELD FRAMES"]);
-    let rows: Vec<Vec<String>> = report.ranks.iter().map(|r| row(r, &causes)).collect();
-    let mut text = table(style, &header, &rows);
+    let table = table(style, &header, report.ranks.iter().map(|r| row(r, &causes)));
     let waiting = report.ranks.iter().map(|r| r.waiting).fold(0.0, f64::max);
+    let time = format!("{:.1} % of its time", waiting * 100.0);
     let verdict = if waiting > DATA_BOUND {
-        style.yellow(&format!(
-            "the data: a rank waits {:.1} % of its time",
-            waiting * 100.0
-        ))
+        style.yellow(&format!("the data: a rank waits {time}"))
     } else {
-        format!(
-            "not the data: no rank waits more than {:.1} % of its time",
-            waiting * 100.0
-        )
+        format!("not the data: no rank waits more than {time}")
     };
-    let _ = writeln!(text, "{verdict}");
-    text
+    format!("{table}{verdict}\n")
 }
 
 fn row(rank: &RankReport, causes: &BTreeSet<&str>) -> Vec<String> {
     let percent = |share: f64| format!("{:.1}", share * 100.0);
-    let mut row = vec![
-        rank.dp_rank.clone(),
-        rank.step.to_string(),
-        format!("{:.1}", rank.steps_per_second),
-        percent(rank.waiting),
-    ];
-    row.extend(causes.iter().map(|cause| {
-        let share = rank.causes.get(*cause);
-        share.map_or("-".to_owned(), |share| percent(*share))
-    }));
-    row.push(rank.ahead_steps.to_string());
-    let seconds = rank.ahead_seconds;
-    row.push(seconds.map_or("-".to_owned(), |s| format!("{s:.1}")));
-    row.push(rank.held_frames.to_string());
+    let rate = format!("{:.1}", rank.steps_per_second);
+    let mut row = cells![rank.dp_rank, rank.step, rate, percent(rank.waiting)];
+    let shares = causes.iter().map(|cause| rank.causes.get(*cause));
+    row.extend(shares.map(|share| or_dash(share.map(|share| percent(*share)))));
+    let seconds = or_dash(rank.ahead_seconds.map(|s| format!("{s:.1}")));
+    row.extend(cells![rank.ahead_steps, seconds, rank.held_frames]);
     row
 }
 
 fn stages(report: &NodeReport, style: Style) -> String {
-    let cell = |seconds: Option<f64>| seconds.map_or("-".to_owned(), duration);
-    let rows: Vec<Vec<String>> = report
-        .stages
-        .iter()
-        .map(|stage| {
-            vec![
-                stage.stage.to_owned(),
-                format!("{:.1}", stage.per_second),
-                cell(stage.p50_seconds),
-                cell(stage.p99_seconds),
-            ]
-        })
-        .collect();
-    table(style, &["STAGE", "PER SECOND", "P50", "P99"], &rows)
+    let rows = report.stages.iter().map(|stage| {
+        let rate = format!("{:.1}", stage.per_second);
+        let [p50, p99] = [stage.p50_seconds, stage.p99_seconds].map(|s| or_dash(s.map(duration)));
+        cells![stage.stage, rate, p50, p99]
+    });
+    table(style, &["STAGE", "PER SECOND", "P50", "P99"], rows)
 }
 
 fn duration(seconds: f64) -> String {

@@ -58,10 +58,6 @@ pub(super) struct StageTimes {
     pub(super) p99_seconds: Option<f64>,
 }
 
-fn full(name: &str) -> String {
-    format!("batchweave_consumer_{name}")
-}
-
 /// Two scrapes and the seconds between them.
 struct Interval<'a> {
     before: &'a Scrape,
@@ -71,13 +67,12 @@ struct Interval<'a> {
 
 impl Interval<'_> {
     fn gauge(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
-        self.now.sum(&full(name), labels).max(0.0) as u64
+        self.now.sum(name, labels).max(0.0) as u64
     }
 
     /// Returns the growth of a counter; a restarted daemon counts from 0.
     fn grown(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let name = full(name);
-        let (before, now) = (self.before.sum(&name, labels), self.now.sum(&name, labels));
+        let (before, now) = (self.before.sum(name, labels), self.now.sum(name, labels));
         if now < before { now } else { now - before }
     }
 
@@ -89,7 +84,7 @@ impl Interval<'_> {
         let own = [("dp_rank", dp_rank)];
         let wait = "rank_wait_seconds_total";
         let mut causes = BTreeMap::new();
-        for cause in self.now.labels(&full(wait), "cause") {
+        for cause in self.now.labels(wait, "cause") {
             let share = self.rate(wait, &[own[0], ("cause", &cause)]);
             if share > 0.0 {
                 causes.insert(cause, share);
@@ -113,7 +108,7 @@ impl Interval<'_> {
     fn stage(&self, stage: &'static str) -> StageTimes {
         let own = [("stage", stage)];
         let mut buckets: Vec<(f64, f64)> = Vec::new();
-        for bound in self.now.labels(&full("stage_seconds_bucket"), "le") {
+        for bound in self.now.labels("stage_seconds_bucket", "le") {
             let count = self.grown("stage_seconds_bucket", &[own[0], ("le", &bound)]);
             let bound = bound.parse().unwrap_or(f64::INFINITY);
             buckets.push((bound, count));
@@ -158,11 +153,8 @@ impl NodeReport {
             now,
             seconds: seconds.max(1e-3),
         };
-        let mut ranks: Vec<RankReport> = now
-            .labels(&full("rank_step"), "dp_rank")
-            .iter()
-            .map(|dp_rank| interval.rank(dp_rank))
-            .collect();
+        let ranks = now.labels("rank_step", "dp_rank").into_iter();
+        let mut ranks: Vec<_> = ranks.map(|dp_rank| interval.rank(&dp_rank)).collect();
         ranks.sort_by_key(|rank| rank.dp_rank.parse::<u32>().unwrap_or(u32::MAX));
         let part = |part| interval.gauge("arena_bytes", &[("part", part)]);
         Self {

@@ -1,6 +1,6 @@
 //! One scrape of a daemon: `/metrics` and `/readyz`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use crate::error::CliError;
 /// Time-out of a request; the endpoint answers from memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
-/// A metric that every consumer daemon has and no other program.
-const CONSUMER_METRIC: &str = "batchweave_consumer_sessions";
+/// The beginning of a consumer daemon's metrics, and one that every such daemon has.
+const PREFIX: &str = "batchweave_consumer_";
+const SESSIONS: &str = "sessions";
 
 #[derive(Debug, Clone)]
 pub(super) struct Scrape {
@@ -27,6 +28,7 @@ pub(super) struct Scrape {
 
 #[derive(Debug, Clone, PartialEq)]
 struct Sample {
+    /// The name after `batchweave_consumer_`.
     name: String,
     labels: BTreeMap<String, String>,
     value: f64,
@@ -48,13 +50,9 @@ impl Scrape {
             doing: doing.trim().to_owned(),
             samples: metrics.lines().filter_map(sample).collect(),
         };
-        if scrape
-            .samples
-            .iter()
-            .all(|sample| sample.name != CONSUMER_METRIC)
-        {
+        if scrape.all(SESSIONS).next().is_none() {
             return Err(CliError::Absent(format!(
-                "{admin} is not a consumer daemon: its metrics lack {CONSUMER_METRIC}"
+                "{admin} is not a consumer daemon: its metrics lack {PREFIX}{SESSIONS}"
             )));
         }
         Ok(scrape)
@@ -70,34 +68,27 @@ impl Scrape {
         }
     }
 
-    /// Returns the values of a metric with their labels.
-    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = (&BTreeMap<String, String>, f64)> {
-        let of = self
-            .samples
-            .iter()
-            .filter(move |sample| sample.name == name);
-        of.map(|sample| (&sample.labels, sample.value))
+    /// Returns the samples of a metric.
+    fn all(&self, name: &str) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(move |one| one.name == name)
     }
 
     /// Returns the sum of a metric's values that have these labels; 0 without any.
     pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let fits = |of: &BTreeMap<String, String>| {
-            let has = |(name, value): &(&str, &str)| of.get(*name).is_some_and(|v| v == value);
-            labels.iter().all(has)
+        let has = |sample: &Sample, (name, value): &(&str, &str)| {
+            sample.labels.get(*name).is_some_and(|v| v == value)
         };
-        self.all(name)
-            .filter(|(of, _)| fits(of))
-            .map(|(_, value)| value)
-            .sum()
+        let fit = self
+            .all(name)
+            .filter(|sample| labels.iter().all(|label| has(sample, label)));
+        fit.map(|sample| sample.value).sum()
     }
 
     /// Returns the distinct values of a label.
     pub(super) fn labels(&self, name: &str, label: &str) -> Vec<String> {
-        let values = self.all(name).filter_map(|(labels, _)| labels.get(label));
-        let mut values: Vec<String> = values.cloned().collect();
-        values.sort();
-        values.dedup();
-        values
+        let values = self.all(name).filter_map(|sample| sample.labels.get(label));
+        let values: BTreeSet<String> = values.cloned().collect();
+        values.into_iter().collect()
     }
 }
 
@@ -107,39 +98,27 @@ async fn get(admin: &str, path: &str) -> io::Result<(bool, String)> {
         let mut stream = TcpStream::connect(admin).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
-        let mut text = String::new();
-        stream
-            .take(ANSWER_BYTES_MAX)
-            .read_to_string(&mut text)
-            .await?;
+        let (mut text, mut answer) = (String::new(), stream.take(ANSWER_BYTES_MAX));
+        answer.read_to_string(&mut text).await?;
         Ok::<_, io::Error>(text)
     });
-    let text = answer
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    let (head, body) = text
-        .split_once("\r\n\r\n")
-        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    let text = answer.await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let parts = text.split_once("\r\n\r\n");
+    let (head, body) = parts.ok_or(io::ErrorKind::InvalidData)?;
     let good = head.split_ascii_whitespace().nth(1) == Some("200");
     Ok((good, body.to_owned()))
 }
 
-/// Parses a line of the text format. Our metrics have no escapes in labels and no timestamps.
+/// Parses a line of the text format; `None` for other metrics and comments. Our metrics have no escapes in labels and no timestamps.
 fn sample(line: &str) -> Option<Sample> {
-    if line.starts_with('#') {
-        return None;
-    }
-    let (left, value) = line.trim().rsplit_once(' ')?;
-    let (name, labels) = match left.split_once('{') {
-        Some((name, rest)) => (name, rest.trim_end_matches('}')),
-        None => (left, ""),
-    };
-    let pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
+    let (left, value) = line.strip_prefix(PREFIX)?.trim().rsplit_once(' ')?;
+    let (name, labels) = left.split_once('{').unwrap_or((left, ""));
+    let labels = labels.trim_end_matches('}').split(',');
+    let pairs = labels.filter_map(|pair| pair.split_once('='));
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()));
     Some(Sample {
         name: name.to_owned(),
-        labels: pairs
-            .map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()))
-            .collect(),
+        labels: pairs.collect(),
         value: value.parse().ok()?,
     })
 }

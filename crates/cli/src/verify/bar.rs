@@ -43,6 +43,11 @@ impl Bar {
         }
     }
 
+    /// Adds the units of work up to `done` in all.
+    pub(crate) fn reach(&mut self, done: u64) {
+        self.add(done - self.done, 0);
+    }
+
     /// Removes the bar from the terminal.
     pub(crate) fn end(&self) {
         if self.shown.is_some() {

@@ -8,7 +8,7 @@ use batchweave_core::keys;
 use batchweave_core::limits::SEGMENT_STEPS;
 use batchweave_core::manifest::{Manifest, Segment};
 use batchweave_log::get_intact;
-use batchweave_store::Store;
+use batchweave_store::{Store, found};
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 
@@ -71,11 +71,9 @@ async fn snapshot(
     problems: &mut Vec<Problem>,
 ) -> Result<(), CliError> {
     let key = keys::snapshot(version);
-    let bytes = match get_intact(store.as_ref(), &key).await {
-        Ok(bytes) => bytes,
+    let Some(bytes) = found(get_intact(store.as_ref(), &key).await)? else {
         // Removed since the listing: there are newer ones.
-        Err(e) if e.is_not_found() => return Ok(()),
-        Err(e) => return Err(e.into()),
+        return Ok(());
     };
     let stream = Arc::new(folded.stream().clone());
     let why = if folded.next_version() == version.saturating_add(1) {
@@ -90,11 +88,8 @@ async fn snapshot(
     } else {
         "the log has no such version".to_owned()
     };
-    problems.push(Problem::at(
-        "snapshot",
-        key,
-        format!("{why}; delete it: the next reader of the log writes a new one"),
-    ));
+    let why = format!("{why}; delete it: the next reader of the log writes a new one");
+    problems.push(Problem::at("snapshot", key, why));
     Ok(())
 }
 
@@ -110,11 +105,8 @@ async fn compare(
     let stream = folding.manifest().stream_id();
     let reads = segments.into_iter().map(|folded| async move {
         let key = keys::segment(folded.segment);
-        match get_intact(store.as_ref(), &key).await {
-            Ok(bytes) => Ok((folded, Some(bytes))),
-            Err(e) if e.is_not_found() => Ok((folded, None)),
-            Err(e) => Err(CliError::from(e)),
-        }
+        let bytes = found(get_intact(store.as_ref(), &key).await)?;
+        Ok::<_, CliError>((folded, bytes))
     });
     let mut reads = futures::stream::iter(reads).buffered(READS);
     let mut right = 0;
@@ -132,11 +124,8 @@ async fn compare(
             Ok(_) => "differs from what the log folds to".to_owned(),
             Err(e) => e.to_string(),
         };
-        problems.push(Problem::at(
-            "index",
-            key,
-            format!("{why}; delete it: readers compute it from the log"),
-        ));
+        let why = format!("{why}; delete it: readers compute it from the log");
+        problems.push(Problem::at("index", key, why));
     }
     Ok(right)
 }

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::bar::Bar;
 use super::{Problem, VerifyArgs};
+use crate::context;
 use crate::error::CliError;
 use crate::output::{bytes, count, range};
-use crate::{context, frames};
 
 /// Number of steps located together.
 const CHUNK: u64 = 256;
@@ -49,6 +49,7 @@ struct ResumeState {
 }
 
 /// The result of one step.
+#[derive(Default)]
 struct StepCheck {
     frames: u64,
     bytes: u64,
@@ -92,7 +93,7 @@ pub(super) async fn check(
     while state.next_step < head {
         let steps = state.next_step..head.min(state.next_step + CHUNK);
         let entries = look_up(&mut log, steps).await?;
-        let checks = entries.into_iter().map(|entry| step(store, stream, entry));
+        let checks = entries.into_iter().map(|entry| step(&log, entry));
         let mut checks = futures::stream::iter(checks).buffered(args.concurrency.max(1));
         while let Some(one) = checks.next().await {
             let one = one?;
@@ -130,16 +131,8 @@ async fn look_up(
     Ok(entries)
 }
 
-async fn step(
-    store: &Arc<dyn Store>,
-    stream: StreamId,
-    entry: Option<Arc<StepEntry>>,
-) -> Result<StepCheck, CliError> {
-    let mut found = StepCheck {
-        frames: 0,
-        bytes: 0,
-        faults: Vec::new(),
-    };
+async fn step(log: &Log, entry: Option<Arc<StepEntry>>) -> Result<StepCheck, CliError> {
+    let mut found = StepCheck::default();
     let Some(entry) = entry else {
         return Ok(found);
     };
@@ -150,23 +143,16 @@ async fn step(
         found.faults.push(problem);
     };
     let first_key = || {
-        entry
-            .tgb
-            .parts
-            .first()
-            .map_or_else(String::new, |p| p.key.clone())
+        let first = entry.tgb.parts.first();
+        first.map_or_else(String::new, |part| part.key.clone())
     };
-    let frames = match frames::read(store.as_ref(), stream, &entry, 0..slices, false).await {
+    let frames = match log.read_frames(&entry, 0..slices, false).await {
         Ok(frames) => frames,
-        Err(CliError::Tgb(e)) => {
-            fault(first_key(), e.to_string());
+        Err(why) if why.is_damage() => {
+            fault(first_key(), why.to_string());
             return Ok(found);
         }
-        Err(CliError::Store(e)) if frames::is_damage(&e) => {
-            fault(first_key(), e.to_string());
-            return Ok(found);
-        }
-        Err(e) => return Err(e),
+        Err(why) => return Err(why.into()),
     };
     let mut crcs = Vec::with_capacity(frames.len());
     for frame in &frames {
@@ -190,9 +176,8 @@ async fn forget_reclaimed(log: &mut Log, state: &mut ResumeState) -> Result<(), 
     if !state.problems.is_empty() {
         log.catch_up().await?;
         let watermark = log.manifest().watermark();
-        state
-            .problems
-            .retain(|p| p.step.is_none_or(|step| step >= watermark));
+        let readable = |p: &Problem| p.step.is_none_or(|step| step >= watermark);
+        state.problems.retain(readable);
     }
     Ok(())
 }
@@ -204,8 +189,8 @@ impl ResumeState {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Self::bad(file, &e.to_string())),
         };
-        let state: Self =
-            serde_json::from_str(&text).map_err(|e| Self::bad(file, &e.to_string()))?;
+        let state = serde_json::from_str(&text);
+        let state: Self = state.map_err(|e| Self::bad(file, &e.to_string()))?;
         if state.format != 1 || state.stream != stream {
             let why = format!("it is of stream {}, format {}", state.stream, state.format);
             return Err(Self::bad(file, &why));

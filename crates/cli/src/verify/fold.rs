@@ -6,13 +6,12 @@ use batchweave_core::ids::{Step, Version};
 use batchweave_core::keys;
 use batchweave_core::manifest::{Folded, Manifest, Segment};
 use batchweave_core::proof::{History, LoggedTgb};
-use batchweave_log::{Log, LogError};
-use batchweave_store::Store;
+use batchweave_log::{AsOf, Log, LogError};
+use batchweave_store::{Store, found};
 use futures::future::try_join_all;
 use serde::Serialize;
 
 use super::objects::Objects;
-use crate::as_of::AsOf;
 use crate::context;
 use crate::error::CliError;
 
@@ -104,14 +103,11 @@ impl Folding {
     pub(super) async fn nothing_behind(&self) -> Result<(), CliError> {
         let next = self.manifest().next_version();
         let probe = |version| async move {
-            match self.store.head(&keys::log(version)).await {
-                Ok(_) => Ok(Some(version)),
-                Err(e) if e.is_not_found() => Ok(None),
-                Err(e) => Err(e),
-            }
+            let record = found(self.store.head(&keys::log(version)).await)?;
+            Ok::<_, CliError>(record.map(|_| version))
         };
-        let found = try_join_all((next + 1..next + BEHIND_HEAD).map(probe)).await?;
-        let Some(later) = found.into_iter().flatten().next() else {
+        let probes = try_join_all((next + 1..next + BEHIND_HEAD).map(probe)).await?;
+        let Some(later) = probes.into_iter().flatten().next() else {
             return Ok(());
         };
         // A record written since then is there now.
@@ -137,15 +133,11 @@ impl Facts {
             self.void(version, None, reason.to_string());
         }
         let void = folded.entries.iter().any(Result::is_err);
-        self.row = match (void, self.row.records) {
+        self.row = match (void, self.row) {
             (false, _) => VoidRun::default(),
-            (true, 0) => VoidRun {
-                first: version,
-                records: 1,
-            },
-            (true, records) => VoidRun {
+            (true, VoidRun { first, records }) => VoidRun {
+                first: if records == 0 { version } else { first },
                 records: records + 1,
-                ..self.row
             },
         };
         let same = |row: &VoidRun| row.first == self.row.first;

@@ -15,8 +15,10 @@ use super::fold::Folding;
 use super::listing::JobListing;
 use super::mend::Mender;
 use super::report::{LegReport, RunReport};
+use crate::admin::incarnation;
 use crate::error::CliError;
 use crate::job::JobSelector;
+use crate::output::joined;
 
 /// Ledgers read at a time.
 const READS: usize = 16;
@@ -30,10 +32,7 @@ pub(crate) async fn prove(
 ) -> Result<RunReport, CliError> {
     let mut folding = Folding::begin(Arc::clone(store)).await?;
     let mut bar = super::log_bar(store).await?;
-    let mut shown = 0;
-    folding
-        .follow(|next| bar.add(next - std::mem::replace(&mut shown, next), 0))
-        .await?;
+    folding.follow(|next| bar.reach(next)).await?;
     bar.end();
     let root = store.root();
     let record = folding.facts.history.job(&job.name, job.opened);
@@ -44,22 +43,21 @@ pub(crate) async fn prove(
             record.name, record.opened
         )));
     }
-    let mut listed = JobListing::list(store, record).await?;
+    let head = folding.manifest().next_step();
+    let mut listed = JobListing::list(store, record, head).await?;
     let mut mended = None;
     if mend {
-        let legs = record
-            .lineage()
-            .map_err(|why| CliError::Unsound(why.to_string()))?;
+        let legs = record.lineage();
+        let legs = legs.map_err(|why| CliError::Unsound(why.to_string()))?;
         let mender = Mender {
             store,
             stream: folding.manifest().stream(),
             record,
             listed: &listed,
-            head: folding.manifest().next_step(),
             node: format!("mend-{:08x}", rand::random::<u32>()),
         };
         mended = Some(mender.mend(&legs).await?);
-        listed = JobListing::list(store, record).await?;
+        listed = JobListing::list(store, record, head).await?;
     }
     let mut report = RunReport::new(root, record, &listed, folding.manifest().watermark());
     report.mended = mended;
@@ -69,28 +67,25 @@ pub(crate) async fn prove(
         record,
         listed: &listed,
     };
-    if let Err(failed) = proof.run(to, &mut report).await {
-        match failed {
-            ProofError::Contradiction(why) => {
-                report.verdict = "contradiction";
-                report.contradiction = Some(why.to_string());
-            }
-            ProofError::Cli(why) => return Err(why),
+    match proof.run(to, &mut report).await {
+        Ok(()) => {}
+        Err(ProofError::Contradiction(why)) => {
+            report.verdict = "contradiction";
+            report.contradiction = Some(why.to_string());
         }
+        Err(ProofError::Cli(why)) => return Err(why),
     }
     Ok(report)
 }
 
 fn absent(root: &str, folding: &Folding, job: &JobSelector) -> CliError {
     let known = folding.facts.history.jobs();
-    let known: Vec<_> = known.map(|j| format!("{}@{}", j.name, j.opened)).collect();
-    let known = if known.is_empty() {
-        "it never had a job".to_owned()
-    } else {
-        format!("it had {}", known.join(", "))
+    let known = joined(known.map(|j| incarnation(&j.name, j.opened)), "");
+    let known = match known.as_str() {
+        "" => "it never had a job".to_owned(),
+        known => format!("it had {known}"),
     };
-    let opened = job.opened.map_or(String::new(), |v| format!("@{v}"));
-    CliError::Absent(format!("no job {}{opened} in {root}: {known}", job.name))
+    CliError::Absent(format!("no job {job} in {root}: {known}"))
 }
 
 /// Ends a proof early: a contradiction, or a read error.
@@ -126,14 +121,10 @@ impl Proof<'_> {
             last.to = Some(last.to.map_or(to, |end| end.min(to)));
         }
         let attempt = |leg: &Leg| self.record.attempt(leg.attempt);
-        let found: Vec<_> = legs
-            .iter()
-            .filter_map(|leg| Some((*leg, attempt(leg)?)))
-            .collect();
-        report.lineage = found
-            .iter()
-            .map(|(leg, a)| LegReport::new(leg, a))
-            .collect();
+        let found = legs.iter().filter_map(|leg| Some((*leg, attempt(leg)?)));
+        let found: Vec<_> = found.collect();
+        let lineage = found.iter().map(|(leg, a)| LegReport::new(leg, a));
+        report.lineage = lineage.collect();
         let all: usize = legs.iter().map(|leg| self.ledgers(leg.attempt).len()).sum();
         let mut bar = Bar::new("ledgers", all as u64);
         for (n, (leg, attempt)) in found.into_iter().enumerate() {
@@ -181,18 +172,12 @@ impl Proof<'_> {
             }
         }
         if leg.to.is_none() {
-            self.note_shown(attempt, &mut proof);
+            for dp_rank in 0..attempt.state.dp_size {
+                proof.note_position(dp_rank, self.listed.shown_of(leg.attempt, dp_rank));
+            }
         }
         let closed = self.record.closed.map(|_| 0);
         Ok(proof.finish(closed.or(manifest.end()), &log)?)
-    }
-
-    /// Adds the positions of the newest attempt's coordinates by their marks and progress.
-    fn note_shown(&self, attempt: &AttemptRecord, proof: &mut LegProof<'_>) {
-        let head = self.folding.manifest().next_step();
-        for (first, last, step) in self.listed.claims(attempt, head) {
-            (first..=last).for_each(|coordinate| proof.note_position(coordinate, step));
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use batchweave_core::proof::{
     ReaderSlices, rebuild_entries,
 };
 use batchweave_core::stream::StreamConfig;
-use batchweave_log::{Checksums, slice_crcs};
+use batchweave_log::{Checksums, get_intact, slice_crcs};
 use batchweave_store::Store;
 use serde::Serialize;
 
@@ -56,17 +56,11 @@ impl Mended {
         let mut text =
             format!("mended: {steps} steps by rank from the objects' indexes, in {ledgers}\n");
         for left in &self.left {
-            let NotMended {
-                attempt,
-                dp_rank,
-                from,
-                to,
-                why,
-            } = left;
-            let steps = range(*from, *to);
+            let steps = range(left.from, left.to);
+            let (rank, attempt, why) = (left.dp_rank, left.attempt, &left.why);
             let _ = writeln!(
                 text,
-                "not mended: steps {steps} of coordinate {dp_rank}, attempt {attempt}: {why}"
+                "not mended: steps {steps} of coordinate {rank}, attempt {attempt}: {why}"
             );
         }
         text
@@ -78,7 +72,6 @@ pub(super) struct Mender<'m> {
     pub(super) stream: &'m StreamConfig,
     pub(super) record: &'m JobRecord,
     pub(super) listed: &'m JobListing,
-    pub(super) head: Step,
     /// The node's name in the keys of this run's ledgers.
     pub(super) node: String,
 }
@@ -134,15 +127,14 @@ impl Mender<'_> {
                 // Covered from here on, whether it was readable or not.
                 covered.entry((of.dp_rank, of.rank)).or_default().push(part);
                 entries.extend(rebuilt);
-                mended
-                    .left
-                    .extend(lost.into_iter().map(|(steps, why)| NotMended {
-                        attempt: leg.attempt,
-                        dp_rank: of.dp_rank,
-                        from: steps.start,
-                        to: steps.end,
-                        why,
-                    }));
+                let lost = lost.into_iter().map(|(steps, why)| NotMended {
+                    attempt: leg.attempt,
+                    dp_rank: of.dp_rank,
+                    from: steps.start,
+                    to: steps.end,
+                    why,
+                });
+                mended.left.extend(lost);
             }
             self.put(leg, attempt, entries, &covered, mended).await?;
         }
@@ -175,11 +167,8 @@ impl Mender<'_> {
                 opened: self.record.opened,
                 attempt: leg.attempt,
             };
-            let ledger = Ledger::from_json(
-                &batchweave_log::get_intact(self.store.as_ref(), key).await?,
-                key,
-                &place,
-            );
+            let bytes = get_intact(self.store.as_ref(), key).await?;
+            let ledger = Ledger::from_json(&bytes, key, &place);
             let ledger = ledger.map_err(|why| CliError::Unsound(why.to_string()))?;
             for entry in ledger.entries {
                 let own = covered.entry(entry.reader()).or_default();
@@ -198,14 +187,13 @@ impl Mender<'_> {
                 .range((dp_rank, None)..=(dp_rank, Some(u32::MAX)))
                 .map(|(reader, own)| (*reader, end(own)))
                 .collect();
-            let shown = self.listed.shown_of(attempt, dp_rank, self.head);
+            let shown = self.listed.shown_of(leg.attempt, dp_rank);
             let furthest = readers.iter().max_by_key(|(_, end)| *end).copied();
             let (furthest, most) = furthest.unwrap_or(((dp_rank, None), leg.from));
             let most = leg.to.unwrap_or(most.max(shown));
-            let all = readers
-                .into_iter()
-                .filter(|(reader, _)| *reader != furthest);
-            for (reader, to) in all.chain([(furthest, most)]) {
+            let readers = readers.into_iter();
+            let others = readers.filter(|(reader, _)| *reader != furthest);
+            for (reader, to) in others.chain([(furthest, most)]) {
                 let own = covered.get(&reader).map_or(&[][..], Vec::as_slice);
                 let to = leg.to.map_or(to, |end| end.min(to));
                 let lacking = gaps(own, attempt.next_kept(leg.from)..to);
@@ -232,17 +220,11 @@ impl Mender<'_> {
         let mut readers: Vec<Reader> = entries.iter().map(LedgerEntry::reader).collect();
         readers.sort_unstable();
         readers.dedup();
-        let told = readers.into_iter().map(|reader| {
-            let own = covered.get(&reader).map_or(&[][..], Vec::as_slice);
-            let first = gaps(own, from..Step::MAX)
-                .first()
-                .map_or(from, |gap| gap.start);
-            let (dp_rank, rank) = reader;
-            ReaderCoverage {
-                dp_rank,
-                rank,
-                to: first,
-            }
+        let told = readers.into_iter().map(|(dp_rank, rank)| {
+            let own = covered.get(&(dp_rank, rank));
+            let gaps = gaps(own.map_or(&[][..], Vec::as_slice), from..Step::MAX);
+            let to = gaps.first().map_or(from, |gap| gap.start);
+            ReaderCoverage { dp_rank, rank, to }
         });
         mended.steps += entries.iter().map(LedgerEntry::received).sum::<u64>();
         let (job, opened) = (&self.record.name, self.record.opened);

@@ -33,7 +33,7 @@ impl Named {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Objects {
     by_key: HashMap<Arc<str>, Named>,
     waiting: BTreeMap<(ProducerName, Seq), Vec<Arc<str>>>,

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::listing::JobListing;
 use super::mend::Mended;
-use crate::output::{Style, count, fields, range, table};
+use crate::output::{Style, cells, count, fields, joined, or_dash, range, table};
 
 /// The result of proving a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct RunReport {
     pub(crate) root: String,
     pub(crate) job: String,
@@ -40,7 +40,7 @@ pub(crate) struct RunReport {
     pub(crate) attempts: Vec<AttemptReport>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct LegReport {
     pub(crate) attempt: AttemptNo,
     pub(crate) id: String,
@@ -87,14 +87,7 @@ impl LegReport {
             to: leg.to,
             dp_size: state.dp_size,
             restarted_from: state.parent,
-            proved: false,
-            steps: 0,
-            skipped: 0,
-            again: 0,
-            retold: 0,
-            thrown_away: 0,
-            tail: Vec::new(),
-            unproved: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -111,9 +104,9 @@ impl RunReport {
             parent: a.state.parent,
             start: a.state.start,
             reached: listed
-                .reached
-                .get(&a.state.number)
-                .map_or(a.state.start, |step| (*step).max(a.state.start)),
+                .reached(a.state.number)
+                .max(Some(a.state.start))
+                .unwrap_or_default(),
             dp_size: a.state.dp_size,
             skips: a.skips.iter().map(|s| (s.start, s.end)).collect(),
             marks: listed.complete_marks(a),
@@ -125,17 +118,11 @@ impl RunReport {
             closed: record.closed,
             watermark,
             verdict: "proved",
-            contradiction: None,
-            not_proved: None,
-            mended: None,
             from: record.start,
             to: record.start,
-            steps: 0,
             ledgers: listed.ledgers.values().map(|all| all.len() as u64).sum(),
-            progress: None,
-            mark: None,
-            lineage: Vec::new(),
             attempts: record.attempts.iter().map(attempt).collect(),
+            ..Self::default()
         }
     }
 
@@ -148,8 +135,8 @@ impl RunReport {
         self.to = proven.end;
         if let Some(attempt) = self.attempts.get_mut(proven.leg.attempt as usize) {
             let furthest = proven.tail.iter().map(|(_, step)| *step).max();
-            let all = [Some(attempt.reached), Some(proven.end), furthest];
-            attempt.reached = all.into_iter().flatten().max().unwrap_or_default();
+            let proved = proven.end.max(furthest.unwrap_or_default());
+            attempt.reached = attempt.reached.max(proved);
         }
         if let Some(leg) = self.lineage.get_mut(n) {
             leg.to = Some(proven.end);
@@ -161,9 +148,8 @@ impl RunReport {
             leg.thrown_away = proven.thrown_away;
             leg.tail = proven.tail;
             let unproved = proven.unproved.iter();
-            leg.unproved = unproved
-                .map(|u| (u.dp_rank, u.ledgers, u.reached))
-                .collect();
+            let unproved = unproved.map(|u| (u.dp_rank, u.ledgers, u.reached));
+            leg.unproved = unproved.collect();
         }
     }
 
@@ -199,47 +185,32 @@ impl RunReport {
             None => "open".to_owned(),
             Some(version) => format!("closed by version {version}"),
         };
-        let others = self.attempts.len() - self.lineage.len();
-        let others = match others {
+        let others = match self.attempts.len() - self.lineage.len() {
             0 => String::new(),
-            n => format!("; {} no part in the final model", verb(n as u64)),
+            1 => "; 1 attempt has no part in the final model".to_owned(),
+            n => format!("; {n} attempts have no part in the final model"),
         };
+        let lineage = count(self.lineage.len() as u64, "attempt");
         let mut text = fields(&[
             ("root", self.root.clone()),
             ("job", format!("{}, {state}", self.name())),
-            (
-                "lineage",
-                format!("{}{others}", count(self.lineage.len() as u64, "attempt")),
-            ),
+            ("lineage", format!("{lineage}{others}")),
         ]);
-        let rows: Vec<Vec<String>> = self.lineage.iter().map(LegReport::row).collect();
-        let header = [
-            "ATTEMPT",
-            "FROM",
-            "TO",
-            "WORLD",
-            "STEPS",
-            "SKIPPED",
-            "RESTARTED FROM",
-            "PROVED",
-        ];
-        text.push_str(&table(style, &header, &rows));
+        let header = "ATTEMPT|FROM|TO|WORLD|STEPS|SKIPPED|RESTARTED FROM|PROVED";
+        let rows = self.lineage.iter().map(LegReport::row);
+        text += &table(style, &header.split('|').collect::<Vec<_>>(), rows);
         for leg in self.lineage.iter().filter(|leg| !leg.tail.is_empty()) {
-            let tail: Vec<_> = leg
-                .tail
-                .iter()
-                .map(|(c, step)| format!("{c} at {step}"))
-                .collect();
+            let tail = leg.tail.iter().map(|(c, step)| format!("{c} at {step}"));
             let line = format!(
                 "attempt {} ends unevenly: what is behind step {} is not proved; further are coordinates {}\n",
                 leg.attempt,
                 self.to,
-                tail.join(", ")
+                joined(tail, "")
             );
-            text.push_str(&style.yellow(&line));
+            text += &style.yellow(&line);
         }
         if let Some(mended) = &self.mended {
-            text.push_str(&mended.text());
+            text += &mended.text();
         }
         let verdict = match (&self.contradiction, &self.not_proved) {
             (None, None) => style.green(&format!(
@@ -257,12 +228,9 @@ impl RunReport {
                 self.compared(),
             )),
         };
-        text.push_str(&verdict);
-        text
+        text + &verdict
     }
-}
 
-impl RunReport {
     fn compared(&self) -> String {
         let shown = |step: Option<Step>| step.map_or("none".to_owned(), |s| format!("to step {s}"));
         format!(
@@ -274,27 +242,20 @@ impl RunReport {
     }
 }
 
-fn verb(number: u64) -> String {
-    match number {
-        1 => "1 attempt has".to_owned(),
-        n => format!("{n} attempts have"),
-    }
-}
-
 impl LegReport {
     fn row(&self) -> Vec<String> {
-        let restarted = self.restarted_from.map_or("-".to_owned(), |parent| {
-            format!("attempt {}, step {}", parent.attempt, parent.step)
-        });
-        vec![
-            self.attempt.to_string(),
-            self.from.to_string(),
-            self.to.map_or("-".to_owned(), |to| to.to_string()),
-            self.dp_size.to_string(),
-            self.steps.to_string(),
-            self.skipped.to_string(),
-            restarted,
-            if self.proved { "yes" } else { "no" }.to_owned(),
+        let (parent, leg) = (self.restarted_from, self);
+        let parent = or_dash(parent.map(|p| format!("attempt {}, step {}", p.attempt, p.step)));
+        let (to, proved) = (or_dash(leg.to), if leg.proved { "yes" } else { "no" });
+        cells![
+            leg.attempt,
+            leg.from,
+            to,
+            leg.dp_size,
+            leg.steps,
+            leg.skipped,
+            parent,
+            proved
         ]
     }
 }

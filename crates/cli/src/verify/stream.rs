@@ -14,6 +14,7 @@ use super::data::{self, DataReport};
 use super::fold::{Folding, VoidAt};
 use super::{Problem, VerifyArgs};
 use crate::context;
+use crate::describe;
 use crate::error::CliError;
 use crate::output::{Style, bytes, count, fields, range};
 
@@ -62,11 +63,7 @@ pub(super) async fn check(
 ) -> Result<StreamReport, CliError> {
     let mut problems = Vec::new();
     let mut bar = super::log_bar(store).await?;
-    let mut shown = 0;
-    let copies = copies::check(store, folding, &mut problems, |next| {
-        bar.add(next - std::mem::replace(&mut shown, next), 0);
-    });
-    let copies = copies.await?;
+    let copies = copies::check(store, folding, &mut problems, |next| bar.reach(next)).await?;
     bar.end();
     folding.nothing_behind().await?;
     let head = folding.manifest().next_step();
@@ -78,10 +75,10 @@ pub(super) async fn check(
         None
     };
     if let Some(row) = folding.facts.void_row {
+        let records = count(row.records, "record");
         let why = format!(
-            "begins {} in a row with void entries: their writers go on from another history than this \
-             log has, and what they took for committed is not there",
-            count(row.records, "record")
+            "begins {records} in a row with void entries: their writers go on from another history than \
+             this log has, and what they took for committed is not there"
         );
         problems.push(Problem::at("record", keys::log(row.first), why));
     }
@@ -110,13 +107,8 @@ async fn objects(
     folding: &mut Folding,
     problems: &mut Vec<Problem>,
 ) -> Result<Objects, CliError> {
-    let named_before: BTreeMap<String, super::objects::Named> = folding
-        .facts
-        .objects
-        .needed(folding.manifest().watermark())
-        .into_iter()
-        .map(|(key, object)| (key.to_owned(), object.clone()))
-        .collect();
+    let named_before = folding.facts.objects.clone();
+    let named_before = named_before.needed(folding.manifest().watermark());
     let listed = context::list(store.as_ref(), keys::DATA).await?;
     folding.follow(|_| ()).await?;
     let named_now = folding.facts.objects.needed(folding.manifest().watermark());
@@ -130,36 +122,32 @@ async fn objects(
             found.others_bytes += object.size;
         }
     }
-    for (key, object) in &named_before {
-        if !named_now.contains_key(&**key) {
+    for (key, object) in named_before {
+        if !named_now.contains_key(key) {
             continue;
         }
         found.named += 1;
-        let steps = match (object.first, object.last) {
-            (Some(first), Some(last)) if first == last => format!("step {first}"),
-            (Some(first), Some(last)) => format!("steps {}", range(first, last + 1)),
-            _ => "batches that wait for their turn".to_owned(),
+        let steps = match object.first.zip(object.last) {
+            Some((first, last)) => describe::steps(first, last),
+            None => "batches that wait for their turn".to_owned(),
         };
-        let why = match there.get(key) {
-            None if object.bytes().is_none() => {
-                format!(
-                    "is missing: the source documents of {steps} are unknown; restore it, their data is intact"
-                )
-            }
-            None => format!(
+        let why = match (there.get(key), object.bytes()) {
+            (None, None) => format!(
+                "is missing: the source documents of {steps} are unknown; restore it, their data is intact"
+            ),
+            (None, Some(_)) => format!(
                 "is missing: {steps} can't be read; restore it from a bucket version or backup"
             ),
-            Some(&size) if object.bytes().is_some_and(|bytes| bytes != size) => format!(
-                "has {size} bytes, the log says {}: {steps} can't be read whole",
-                object.bytes().unwrap_or_default()
-            ),
-            Some(&size) => {
+            (Some(&size), Some(bytes)) if bytes != size => {
+                format!("has {size} bytes, the log says {bytes}: {steps} can't be read whole")
+            }
+            (Some(&size), _) => {
                 found.whole += 1;
                 found.bytes += size;
                 continue;
             }
         };
-        let mut problem = Problem::at("object", key.clone(), why);
+        let mut problem = Problem::at("object", key.to_owned(), why);
         problem.step = object.first;
         problems.push(problem);
     }
@@ -169,61 +157,42 @@ async fn objects(
 impl StreamReport {
     pub(super) fn text(&self, style: Style) -> String {
         let o = &self.objects;
+        let records = count(self.records, "record");
+        let steps = count(self.steps.saturating_sub(self.watermark), "step");
+        let steps = format!("{steps} can be read: {}", range(self.watermark, self.steps));
+        let (whole, others) = (bytes(o.bytes), bytes(o.others_bytes));
+        let objects = format!(
+            "{} of {} named ones are there and whole, {whole}; {} not named, {others}",
+            o.whole, o.named, o.others
+        );
         let mut rows = vec![
             ("root", self.root.clone()),
             ("stream", self.stream.clone()),
-            (
-                "log",
-                format!("{}, dense, all folded", count(self.records, "record")),
-            ),
-            (
-                "steps",
-                format!(
-                    "{} can be read: {}",
-                    count(self.steps.saturating_sub(self.watermark), "step"),
-                    range(self.watermark, self.steps)
-                ),
-            ),
+            ("log", format!("{records}, dense, all folded")),
+            ("steps", steps),
             ("copies", self.copies()),
-            (
-                "objects",
-                format!(
-                    "{} of {} named ones are there and whole, {}; {} not named, {}",
-                    o.whole,
-                    o.named,
-                    bytes(o.bytes),
-                    o.others,
-                    bytes(o.others_bytes)
-                ),
-            ),
+            ("objects", objects),
         ];
-        if let Some(data) = &self.data {
-            rows.push(("data", data.text()));
-        }
+        rows.extend(self.data.iter().map(|data| ("data", data.text())));
         let mut text = fields(&rows);
         if self.void_count > 0 {
-            let line = format!(
-                "void       {}: skipped by all readers\n",
-                count(self.void_count, "entry")
-            );
-            text.push_str(&style.yellow(&line));
+            let void = count(self.void_count, "entry");
+            text += &style.yellow(&format!("void       {void}: skipped by all readers\n"));
         }
         for void in &self.voids {
             let entry = void.entry.map_or(String::new(), |n| format!(", entry {n}"));
             let _ = writeln!(text, "  version {}{entry}: {}", void.version, void.reason);
         }
         for problem in &self.problems {
-            text.push_str(&style.red(&format!("FAIL  {}\n", problem.text())));
+            text += &style.red(&format!("FAIL  {}\n", problem.text()));
         }
-        match self.problem_count {
-            0 if self.void_count == 0 => text.push_str(&style.green("the stream is sound")),
-            0 => text.push_str(&style.yellow("the stream is sound but for what was skipped")),
-            n if n > self.problems.len() => {
-                let _ = write!(text, "and {} more", n - self.problems.len());
-            }
-            _ => {}
+        let unlisted = self.problem_count - self.problems.len();
+        text + &match self.problem_count {
+            0 if self.void_count == 0 => style.green("the stream is sound"),
+            0 => style.yellow("the stream is sound but for what was skipped"),
+            _ if unlisted > 0 => format!("and {unlisted} more"),
+            _ => String::new(),
         }
-        text
     }
 
     fn copies(&self) -> String {
@@ -232,10 +201,8 @@ impl StreamReport {
             0 => String::new(),
             n => format!("; {} not stored, readers compute them", count(n, "segment")),
         };
-        format!(
-            "{} and {} are what the log folds to{missing}",
-            count(c.snapshots.len() as u64, "snapshot"),
-            count(c.segments, "index segment")
-        )
+        let snapshots = count(c.snapshots.len() as u64, "snapshot");
+        let segments = count(c.segments, "index segment");
+        format!("{snapshots} and {segments} are what the log folds to{missing}")
     }
 }

@@ -91,7 +91,7 @@ fn requests(plan: &PlanReport, style: Style) -> String {
         row("all", requests.total(), sum),
     ];
     let header = ["REQUESTS/S", "PUT", "GET", "LIST", "DELETE", "$ PER DAY"];
-    table(style, &header, &rows)
+    table(style, &header, rows)
 }
 
 fn money(plan: &PlanReport) -> String {
@@ -143,7 +143,7 @@ fn limits(plan: &PlanReport, style: Style) -> String {
             ]
         })
         .collect();
-    let mut text = table(style, &["LIMIT", "USED", "", "REACHED"], &rows);
+    let mut text = table(style, &["LIMIT", "USED", "", "REACHED"], rows);
     if let Some(first) = plan.limits.first() {
         let word = if first.share >= 1.0 {
             style.red(&format!("{} is exceeded", first.name))

@@ -6,14 +6,18 @@
 //! - `window`: reads many records in one round of parallel requests;
 //! - `locate`: finds the entry of a step;
 //! - `checksums`: reads slice checksums from the indexes of data objects;
+//! - `frames`: reads and verifies the slices of a step;
 //! - `inputs`: reads the input list of a producer;
 //! - `retrying`: a store whose reads are retried;
 //! - `self_check`: what the log does when its own fold may be wrong;
 //! - `refold`: folds the log a second time, from another start;
 //! - `root_check`: names what happened to a root whose log does not continue;
+//! - `as_of`: a view of the store in which the log ends earlier;
 //! - `shared_fold`: a seam for simulations.
 
+pub(crate) mod as_of;
 pub(crate) mod checksums;
+pub(crate) mod frames;
 pub(crate) mod inputs;
 pub(crate) mod locate;
 mod open;

@@ -9,6 +9,7 @@ use batchweave_core::limits::CATCH_UP_WINDOW;
 use batchweave_core::manifest::Folded;
 use batchweave_core::manifest::repair::Repair;
 use batchweave_core::manifest::void::RecordVoid;
+use batchweave_store::found;
 use bytes::Bytes;
 use tracing::{debug, warn};
 
@@ -173,14 +174,11 @@ impl Log {
 
     async fn repaired(&self, version: Version, bytes: &[u8]) -> Result<bool, LogError> {
         let key = keys::repair(version);
-        match self.store.get(&key, keys::bytes_max(&key)).await {
-            Ok(stored) => {
-                let repair = Repair::from_json(&stored, self.manifest.stream_id(), version)?;
-                Ok(repair.bad == Hash::sha256(bytes))
-            }
-            Err(e) if e.is_not_found() => Ok(false),
-            Err(e) => Err(e.into()),
-        }
+        let Some(stored) = found(self.store.get(&key, keys::bytes_max(&key)).await)? else {
+            return Ok(false);
+        };
+        let repair = Repair::from_json(&stored, self.manifest.stream_id(), version)?;
+        Ok(repair.bad == Hash::sha256(bytes))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use batchweave_core::ids::Version;
 use batchweave_core::keys;
 use batchweave_core::limits::{CATCH_UP_BYTES, CATCH_UP_WINDOW};
-use batchweave_store::{Store, StoreError};
+use batchweave_store::{Store, StoreError, found};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::try_join_all;
@@ -159,11 +159,7 @@ pub(crate) async fn get_record(
     version: Version,
 ) -> Result<Option<Bytes>, StoreError> {
     let key = keys::log(version);
-    match store.get(&key, keys::bytes_max(&key)).await {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.is_not_found() => Ok(None),
-        Err(e) => Err(e),
-    }
+    found(store.get(&key, keys::bytes_max(&key)).await)
 }
 
 #[cfg(test)]

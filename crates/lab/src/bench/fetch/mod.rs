@@ -324,7 +324,7 @@ impl FetchReport {
             "from {} with {} connections, medians of {} rounds\n\n",
             self.endpoint, self.connections, self.rounds
         );
-        text.push_str(&table(style, &header, &rows));
+        text.push_str(&table(style, &header, rows));
         let _ = writeln!(
             text,
             "\nslices of 1 MiB and more: {} of raw TCP, {} CPU s/GiB; of 64 KiB and more: \

@@ -22,7 +22,6 @@ use super::cpu::thread_time;
 use super::stream::Growing;
 use crate::error::bench_error;
 use batchweave_cli::CliError;
-use batchweave_cli::frames;
 use below::Below;
 use latent::{Delay, Latent};
 use turns::{EARLY, PERIOD, in_turns};
@@ -202,8 +201,7 @@ async fn first_batch(
     let Located::At(entry) = log.locate(step).await? else {
         return Err(bench_error(format!("step {step} is not there")));
     };
-    let stream = log.manifest().stream_id();
-    let frames = frames::read(store.as_ref(), stream, &entry, 0..1, false).await?;
+    let frames = log.read_frames(&entry, 0..1, false).await?;
     if let Some(fault) = frames.iter().find_map(|frame| frame.fault.clone()) {
         return Err(bench_error(format!("step {step}: {fault}")));
     }

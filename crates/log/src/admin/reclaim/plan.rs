@@ -8,6 +8,7 @@ use batchweave_core::manifest::Manifest;
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::retention::reclaim::Reclaim;
 use batchweave_core::retention::{self, Due, JobObjects, Progress};
+use serde::Serialize;
 
 use super::job_objects::{self, ObjectsByJob, each};
 use super::report::{Class, ReclaimError, Requests, Totals};
@@ -19,7 +20,7 @@ use crate::log::Log;
 const POINTS_REPORTED: usize = 8;
 
 /// The data that a job retains.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JobRetention {
     pub job: JobName,
     pub opened: Version,
@@ -27,14 +28,20 @@ pub struct JobRetention {
     pub keep: u32,
     /// The oldest step that it may need; `None` while it has fewer restart points than it keeps.
     pub floor: Option<Step>,
+    /// Steps from `floor` to the head.
+    pub steps: u64,
     /// Its newest restart points that are not reclaimed, oldest first.
-    pub points: Vec<Step>,
-    /// Its newest attempt, the version that opened it, and the first step that not all its ranks received.
-    pub attempt: Option<(AttemptNo, Version, Step)>,
+    pub restart_points: Vec<Step>,
+    /// The number of its newest attempt.
+    pub attempt: Option<AttemptNo>,
+    /// The version that opened that attempt.
+    pub attempt_opened: Option<Version>,
+    /// The first step that not all ranks of that attempt received.
+    pub position: Option<Step>,
     /// When its newest progress was stored, by its daemon's clock.
-    pub seen: Option<String>,
-    /// Marks that are missing for some data coordinates.
-    pub incomplete: Vec<(Step, Vec<u32>)>,
+    pub last_progress: Option<String>,
+    /// Marks that some data coordinates have not made, with these coordinates.
+    pub incomplete_marks: Vec<(Step, Vec<u32>)>,
 }
 
 /// A pass as it would be now.
@@ -119,18 +126,20 @@ async fn retentions(
         points.drain(..points.len().saturating_sub(POINTS_REPORTED));
         let newest = job.attempts.last();
         let of_newest = newest.and_then(|attempt| Some((attempt, objects.get(&attempt.number)?)));
+        let floor = retention::floor(job, objects);
+        let position = of_newest.map(|(attempt, objects)| objects.position(attempt));
         held.push(JobRetention {
             job: name.clone(),
             opened: job.opened,
             keep: job.keep,
-            floor: retention::floor(job, objects),
-            points,
-            attempt: newest.map(|attempt| {
-                let position = of_newest.map_or(attempt.start, |(a, o)| o.position(a));
-                (attempt.number, attempt.opened, position)
-            }),
-            seen: seen(log, name, job, requests).await?,
-            incomplete: of_newest.map_or_else(Vec::new, |(a, o)| o.incomplete(a.dp_size)),
+            floor,
+            steps: fold.next_step().saturating_sub(floor.unwrap_or(0)),
+            restart_points: points,
+            attempt: newest.map(|attempt| attempt.number),
+            attempt_opened: newest.map(|attempt| attempt.opened),
+            position: position.or(newest.map(|attempt| attempt.start)),
+            last_progress: seen(log, name, job, requests).await?,
+            incomplete_marks: of_newest.map_or_else(Vec::new, |(a, o)| o.incomplete(a.dp_size)),
         });
     }
     Ok(held)

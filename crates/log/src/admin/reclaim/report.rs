@@ -83,7 +83,7 @@ impl Tally {
 }
 
 /// The objects of one class that a scan has seen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub needed: Tally,
     /// Not named by any entry, but one still may.

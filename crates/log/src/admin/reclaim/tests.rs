@@ -336,9 +336,9 @@ async fn too_few_restart_points_hold_everything_and_the_plan_says_who() {
     let plan = Reclaimer::new().plan(&mut scene.log(90).await, None).await;
     let plan = plan.unwrap();
     assert_eq!(Some(plan.due), held);
-    assert_eq!(plan.held[0].points, [3]);
-    assert_eq!(plan.held[0].attempt.unwrap().2, 11);
-    assert_eq!(plan.held[0].incomplete, [(9, vec![0])]);
+    assert_eq!(plan.held[0].restart_points, [3]);
+    assert_eq!(plan.held[0].position, Some(11));
+    assert_eq!(plan.held[0].incomplete_marks, [(9, vec![0])]);
     assert_eq!(scene.objects().len(), 4);
 }
 

@@ -11,26 +11,27 @@ use batchweave_store::layer::{Call, Intercept};
 use batchweave_store::{Effect, ErrorKind, ListPage, Op, Store, StoreError};
 use bytes::Bytes;
 
-/// Hides records and snapshots from version `end` on.
+/// A store that hides records and snapshots from a version on, and refuses writes.
 #[derive(Debug)]
-pub(crate) struct AsOf {
+pub struct AsOf {
     inner: Arc<dyn Store>,
     end: AtomicU64,
 }
 
 impl AsOf {
-    pub(crate) fn new(inner: Arc<dyn Store>, end: Version) -> Arc<Self> {
+    /// Returns a view of `inner` whose log ends before version `end`.
+    pub fn new(inner: Arc<dyn Store>, end: Version) -> Arc<Self> {
         let end = AtomicU64::new(end);
         Arc::new(Self { inner, end })
     }
 
     /// From now on, shows the log up to `end`, exclusive.
-    pub(crate) fn show_until(&self, end: Version) {
+    pub fn show_until(&self, end: Version) {
         self.end.store(end, Ordering::Relaxed);
     }
 
     fn hides(&self, key: &str) -> bool {
-        let version = log_version(key).or_else(|| keys::snapshot_version(key));
+        let version = keys::log_version(key).or_else(|| keys::snapshot_version(key));
         version.is_some_and(|v| v >= self.end.load(Ordering::Relaxed))
     }
 
@@ -38,11 +39,6 @@ impl AsOf {
         let location = format!("{}/{key}", self.inner.root());
         StoreError::new(op, location, kind, Effect::DidNot, detail)
     }
-}
-
-fn log_version(key: &str) -> Option<Version> {
-    let digits = key.strip_prefix(keys::LOG)?.strip_suffix(".json")?;
-    digits.parse().ok()
 }
 
 #[async_trait]

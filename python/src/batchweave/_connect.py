@@ -56,7 +56,7 @@ class Options:
     seq_len: int | None
     rows_per_slice: int | None
     limit: int | None = None
-    """The number of steps to read, from the start."""
+    """The number of steps to read, from the first one or the last seek on."""
     shared: bool = False
     """Whether other ranks read the same coordinate."""
     split_rows: int = 1

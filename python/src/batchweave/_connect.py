@@ -59,7 +59,7 @@ class Options:
     seq_len: int | None
     rows_per_slice: int | None
     limit: int | None = None
-    """The number of steps to read, from the start."""
+    """The number of steps to read, from the first one or the last seek on."""
     yields: bool = False
     """Whether the attempt ends no other that runs on this node."""
     shared: bool = False

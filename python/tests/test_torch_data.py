@@ -243,6 +243,12 @@ def test_a_wrong_argument_fails_at_construction_with_the_nearest_name(path: Path
         batchweave.torch.Dataset(path, **unknown)
     with pytest.raises(errors.BadHelloError, match=r"labels='next'"):
         batchweave.torch.Dataset(path, labels="next")
+
+    class Own(batchweave.torch.Dataset):
+        def __init__(self, path: Path, **more: Any) -> None:
+            super().__init__(path, limit=more["steps"])
+
+    assert repr(Own(path, steps=3)) == "<Dataset labels='unshifted', not connected>"
     of_connect = inspect.signature(batchweave.connect).parameters
     own = dict(inspect.signature(batchweave.torch.Dataset.__init__).parameters)
     for name in ("self", "labels", "dtype", "micro_batches", "cp"):

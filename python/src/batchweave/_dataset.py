@@ -56,8 +56,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
 
     def __new__(cls, *_: Any, **given: Any) -> Dataset:
         """Checks the names of the arguments before Python does, which suggests no other."""
-        known = list(inspect.signature(cls.__init__).parameters)[1:]
-        check_names("batchweave.torch.Dataset()", given, known)
+        check_names("batchweave.torch.Dataset()", given, cls.__init__)
         made: Dataset = super().__new__(cls)
         return made
 

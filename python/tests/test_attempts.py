@@ -38,6 +38,61 @@ def test_an_attempt_is_given_or_in_the_environment_or_drawn() -> None:
     assert all(len(each) == 32 and int(each, 16) for each in drawn)
 
 
+def test_only_an_id_drawn_without_a_launcher_gives_way() -> None:
+    one_of_one = {"RANK": "0", "WORLD_SIZE": "1"}
+    assert isinstance(_launch.attempt_of(None, 1, 0, {}), _launch.DrawnId)
+    for env in (one_of_one, {"TORCHELASTIC_RUN_ID": "x"}, {"BATCHWEAVE_ATTEMPT": FIRST}):
+        assert not isinstance(_launch.attempt_of(None, 1, 0, env), _launch.DrawnId)
+    assert not isinstance(_launch.attempt_of(FIRST, 1, 0, {}), _launch.DrawnId)
+    drawn = _launch.drawn_id({})
+    assert _launch.attempt_of(drawn, 1, 0, one_of_one) is drawn
+
+
+def test_the_first_hello_says_whether_the_attempt_gives_way(daemon: FakeDaemon, path: Path) -> None:
+    ways: list[dict[str, Any]] = [{}, {"attempt": FIRST}, {"takeover": True}, {"job": None}]
+    for more in ways:
+        with batchweave.connect(path, **{"job": "j", **more}) as reader:
+            next(reader)
+    session = reader._session
+    assert session is None
+    assert [peer.hello.get("yields") for peer in daemon.peers] == [True, None, None, None]
+    with pytest.raises(errors.BadHelloError, match="takeover= needs job="):
+        batchweave.connect(path, takeover=True)
+    with batchweave.connect(path, job="j", timeout=20) as reader:
+        next(reader)
+        session = reader._session
+        assert session is not None
+        session.torn = True
+        next(reader)
+    assert [peer.hello.get("yields") for peer in daemon.peers[4:]] == [True, None]
+
+
+def test_an_older_daemon_is_asked_without_what_it_does_not_know(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def strict(peer: Peer) -> bool:
+        unknown = sorted({"yields"} & set(peer.hello))
+        if unknown:
+            peer.send_error(2, "bad_message", message=f"hello: unknown field `{unknown[0]}`")
+        return bool(unknown)
+
+    with FakeDaemon(path) as daemon:
+        daemon.on_hello = strict
+        with batchweave.connect(path, job="j") as reader:
+            assert next(reader).step == 0
+        assert len(daemon.peers) == 2
+        assert "is of an older release" in caplog.text
+
+        def refuse(peer: Peer) -> bool:
+            peer.send_error(2, "bad_message", message="hello: unknown field `job`")
+            return True
+
+        daemon.on_hello = refuse
+        with pytest.raises(errors.BadMessageError, match="unknown field `job`"):
+            batchweave.connect(path, job="j")
+        assert len(daemon.peers) == 4
+
+
 @pytest.mark.parametrize(
     ("dp_size", "global_rank", "env"),
     [

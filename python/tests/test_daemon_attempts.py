@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,55 @@ def test_the_newer_of_two_living_attempts_wins(daemons: Daemons, tmp_path: Path)
             with pytest.raises(errors.AttemptSupersededError):
                 batchweave.connect(path, job="t", attempt=ATTEMPTS[0])
             assert next(new).step == 2
+
+
+PEEK = """
+import batchweave, sys
+try:
+    with batchweave.connect(sys.argv[1], job="t", connect_timeout=30) as reader:
+        print("reads", next(reader).step)
+except batchweave.errors.AttemptRunningError as error:
+    print("refused", error)
+with batchweave.connect(sys.argv[1], limit=1) as reader:
+    print("reads", [batch.step for batch in reader])
+"""
+
+
+def test_a_peek_from_another_shell_ends_no_run(daemons: Daemons, tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    same: dict[str, Any] = {"job": "t", "timeout": 60, "connect_timeout": 30}
+    with batchweave.connect(path, attempt=ATTEMPTS[0], **same) as run:
+        assert [next(run).step for _ in range(3)] == [0, 1, 2]
+        peek = subprocess.run(
+            [sys.executable, "-c", PEEK, str(path)], timeout=60, capture_output=True, text=True
+        )
+        print(peek.stdout, peek.stderr)
+        refused, read = peek.stdout.splitlines()
+        assert refused.startswith(f"refused attempt 0 ({ATTEMPTS[0]}) of job t runs here")
+        assert f": process {os.getpid()}; a new attempt would end it" in refused
+        assert "connect without job=" in refused
+        assert "takeover=True" in refused
+        assert read == "reads [0]", "beside the run, without a job"
+        assert next(run).step == 3, "the run goes on"
+        # In this process, too: a notebook whose cell runs again.
+        with pytest.raises(errors.AttemptRunningError, match="this process: close its reader"):
+            batchweave.connect(path, **same)
+        assert next(run).step == 4
+        state = run.state_dict()
+        with batchweave.connect(path, state=state, takeover=True, **same) as second:
+            assert next(second).step == 5
+            with pytest.raises(errors.AttemptSupersededError):
+                list(run)
+            # An id that was given needs no permission, whatever hangs.
+            with batchweave.connect(path, state=state, attempt=ATTEMPTS[2], **same) as third:
+                assert next(third).step == 5
+                with pytest.raises(errors.AttemptSupersededError):
+                    list(second)
+    # Nobody reads: nothing is ended.
+    with batchweave.connect(path, state=state, **same) as fourth:
+        assert next(fourth).step == 5
 
 
 def test_ranks_that_disagree_with_their_attempt_are_told_how(

@@ -27,6 +27,9 @@ pub struct ConnectOptions {
     /// The attempt's id, 32 hexadecimal digits, equal on all ranks. The only rank of a job may omit it and
     /// draws its own; with several ranks, the trainer draws and broadcasts it.
     pub attempt: Option<String>,
+    /// Whether an attempt whose id is drawn here may end another one of the job that runs on this node. A given
+    /// id always may.
+    pub takeover: bool,
     /// Index on the flattened data-parallel axis.
     pub dp_rank: u32,
     /// Size of the data-parallel axis; divides the stream's slices.
@@ -57,6 +60,7 @@ impl ConnectOptions {
             socket: socket.into(),
             job: None,
             attempt: None,
+            takeover: false,
             dp_rank: 0,
             dp_size: 1,
             global_rank: None,
@@ -81,9 +85,11 @@ impl ConnectOptions {
                 (state.next_step, Some(state.stream_id), parent)
             }
         };
+        let attempt = self.attempt()?;
         let hello = Hello {
             job: self.job.clone(),
-            attempt: self.attempt()?,
+            yields: attempt.is_some() && self.attempt.is_none() && !self.takeover,
+            attempt,
             parent,
             dp_rank: self.dp_rank,
             dp_size: self.dp_size,

@@ -11,6 +11,8 @@ pub(crate) enum Mistake {
     EndElsewhere,
     /// All slices of a step are sent in one message, regardless of their number.
     OneMessage,
+    /// An attempt whose id the client drew ends one that runs.
+    DrawnTakesOver,
 }
 
 /// Whether to make this mistake: never in this build.

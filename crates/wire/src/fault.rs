@@ -97,6 +97,8 @@ errors! {
     MarkNotStored = 30 "mark_not_stored" "see the daemon's log; marking again may work",
     /// The rank has received steps that are no longer in the log.
     StreamRewound = 31 "stream_rewound" "restore the log from a backup or bucket version, or start all ranks from a checkpoint that the log still reaches",
+    /// Ranks of another attempt of the job run on this node, and the client drew the new attempt's id itself.
+    AttemptRunning = 32 "attempt_running" "to look at the data, connect without job=; to end the run and start here, stop its processes or pass takeover=True",
 }
 
 impl ErrorName {

@@ -63,6 +63,10 @@ pub struct Hello {
     /// `global_rank`. Omitted when false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// Whether the attempt that this rank may open gives way to a running one: the client drew its id, and
+    /// nobody asked to take over. Omitted when false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub yields: bool,
     pub mode: Mode,
     /// First step to deliver.
     pub next_step: u64,
@@ -95,6 +99,7 @@ impl Hello {
             dp_size: 1,
             global_rank: None,
             shared: false,
+            yields: false,
             mode: Mode::Join,
             next_step,
             stream: None,

@@ -20,7 +20,13 @@ from batchweave import mesh as mesh
 from batchweave import torch as torch
 from batchweave import views as views
 from batchweave._connect import Options, __version__
-from batchweave._launch import attempt_of, global_rank_of, rank_and_world, socket_path
+from batchweave._launch import (
+    DrawnId,
+    attempt_of,
+    global_rank_of,
+    rank_and_world,
+    socket_path,
+)
 from batchweave._names import names_checked
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
@@ -59,6 +65,7 @@ def connect(
     start: int = 0,
     state: Mapping[str, str] | None = None,
     attempt: str | None = None,
+    takeover: bool = False,
     resume: bool | None = None,
     credits: int = 4,
     copy: bool = False,
@@ -84,6 +91,8 @@ def connect(
     `attempt`: 32 hexadecimal digits, the same on all ranks of one start of the job and new at the
     next: `batchweave.torch.attempt()` or `batchweave.jax.attempt()`; default: BATCHWEAVE_ATTEMPT,
     a drawn id where the job has one rank, Slurm's job and step, or an error with the remedy.
+    `takeover`: whether an attempt with a drawn id may end one of the job that runs on this node;
+    without it that is an `AttemptRunningError`. A given id, and one under a launcher, always may.
     `resume`: whether only this rank was restarted; default: yes if `state` is of this attempt.
     `credits`: steps that may be held or queued at once, at least 2. `copy`: arrays are private,
     writable copies. `timeout`: seconds after which `next()` fails with the cause;
@@ -118,6 +127,8 @@ def connect(
         attempt = attempt_of(attempt, size, globally)
     elif attempt is not None:
         raise BadHelloError("attempt= needs job=: a reader without a job has no attempts")
+    elif takeover:
+        raise BadHelloError("takeover= needs job=: a reader without a job ends no attempt")
     if resume is None:
         resume = saved is not None and saved.attempt == attempt
     options = Options(
@@ -128,7 +139,8 @@ def connect(
         global_rank=globally,
         shared=bool(shared) or split_rows > 1,
         split_rows=split_rows,
-        attempt=attempt,
+        attempt=None if attempt is None else str(attempt),
+        yields=isinstance(attempt, DrawnId) and not takeover,
         parent=saved.parent() if saved is not None and job is not None else None,
         credits=credits,
         copy=copy,

@@ -74,6 +74,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         start: int = 0,
         state: Mapping[str, str] | None = None,
         attempt: str | None = None,
+        takeover: bool = False,
         resume: bool | None = None,
         credits: int = 4,
         copy: bool = False,

@@ -41,6 +41,27 @@ _HOW = (
 )
 
 
+class DrawnId(str):
+    """An attempt's id that a single process drew for itself, without a launcher.
+
+    Such an attempt ends no other that runs: its process may be a second shell or a notebook.
+    """
+
+    __slots__ = ()
+
+
+def drawn_id(env: Mapping[str, str] = os.environ) -> str:
+    """Returns a random id for the only rank of a job."""
+    drawn = secrets.token_hex(16)
+    return drawn if launched(env) else DrawnId(drawn)
+
+
+def launched(env: Mapping[str, str] = os.environ) -> bool:
+    """Returns whether a launcher started this process."""
+    pairs = (rank in env and world in env for rank, world in _RANK_AND_WORLD)
+    return any(pairs) or "TORCHELASTIC_RUN_ID" in env
+
+
 def socket_path(given: str | os.PathLike[str] | None, env: Mapping[str, str] = os.environ) -> str:
     """Returns the path of the daemon's socket: the argument, BATCHWEAVE_SOCKET, or the default."""
     path = os.fspath(given) if given is not None else env.get("BATCHWEAVE_SOCKET", DEFAULT_SOCKET)
@@ -90,13 +111,13 @@ def attempt_of(
 ) -> str:
     """Returns the attempt's id: the argument, BATCHWEAVE_ATTEMPT, a drawn one, or Slurm's."""
     if given is not None:
-        return _id("attempt=", given)
+        return given if isinstance(given, DrawnId) else _id("attempt=", given)
     if env.get("BATCHWEAVE_ATTEMPT"):
         _refuse_restarts(env)
         return _id("environment variable BATCHWEAVE_ATTEMPT", env["BATCHWEAVE_ATTEMPT"])
     world = max(dp_size, _from_launcher(env)[1])
     if world == 1 and not global_rank:
-        return secrets.token_hex(16)
+        return drawn_id(env)
     step = _slurm_step(world, env)
     if step is None:
         raise NoAttemptError(f"the job's {world} ranks need one attempt's id: {_HOW}", remedy=_HOW)

@@ -17,7 +17,7 @@ import time
 import weakref
 
 from batchweave import _wire
-from batchweave._connect import Options, Unserved, hello, open_session, unserved
+from batchweave._connect import Options, Unserved, guards, hello, open_session, unserved
 from batchweave._events import Event, Lost
 from batchweave._exit import ends_with_the_interpreter
 from batchweave._marks import Marks
@@ -182,7 +182,7 @@ class Reading:
         opened: list[Session] = []
         try:
             session, welcome = open_session(
-                self._options.socket, self._greeting(before), self._position, deadline, opened
+                self._options.socket, self._greetings(before), self._position, deadline, opened
             )
             # Until it is complete: an interrupt before the last line leads to another session.
             session.torn = True
@@ -211,7 +211,7 @@ class Reading:
         session.torn = False
         return session
 
-    def _greeting(self, before: Session | None) -> bytes:
+    def _greetings(self, before: Session | None) -> list[bytes]:
         replaces, current = None, None
         if before is not None and self._welcome is not None:
             instance = self._welcome.instance
@@ -222,14 +222,16 @@ class Reading:
             before.park(self.next_step)
         self._old = [old for old in self._old if old[1]() is not None]
         earlier = [mapping() for instance, mapping in self._old if instance != current]
-        return hello(
-            self._options,
-            mode=self._mode,
-            next_step=self._position,
-            stream=self._stream_id,
-            replaces=replaces,
-            mapped_bytes=sum(len(mapping) for mapping in earlier if mapping is not None),
-        )
+        fields = {
+            "mode": self._mode,
+            "next_step": self._position,
+            "stream": self._stream_id,
+            "replaces": replaces,
+            "mapped_bytes": sum(len(mapping) for mapping in earlier if mapping is not None),
+        }
+        guarded = guards(self._options) if self._mode == "join" else {}
+        tries = [guarded, {}] if guarded else [{}]
+        return [hello(self._options, **fields, **more) for more in tries]
 
     def _event(self, session: Session, event: Event, wait: Wait) -> None:
         if event.kind == _wire.WELCOME:

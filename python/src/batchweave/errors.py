@@ -224,6 +224,15 @@ class StreamRewoundError(BatchWeaveError):
     name, code = "stream_rewound", 31
 
 
+class AttemptRunningError(BatchWeaveError):
+    """This node's ranks of the job's current attempt are alive, and nobody asked to end them.
+
+    The message has their process ids. To look at the data, connect without `job=`.
+    """
+
+    name, code = "attempt_running", 32
+
+
 class UnknownError(BatchWeaveError):
     """An error of a newer daemon without a class here; the message is the daemon's."""
 

@@ -28,6 +28,8 @@ pub(crate) struct Bounds {
 pub(crate) enum Refusal {
     /// Another live session reads the coordinate. It may be about to end, so a short wait is worthwhile.
     Occupied(SessionId),
+    /// Another attempt runs here. Its ranks may be about to end, so a short wait is worthwhile.
+    Running(Box<Fault>),
     /// This daemon must open its attempt first.
     Open(Box<AttemptRequest>),
     /// Others must open its job or attempt first.

@@ -67,6 +67,8 @@ pub(crate) struct AttemptRequest {
     pub(crate) parent: Option<(AttemptNo, AttemptId, Step)>,
     pub(crate) start: Step,
     pub(crate) dp_size: u32,
+    /// It is not opened while ranks of another attempt of the job run here.
+    pub(crate) yields: bool,
 }
 
 impl AttemptRequest {
@@ -153,6 +155,7 @@ fn request_for(
         parent: parent.transpose()?,
         start: hello.next_step,
         dp_size: hello.dp_size,
+        yields: hello.yields,
     })
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import logging
 import os
@@ -301,6 +302,21 @@ def test_importing_the_package_imports_no_framework() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"torch", "jax"} & set(found)
+
+
+def test_a_dataset_has_every_argument_of_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not REAL_TORCH:
+        data: Any = ModuleType("torch.utils.data")
+        data.IterableDataset = object
+        pretend(monkeypatch, {**fake_torch.modules(), "torch.utils.data": data})
+    monkeypatch.setitem(sys.modules, "batchweave._dataset", sys)
+    monkeypatch.delitem(sys.modules, "batchweave._dataset")
+    found = importlib.import_module("batchweave._dataset")
+    own = dict(inspect.signature(found.Dataset.__init__).parameters)
+    for name in ("self", "labels", "dtype", "micro_batches", "cp"):
+        del own[name]
+    of_connect = inspect.signature(batchweave.connect).parameters
+    assert [*own.values()] == [*of_connect.values()], "add it to Dataset in _dataset.py, too"
 
 
 if REAL_TORCH:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from shell_blocks import pages
 from site_of_daemons import ROOT
+from test_status_page import browser
 
 
 def book(*words: str) -> subprocess.CompletedProcess[str]:
@@ -52,3 +53,44 @@ def test_a_link_that_leads_nowhere_is_found(built: Path, link: str) -> None:
         page.write_text(whole)
     assert checked.returncode != 0, checked.stdout
     assert link.split("#")[0] in checked.stderr, checked.stderr
+
+
+@pytest.mark.parametrize(
+    "page", ["README", "docs/paper", "docs/when-not", "docs/coming-from/kafka"]
+)
+@pytest.mark.parametrize("width", [1200, 500])
+def test_a_page_fits_its_window(built: Path, page: str, width: int, tmp_path: Path) -> None:
+    """Wide tables and code scroll by themselves, the page does not; the console is silent."""
+    shown = built / f"{page}.html"
+    measured = shown.with_name("measured.html")
+    script = """
+        const parts = [document.documentElement, ...document.querySelectorAll(".content, main")];
+        const wider = parts.map((part) => part.scrollWidth - part.clientWidth);
+        document.body.dataset.wide = Math.max(...wider);
+    """
+    measured.write_text(
+        shown.read_text().replace(
+            "</body>", f'<script>addEventListener("load", () => {{ {script} }})</script></body>'
+        )
+    )
+    try:
+        window = f"--window-size={width},1100"
+        drawn, output = browser(tmp_path, window, "--dump-dom", measured.as_uri())
+    finally:
+        measured.unlink()
+    console = [line for line in output.splitlines() if "CONSOLE" in line]
+    assert not console, console
+    wide = re.search(r'data-wide="(-?\d+)"', drawn)
+    assert wide, drawn[-500:]
+    assert int(wide[1]) <= 0
+
+
+def test_the_landing_page_begins_with_the_fast_road() -> None:
+    first, *_ = re.findall(r"(?m)^- \[[^]]+\]\(([^)]+)\)", (ROOT / "docs/SUMMARY.md").read_text())
+    assert first == "own-data.md"
+    readme = (ROOT / "README.md").read_text()
+    links = re.findall(r"\]\(([^)]+)\)", readme)
+    assert links[0] == f"docs/{first}"
+    assert {"docs/when-not.md", "docs/coming-from/kafka.md"} <= set(links)
+    parts = re.findall(r"(?m)^# (.+)$", (ROOT / "docs/SUMMARY.md").read_text())[1:]
+    assert parts == ["Begin", "Make and read batches", "Run it", "Look it up", "Know why it holds"]

@@ -1,6 +1,7 @@
 """The shell in the documentation: docs/first-steps.md and docs/own-data.md are run as they are
-written, every command of docs/cli.md and docs/lab.md runs on a stream like that of the page, and
-the rest parses and has a reason not to run.
+written, so is docs/coming-from/ (by test_coming_from.py), every command of docs/cli.md and
+docs/lab.md runs on a stream like that of the page, and the rest parses and has a reason not to
+run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from site_of_daemons import BINARIES, ROOT, eventually, free_port
 
 # Pages that are run, and why commands of the other ones are not.
 REFERENCE = ["docs/cli.md", "docs/lab.md"]
-DONE = ["docs/first-steps.md", "docs/own-data.md", *REFERENCE]
+COMING_FROM = sorted(
+    f"docs/coming-from/{page.name}" for page in (ROOT / "docs/coming-from").iterdir()
+)
+DONE = ["docs/first-steps.md", "docs/own-data.md", *COMING_FROM, *REFERENCE]
 NOT_RUN = {
     "make ": "what runs this test",
     "cargo ": "builds; `make build` and `make test` do it",

@@ -19,6 +19,7 @@ from batchweave import errors
 from batchweave import jax as jax
 from batchweave import mesh as mesh
 from batchweave import torch as torch
+from batchweave import views as views
 from batchweave._connect import Options, __version__
 from batchweave._launch import (
     DrawnId,
@@ -45,6 +46,10 @@ __all__ = [
     "connect",
     "errors",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "jax", "mesh", "torch", "views"])
 
 
 @names_checked
@@ -98,7 +103,7 @@ def connect(
     writable copies. `timeout`: seconds after which `next()` fails with the cause;
     `connect_timeout`: seconds after which this call fails. `slices`, `seq_len`, `rows_per_slice`:
     the shape that the trainer expects; another stream is then refused. `limit`: the number of
-    steps to read, from the start (skipped ones count).
+    steps to read, from the first one or the last `seek` on (skipped ones count).
     """
     path = socket_path(socket)
     if mesh is not None:

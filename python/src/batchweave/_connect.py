@@ -59,7 +59,7 @@ class Options:
     seq_len: int | None
     rows_per_slice: int | None
     limit: int | None = None
-    """The number of steps to read, from the start."""
+    """The number of steps to read, from the first one or the last seek on."""
     begin: str | None = None
     """Without a stated position: "unstated", or "latest" for the newest restart point."""
     yields: bool = False

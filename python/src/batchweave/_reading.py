@@ -19,6 +19,7 @@ import weakref
 from batchweave import _wire
 from batchweave._connect import Options, Unserved, guards, hello, open_session, unserved
 from batchweave._events import Event, Lost
+from batchweave._exit import ends_with_the_interpreter
 from batchweave._marks import Marks
 from batchweave._session import Session, close_parked
 from batchweave._wait import Wait
@@ -48,7 +49,10 @@ class Reading:
     def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
         self._options = options
         self._position = state.next_step if state else start
-        self._stop = NO_STOP if options.limit is None else self._position + options.limit
+        # Where the stream's length and the limit are counted from; a state moves only the latter.
+        self._start = start
+        self._limit_from = self._position
+        self._stop = self._stop_from(self._position)
         self._session: Session | None = None
         self._failure: BatchWeaveError | None = None
         self._closed = self._ended = False
@@ -62,7 +66,11 @@ class Reading:
         self._origin = State("", 0)
         self._ahead: Batch | None = None
         self._cause = (-1, "")
+        ends_with_the_interpreter(self)
         self._as_it_comes = not options.copy and options.split_rows == 1
+
+    def _stop_from(self, step: int) -> int:
+        return NO_STOP if self._options.limit is None else step + self._options.limit
 
     @property
     def cause(self) -> str | None:
@@ -295,6 +303,13 @@ class Reading:
             raise ClosedError("the reader is closed; connect again to continue from a saved state")
         if self._failure is not None:
             raise self._failure
+
+    def leave(self) -> None:
+        """Ends the session at the interpreter's exit: without waiting and without a warning."""
+        session = self._session
+        if not self._closed and session is not None and not session.forked:
+            session.park(self.next_step)
+        self._closed = True
 
     def _fail(self, error: BatchWeaveError) -> BatchWeaveError:
         """Keeps the error: every later call raises it again."""

@@ -53,6 +53,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def attempt() -> str:
     """Returns an attempt's id, drawn by global rank 0 and broadcast: call it on all ranks.
 

@@ -216,9 +216,8 @@ class Reading:
 
     def _begin_at(self, step: int) -> None:
         """Takes the job's newest restart point as the position, before the first batch."""
-        self._position = step
-        if self._options.limit is not None:
-            self._stop = step + self._options.limit
+        self._position = self._start = self._limit_from = step
+        self._stop = self._stop_from(step)
         _log.info(
             "job %s begins at step %d, its newest restart point: the model must be the one saved "
             "there",

@@ -24,6 +24,7 @@ class Tensor:
         self._cuda, self.shape, self.value = cuda, shape, value
         # Each test has one type of each array.
         self.dtype = "any"
+        self.pinned = False
 
     def _then(self, change: Callable[[Array], Array]) -> Tensor:
         shape = change(np.zeros(self.shape, np.int64)).shape
@@ -37,6 +38,11 @@ class Tensor:
 
     def view(self, dtype: np.dtype[Any]) -> Tensor:
         return Tensor(self._cuda, self.shape, lambda: self.value().view(dtype))
+
+    def pin_memory(self) -> Tensor:
+        found = self._then(np.copy)
+        found.pinned = True
+        return found
 
     def long(self) -> Tensor:
         return self._then(lambda a: a.astype(np.int64))

@@ -52,6 +52,7 @@ def modules(ranks: Ranks | None = None) -> dict[str, ModuleType]:
     if ranks is not None:
         vars(distributed).update(
             get_rank=ranks.rank,
+            get_world_size=lambda: ranks.size,
             broadcast_object_list=lambda objects, src: ranks.broadcast(objects, src),
         )
     vars(checkpoint).update(save=_save, load=_load, async_save=_async_save)

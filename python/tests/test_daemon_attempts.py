@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,105 @@ def test_the_newer_of_two_living_attempts_wins(daemons: Daemons, tmp_path: Path)
             with pytest.raises(errors.AttemptSupersededError):
                 batchweave.connect(path, job="t", attempt=ATTEMPTS[0])
             assert next(new).step == 2
+
+
+PEEK = """
+import batchweave, sys
+try:
+    with batchweave.connect(sys.argv[1], job="t", connect_timeout=30) as reader:
+        print("reads", next(reader).step)
+except batchweave.errors.AttemptRunningError as error:
+    print("refused", error)
+with batchweave.connect(sys.argv[1], limit=1) as reader:
+    print("reads", [batch.step for batch in reader])
+"""
+
+
+def test_a_peek_from_another_shell_ends_no_run(daemons: Daemons, tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    same: dict[str, Any] = {"job": "t", "timeout": 60, "connect_timeout": 30}
+    with batchweave.connect(path, attempt=ATTEMPTS[0], **same) as run:
+        assert [next(run).step for _ in range(3)] == [0, 1, 2]
+        peek = subprocess.run(
+            [sys.executable, "-c", PEEK, str(path)], timeout=60, capture_output=True, text=True
+        )
+        print(peek.stdout, peek.stderr)
+        refused, read = peek.stdout.splitlines()
+        assert refused.startswith(f"refused attempt 0 ({ATTEMPTS[0]}) of job t runs here")
+        assert f": process {os.getpid()}; a new attempt would end it" in refused
+        assert "connect without job=" in refused
+        assert "takeover=True" in refused
+        assert read == "reads [0]", "beside the run, without a job"
+        assert next(run).step == 3, "the run goes on"
+        # In this process, too: a notebook whose cell runs again.
+        with pytest.raises(errors.AttemptRunningError, match="this process: close its reader"):
+            batchweave.connect(path, **same)
+        assert next(run).step == 4
+        state = run.state_dict()
+        with batchweave.connect(path, state=state, takeover=True, **same) as second:
+            assert next(second).step == 5
+            with pytest.raises(errors.AttemptSupersededError):
+                list(run)
+            # An id that was given needs no permission, whatever hangs.
+            with batchweave.connect(path, state=state, attempt=ATTEMPTS[2], **same) as third:
+                assert next(third).step == 5
+                with pytest.raises(errors.AttemptSupersededError):
+                    list(second)
+    # Nobody reads: nothing is ended.
+    with batchweave.connect(path, state=state, **same) as fourth:
+        assert next(fourth).step == 5
+
+
+def test_a_restart_without_the_saved_state_is_refused(
+    daemons: Daemons, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    want, path = expected(), tmp_path / "s.sock"
+    assert daemons("producer").wait(60) == 0
+    daemons("consumer")
+    saved: dict[str, str] | None = None
+    for number in range(2):
+        # An elastic restart of a job without a checkpoint begins at 0.
+        steps, _, _ = first_steps(path, 2, 3, saved, ATTEMPTS[number])
+        assert steps == [0, 1, 2]
+    first_steps(path, 2, 12, None, ATTEMPTS[2], marks=5)
+    first_steps(path, 2, 12, restore(path, 5, 2), ATTEMPTS[3], marks=5)
+    same: dict[str, Any] = {"job": "t", "timeout": 60, "connect_timeout": 30}
+    with pytest.raises(errors.ForgottenStateError, match=r"at step 10 \(before it 5\)") as caught:
+        batchweave.connect(path, **same)
+    assert caught.value.step == 10
+    for way in ("state=", "start=STEP", 'resume="latest"', "fresh=True"):
+        assert way in str(caught.value)
+    caplog.set_level("INFO", "batchweave")
+    with batchweave.connect(path, resume="latest", attempt=ATTEMPTS[4], **same) as reader:
+        assert reader.next_step == 10
+        assert "begins at step 10" in caplog.text
+        batch = next(reader)
+        assert (batch.slices[0]["tokens"] == want[10, 0]).all()
+    assert verify(tmp_path)["left_behind"] == []
+    with batchweave.connect(path, fresh=True, **same) as reader:
+        assert next(reader).step == 0
+    # What was given up on purpose is not in the way of the next start.
+    with batchweave.connect(path, **same) as reader:
+        assert next(reader).step == 0
+    (left,) = verify(tmp_path)["left_behind"]
+    assert (left["attempt"], left["start"], left["checkpoint"]) == (5, 0, 10)
+
+
+def restore(path: Path, step: int, number: int) -> dict[str, str]:
+    """The state of a checkpoint of attempt `number`, as it was saved with the model."""
+    with batchweave.connect(path, start=step) as reader:
+        found = json.loads(reader.state_dict()["batchweave"])
+    own = {"attempt": ATTEMPTS[number], "attempt_number": number}
+    return {"batchweave": json.dumps({**found, **own})}
+
+
+def verify(folder: Path) -> dict[str, Any]:
+    command = [str(BINARIES / "batchweave"), "--store", f"file://{folder}/stream", "--json"]
+    said = subprocess.run([*command, "verify", "--job", "t"], timeout=60, capture_output=True)
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
 
 
 def test_ranks_that_disagree_with_their_attempt_are_told_how(

@@ -119,6 +119,17 @@ def test_a_batch_of_several_slices_is_joined_on_the_device(path: Path, cuda: Cud
         assert daemon.peers
 
 
+@pytest.mark.usefixtures("cuda")
+def test_copies_for_the_cpu_are_pinned_where_there_is_cuda(daemon: FakeDaemon, path: Path) -> None:
+    with batchweave.connect(path) as reader:
+        given = to_device(next(reader), device="cpu")
+        assert set(given) == {"input_ids", "labels", "scores", "segments"}
+        assert all(tensor.pinned for tensor in given.values())
+        assert (given["labels"].value() == tokens_of(0, 0)).all()
+        assert in_flight() == 0
+        assert daemon.peers
+
+
 def test_private_copies_go_as_they_are(daemon: FakeDaemon, path: Path, cuda: Cuda) -> None:
     with batchweave.connect(path, copy=True) as reader:
         given = to_device(next(reader), labels="shifted")

@@ -72,12 +72,25 @@ def test_a_limit_ends_all_ranks_at_one_step(path: Path) -> None:
         with batchweave.connect(path, start=5, limit=4) as reader:
             assert len(reader) == 4
             next(reader)
-            assert len(reader) == 3
+            assert len(reader) == 4, "the whole, not the rest"
             assert steps(reader) == [6, 7, 8]
-            assert len(reader) == 0
+            assert len(reader) == 4
             assert next(reader, None) is None
-            reader.seek(2)
-            assert len(reader) == 0, "what was used up stays used up"
+            # A second evaluation evaluates; so does one from another step, or from where it is.
+            for first in (5, 2, 6):
+                reader.seek(first)
+                assert reader.first_step == first
+                assert steps(reader) == [first, first + 1, first + 2, first + 3]
+                assert len(reader) == 4
+            state = reader.state_dict()
+            reader.seek(0)
+            next(reader)
+            reader.load_state_dict(state)
+            assert steps(reader) == [10, 11, 12, 13]
+        with batchweave.connect(path, job="j", limit=3) as reader:
+            next(reader)
+            reader.seek(1)
+            assert steps(reader) == [1, 2], "a job's reader stays, and so does its limit"
         with batchweave.connect(path, limit=0) as reader:
             assert steps(reader) == []
         with pytest.raises(errors.BadHelloError, match="limit=-1"):
@@ -99,9 +112,19 @@ def test_the_length_is_known_when_the_stream_is_sealed(path: Path) -> None:
         daemon.on_hello = sealed
         with batchweave.connect(path) as reader:
             next(reader)
-            assert len(reader) == 19
+            assert len(reader) == 20
+            state = reader.state_dict()
+            assert len(steps(reader)) == 19
+            assert len(reader) == 20
+            reader.seek(8)
+            assert len(reader) == len(steps(reader)) == 12
+        # A schedule that is made from the length is the same after a restart.
+        with batchweave.connect(path, job="j", state=state) as reader:
+            assert (reader.next_step, len(reader)) == (1, 20)
         with batchweave.connect(path, limit=30) as reader:
             assert len(reader) == 20
+        with batchweave.connect(path, start=15, limit=30) as reader:
+            assert len(reader) == len(steps(reader)) == 5
 
 
 def test_waiting_leaves_the_interpreter_to_other_threads(path: Path) -> None:
@@ -141,6 +164,7 @@ def test_a_pickled_reader_connects_again_where_it_stood(path: Path) -> None:
         with pickle.loads(text) as again:
             assert len(daemon.peers) == 1, "it connects when it is used"
             assert again.next_step == 2
+            assert len(again) == 8
             assert again.state_dict() == state
             assert steps(again) == [2, 3, 4, 5, 6, 7]
         hello = daemon.peers[1].hello

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import fake_torch
@@ -24,7 +25,7 @@ from conftest import eventually
 from fake_daemon import FakeDaemon
 
 import batchweave
-from batchweave import errors
+from batchweave import _launch, errors
 from batchweave.torch import Checkpointing
 
 FIRST, SECOND = "1f" * 16, "2f" * 16
@@ -230,9 +231,36 @@ def test_rank_0_draws_the_attempt_for_all(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(int(first.pop(), 16).to_bytes(16, "big")) == 16
 
 
+def test_a_group_of_which_all_ranks_connect_brings_the_attempt_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranks = fake_torch.Ranks(4)
+    pretend(monkeypatch, fake_torch.modules(ranks))
+    ids: list[str] = []
+
+    def rank(number: int) -> None:
+        ranks.enter(number)
+        ids.append(_launch.attempt_of(None, 4, number, {}))
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in (3, 1, 0, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(ids) == 4
+    assert len(set(ids)) == 1
+    # Two of four ranks read: the others would never come to the broadcast.
+    with pytest.raises(errors.NoAttemptError):
+        _launch.attempt_of(None, 2, 0, {})
+    pretend(monkeypatch, fake_torch.modules())
+    with pytest.raises(errors.NoAttemptError):
+        _launch.attempt_of(None, 4, 0, {})
+
+
 def test_without_a_group_or_a_framework_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, fake_torch.modules())
     assert batchweave.torch.attempt() != batchweave.torch.attempt(), "one rank needs no group"
+    assert isinstance(batchweave.torch.attempt(), _launch.DrawnId)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(errors.NoAttemptError, match=r"init_process_group\(\) on all ranks"):
@@ -256,7 +284,14 @@ def test_jax_brings_16_bytes_from_process_0(monkeypatch: pytest.MonkeyPatch) -> 
 
     multihost.broadcast_one_to_all = broadcast
     monkeypatch.setitem(sys.modules, "jax.experimental.multihost_utils", multihost)
-    assert batchweave.jax.attempt() == batchweave.jax.attempt()
+    processes = [2]
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(process_count=lambda: processes[0]))
+    first = batchweave.jax.attempt()
+    assert not isinstance(first, _launch.DrawnId)
+    processes[0] = 1
+    alone = batchweave.jax.attempt()
+    assert alone == first
+    assert isinstance(alone, _launch.DrawnId)
     assert sent[0].dtype == np.int32
     assert (sent[0] != sent[1]).any()
 
@@ -267,6 +302,21 @@ def test_importing_the_package_imports_no_framework() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"torch", "jax"} & set(found)
+
+
+def test_a_dataset_has_every_argument_of_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not REAL_TORCH:
+        data: Any = ModuleType("torch.utils.data")
+        data.IterableDataset = object
+        pretend(monkeypatch, {**fake_torch.modules(), "torch.utils.data": data})
+    monkeypatch.setitem(sys.modules, "batchweave._dataset", sys)
+    monkeypatch.delitem(sys.modules, "batchweave._dataset")
+    found = importlib.import_module("batchweave._dataset")
+    own = dict(inspect.signature(found.Dataset.__init__).parameters)
+    for name in ("self", "labels", "dtype", "micro_batches", "cp"):
+        del own[name]
+    of_connect = inspect.signature(batchweave.connect).parameters
+    assert [*own.values()] == [*of_connect.values()], "add it to Dataset in _dataset.py, too"
 
 
 if REAL_TORCH:

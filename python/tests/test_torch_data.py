@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import importlib
-import inspect
+import os
 import pickle
 import struct
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from test_frames import address, read_only_mappings
 import batchweave
 from batchweave import errors
 from batchweave.mesh import Place
-from batchweave.torch import packed, tensors
+from batchweave.torch import packed, tensors, to_device
 from batchweave.views import context_parallel
 
 torch: Any = importlib.import_module("torch")
@@ -193,6 +195,20 @@ def test_a_dataset_ends_at_its_limit_and_knows_its_length(daemon: FakeDaemon, pa
         loader = data.DataLoader(dataset, batch_size=None)
         # Not a list: `scores` are shared with the daemon, and kept items hold their frames.
         assert sum(1 for _ in loader) == 5
+        assert len(dataset) == len(loader) == 5
+        # A second evaluation evaluates the same steps; a moved one others.
+        for first in (0, 7):
+            if first:
+                dataset.seek(first)
+            assert [dataset.last and dataset.last.step for _ in loader] == [
+                *range(first, first + 5)
+            ]
+        next(iter(dataset))
+        next(iter(dataset))
+        assert dataset.last
+        assert dataset.last.step == 8, "a pass that was left goes on"
+    with batchweave.torch.Dataset(path, job="j", limit=2) as dataset:
+        assert [sum(1 for _ in dataset) for _ in range(2)] == [2, 0], "a job repeats nothing"
     assert daemon.peers
 
 
@@ -226,11 +242,12 @@ def test_a_wrong_argument_fails_at_construction_with_the_nearest_name(path: Path
         batchweave.torch.Dataset(path, **unknown)
     with pytest.raises(errors.BadHelloError, match=r"labels='next'"):
         batchweave.torch.Dataset(path, labels="next")
-    of_connect = inspect.signature(batchweave.connect).parameters
-    own = dict(inspect.signature(batchweave.torch.Dataset.__init__).parameters)
-    for name in ("self", "labels", "dtype", "micro_batches", "cp"):
-        del own[name]
-    assert [*own.values()] == [*of_connect.values()], "Dataset has every argument of connect"
+
+    class Own(batchweave.torch.Dataset):
+        def __init__(self, path: Path, **more: Any) -> None:
+            super().__init__(path, limit=more["steps"])
+
+    assert repr(Own(path, steps=3)) == "<Dataset labels='unshifted', not connected>"
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -261,3 +278,85 @@ def test_writes_are_impossible_where_copies_are_made(daemon: FakeDaemon, path: P
         found["scores"][0] = 1
         assert daemon.peers
         assert read_only_mappings()
+
+
+def opaque(peer: Peer) -> bool:
+    """Samples: pictures as bytes, whole numbers and their borders."""
+    arrays: Any = [
+        {"name": "picture", "dtype": "U8", "shape": [6], "offset": 0},
+        {"name": "picture.offsets", "dtype": "U64", "shape": [3], "offset": 8},
+        {"name": "score", "dtype": "I8", "shape": [2], "offset": 32},
+        {"name": "sure", "dtype": "BOOL", "shape": [2], "offset": 40},
+    ]
+    peer.send_welcome()
+    peer.send_segment()
+    peer.send_layout({**LAYOUT, "arrays": arrays})
+    peer.daemon.segment.map[8:32] = np.array([0, 2, 6], np.uint64).tobytes()
+    peer.send_step(0)
+    return True
+
+
+def test_bytes_stay_bytes_and_other_numbers_become_wide(path: Path) -> None:
+    with FakeDaemon(path) as daemon:
+        daemon.on_hello = opaque
+        kinds = {
+            "picture": torch.uint8,
+            "picture.offsets": torch.int64,
+            "score": torch.int64,
+            "sure": torch.bool,
+        }
+        with batchweave.torch.Dataset(path) as dataset:
+            item = next(iter(dataset))
+            assert {name: value.dtype for name, value in item.items()} == kinds
+            assert dataset.last
+            piece = dataset.last.slices[0]
+            assert {n: v.dtype for n, v in tensors(piece, torch.int64).items()} == kinds
+            del item, piece
+
+
+def test_to_device_is_private_memory_without_a_device(path: Path) -> None:
+    with FakeDaemon(path, slices=2) as daemon, batchweave.connect(path, credits=2) as reader:
+        kept = []
+        default: Any = {"device": "cpu"} if torch.cuda.is_available() else {}
+        for step, device in enumerate((default, {"device": "cpu"}, {"stream": "cpu"})):
+            batch = next(reader)
+            given = to_device(batch, labels="shifted", **device)
+            kept.append(given)
+            want = np.concatenate([tokens_of(step, number) for number in range(2)])
+            assert (given["labels"].numpy() == want[:, 1:]).all()
+            assert given["input_ids"].dtype == torch.int64
+            assert given["scores"].dtype == torch.bfloat16
+            piece = to_device(batch.slices[1], **device)
+            assert (piece["input_ids"].numpy() == tokens_of(step, 1)).all()
+            with pytest.raises(errors.BadHelloError, match="labels='both'"):
+                to_device(batch, labels="both")
+            # They hold no frame, and may be written to.
+            del batch
+            given["scores"] += 1
+            piece["scores"] += 1
+        eventually(lambda: len(daemon.peers[0].released) == 6)
+        assert len(kept) == 3
+
+
+@pytest.mark.parametrize("flags", [[], ["-W", "error"]])
+@pytest.mark.parametrize("dtype", ['"int64"', "None"])
+def test_an_unclosed_dataset_ends_in_silence(path: Path, dtype: str, flags: list[str]) -> None:
+    program = f"""
+import torch
+import batchweave
+dataset = batchweave.torch.Dataset(dtype={dtype})
+items = iter(dataset)
+torch.kept = next(items)
+for item in items:
+    break
+"""
+    with FakeDaemon(path):
+        found = subprocess.run(
+            [sys.executable, *flags, "-W", "ignore::DeprecationWarning", "-c", program],
+            env={**os.environ, "BATCHWEAVE_SOCKET": str(path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    assert (found.returncode, found.stderr) == (0, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,31 @@ def test_a_batch_and_a_slice_show_what_they_hold(path: Path) -> None:
             assert repr(batch) == f"<Batch step 0, {text} of {shapes}>"
             assert repr(batch.slices[0]) == f"<Slice 0 {shapes}>"
             del batch
+
+
+def test_readers_and_modules_show_what_matters(path: Path) -> None:
+    with FakeDaemon(path, slices=2):
+        with batchweave.connect(path, job="j", dp_rank=1, dp_size=3, attempt="1f" * 16) as reader:
+            next(reader)
+            text = "rank 1 of 3, at step 1, 2 of 6 slices of 4 rows of 15 tokens"
+            assert repr(reader) == f"<Reader of job 'j', {text}, {path}>"
+        assert "at step 1, closed, 2 of 6 slices" in repr(reader)
+        with batchweave.connect(path) as reader:
+            assert repr(reader).startswith("<Reader without a job, rank 0 of 1, at step 0, ")
+    public = [name for name in dir(batchweave) if not name.startswith("_")]
+    assert set(public) == {
+        *("Batch", "BatchWeaveError", "Reader", "Slice", "connect", "errors"),
+        *("jax", "mesh", "torch", "views"),
+    }
+    assert all(hasattr(batchweave, name) for name in public)
+    assert {"Dataset", "attempt", "packed", "to_device"} <= set(dir(batchweave.torch))
+
+
+def test_a_wrong_argument_has_the_nearest_right_one(path: Path) -> None:
+    wrong: Any = {"sockt": str(path)}
+    with pytest.raises(TypeError, match=r"connect\(\) has no argument sockt=: .* socket=\?"):
+        batchweave.connect(**wrong)
+    assert "dp_rank" in inspect.signature(batchweave.connect).parameters
 
 
 def test_samples_keep_their_borders_over_slices() -> None:

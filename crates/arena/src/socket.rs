@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
-    connect, recvmsg, sendmsg, socket_with, sockopt,
+    connect, recvmsg, sendmsg, socket_with,
 };
 
 use crate::SocketError;
@@ -32,11 +32,13 @@ const SO_PEERPIDFD: i32 = 77;
 /// Pause between tries while the daemon's queue of connections is full.
 const CONNECT_PAUSE: Duration = Duration::from_millis(5);
 
-/// The identity of the peer, from the kernel. Without the pid, which is 0 across namespaces.
+/// The identity of the peer, from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// The effective user id at the time of the connection.
     pub uid: u32,
+    /// The process id, for messages to people only; `None` for a process of another pid namespace.
+    pub pid: Option<u32>,
 }
 
 impl Peer {
@@ -255,9 +257,30 @@ impl Connection {
 
     /// Returns the identity of the peer.
     pub fn peer(&self) -> io::Result<Peer> {
-        let credentials = sockopt::socket_peercred(&self.fd)?;
+        // Not by rustix, whose type for a pid excludes 0, the pid of a process of another namespace.
+        let mut found = libc::ucred {
+            pid: 0,
+            uid: OVERFLOW_UID,
+            gid: OVERFLOW_UID,
+        };
+        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: the option writes one `ucred` to `found`, whose size is given.
+        let result = unsafe {
+            let out = (&raw mut found).cast();
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                out,
+                &raw mut size,
+            )
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
         Ok(Peer {
-            uid: credentials.uid.as_raw(),
+            uid: found.uid,
+            pid: u32::try_from(found.pid).ok().filter(|pid| *pid > 0),
         })
     }
 

@@ -232,7 +232,7 @@ fn an_old_listener_leaves_a_new_file_alone() {
 
 #[test]
 fn users_are_let_in_by_uid() {
-    let peer = |uid| Peer { uid };
+    let peer = |uid| Peer { uid, pid: None };
     assert!(peer(1000).allowed(1000, &[]));
     assert!(!peer(1001).allowed(1000, &[]));
     assert!(peer(1001).allowed(1000, &[7, 1001]));

@@ -6,6 +6,7 @@ mod copies;
 mod data;
 mod fold;
 mod job;
+mod left_behind;
 mod listing;
 mod mend;
 mod objects;

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use batchweave_wire::{Hello, Mode};
+use batchweave_wire::{Begin, Hello, Mode};
 
 use crate::state::hex;
 use crate::{ClientError, State};
@@ -16,6 +16,11 @@ pub enum Start {
     Step(u64),
     /// The position of a saved state: the text of `state_dict()`.
     State(String),
+    /// Step 0, where the job has no restart point above it; else the daemon refuses the rank as one that forgot its
+    /// state.
+    Unstated,
+    /// The newest restart point of the job; without one, where the job begins.
+    Latest,
 }
 
 /// The options of a connection. `ConnectOptions::new(path)` reads all slices from step 0.
@@ -27,6 +32,9 @@ pub struct ConnectOptions {
     /// The attempt's id, 32 hexadecimal digits, equal on all ranks. The only rank of a job may omit it and
     /// draws its own; with several ranks, the trainer draws and broadcasts it.
     pub attempt: Option<String>,
+    /// Whether an attempt whose id is drawn here may end another one of the job that runs on this node. A given
+    /// id always may.
+    pub takeover: bool,
     /// Index on the flattened data-parallel axis.
     pub dp_rank: u32,
     /// Size of the data-parallel axis; divides the stream's slices.
@@ -57,6 +65,7 @@ impl ConnectOptions {
             socket: socket.into(),
             job: None,
             attempt: None,
+            takeover: false,
             dp_rank: 0,
             dp_size: 1,
             global_rank: None,
@@ -75,15 +84,24 @@ impl ConnectOptions {
     pub(crate) fn hello(&self) -> Result<Hello, ClientError> {
         let (next_step, stream, parent) = match &self.start {
             Start::Step(step) => (*step, None, None),
+            Start::Unstated | Start::Latest => (0, None, None),
             Start::State(text) => {
                 let state = State::parse(text)?;
                 let parent = state.parent();
                 (state.next_step, Some(state.stream_id), parent)
             }
         };
+        let attempt = self.attempt()?;
         let hello = Hello {
             job: self.job.clone(),
-            attempt: self.attempt()?,
+            yields: attempt.is_some() && self.attempt.is_none() && !self.takeover,
+            attempt,
+            begin: match self.start {
+                _ if self.job.is_none() => Begin::Stated,
+                Start::Unstated => Begin::Unstated,
+                Start::Latest => Begin::Latest,
+                Start::Step(_) | Start::State(_) => Begin::Stated,
+            },
             parent,
             dp_rank: self.dp_rank,
             dp_size: self.dp_size,

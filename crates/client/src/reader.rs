@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use batchweave_arena::MappedSegment;
 use batchweave_wire::{
-    BatchMessage, ClientMessage, Hello, Mode, Progress, Replaces, WaitCause, Welcome,
+    BatchMessage, Begin, ClientMessage, Hello, Mode, Progress, Replaces, WaitCause, Welcome,
 };
 
 use crate::batch::Slice;
@@ -57,6 +57,11 @@ impl Reader {
         session: Session,
         welcome: Welcome,
     ) -> Result<Self, ClientError> {
+        let mut hello = hello;
+        if hello.begin == Begin::Latest {
+            hello.next_step = welcome.next_step;
+        }
+        hello.begin = Begin::Stated;
         let mut reader = Self {
             next_step: hello.next_step,
             options,

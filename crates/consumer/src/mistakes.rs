@@ -11,6 +11,10 @@ pub(crate) enum Mistake {
     EndElsewhere,
     /// All slices of a step are sent in one message, regardless of their number.
     OneMessage,
+    /// An attempt whose id the client drew ends one that runs.
+    DrawnTakesOver,
+    /// A job with restart points begins again at step 0 when its ranks forget their state.
+    ForgottenState,
 }
 
 /// Whether to make this mistake: never in this build.

@@ -15,6 +15,29 @@ pub enum Mode {
     Resume,
 }
 
+/// The caller's statement of the first step of an attempt that its rank may open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Begin {
+    /// It is `next_step`: by a state, by a step, or because the job is to begin anew.
+    #[default]
+    Stated,
+    /// Nothing: `next_step` is 0, which is refused where the job has restart points above it.
+    Unstated,
+    /// The newest restart point of the job, whatever `next_step` is.
+    Latest,
+}
+
+impl Begin {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes the field by reference"
+    )]
+    fn is_stated(&self) -> bool {
+        *self == Self::Stated
+    }
+}
+
 /// Most bytes of the client's name, which logs quote.
 const CLIENT_BYTES_MAX: usize = 256;
 
@@ -63,6 +86,13 @@ pub struct Hello {
     /// `global_rank`. Omitted when false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// Whether the attempt that this rank may open gives way to a running one: the client drew its id, and
+    /// nobody asked to take over. Omitted when false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub yields: bool,
+    /// The caller's statement of the attempt's start. Omitted when it is stated.
+    #[serde(default, skip_serializing_if = "Begin::is_stated")]
+    pub begin: Begin,
     pub mode: Mode,
     /// First step to deliver.
     pub next_step: u64,
@@ -95,6 +125,8 @@ impl Hello {
             dp_size: 1,
             global_rank: None,
             shared: false,
+            yields: false,
+            begin: Begin::Stated,
             mode: Mode::Join,
             next_step,
             stream: None,
@@ -133,6 +165,13 @@ impl Hello {
         }
         if self.next_step >= 1 << 53 {
             return Err(format!("next_step {} is not a step", self.next_step));
+        }
+        let placed = self.mode == Mode::Resume || self.parent.is_some() || self.next_step > 0;
+        if self.begin != Begin::Stated && placed {
+            return Err(
+                "begin is given beside a position: it belongs to a join at step 0 without a state"
+                    .to_owned(),
+            );
         }
         let parent = self.parent.as_ref().map(|parent| &parent.id);
         match self.attempt.iter().chain(parent).find(|id| !is_hex_id(id)) {

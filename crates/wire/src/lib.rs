@@ -26,7 +26,7 @@ pub use batch::{BatchMessage, Release, SliceRef};
 pub use cause::WaitCause;
 pub use error::WireError;
 pub use fault::{ErrorName, Fault};
-pub use hello::{Hello, Mode, Parent, Replaces};
+pub use hello::{Begin, Hello, Mode, Parent, Replaces};
 pub use layout::{ArrayLayout, Dtype, Layout};
 pub use limits::*;
 pub use message::{

@@ -73,6 +73,10 @@ pub struct Waiting {
 
 /// A message from a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a session has one hello, which is moved once"
+)]
 pub enum ClientMessage {
     /// First message of a session.
     Hello(Hello),

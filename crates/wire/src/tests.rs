@@ -193,6 +193,22 @@ fn hello_contradictions_are_named() {
         ),
         (
             Hello {
+                next_step: 1,
+                begin: Begin::Unstated,
+                ..good.clone()
+            },
+            "begin is given beside a position",
+        ),
+        (
+            Hello {
+                mode: Mode::Resume,
+                begin: Begin::Latest,
+                ..good.clone()
+            },
+            "begin is given beside a position",
+        ),
+        (
+            Hello {
                 attempt: Some("xyz".into()),
                 ..good.clone()
             },

@@ -13,13 +13,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from typing import Literal
 
 from batchweave import errors
 from batchweave import jax as jax
 from batchweave import mesh as mesh
 from batchweave import torch as torch
+from batchweave import views as views
 from batchweave._connect import Options, __version__
-from batchweave._launch import attempt_of, global_rank_of, rank_and_world, socket_path
+from batchweave._launch import (
+    DrawnId,
+    attempt_of,
+    global_rank_of,
+    rank_and_world,
+    socket_path,
+)
 from batchweave._names import names_checked
 from batchweave._wire import CREDITS_MAX, CREDITS_MIN
 from batchweave.batch import Batch, Slice
@@ -40,6 +48,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "jax", "mesh", "torch", "views"])
+
+
 @names_checked
 def connect(
     socket: str | os.PathLike[str] | None = None,
@@ -51,10 +63,12 @@ def connect(
     shared: bool | None = None,
     split_rows: int = 1,
     global_rank: int | None = None,
-    start: int = 0,
+    start: int | None = None,
     state: Mapping[str, str] | None = None,
     attempt: str | None = None,
-    resume: bool | None = None,
+    takeover: bool = False,
+    resume: bool | Literal["latest"] | None = None,
+    fresh: bool = False,
     credits: int = 4,
     copy: bool = False,
     timeout: float = 600.0,
@@ -75,16 +89,21 @@ def connect(
     read the same memory. `split_rows`: the number of ranks that share a slice, each with an equal
     part of its rows; dp_size is then up to slices x split_rows, and arrays need one entry per row.
     `global_rank`: the rank in the whole job; default: the launcher's, then dp_rank.
-    `state`: a saved state_dict to continue from; without one, `start` is the first step.
+    `state`: a saved state_dict to continue from; without one, `start` is the first step, 0 unless
+    the job has restart points: then it must be stated, or this is a `ForgottenStateError`.
+    `resume="latest"` begins at the newest restart point, for a model of that step
+    (`reader.next_step`); `fresh=True` begins at step 0 and gives the checkpoints up.
     `attempt`: 32 hexadecimal digits, the same on all ranks of one start of the job and new at the
     next: `batchweave.torch.attempt()` or `batchweave.jax.attempt()`; default: BATCHWEAVE_ATTEMPT,
     a drawn id where the job has one rank, Slurm's job and step, or an error with the remedy.
-    `resume`: whether only this rank was restarted; default: yes if `state` is of this attempt.
+    `takeover`: whether an attempt with a drawn id may end one of the job that runs on this node;
+    without it that is an `AttemptRunningError`. A given id, and one under a launcher, always may.
+    `resume=True`: whether only this rank was restarted; default: yes if `state` is of this attempt.
     `credits`: steps that may be held or queued at once, at least 2. `copy`: arrays are private,
     writable copies. `timeout`: seconds after which `next()` fails with the cause;
     `connect_timeout`: seconds after which this call fails. `slices`, `seq_len`, `rows_per_slice`:
     the shape that the trainer expects; another stream is then refused. `limit`: the number of
-    steps to read, from the start (skipped ones count).
+    steps to read, from the first one or the last `seek` on (skipped ones count).
     """
     path = socket_path(socket)
     if mesh is not None:
@@ -103,7 +122,9 @@ def connect(
         raise BadHelloError(f"credits is {credits}; {CREDITS_MIN} to {CREDITS_MAX} are allowed")
     if timeout <= 0 or connect_timeout <= 0:
         raise BadHelloError("timeout and connect_timeout are seconds, above 0")
-    if not 0 <= start < 1 << 53 or (start and state is not None):
+    begin = _begin(job, start, state, resume, fresh)
+    first = start or 0
+    if not 0 <= first < 1 << 53 or (first and state is not None):
         raise BadHelloError(f"start={start}: give a step number, or a state, not both")
     if limit is not None and limit < 0:
         raise BadHelloError(f"limit={limit}: give a number of steps, or None for all")
@@ -113,6 +134,8 @@ def connect(
         attempt = attempt_of(attempt, size, globally)
     elif attempt is not None:
         raise BadHelloError("attempt= needs job=: a reader without a job has no attempts")
+    elif takeover:
+        raise BadHelloError("takeover= needs job=: a reader without a job ends no attempt")
     if resume is None:
         resume = saved is not None and saved.attempt == attempt
     options = Options(
@@ -123,7 +146,9 @@ def connect(
         global_rank=globally,
         shared=bool(shared) or split_rows > 1,
         split_rows=split_rows,
-        attempt=attempt,
+        attempt=None if attempt is None else str(attempt),
+        begin=begin,
+        yields=isinstance(attempt, DrawnId) and not takeover,
         parent=saved.parent() if saved is not None and job is not None else None,
         credits=credits,
         copy=copy,
@@ -133,6 +158,32 @@ def connect(
         rows_per_slice=rows_per_slice,
         limit=limit,
     )
-    reader = Reader(options, saved, start, mode="resume" if resume else "join")
+    joins = resume == "latest" or not resume
+    reader = Reader(options, saved, first, mode="join" if joins else "resume")
     reader.open(time.monotonic() + connect_timeout)
     return reader
+
+
+def _begin(
+    job: str | None,
+    start: int | None,
+    state: Mapping[str, str] | None,
+    resume: bool | str | None,
+    fresh: bool,
+) -> str | None:
+    """Returns the `begin` of the first hello: None if the position is stated."""
+    if isinstance(resume, str) and resume != "latest":
+        raise BadHelloError(f'resume={resume!r}: give True, False, or "latest"')
+    stated = {
+        "state=": state is not None,
+        "start=": start is not None,
+        'resume="latest"': resume == "latest",
+        "fresh=True": fresh,
+    }
+    given = [name for name, is_given in stated.items() if is_given]
+    if (resume == "latest" or fresh) and (len(given) > 1 or job is None):
+        why = "needs job=" if job is None else f"beside {given[0]}: give one of them"
+        raise BadHelloError(f"{given[-1]} {why}")
+    if job is None or resume is True or (given and resume != "latest"):
+        return None
+    return "latest" if given else "unstated"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import platform
 import socket
 import time
@@ -25,6 +26,8 @@ from batchweave.errors import (
 )
 
 __version__ = "0.1.0"
+
+_log = logging.getLogger("batchweave")
 
 _PAUSE_FIRST, _PAUSE_MAX = 0.005, 0.25
 # Failures that may pass: no socket yet, no listener, or a full queue.
@@ -56,7 +59,11 @@ class Options:
     seq_len: int | None
     rows_per_slice: int | None
     limit: int | None = None
-    """The number of steps to read, from the start."""
+    """The number of steps to read, from the first one or the last seek on."""
+    begin: str | None = None
+    """Without a stated position: "unstated", or "latest" for the newest restart point."""
+    yields: bool = False
+    """Whether the attempt ends no other that runs on this node."""
     shared: bool = False
     """Whether other ranks read the same coordinate."""
     split_rows: int = 1
@@ -121,11 +128,27 @@ def hello(options: Options, **of_session: Any) -> bytes:
     return _wire.hello({**fields, **of_session})
 
 
+def guards(options: Options) -> dict[str, Any]:
+    """Returns the fields of a first hello that protect a job from this rank.
+
+    An older daemon refuses them, see `open_session`.
+    """
+    found: dict[str, Any] = {"yields": True} if options.yields else {}
+    if options.begin is not None:
+        found["begin"] = options.begin
+    return found
+
+
 def open_session(
-    path: str, greeting: bytes, next_step: int, deadline: float, opened: list[Session]
+    path: str,
+    greetings: list[bytes],
+    next_step: int,
+    deadline: float,
+    opened: list[Session],
 ) -> tuple[Session, _wire.Welcome]:
     """Tries until the daemon sends a welcome or an error; raises `Unserved` at the deadline.
 
+    `greetings` are the hello, and one for an older daemon that does not know all its fields.
     Each session is put into `opened` before anything is sent on it: the caller closes them when an
     interrupt loses the result.
     """
@@ -136,7 +159,9 @@ def open_session(
         if connected is not None:
             session = Session(connected, next_step)
             opened.append(session)
-            answer = _greet(session, greeting, deadline)
+            answer = _answer(path, session, greetings, deadline)
+            if answer is None:
+                continue
             if isinstance(answer, _wire.Welcome):
                 session.credits = answer.credits
                 return session, answer
@@ -166,6 +191,25 @@ def _connect(path: str) -> tuple[socket.socket | None, str]:
         fresh.close()
         raise
     return fresh, ""
+
+
+def _answer(
+    path: str, session: Session, greetings: list[bytes], deadline: float
+) -> _wire.Welcome | str | None:
+    """Returns the daemon's answer; None if the next greeting is to be tried."""
+    try:
+        return _greet(session, greetings[0], deadline)
+    except BadMessageError as error:
+        if len(greetings) == 1 or "unknown field" not in str(error):
+            raise
+    session.close()
+    del greetings[0]
+    _log.warning(
+        "the daemon at %s is of an older release: it refuses neither a second attempt beside a "
+        "running one nor a start without the saved state; install client and daemon of one release",
+        path,
+    )
+    return None
 
 
 def _greet(session: Session, greeting: bytes, deadline: float) -> _wire.Welcome | str:

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from batchweave._names import check_names
 from batchweave._packed import check_labels
@@ -45,6 +45,9 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     Integers are converted to `dtype` (int64), except for arrays of bytes; `dtype=None` shares the
     memory of a single slice with the daemon, and such tensors must not be written to.
 
+    Without a job, iterating again after the last item begins a new pass at `start` or the last
+    `seek`; a job's reader never repeats a step.
+
     Use it without a DataLoader, or with num_workers=0: the daemon prefetches already.
     It is Stateful: torchdata and torch.distributed.checkpoint can save it. Its state is the
     position after the last returned item. Where a trainer takes items ahead of training, save a
@@ -53,8 +56,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
 
     def __new__(cls, *_: Any, **given: Any) -> Dataset:
         """Checks the names of the arguments before Python does, which suggests no other."""
-        known = list(inspect.signature(cls.__init__).parameters)[1:]
-        check_names("batchweave.torch.Dataset()", given, known)
+        check_names("batchweave.torch.Dataset()", given, cls.__init__)
         made: Dataset = super().__new__(cls)
         return made
 
@@ -69,10 +71,12 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         shared: bool | None = None,
         split_rows: int = 1,
         global_rank: int | None = None,
-        start: int = 0,
+        start: int | None = None,
         state: Mapping[str, str] | None = None,
         attempt: str | None = None,
-        resume: bool | None = None,
+        takeover: bool = False,
+        resume: bool | Literal["latest"] | None = None,
+        fresh: bool = False,
         credits: int = 4,
         copy: bool = False,
         timeout: float = 600.0,
@@ -96,6 +100,7 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         self._labels = _labels(labels, self._share)
         self._reader: Reader | None = None
         self._position: dict[str, str] | None = None
+        self._finished = False
         self.last: Batch | None = None
         """The batch of the last item; it holds the daemon's memory until the next one."""
         if state is not None:
@@ -125,11 +130,15 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
 
     def __iter__(self) -> Iterator[Any]:
         reader = self.reader
+        if self._finished and self._arguments["job"] is None:
+            reader.seek(reader.first_step)
+        self._finished = False
         while True:
             # Its frames are released before the wait for the next batch.
             self.last = None
             batch = next(reader, None)
             if batch is None:
+                self._finished = True
                 return
             self.last = batch
             item = self._item(batch)
@@ -144,7 +153,17 @@ class Dataset(_data.IterableDataset):  # type: ignore[misc, unused-ignore]
         return model_inputs(batch, *form)
 
     def __len__(self) -> int:
+        """Returns the number of items of a whole pass: see `Reader.__len__`."""
         return len(self.reader)
+
+    def seek(self, step: int) -> None:
+        """Moves to a step, from which `limit` counts; only without a job."""
+        self.reader.seek(step)
+        self._finished = False
+
+    def __repr__(self) -> str:
+        reader = "not connected" if self._reader is None else repr(self._reader)
+        return f"<Dataset labels={self._labels!r}, {reader}>"
 
     def state_dict(self) -> dict[str, str]:
         """Returns the position after the last item: one constant key with a string."""

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import secrets
+import sys
 from collections.abc import Mapping
 
 from batchweave.errors import BadHelloError, NoAttemptError
@@ -39,6 +40,27 @@ _HOW = (
     "jax.distributed.initialize, or, where a shell starts all ranks, the environment variable "
     'BATCHWEAVE_ATTEMPT="$(uuidgen)", new at each start'
 )
+
+
+class DrawnId(str):
+    """An attempt's id that a single process drew for itself, without a launcher.
+
+    Such an attempt ends no other that runs: its process may be a second shell or a notebook.
+    """
+
+    __slots__ = ()
+
+
+def drawn_id(env: Mapping[str, str] = os.environ) -> str:
+    """Returns a random id for the only rank of a job."""
+    drawn = secrets.token_hex(16)
+    return drawn if launched(env) else DrawnId(drawn)
+
+
+def launched(env: Mapping[str, str] = os.environ) -> bool:
+    """Returns whether a launcher started this process."""
+    pairs = (rank in env and world in env for rank, world in _RANK_AND_WORLD)
+    return any(pairs) or "TORCHELASTIC_RUN_ID" in env
 
 
 def socket_path(given: str | os.PathLike[str] | None, env: Mapping[str, str] = os.environ) -> str:
@@ -88,19 +110,40 @@ def global_rank_of(dp_rank: int, env: Mapping[str, str] = os.environ) -> int:
 def attempt_of(
     given: str | None, dp_size: int, global_rank: int | None, env: Mapping[str, str] = os.environ
 ) -> str:
-    """Returns the attempt's id: the argument, BATCHWEAVE_ATTEMPT, a drawn one, or Slurm's."""
+    """Returns the attempt's id: the argument, BATCHWEAVE_ATTEMPT, or that of the ranks' start.
+
+    That is a drawn one for a single rank, Slurm's, or one that the process group broadcasts.
+    """
     if given is not None:
-        return _id("attempt=", given)
+        return given if isinstance(given, DrawnId) else _id("attempt=", given)
     if env.get("BATCHWEAVE_ATTEMPT"):
         _refuse_restarts(env)
         return _id("environment variable BATCHWEAVE_ATTEMPT", env["BATCHWEAVE_ATTEMPT"])
     world = max(dp_size, _from_launcher(env)[1])
     if world == 1 and not global_rank:
-        return secrets.token_hex(16)
+        return drawn_id(env)
     step = _slurm_step(world, env)
+    if step is None and (shared := _of_group(dp_size)) is not None:
+        return shared
     if step is None:
         raise NoAttemptError(f"the job's {world} ranks need one attempt's id: {_HOW}", remedy=_HOW)
     return hashlib.sha256(step.encode()).hexdigest()[:32]
+
+
+def _of_group(dp_size: int) -> str | None:
+    """Returns the id that torch's process group broadcasts, if each of its ranks connects.
+
+    With tensor or pipeline parallelism some ranks may read nothing: a broadcast would wait for them
+    for ever, so those trainers pass `attempt=`.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    if distributed.get_world_size() != dp_size:
+        return None
+    from batchweave import torch
+
+    return torch.attempt()
 
 
 def _id(source: str, text: str) -> str:

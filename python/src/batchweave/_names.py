@@ -6,15 +6,18 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def check_names(called: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raises a TypeError for a name that is not known."""
-    names = list(known)
+def check_names(called: str, given: Iterable[str], function: Callable[..., Any]) -> None:
+    """Raises a TypeError for a name that the function does not have."""
+    known = inspect.signature(function).parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in known):
+        return
+    names = [each.name for each in known if each.name != "self"]
     for name in given:
         if name in names:
             continue
@@ -25,11 +28,10 @@ def check_names(called: str, given: Iterable[str], known: Iterable[str]) -> None
 
 def names_checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Returns the function with a check of the names of its arguments."""
-    known = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def checked(*arguments: _P.args, **more: _P.kwargs) -> _R:
-        check_names(f"batchweave.{function.__name__}()", more, known)
+        check_names(f"batchweave.{function.__name__}()", more, function)
         return function(*arguments, **more)
 
     return checked

@@ -17,8 +17,9 @@ import time
 import weakref
 
 from batchweave import _wire
-from batchweave._connect import Options, Unserved, hello, open_session, unserved
+from batchweave._connect import Options, Unserved, guards, hello, open_session, unserved
 from batchweave._events import Event, Lost
+from batchweave._exit import ends_with_the_interpreter
 from batchweave._marks import Marks
 from batchweave._session import Session, close_parked
 from batchweave._wait import Wait
@@ -48,7 +49,10 @@ class Reading:
     def __init__(self, options: Options, state: State | None, start: int, *, mode: str) -> None:
         self._options = options
         self._position = state.next_step if state else start
-        self._stop = NO_STOP if options.limit is None else self._position + options.limit
+        # Where the stream's length and the limit are counted from; a state moves only the latter.
+        self._start = start
+        self._limit_from = self._position
+        self._stop = self._stop_from(self._position)
         self._session: Session | None = None
         self._failure: BatchWeaveError | None = None
         self._closed = self._ended = False
@@ -62,7 +66,11 @@ class Reading:
         self._origin = State("", 0)
         self._ahead: Batch | None = None
         self._cause = (-1, "")
+        ends_with_the_interpreter(self)
         self._as_it_comes = not options.copy and options.split_rows == 1
+
+    def _stop_from(self, step: int) -> int:
+        return NO_STOP if self._options.limit is None else step + self._options.limit
 
     @property
     def cause(self) -> str | None:
@@ -174,8 +182,11 @@ class Reading:
         opened: list[Session] = []
         try:
             session, welcome = open_session(
-                self._options.socket, self._greeting(before), self._position, deadline, opened
+                self._options.socket, self._greetings(before), self._position, deadline, opened
             )
+            if first and self._options.begin == "latest":
+                self._begin_at(welcome.next_step)
+                session.next_step = self._position
             # Until it is complete: an interrupt before the last line leads to another session.
             session.torn = True
             self._session, self._welcome, self._mode = session, welcome, "resume"
@@ -203,7 +214,18 @@ class Reading:
         session.torn = False
         return session
 
-    def _greeting(self, before: Session | None) -> bytes:
+    def _begin_at(self, step: int) -> None:
+        """Takes the job's newest restart point as the position, before the first batch."""
+        self._position = self._start = self._limit_from = step
+        self._stop = self._stop_from(step)
+        _log.info(
+            "job %s begins at step %d, its newest restart point: the model must be the one saved "
+            "there",
+            self._options.job,
+            step,
+        )
+
+    def _greetings(self, before: Session | None) -> list[bytes]:
         replaces, current = None, None
         if before is not None and self._welcome is not None:
             instance = self._welcome.instance
@@ -214,14 +236,18 @@ class Reading:
             before.park(self.next_step)
         self._old = [old for old in self._old if old[1]() is not None]
         earlier = [mapping() for instance, mapping in self._old if instance != current]
-        return hello(
-            self._options,
-            mode=self._mode,
-            next_step=self._position,
-            stream=self._stream_id,
-            replaces=replaces,
-            mapped_bytes=sum(len(mapping) for mapping in earlier if mapping is not None),
-        )
+        guarded = guards(self._options) if self._mode == "join" else {}
+        fields = {
+            "mode": self._mode,
+            "next_step": 0 if "begin" in guarded else self._position,
+            "stream": self._stream_id,
+            "replaces": replaces,
+            "mapped_bytes": sum(len(mapping) for mapping in earlier if mapping is not None),
+        }
+        # The position of "latest" is the daemon's to find: no hello without it can stand in.
+        replaceable = guarded.get("begin") != "latest"
+        tries = [guarded, {}] if guarded and replaceable else [guarded]
+        return [hello(self._options, **fields, **more) for more in tries]
 
     def _event(self, session: Session, event: Event, wait: Wait) -> None:
         if event.kind == _wire.WELCOME:
@@ -276,6 +302,13 @@ class Reading:
             raise ClosedError("the reader is closed; connect again to continue from a saved state")
         if self._failure is not None:
             raise self._failure
+
+    def leave(self) -> None:
+        """Ends the session at the interpreter's exit: without waiting and without a warning."""
+        session = self._session
+        if not self._closed and session is not None and not session.forked:
+            session.park(self.next_step)
+        self._closed = True
 
     def _fail(self, error: BatchWeaveError) -> BatchWeaveError:
         """Keeps the error: every later call raises it again."""

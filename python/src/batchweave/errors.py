@@ -224,6 +224,24 @@ class StreamRewoundError(BatchWeaveError):
     name, code = "stream_rewound", 31
 
 
+class AttemptRunningError(BatchWeaveError):
+    """This node's ranks of the job's current attempt are alive, and nobody asked to end them.
+
+    The message has their process ids. To look at the data, connect without `job=`.
+    """
+
+    name, code = "attempt_running", 32
+
+
+class ForgottenStateError(BatchWeaveError):
+    """The job has restart points, and this start of it states neither a position nor `fresh=True`.
+
+    `step` is the newest restart point.
+    """
+
+    name, code = "forgotten_state", 33
+
+
 class UnknownError(BatchWeaveError):
     """An error of a newer daemon without a class here; the message is the daemon's."""
 

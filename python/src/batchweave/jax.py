@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from batchweave._launch import DrawnId, launched
 from batchweave.errors import NoAttemptError
 
 
@@ -27,5 +28,6 @@ def attempt() -> str:
         raise NoAttemptError(f"batchweave.jax.attempt() needs JAX: {reason}") from reason
     # One byte per int32: JAX sums the processes' arrays, and has no wider integers by default.
     drawn = np.frombuffer(secrets.token_bytes(16), np.uint8).astype(np.int32)
-    found = np.asarray(multihost.broadcast_one_to_all(drawn))
-    return found.astype(np.uint8).tobytes().hex()
+    found = np.asarray(multihost.broadcast_one_to_all(drawn)).astype(np.uint8).tobytes().hex()
+    processes = importlib.import_module("jax").process_count()
+    return found if processes > 1 or launched() else DrawnId(found)

@@ -50,6 +50,11 @@ class Reader(Reading):
         return self._welcome
 
     @property
+    def first_step(self) -> int:
+        """The first step of a whole pass: `start`, or the step of the last `seek`."""
+        return self._start
+
+    @property
     def ended(self) -> bool:
         """Whether the stream's end was reached."""
         return self._ended
@@ -66,24 +71,37 @@ class Reader(Reading):
         self._position = batch.step + 1
         return batch
 
+    def __repr__(self) -> str:
+        options, info = self._options, self._welcome
+        whose = "without a job" if options.job is None else f"of job {options.job!r}"
+        state = ", closed" if self._closed else ", ended" if self._ended else ""
+        text = f"rank {options.dp_rank} of {options.dp_size}, at step {self._position}{state}"
+        if info is not None:
+            text += f", {info.slice_count} of {info.slices} slices of {info.rows_per_slice} rows"
+            text += f" of {info.seq_len} tokens"
+        return f"<Reader {whose}, {text}, {options.socket}>"
+
     def __bool__(self) -> bool:
         return True
 
     def __len__(self) -> int:
-        """Returns the number of steps left, if the stream is sealed or there is a limit.
+        """Returns the number of steps of a whole pass, if the stream is sealed or there is a limit.
 
+        It is the same before, during and after the pass, and on a restart from a state: from
+        `start` or the last `seek` to the stream's end, or `limit` steps where that is less.
         Skipped steps (a quarantine) count, too.
         """
-        ends = [] if self._stop == NO_STOP else [self._stop]
-        if self.info.end_step is not None:
-            ends.append(self.info.end_step)
-        if not ends:
+        end = self.info.end_step
+        if self._stop != NO_STOP:
+            stop = self._stop if end is None else min(self._stop, end)
+            return max(0, stop - self._limit_from)
+        if end is None:
             # `list(reader)` calls this and accepts a TypeError as "unknown".
             raise TypeError(
                 "the stream has no end yet, so its length is unknown: seal it with "
                 "`batchweave seal`, or pass limit= to connect()"
             )
-        return max(0, min(ends) - self._position)
+        return max(0, end - self._start)
 
     def updates(self, steps: int) -> Iterator[list[Batch]]:
         """Yields lists of `steps` batches, each for one update of the model.
@@ -115,7 +133,10 @@ class Reader(Reading):
         return ahead if ahead is not None and ahead.step >= self._position else None
 
     def seek(self, step: int) -> None:
-        """Moves to a step in constant time; only for a reader without a job."""
+        """Moves to a step in constant time; only for a reader without a job.
+
+        A new pass begins there: a limit counts from this step.
+        """
         self._check()
         if not 0 <= step < 1 << 53:
             raise BadHelloError(f"seek({step}): a step is a number from 0 on")
@@ -127,13 +148,15 @@ class Reader(Reading):
                 step=step,
             )
         self._move(step)
+        if self._options.job is None:
+            self._start = self._limit_from = step
+            self._stop = self._stop_from(step)
 
     def _move(self, step: int) -> None:
         self._ended = False
         if step == self._position:
             return
-        if self._stop != NO_STOP:
-            self._stop += step - self._position
+        self._limit_from, self._stop = step, self._stop_from(step)
         self._position, self._ahead = step, None
         self._welcome = dataclasses.replace(self.info, next_step=step)
         if self._session is not None:
@@ -255,16 +278,22 @@ class Reader(Reading):
     # Another process.
 
     def __reduce__(self) -> Any:
-        stop = None if self._stop == NO_STOP else max(0, self._stop - self._position)
-        options = dataclasses.replace(self._options, limit=stop)
         state = None
         if self._welcome is not None:
             state = dataclasses.replace(self._origin, next_step=self._position)
-        return _elsewhere, (options, state, self._position, self._closed)
+        counted = (self._start, self._limit_from, self._stop)
+        return _elsewhere, (self._options, state, self._position, counted, self._closed)
 
 
-def _elsewhere(options: Options, state: State | None, start: int, closed: bool) -> Reader:
+def _elsewhere(
+    options: Options,
+    state: State | None,
+    position: int,
+    counted: tuple[int, int, int],
+    closed: bool,
+) -> Reader:
     """Returns an unpickled reader: it connects at its first use, at the same position."""
-    reader = Reader(options, state, start, mode="resume")
+    reader = Reader(options, state, position, mode="resume")
+    reader._start, reader._limit_from, reader._stop = counted
     reader._closed = closed
     return reader

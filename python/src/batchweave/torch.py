@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from batchweave._device import in_flight, to_device
-from batchweave._launch import rank_and_world
+from batchweave._launch import drawn_id, rank_and_world
 from batchweave._packed import packed
 from batchweave._tensors import tensor, tensors
 from batchweave.errors import BadStateError, BatchWeaveError, NoAttemptError
@@ -53,6 +53,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def attempt() -> str:
     """Returns an attempt's id, drawn by global rank 0 and broadcast: call it on all ranks.
 
@@ -66,7 +70,7 @@ def attempt() -> str:
         raise NoAttemptError(f"batchweave.torch.attempt() needs PyTorch: {reason}") from reason
     if not distributed.is_available() or not distributed.is_initialized():
         if rank_and_world(None, None) == (0, 1):
-            return secrets.token_hex(16)
+            return drawn_id()
         raise NoAttemptError(
             "batchweave.torch.attempt() broadcasts over the default process group, but there is "
             "none: call torch.distributed.init_process_group() on all ranks first"

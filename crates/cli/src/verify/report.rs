@@ -5,6 +5,7 @@ use batchweave_core::manifest::entry::Parent;
 use batchweave_core::proof::{AttemptRecord, JobRecord, Leg, ProvenLeg};
 use serde::Serialize;
 
+use super::left_behind::LeftBehind;
 use super::listing::JobListing;
 use super::mend::Mended;
 use crate::output::{Style, cells, count, fields, joined, or_dash, range, table};
@@ -23,6 +24,8 @@ pub(crate) struct RunReport {
     pub(crate) contradiction: Option<String>,
     /// The reason why a run without a contradiction is not proved to its end.
     pub(crate) not_proved: Option<String>,
+    /// Attempts that gave checkpoints up.
+    pub(crate) left_behind: Vec<LeftBehind>,
     /// With --mend: the stored ledgers.
     pub(crate) mended: Option<Mended>,
     /// The first step of the run.
@@ -121,6 +124,7 @@ impl RunReport {
             from: record.start,
             to: record.start,
             ledgers: listed.ledgers.values().map(|all| all.len() as u64).sum(),
+            left_behind: LeftBehind::all(record, listed),
             attempts: record.attempts.iter().map(attempt).collect(),
             ..Self::default()
         }
@@ -208,6 +212,9 @@ impl RunReport {
                 joined(tail, "")
             );
             text += &style.yellow(&line);
+        }
+        for left in &self.left_behind {
+            text += &style.yellow(&left.text());
         }
         if let Some(mended) = &self.mended {
             text += &mended.text();

@@ -198,3 +198,19 @@ async fn a_job_that_has_read_everything_or_never_began_just_closes() {
         .prints(&["position        8: all that there will be\n"]);
     world.run(&close).prints(&["job llm@2 is closed"]);
 }
+
+#[tokio::test]
+async fn an_attempt_that_left_checkpoints_behind_is_warned_of() {
+    let world = World::with_stream("p0");
+    let mut p0 = world.producer("p0").await;
+    world.commit(&mut p0, 5).await;
+    let opened = world.json(&["job", "open", "llm"])["version"]
+        .as_u64()
+        .unwrap();
+    world.attempt("llm", 2, 0, None).await;
+    world.mark(&format!("llm@{opened}"), 0, 4, None).await;
+    world.attempt("llm", 2, 0, None).await;
+    let ran = world.run(&["verify", "--job", "llm"]);
+    let warning = "warning: attempt 1 began at step 0 without a checkpoint, although attempt 0 had one at step 4";
+    assert!(ran.out.contains(warning), "{}", ran.out);
+}

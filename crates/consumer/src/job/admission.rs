@@ -23,11 +23,21 @@ pub(crate) struct Bounds {
     pub(crate) end: Option<Step>,
 }
 
+impl Bounds {
+    /// No bounds, for a rank whose start is not known yet.
+    pub(crate) const NONE: Self = Self {
+        watermark: 0,
+        end: None,
+    };
+}
+
 /// Why a rank may not join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Another live session reads the coordinate. It may be about to end, so a short wait is worthwhile.
     Occupied(SessionId),
+    /// Another attempt runs here. Its ranks may be about to end, so a short wait is worthwhile.
+    Running(Box<Fault>),
     /// This daemon must open its attempt first.
     Open(Box<AttemptRequest>),
     /// Others must open its job or attempt first.

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use batchweave_core::ids::{JobName, RequestId, Step};
+use batchweave_core::ids::{AttemptId, JobName, RequestId, Step};
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobOpened};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::manifest::{Entry, Manifest, Void};
-use batchweave_core::retention::restart_points;
 use batchweave_log::{Log, LogError};
-use batchweave_wire::{ErrorName, Fault, WaitCause};
+use batchweave_wire::{Begin, ErrorName, Fault, WaitCause};
 use tokio::sync::oneshot;
 
 use super::attempt_rate::{MOST, WINDOW};
 use super::membership::{AttemptRequest, WaitReason};
+use super::restart;
 use crate::config::JobTable;
 use crate::error::RunError;
 use crate::stream_head::below_watermark;
@@ -20,9 +20,32 @@ use crate::stream_head::below_watermark;
 /// A request to the follower, which alone has the log.
 pub(crate) enum LogRequest {
     /// Open an attempt; answered when it is in the log.
-    Open(Box<AttemptRequest>, oneshot::Sender<Result<(), LogError>>),
+    Open(Box<AttemptRequest>, oneshot::Sender<Result<(), NotOpened>>),
     /// Find the oldest step from which a job can restart.
     Restart(JobName, oneshot::Sender<Option<Step>>),
+}
+
+/// The newest attempt that a record may follow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Predecessor {
+    /// Any: an attempt that is opened meanwhile is superseded.
+    Any,
+    /// This one, or none.
+    Only(Option<AttemptId>),
+}
+
+/// Why an attempt was not opened.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    Log(LogError),
+    /// Its rank did not state where it begins, and the job has restart points.
+    Forgotten(Box<Fault>),
+}
+
+impl From<LogError> for NotOpened {
+    fn from(why: LogError) -> Self {
+        Self::Log(why)
+    }
 }
 
 /// Opens the daemon's own job, unless it is open with the same parameters.
@@ -102,17 +125,36 @@ pub(crate) async fn open_attempt(
     log: &mut Log,
     request: &AttemptRequest,
     writer: &str,
+) -> Result<(), NotOpened> {
+    if request.begin == Begin::Stated {
+        return Ok(commit(log, request, Predecessor::Any, writer).await?);
+    }
+    loop {
+        log.catch_up().await?;
+        let found = restart::found(log, request).await?;
+        match commit(log, &found.request, found.after, writer).await {
+            // Another attempt was opened meanwhile, which changes the restart points.
+            Err(LogError::Void(Void::WrongPredecessor)) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+}
+
+async fn commit(
+    log: &mut Log,
+    request: &AttemptRequest,
+    after: Predecessor,
+    writer: &str,
 ) -> Result<(), LogError> {
-    let version = log.commit_entry(writer, |m| record(m, request)).await?;
-    if let Some(version) = version {
+    let entry = |m: &Manifest| record(m, request, after);
+    if let Some(version) = log.commit_entry(writer, entry).await? {
         tracing::info!(job = %request.job, attempt = %request.id, start = request.start, version, "opened the attempt");
     }
     Ok(())
 }
 
-/// Builds the record for the state that it would follow. An attempt opened meanwhile becomes the predecessor,
-/// and superseded.
-fn record(m: &Manifest, request: &AttemptRequest) -> Entry {
+/// Builds the record for the state that it would follow.
+fn record(m: &Manifest, request: &AttemptRequest, after: Predecessor) -> Entry {
     let job = m.jobs().get(&request.job);
     let axis = Axis {
         name: "dp".into(),
@@ -122,7 +164,10 @@ fn record(m: &Manifest, request: &AttemptRequest) -> Entry {
         job: request.job.clone(),
         opened: request.opened,
         attempt: request.id,
-        predecessor: job.and_then(|job| job.attempts.last()).map(|a| a.id),
+        predecessor: match after {
+            Predecessor::Any => job.and_then(|job| job.attempts.last()).map(|a| a.id),
+            Predecessor::Only(newest) => newest,
+        },
         parent: job.and_then(|job| request.parent_in(job)),
         start: request.start,
         dp_size: request.dp_size,
@@ -157,14 +202,18 @@ pub(crate) fn too_many(request: &AttemptRequest, wait: Duration) -> WaitReason {
 }
 
 /// Classifies a failure to open an attempt: a reason to wait if it may pass, else a fault.
-pub(crate) fn refusal(request: &AttemptRequest, why: &LogError) -> Result<WaitReason, Fault> {
+pub(crate) fn refusal(request: &AttemptRequest, why: NotOpened) -> Result<WaitReason, Fault> {
+    let why = match why {
+        NotOpened::Forgotten(fault) => return Err(*fault),
+        NotOpened::Log(why) => why,
+    };
     let fault = |name| {
         Fault::new(
             name,
             format!("attempt {} can't be opened: {why}", request.id),
         )
     };
-    match why {
+    match &why {
         LogError::Void(Void::BelowWatermark { step, watermark }) => {
             Err(below_watermark(*step, *watermark))
         }
@@ -183,31 +232,4 @@ pub(crate) fn refusal(request: &AttemptRequest, why: &LogError) -> Result<WaitRe
         }),
         _ => Err(fault(ErrorName::LogUnreadable)),
     }
-}
-
-/// Returns the oldest restart point of a job whose data exists; `None` also if the store can't be listed.
-pub(crate) async fn oldest_restart(log: &mut Log, job: &JobName) -> Option<Step> {
-    let objects = match log.job_objects().await {
-        Ok(objects) => objects.get(job).cloned().unwrap_or_default(),
-        Err(why) => {
-            tracing::debug!(%job, %why, "restart points can't be listed");
-            return None;
-        }
-    };
-    let m = log.manifest();
-    let points = restart_points(m.jobs().get(job)?, &objects);
-    points.range(m.watermark()..).next().copied()
-}
-
-/// Adds the oldest restart point of the job to a fault.
-pub(crate) fn with_restart(fault: Fault, job: &JobName, oldest: Option<Step>) -> Fault {
-    let remedy = match oldest {
-        Some(step) => {
-            format!(
-                "start from a newer checkpoint: the oldest of job {job} that works is step {step}"
-            )
-        }
-        None => format!("{}; no checkpoint of job {job} is left", fault.remedy),
-    };
-    fault.remedy(remedy)
 }

@@ -1,6 +1,7 @@
 //! A rank's membership in an attempt of its job, derived from the folded log alone, so that
 //! all nodes agree.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use batchweave_core::ids::{AttemptId, AttemptNo, JobName, Step, Version};
 use batchweave_core::manifest::entry::Parent;
 use batchweave_core::manifest::state::{AttemptState, JobState};
-use batchweave_wire::{ErrorName, Fault, Hello, Mode, WaitCause};
+use batchweave_wire::{Begin, ErrorName, Fault, Hello, Mode, WaitCause};
 
 use crate::quarantine::QuarantineRanges;
 
@@ -68,7 +69,11 @@ pub(crate) struct AttemptRequest {
     /// the log only when the record is written.
     pub(crate) parent: Option<(AttemptNo, AttemptId, Step)>,
     pub(crate) start: Step,
+    /// The rank's statement of the start.
+    pub(crate) begin: Begin,
     pub(crate) dp_size: u32,
+    /// It is not opened while ranks of another attempt of the job run here.
+    pub(crate) yields: bool,
 }
 
 impl AttemptRequest {
@@ -99,6 +104,24 @@ pub(crate) enum Membership<'j> {
     MustOpen(Box<AttemptRequest>),
     /// Others must open its job or attempt.
     MustWait(Box<WaitReason>),
+}
+
+/// Returns the hello at the start of its attempt if it asks for the newest restart point: once the attempt is in
+/// the log, that is its start.
+pub(crate) fn placed<'h>(hello: &'h Hello, jobs: &BTreeMap<JobName, JobState>) -> Cow<'h, Hello> {
+    let attempt = || {
+        let job = jobs.get(&hello.job.as_ref()?.parse::<JobName>().ok()?)?;
+        let id: AttemptId = hello.attempt.as_ref()?.parse().ok()?;
+        job.attempts.iter().find(|attempt| attempt.id == id)
+    };
+    match (hello.begin, attempt()) {
+        (Begin::Latest, Some(attempt)) => Cow::Owned(Hello {
+            next_step: attempt.start,
+            begin: Begin::Stated,
+            ..hello.clone()
+        }),
+        _ => Cow::Borrowed(hello),
+    }
 }
 
 /// Finds the attempt that a rank's hello names; fails if the hello contradicts the attempt's record, or if the
@@ -156,7 +179,9 @@ fn request_for(
         id,
         parent: parent.transpose()?,
         start: hello.next_step,
+        begin: hello.begin,
         dp_size: hello.dp_size,
+        yields: hello.yields,
     })
 }
 

@@ -100,6 +100,8 @@ pub(super) struct Outbox {
     pub(super) follows_another: bool,
     pub(super) member: Option<Arc<Member>>,
     pub(super) dp_rank: String,
+    /// The process of the rank, for messages to people.
+    pub(super) pid: Option<u32>,
     /// The rank has segments of an earlier daemon mapped.
     pub(super) old_arena_mapped: bool,
     /// The daemon or the rank has ended the session.
@@ -132,6 +134,7 @@ impl Outbox {
             follows_another: hello.replaces.is_some(),
             member,
             dp_rank: hello.dp_rank.to_string(),
+            pid: None,
             old_arena_mapped: hello.mapped_bytes > 0,
             over: false,
             reached: None,

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use batchweave_arena::Peer;
 use batchweave_core::ids::Step;
 use batchweave_wire::{
-    DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
+    Begin, DaemonMessage, ErrorName, Fault, Hello, Progress, Release, WaitCause, Waiting, Welcome,
 };
 use tokio::sync::Notify;
 
@@ -15,32 +16,44 @@ use super::rewind::claimed;
 use super::{LateStep, Node, State};
 use crate::engine::{ReadCursor, SessionId};
 use crate::job::admission::{self, Bounds, Refusal};
-use crate::job::membership::{Member, Membership, membership_of};
+use crate::job::membership::{Member, Membership, membership_of, placed};
+use crate::job::takeover::{self, RunningRank};
 use crate::quarantine::QuarantineRanges;
 use crate::resources::hex;
 
 impl Node {
-    /// Admits a rank of user `uid` and opens its session, or returns why not.
+    /// Admits the rank of `peer` and opens its session, or returns why not.
     pub(crate) fn join(
         self: &Arc<Self>,
         hello: &Hello,
-        uid: u32,
+        peer: Peer,
     ) -> Result<(SessionId, Welcome, Arc<Notify>), Refusal> {
         let (stream, instance) = (&self.resources.stream, self.resources.instance);
         admission::check(hello, stream, &self.job.name)?;
         self.apply(|state| {
-            let bounds = Bounds {
-                watermark: state.head.watermark,
-                end: state.head.end,
-            };
+            let hello = &*placed(hello, &state.head.jobs);
             if let Some(fault) = state.contradicts(hello, None) {
                 return Err(Refusal::Beyond(Box::new(fault)));
             }
             let membership = membership_of(hello, &state.head.jobs)?;
+            let bounds = match &membership {
+                // Its start is found when the record is written.
+                Membership::MustOpen(request) if request.begin != Begin::Stated => Bounds::NONE,
+                Membership::MustWait(_) if hello.begin == Begin::Latest => Bounds::NONE,
+                _ => Bounds {
+                    watermark: state.head.watermark,
+                    end: state.head.end,
+                },
+            };
             let slices = admission::slices_of(hello, stream, bounds)?;
             let quarantine = &state.head.quarantine;
             let (member, quarantine) = match membership {
-                Membership::MustOpen(request) => return Err(Refusal::Open(request)),
+                Membership::MustOpen(request) => {
+                    let running = takeover::refuse(&request, state.running_ranks(), peer.pid);
+                    return Err(running.map_or(Refusal::Open(request), |fault| {
+                        Refusal::Running(Box::new(fault))
+                    }));
+                }
                 Membership::MustWait(reason) => return Err(Refusal::Wait(reason)),
                 Membership::NoJob => (None, Arc::new(QuarantineRanges::in_force_now(quarantine))),
                 Membership::Open(job, attempt) => {
@@ -55,7 +68,7 @@ impl Node {
                 return Err(Refusal::Beyond(Box::new(fault)));
             }
             let id = state.new_session();
-            let owner = Owner::new(uid, hello, member.as_deref());
+            let owner = Owner::new(peer.uid, hello, member.as_deref());
             state.end_replaced_session(&instance, hello, &owner, id);
             if let Some(member) = &member {
                 state.admission.enter(id, member)?;
@@ -76,12 +89,27 @@ impl Node {
                 credits: hello.credits,
             };
             let wake = state.open_session((hello, owner), welcome.clone(), member, quarantine);
+            if let Some(outbox) = state.outboxes.get_mut(&id) {
+                outbox.pid = peer.pid;
+            }
             Ok((id, welcome, wake))
         })
     }
 }
 
 impl State {
+    /// Returns the ranks of all attempts whose sessions are not over.
+    fn running_ranks(&self) -> impl Iterator<Item = RunningRank<'_>> {
+        let running = self.outboxes.values().filter(|outbox| !outbox.over);
+        running.filter_map(|outbox| {
+            Some(RunningRank {
+                member: outbox.member.as_deref()?,
+                pid: outbox.pid,
+                next_step: outbox.reported.next_step,
+            })
+        })
+    }
+
     /// Ends the earlier session that a hello replaces, if it has the same owner.
     fn end_replaced_session(
         &mut self,

@@ -65,7 +65,7 @@ impl Acceptor {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let accepted = self.accept().await.and_then(|(connection, peer)| {
-            let (connection, inbox) = Connection::new(connection, peer.uid)?;
+            let (connection, inbox) = Connection::new(connection, peer)?;
             Ok((connection, inbox, peer))
         });
         match accepted {

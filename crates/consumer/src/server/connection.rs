@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use batchweave_arena::Connection as ArenaConnection;
+use batchweave_arena::{Connection as ArenaConnection, Peer};
 use batchweave_wire::{Fault, MESSAGE_BYTES_MAX};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -58,8 +58,7 @@ pub(crate) enum Inbox {
 /// A socket, and the process at its other end.
 #[derive(Clone)]
 pub(crate) struct Process {
-    /// The user id of the process.
-    uid: u32,
+    peer: Peer,
     socket: Arc<AsyncFd<ArenaConnection>>,
     /// Readable once the process has ended.
     pidfd: Option<Arc<AsyncFd<OwnedFd>>>,
@@ -77,14 +76,14 @@ pub(super) fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<Asyn
 
 impl Connection {
     /// Wraps an accepted connection; returns its two sides.
-    pub(crate) fn new(connection: ArenaConnection, uid: u32) -> io::Result<(Self, Inbox)> {
+    pub(crate) fn new(connection: ArenaConnection, peer: Peer) -> io::Result<(Self, Inbox)> {
         let pidfd = connection
             .peer_pidfd()
             .map(|fd| watch(fd, Interest::READABLE))
             .transpose()?
             .map(Arc::new);
         let process = Process {
-            uid,
+            peer,
             socket: Arc::new(watch(connection, Interest::READABLE | Interest::WRITABLE)?),
             pidfd,
         };
@@ -92,12 +91,15 @@ impl Connection {
         Ok((Self::Process(process), inbox))
     }
 
-    /// The user id at the other end.
-    pub(crate) fn uid(&self) -> u32 {
+    /// The user and process at the other end.
+    pub(crate) fn peer(&self) -> Peer {
         match self {
-            Self::Process(process) => process.uid,
+            Self::Process(process) => process.peer,
             #[cfg(feature = "simulation")]
-            Self::Simulated(_) => batchweave_arena::own_uid(),
+            Self::Simulated(_) => Peer {
+                uid: batchweave_arena::own_uid(),
+                pid: None,
+            },
         }
     }
 

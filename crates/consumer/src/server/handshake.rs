@@ -14,8 +14,9 @@ use tokio::sync::{Notify, oneshot};
 use super::connection::{Connection, Inbox, NOTIFY_AGAIN};
 use crate::engine::SessionId;
 use crate::job::admission::{Refusal, occupied};
-use crate::job::attempts::{LogRequest, being_opened, refusal, too_many, with_restart};
+use crate::job::attempts::{LogRequest, being_opened, refusal, too_many};
 use crate::job::membership::{AttemptRequest, WaitReason};
+use crate::job::restart::with_restart;
 use crate::node::{Node, Outgoing};
 use crate::store_health::ReadKind;
 
@@ -23,7 +24,7 @@ use crate::store_health::ReadKind;
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// A connection of a user that may not connect is dropped after this.
 const NOT_ALLOWED_DEADLINE: Duration = Duration::from_secs(1);
-/// How long a rank waits for another session of its coordinate to end: a killed rank's socket may close a
+/// How long a rank waits for another session of its coordinate, or another attempt, to end: a killed rank's socket may close a
 /// little after its successor connects.
 const OCCUPIED_DEADLINE: Duration = Duration::from_secs(2);
 /// How often to try again to admit a waiting rank, even if the head does not change.
@@ -139,7 +140,7 @@ impl Handshake<'_> {
             let node = self.node;
             let changed = node.head_changed.notified();
             let waited = self.node.resources.context.since(self.begun);
-            match self.node.join(&self.hello, self.connection.uid()) {
+            match self.node.join(&self.hello, self.connection.peer()) {
                 Ok((id, welcome, wake)) => {
                     let hello = self.hello;
                     return Some(Accepted {
@@ -152,7 +153,10 @@ impl Handshake<'_> {
                 Err(Refusal::Occupied(other)) if waited >= OCCUPIED_DEADLINE => {
                     return refuse(self.connection, occupied(&self.hello, other));
                 }
-                Err(Refusal::Occupied(_)) => {
+                Err(Refusal::Running(fault)) if waited >= OCCUPIED_DEADLINE => {
+                    return refuse(self.connection, *fault);
+                }
+                Err(Refusal::Occupied(_) | Refusal::Running(_)) => {
                     self.node
                         .resources
                         .context
@@ -233,7 +237,7 @@ impl Handshake<'_> {
         }
         Some(match outcome {
             Ok(Ok(())) => Ok(None),
-            Ok(Err(why)) => refusal(&attempt, &why).map(Some),
+            Ok(Err(why)) => refusal(&attempt, why).map(Some),
             Err(_) => Err(stopping()),
         })
     }

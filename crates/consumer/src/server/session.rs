@@ -58,7 +58,7 @@ pub(crate) async fn serve(
         attempt = welcome.attempt_number,
         dp_rank = hello.dp_rank,
         dp_size = hello.dp_size,
-        step = hello.next_step,
+        step = welcome.next_step,
         "a rank connected"
     );
     let mut session = Session {

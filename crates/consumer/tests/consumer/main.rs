@@ -15,6 +15,7 @@ mod indexes;
 mod leases;
 mod ledger;
 mod marks;
+mod openings;
 mod progress;
 mod recall;
 mod refusals;

@@ -40,6 +40,8 @@ fn hello() -> impl Strategy<Value = ClientMessage> {
                 dp_size,
                 global_rank: slices,
                 shared: slices.is_some() && dp_rank % 2 == 1,
+                yields: dp_rank % 3 == 1,
+                begin: [Begin::Stated, Begin::Unstated, Begin::Latest][dp_size as usize % 3],
                 mode: if join { Mode::Join } else { Mode::Resume },
                 stream,
                 credits,

@@ -1,5 +1,6 @@
 //! A daemon whose log is another one at the next poll.
 
+use batchweave_arena::Peer;
 use batchweave_core::cursor::Cursor;
 use batchweave_core::ids::{AttemptId, Hash as Sha, StreamId};
 use batchweave_core::stream::{StreamConfig, StreamOrder, TokenizerId};
@@ -9,7 +10,7 @@ use batchweave_log::create;
 use batchweave_store::Store;
 use batchweave_store::memory::MemoryStore;
 use batchweave_testkit::{TestProducer, open_log};
-use batchweave_wire::{DaemonMessage, ErrorName, Hello, Mode};
+use batchweave_wire::{Begin, DaemonMessage, ErrorName, Hello, Mode};
 use prometheus::Registry;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +66,9 @@ async fn stream(digests: &[u8]) -> (Arc<dyn Store>, Log) {
         id: ID,
         parent: None,
         start: 0,
+        begin: Begin::Stated,
         dp_size: 2,
+        yields: false,
     };
     open_attempt(&mut log, &request, "test").await.unwrap();
     let mut producer = TestProducer::open(open_log(&store, 2).await, "p", "test").await;
@@ -140,7 +143,7 @@ fn join(node: &Arc<Node>, dp_rank: u32, mode: Mode, next_step: Step) -> SessionI
     let mut hello = Hello::new("test", next_step);
     (hello.dp_rank, hello.dp_size, hello.mode) = (dp_rank, 2, mode);
     (hello.job, hello.attempt) = (Some("llm".into()), Some(ID.to_string()));
-    node.join(&hello, 0).unwrap().0
+    node.join(&hello, Peer { uid: 0, pid: None }).unwrap().0
 }
 
 fn error(node: &Node, id: SessionId) -> Option<String> {

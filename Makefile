@@ -18,7 +18,7 @@ help:
 	@echo 'make demo       the whole system on real text, with crashes and a proof'
 	@echo 'make test       all checks, cheap ones first (as .ci/run does)'
 	@echo 'make test-long  also the long tests: many runs with random crashes'
-	@echo 'make test-frameworks  the tests with real PyTorch and transformers, which are installed first (5.5 GB)'
+	@echo 'make test-frameworks  the tests with real PyTorch, transformers and accelerate, which are installed first (5.5 GB)'
 	@echo 'make lint       format, ruff, mypy and clippy only'
 	@echo 'make build      the release binaries, in target/release'
 	@echo 'make install    programs, units, configurations and docs below $$(DESTDIR)$$(PREFIX)'
@@ -139,7 +139,7 @@ py-tests: $(VENV)/ready
 	exit $$failed
 
 # PyTorch is large, so it has a separate environment and command. FRAMEWORKS_PYTHON names a
-# Python that already has torch, transformers, pytest and numpy; then nothing is installed.
+# Python that already has torch, transformers, accelerate, pytest and numpy; then nothing is installed.
 FRAMEWORKS_VENV := .venv-frameworks
 FRAMEWORKS_PYTHON := $(FRAMEWORKS_VENV)/bin/python
 TORCH_ARGS := torch
@@ -153,7 +153,7 @@ test-frameworks: build
 		python3 -m venv $(FRAMEWORKS_VENV) && \
 		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check pytest numpy && \
 		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check $(TORCH_ARGS) && \
-		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check transformers; \
+		$(FRAMEWORKS_PYTHON) -m pip install --quiet --disable-pip-version-check transformers accelerate; \
 	fi
 	PYTHONPATH=python/src $(FRAMEWORKS_PYTHON) -m pytest -q --rootdir python -c python/pyproject.toml \
 		python/tests/test_torch*.py

@@ -18,7 +18,12 @@ _SOURCES = str(Path(__file__).parents[1] / "src")
 _LAUNCHER = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "BATCHWEAVE_SOCKET")
 
 # These need PyTorch: `make test-frameworks` installs it and runs them.
-_FRAMEWORKS = ["test_torch_data.py", "test_torch_models.py", "test_torch_runs.py"]
+_FRAMEWORKS = [
+    "test_torch_data.py",
+    "test_torch_models.py",
+    "test_torch_runs.py",
+    "test_torch_trainers.py",
+]
 collect_ignore = [] if importlib.util.find_spec("torch") else _FRAMEWORKS
 
 

@@ -278,6 +278,12 @@ class BadStateError(BatchWeaveError):
     name = "bad_state"
 
 
+class WrappedLoaderError(BatchWeaveError):
+    """Another library's loader would leave out steps of this rank, or save wrong positions."""
+
+    name = "wrapped_loader"
+
+
 class ClosedError(BatchWeaveError):
     """The reader is closed."""
 

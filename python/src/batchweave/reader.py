@@ -14,6 +14,7 @@ from typing import Any
 from batchweave import _wire
 from batchweave._connect import Options
 from batchweave._events import Event, Lost
+from batchweave._loaders import check_loader
 from batchweave._reading import NO_STOP, Reading
 from batchweave._session import Session, close_parked
 from batchweave.batch import Batch
@@ -60,6 +61,7 @@ class Reader(Reading):
         return self._ended
 
     def __iter__(self) -> Iterator[Batch]:
+        check_loader()
         return self
 
     def __next__(self) -> Batch:

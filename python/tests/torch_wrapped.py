@@ -96,7 +96,7 @@ def by_hand(model: Model, _: Path) -> None:
 
 def arguments(folder: Path, **more: Any) -> Any:
     given = {"output_dir": str(folder), "use_cpu": True, "report_to": "none", "disable_tqdm": True}
-    given.update(num_train_epochs=1, save_steps=SAVED, logging_steps=100)
+    given.update(max_steps=STEPS, save_steps=SAVED, logging_steps=100)
     return transformers.TrainingArguments(**{**given, **more})
 
 
@@ -110,10 +110,10 @@ def trained(model: Model, folder: Path) -> None:
 def stops(model: Model, folder: Path, **more: Any) -> None:
     """The Trainer of the page, with this test's settings; it begins at its last checkpoint."""
 
-    def settings(**given: Any) -> Any:
-        return arguments(**{**given, "output_dir": folder, "num_train_epochs": 1, **more})
+    def settings(output_dir: str, **given: Any) -> Any:
+        return arguments(Path(output_dir), **{**given, **more})
 
-    names = {**page(), "model": model, "folder": str(folder)}
+    names = {**page(), "model": model, "folder": str(folder), "steps": STEPS}
     block = BY_TRAINER.replace("TrainingArguments(", "settings(")
     exec(block, {**names, "settings": settings})
 

@@ -103,7 +103,8 @@ def arguments(folder: Path, **more: Any) -> Any:
 def trained(model: Model, folder: Path) -> None:
     """A Trainer that is given a Dataset, and nothing else."""
     dataset = batchweave.torch.Dataset(job="pretrain", copy=True)
-    more = {"per_device_train_batch_size": 1, "save_strategy": "no"}
+    # Of two ranks that share the steps of one, each has half of them.
+    more = {"per_device_train_batch_size": 1, "save_strategy": "no", "max_steps": STEPS // 2}
     transformers.Trainer(model, arguments(folder, **more), train_dataset=dataset).train()
 
 

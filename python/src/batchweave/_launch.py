@@ -11,6 +11,7 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from batchweave.errors import BadHelloError, NoAttemptError
 
@@ -141,9 +142,14 @@ def _of_group(dp_size: int) -> str | None:
         return None
     if distributed.get_world_size() != dp_size:
         return None
-    from batchweave import torch
+    return broadcast_id(distributed)
 
-    return torch.attempt()
+
+def broadcast_id(distributed: Any) -> str:
+    """Returns an id that global rank 0 of torch's process group draws for all ranks."""
+    drawn = [secrets.token_hex(16) if distributed.get_rank() == 0 else None]
+    distributed.broadcast_object_list(drawn, src=0)
+    return str(drawn[0])
 
 
 def _id(source: str, text: str) -> str:

@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import logging
 import os
-import secrets
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from batchweave._device import in_flight, to_device
-from batchweave._launch import drawn_id, rank_and_world
+from batchweave._launch import broadcast_id, drawn_id, rank_and_world
 from batchweave._packed import packed
 from batchweave._tensors import tensor, tensors
 from batchweave.errors import BadStateError, BatchWeaveError, NoAttemptError
@@ -75,9 +74,7 @@ def attempt() -> str:
             "batchweave.torch.attempt() broadcasts over the default process group, but there is "
             "none: call torch.distributed.init_process_group() on all ranks first"
         )
-    drawn = [secrets.token_hex(16) if distributed.get_rank() == 0 else None]
-    distributed.broadcast_object_list(drawn, src=0)
-    return str(drawn[0])
+    return broadcast_id(distributed)
 
 
 def save(value: Any, path: str | os.PathLike[str]) -> None:

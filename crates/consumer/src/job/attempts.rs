@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use batchweave_core::ids::{AttemptId, JobName, RequestId, Step};
+use batchweave_core::ids::{JobName, RequestId, Step};
 use batchweave_core::manifest::entry::{AttemptOpened, Axis, JobOpened};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::manifest::{Entry, Manifest, Void};
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::attempt_rate::{MOST, WINDOW};
 use super::membership::{AttemptRequest, WaitReason};
-use super::restart;
+use super::restart::{self, NotOpened, Predecessor};
 use crate::config::JobTable;
 use crate::error::RunError;
 use crate::stream_head::below_watermark;
@@ -23,29 +23,6 @@ pub(crate) enum LogRequest {
     Open(Box<AttemptRequest>, oneshot::Sender<Result<(), NotOpened>>),
     /// Find the oldest step from which a job can restart.
     Restart(JobName, oneshot::Sender<Option<Step>>),
-}
-
-/// The newest attempt that a record may follow.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Predecessor {
-    /// Any: an attempt that is opened meanwhile is superseded.
-    Any,
-    /// This one, or none.
-    Only(Option<AttemptId>),
-}
-
-/// Why an attempt was not opened.
-#[derive(Debug)]
-pub(crate) enum NotOpened {
-    Log(LogError),
-    /// Its rank did not state where it begins, and the job has restart points.
-    Forgotten(Box<Fault>),
-}
-
-impl From<LogError> for NotOpened {
-    fn from(why: LogError) -> Self {
-        Self::Log(why)
-    }
 }
 
 /// Opens the daemon's own job, unless it is open with the same parameters.

@@ -11,15 +11,37 @@ use std::collections::BTreeSet;
 use batchweave_core::ids::{AttemptId, JobName, Step};
 use batchweave_core::manifest::state::JobState;
 use batchweave_core::retention::{JobObjects, restart_points};
-use batchweave_log::Log;
+use batchweave_log::{Log, LogError};
 use batchweave_wire::{Begin, ErrorName, Fault};
 
-use super::attempts::{NotOpened, Predecessor};
 use super::membership::AttemptRequest;
 use crate::mistakes::{self, Mistake};
 
 /// Restart points that a message lists.
 const LISTED_MAX: usize = 5;
+
+/// The newest attempt that a record may follow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Predecessor {
+    /// Any: an attempt that is opened meanwhile is superseded.
+    Any,
+    /// This one, or none.
+    Only(Option<AttemptId>),
+}
+
+/// Why an attempt was not opened.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    Log(LogError),
+    /// Its rank did not state where it begins, and the job has restart points.
+    Forgotten(Box<Fault>),
+}
+
+impl From<LogError> for NotOpened {
+    fn from(why: LogError) -> Self {
+        Self::Log(why)
+    }
+}
 
 /// A request with its start, and the newest attempt of the state for which that start was found.
 pub(crate) struct Found {

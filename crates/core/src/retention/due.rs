@@ -27,10 +27,10 @@ pub enum Due {
     UpToDate,
 }
 
-/// Returns the watermark by the floors of all jobs that hold data. `signs` must have been read after the
+/// Returns the watermark by the floors of all jobs that hold data. `objects` must have been read after the
 /// fold to `m`, for its incarnations; a job without them has its attempts' starts alone.
-pub fn watermark(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Due {
-    let Some((job, floor)) = lowest(m, signs) else {
+pub fn watermark(m: &Manifest, objects: &BTreeMap<JobName, JobObjects>) -> Due {
+    let Some((job, floor)) = lowest(m, objects) else {
         return Due::NoJob;
     };
     let step = floor.unwrap_or_default().min(m.next_step());
@@ -76,7 +76,7 @@ pub enum WatermarkRefused {
 /// Returns the watermark at `step` on a person's request: never above the floor of a job that holds data.
 pub fn requested_watermark(
     m: &Manifest,
-    signs: &BTreeMap<JobName, JobObjects>,
+    objects: &BTreeMap<JobName, JobObjects>,
     step: Step,
     request: RequestId,
 ) -> Result<Watermark, WatermarkRefused> {
@@ -87,7 +87,7 @@ pub fn requested_watermark(
     if step > head {
         return Err(WatermarkRefused::BeyondHead { step, head });
     }
-    if let Some((job, floor)) = lowest(m, signs)
+    if let Some((job, floor)) = lowest(m, objects)
         && floor.is_none_or(|floor| floor < step)
     {
         return Err(WatermarkRefused::Needed { step, job, floor });
@@ -100,12 +100,15 @@ pub fn requested_watermark(
 }
 
 /// Returns the job with the lowest floor; a missing floor is the lowest.
-fn lowest(m: &Manifest, signs: &BTreeMap<JobName, JobObjects>) -> Option<(JobName, Option<Step>)> {
+fn lowest(
+    m: &Manifest,
+    objects: &BTreeMap<JobName, JobObjects>,
+) -> Option<(JobName, Option<Step>)> {
     let none = JobObjects::new();
     let holding = m.jobs().iter().filter(|(_, job)| job.holds);
     let floors = holding.map(|(name, job)| {
-        let signs = signs.get(name).unwrap_or(&none);
-        (name.clone(), floor(job, signs))
+        let objects = objects.get(name).unwrap_or(&none);
+        (name.clone(), floor(job, objects))
     });
     if guards::follows_highest_floor() {
         return floors.max_by_key(|(_, floor)| *floor);

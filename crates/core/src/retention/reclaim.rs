@@ -221,9 +221,9 @@ impl<'m> Reclaim<'m> {
         passed
     }
 
-    /// Returns the fate of an object of a job's attempt. `signs` are those of its job, if it is open.
+    /// Returns the fate of an object of a job's attempt. `objects` are those of its job, if it is open.
     /// Ledgers prove deliveries and are never deleted.
-    pub fn job(&self, key: &str, signs: Option<&JobObjects>) -> Fate {
+    pub fn job(&self, key: &str, objects: Option<&JobObjects>) -> Fate {
         if keys::parse_ledger(key).is_some() {
             return Fate::Needed;
         }
@@ -239,8 +239,8 @@ impl<'m> Reclaim<'m> {
             JobLookup::Closed => true,
             JobLookup::Open(job) => match (&mark, &progress, &alive) {
                 (Some(mark), ..) => self.mark_dead(mark, job),
-                (_, Some(progress), _) => progress_dead(progress, job, signs),
-                (.., Some(alive)) => alive_dead(alive, job, signs),
+                (_, Some(progress), _) => progress_dead(progress, job, objects),
+                (.., Some(alive)) => alive_dead(alive, job, objects),
                 _ => false,
             },
         };
@@ -268,33 +268,33 @@ impl<'m> Reclaim<'m> {
 
 /// Returns whether progress is dead: of a superseded attempt, or older than that of each of its
 /// coordinates.
-fn progress_dead(progress: &ProgressKey, job: &JobState, signs: Option<&JobObjects>) -> bool {
+fn progress_dead(progress: &ProgressKey, job: &JobState, objects: Option<&JobObjects>) -> bool {
     let attempt = progress.owner.attempt;
     if attempt + 1 < job.attempts_opened() {
         return true;
     }
-    let Some(signs) = signs.and_then(|signs| signs.get(&attempt)) else {
+    let Some(objects) = objects.and_then(|objects| objects.get(&attempt)) else {
         return false;
     };
     let newer = |at| {
-        signs
+        objects
             .progress
             .get(&at)
             .is_some_and(|step| *step > progress.step)
     };
     // The name may claim any number of coordinates: at most the existing ones are checked.
-    signs.progress.len() as u64 > u64::from(progress.last - progress.first)
+    objects.progress.len() as u64 > u64::from(progress.last - progress.first)
         && (progress.first..=progress.last).all(newer)
 }
 
 /// Returns whether a heartbeat is dead: of a superseded attempt, or replaced by its node.
-fn alive_dead(alive: &AliveKey, job: &JobState, signs: Option<&JobObjects>) -> bool {
+fn alive_dead(alive: &AliveKey, job: &JobState, objects: Option<&JobObjects>) -> bool {
     let attempt = alive.owner.attempt;
     if attempt + 1 < job.attempts_opened() {
         return true;
     }
-    let signs = signs.and_then(|signs| signs.get(&attempt));
-    let newest = signs.and_then(|signs| signs.alive.get(&alive.node));
+    let objects = objects.and_then(|objects| objects.get(&attempt));
+    let newest = objects.and_then(|objects| objects.alive.get(&alive.node));
     newest.is_some_and(|newest| *newest > alive.beat)
 }
 

@@ -16,12 +16,12 @@ use crate::manifest::state::{AttemptState, JobState};
 
 /// Returns the steps from which `job` can restart. A mark below the start of its own attempt is ignored:
 /// that attempt never had those steps.
-pub fn restart_points(job: &JobState, signs: &JobObjects) -> BTreeSet<Step> {
+pub fn restart_points(job: &JobState, objects: &JobObjects) -> BTreeSet<Step> {
     let mut points = BTreeSet::new();
     let mut lowest_later_start = Step::MAX;
     for attempt in job.attempts.iter().rev() {
         let still = |point: &Step| *point <= lowest_later_start || guards::counts_abandoned_marks();
-        points.extend(own_points(attempt, signs.get(&attempt.number)).filter(still));
+        points.extend(own_points(attempt, objects.get(&attempt.number)).filter(still));
         lowest_later_start = lowest_later_start.min(attempt.start);
         if guards::counts_newest_marks_only() {
             break;
@@ -32,19 +32,19 @@ pub fn restart_points(job: &JobState, signs: &JobObjects) -> BTreeSet<Step> {
 
 fn own_points(
     attempt: &AttemptState,
-    signs: Option<&AttemptObjects>,
+    objects: Option<&AttemptObjects>,
 ) -> impl Iterator<Item = Step> + use<> {
     let start = attempt.start;
-    let marks = signs.map(|signs| signs.complete_marks(attempt.dp_size));
+    let marks = objects.map(|objects| objects.complete_marks(attempt.dp_size));
     let marks = marks.unwrap_or_default().into_iter();
     marks.filter(move |mark| *mark >= start).chain([start])
 }
 
 /// Returns the oldest step that `job` may still need; `None` when it has too few restart points, which
 /// holds the watermark where it is.
-pub fn floor(job: &JobState, signs: &JobObjects) -> Option<Step> {
+pub fn floor(job: &JobState, objects: &JobObjects) -> Option<Step> {
     let newest = job.attempts.last()?;
-    let points = restart_points(job, signs);
+    let points = restart_points(job, objects);
     let keep = (job.keep.max(1) as usize).min(points.len().max(1));
     // Counting only the newest attempt's points would otherwise hold the watermark for long.
     let enough = guards::accepts_fewer_restart_points() || guards::counts_newest_marks_only();
@@ -55,8 +55,8 @@ pub fn floor(job: &JobState, signs: &JobObjects) -> Option<Step> {
     if guards::ignores_progress() {
         return Some(kept);
     }
-    let signs = signs.get(&newest.number);
-    let position = signs.map_or(newest.start, |signs| signs.position(newest));
+    let objects = objects.get(&newest.number);
+    let position = objects.map_or(newest.start, |objects| objects.position(newest));
     Some(kept.min(position))
 }
 

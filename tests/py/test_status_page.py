@@ -42,7 +42,7 @@ def test_the_page_shows_what_the_daemon_does(site: Site, daemon: str, tmp_path: 
     drawn = page.split("<script>")[0]
     console = [line for line in output.splitlines() if "CONSOLE" in line]
     assert not console, console
-    assert f'<h1 id="program">batchweave-{daemon}</h1>' in drawn
+    assert f'<span id="program">batchweave-{daemon}</span>' in drawn
     assert re.search(r'class="state good"[^>]*>ready<', drawn), drawn
     assert drawn.count('role="img"') == 3, "three plots, each with words for screen readers"
     assert drawn.count("aria-label=") >= 4

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use batchweave_core::ids::Seq;
 use batchweave_core::keys;
-use batchweave_daemon::admin;
+use batchweave_daemon::admin::{self, Identity};
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::{CommitEnd, CommitOptions};
@@ -82,7 +82,8 @@ pub async fn run_watched(
     let end = CancellationToken::new();
     // Ends everything that this function started, on every path out of it.
     let _end = end.clone().drop_guard();
-    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE)
+    let identity = Identity::new(config.store.url.as_str(), config.producer.name.as_str());
+    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE, identity)
         .await
         .map_err(RunError::Admin)?;
     let opened = Box::pin(startup::open(Arc::new(counted), &config, &health));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchweave_core::keys;
-use batchweave_daemon::admin;
+use batchweave_daemon::admin::{self, Identity};
 use batchweave_daemon::health::Health;
 use batchweave_daemon::shutdown::unless_stopped;
 use batchweave_log::Log;
@@ -87,7 +87,8 @@ pub async fn run_on(
 
     // The socket is bound first: then the error of a second daemon names it, and not the port.
     let acceptor = Acceptor::open(&config.socket)?;
-    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE)
+    let identity = Identity::new(config.store.url.as_str(), "");
+    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE, identity)
         .await
         .map_err(RunError::Admin)?;
     segments::check_node(&config.arena).map_err(RunError::NoNumaNode)?;

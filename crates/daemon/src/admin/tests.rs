@@ -8,7 +8,9 @@ const STATUS_PAGE: StatusPage = StatusPage {
     program: "batchweave-test",
     version: "1",
     plots: &[],
+    ranks: None,
     tables: &[],
+    held: None,
 };
 
 async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
@@ -21,7 +23,7 @@ async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
 
 async fn bound(address: &str, registry: &Registry, health: &Health) -> Admin {
     let address = address.parse().unwrap();
-    let admin = Admin::bind(address, registry.clone(), health.clone(), STATUS_PAGE);
+    let admin = Admin::bind(address, registry.clone(), health.clone(), STATUS_PAGE, Identity::default());
     admin.await.unwrap()
 }
 

@@ -20,7 +20,7 @@ COLOURS = ["#3366cc", "#dc3912", "#109618", "#ff9900", "#990099", "#0099c6", "#b
 # The named colours of Grafana that thresholds and mappings use.
 NAMED = {"green": "#1a7f37", "orange": "#b35900", "red": "#c4162a", "text": "#222"}
 # The most lines in a legend, and characters of each; the rest is only counted.
-NAMES_MAX, NAME_CHARACTERS = 4, 18
+NAMES_MAX, NAME_CHARACTERS = 4, 22
 UNITS = {"s": "s", "bytes": "B", "Bps": "B/s", "reqps": "/s"}
 
 # Labels and points (seconds, value) of one series.

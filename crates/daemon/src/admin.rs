@@ -33,8 +33,8 @@ use crate::config::Listen;
 use crate::connection_slots::ConnectionSlots;
 use crate::health::Health;
 use crate::notify::{self, Notifier};
-use status_page::Sampler;
 pub use ranks::Ranks;
+use status_page::Sampler;
 pub use status_page::{Identity, Plot, StatusPage, Table};
 
 /// The page is one file without outside resources, and requests only this endpoint.

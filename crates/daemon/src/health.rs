@@ -55,7 +55,10 @@ impl Health {
     /// Returns the lines set by [`Self::tell`], by name.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let facts = self.0.facts.lock().unwrap_or_else(PoisonError::into_inner);
-        facts.iter().map(|(name, text)| (*name, text.clone())).collect()
+        facts
+            .iter()
+            .map(|(name, text)| (*name, text.clone()))
+            .collect()
     }
 
     /// Reports not ready while `store` does not answer. Only the first call has an effect.

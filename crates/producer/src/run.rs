@@ -83,9 +83,16 @@ pub async fn run_watched(
     // Ends everything that this function started, on every path out of it.
     let _end = end.clone().drop_guard();
     let identity = Identity::new(config.store.url.as_str(), config.producer.name.as_str());
-    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE, identity)
-        .await
-        .map_err(RunError::Admin)?;
+    admin::start(
+        config.admin.listen,
+        registry,
+        &health,
+        &end,
+        STATUS_PAGE,
+        identity,
+    )
+    .await
+    .map_err(RunError::Admin)?;
     let opened = Box::pin(startup::open(Arc::new(counted), &config, &health));
     let Some(opened) = unless_stopped(&stop, || health.get().1, opened).await else {
         return Ok(Outcome::Stopped { batches: None });

@@ -88,9 +88,16 @@ pub async fn run_on(
     // The socket is bound first: then the error of a second daemon names it, and not the port.
     let acceptor = Acceptor::open(&config.socket)?;
     let identity = Identity::new(config.store.url.as_str(), "");
-    admin::start(config.admin.listen, registry, &health, &end, STATUS_PAGE, identity)
-        .await
-        .map_err(RunError::Admin)?;
+    admin::start(
+        config.admin.listen,
+        registry,
+        &health,
+        &end,
+        STATUS_PAGE,
+        identity,
+    )
+    .await
+    .map_err(RunError::Admin)?;
     segments::check_node(&config.arena).map_err(RunError::NoNumaNode)?;
     let segments = SegmentMaker::new(&config.arena).map_err(RunError::ArenaTooLarge)?;
     let first_segment = segments.create()?;

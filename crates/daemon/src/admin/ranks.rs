@@ -92,8 +92,15 @@ impl Waits {
         let all: f64 = grown.iter().map(|(seconds, _)| seconds).sum();
         let most = grown.iter().max_by(|a, b| a.0.total_cmp(&b.0));
         let covered = self.covered.as_secs_f64();
-        let share = if covered > 0.0 { (all / covered).min(1.0) } else { 0.0 };
-        (share, most.map(|(_, cause)| (*cause).clone()).unwrap_or_default())
+        let share = if covered > 0.0 {
+            (all / covered).min(1.0)
+        } else {
+            0.0
+        };
+        (
+            share,
+            most.map(|(_, cause)| (*cause).clone()).unwrap_or_default(),
+        )
     }
 }
 
@@ -102,7 +109,8 @@ fn seconds(ranks: &Ranks, families: &[MetricFamily]) -> Seconds {
     let metrics = family.flat_map(|f| f.get_metric().iter().map(move |m| (f, m)));
     let pairs = metrics.map(|(family, metric)| {
         let mut labels = labels(metric);
-        let [rank, cause] = ["dp_rank", "cause"].map(|name| labels.remove(name).unwrap_or_default());
+        let [rank, cause] =
+            ["dp_rank", "cause"].map(|name| labels.remove(name).unwrap_or_default());
         ((rank, cause), value(family.get_field_type(), metric))
     });
     pairs.collect()

@@ -217,7 +217,10 @@ impl Sampler {
             let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
             waits.rows(ranks, &families)
         });
-        let held = self.page.held.is_some_and(|gauge| sum(&families, gauge) > 0.0);
+        let held = self
+            .page
+            .held
+            .is_some_and(|gauge| sum(&families, gauge) > 0.0);
         let facts = health.facts().into_iter();
         serde_json::to_string(&Status {
             program: self.page.program,
@@ -342,8 +345,14 @@ mod tests {
             (&rows[0]["labels"]["rank"], &rows[0]["value"]),
             (&"0".into(), &5.0.into())
         );
-        assert_eq!((&rows[0]["text"], &json["stream"]), (&"frames".into(), &"s3://b/s".into()));
-        assert_eq!((&json["ready"], &json["state"]), (&false.into(), &"not ready".into()));
+        assert_eq!(
+            (&rows[0]["text"], &json["stream"]),
+            (&"frames".into(), &"s3://b/s".into())
+        );
+        assert_eq!(
+            (&json["ready"], &json["state"]),
+            (&false.into(), &"not ready".into())
+        );
     }
 
     #[test]
@@ -370,6 +379,11 @@ mod tests {
         assert_eq!(json["state"], "held");
         assert_eq!(json["facts"][0]["text"], "1 of 2");
         health.tell("pass", "");
-        assert!(state(&sampler.json(&health).unwrap())["facts"].as_array().unwrap().is_empty());
+        assert!(
+            state(&sampler.json(&health).unwrap())["facts"]
+                .as_array()
+                .unwrap()
+                .is_empty()
+        );
     }
 }

@@ -23,7 +23,13 @@ async fn started() -> (SocketAddr, Health, Registry, CancellationToken) {
 
 async fn bound(address: &str, registry: &Registry, health: &Health) -> Admin {
     let address = address.parse().unwrap();
-    let admin = Admin::bind(address, registry.clone(), health.clone(), STATUS_PAGE, Identity::default());
+    let admin = Admin::bind(
+        address,
+        registry.clone(),
+        health.clone(),
+        STATUS_PAGE,
+        Identity::default(),
+    );
     admin.await.unwrap()
 }
 

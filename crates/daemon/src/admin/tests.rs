@@ -203,8 +203,14 @@ async fn localhost_answers_to_its_own_names_only() {
 #[tokio::test]
 async fn a_taken_port_is_named() {
     let (address, ..) = started().await;
-    let why = Admin::bind(address, Registry::new(), Health::default(), STATUS_PAGE)
-        .await
-        .expect_err("taken");
+    let why = Admin::bind(
+        address,
+        Registry::new(),
+        Health::default(),
+        STATUS_PAGE,
+        Identity::default(),
+    )
+    .await
+    .expect_err("taken");
     assert!(why.to_string().contains(&address.to_string()), "{why}");
 }

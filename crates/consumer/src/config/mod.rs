@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use batchweave_arena::SOCKET_PATH_BYTES_MAX;
 use batchweave_daemon::config::{ByteSize, Config, Listen, Period, Problem};
 use batchweave_daemon::telemetry::LogConfig;
-use batchweave_store::Encryption;
+use batchweave_store::{Encryption, OpenOptions};
 use serde::{Deserialize, Serialize};
 
 /// The configuration of the daemon, one field per table.
@@ -44,6 +44,18 @@ impl StoreTable {
     /// Returns the encryption of written objects; fails if it is not a valid combination.
     pub(crate) fn encryption(&self) -> Result<Encryption, String> {
         Encryption::parse(&self.encryption, &self.kms_key)
+    }
+
+    /// Returns how to open the store.
+    pub(crate) fn options(&self) -> OpenOptions {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        OpenOptions {
+            endpoint: given(&self.endpoint),
+            region: given(&self.region),
+            // An invalid value is refused when the configuration is checked.
+            encryption: self.encryption().unwrap_or_default(),
+            ..OpenOptions::default()
+        }
     }
 }
 

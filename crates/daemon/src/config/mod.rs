@@ -7,6 +7,7 @@
 mod report;
 mod units;
 mod walk;
+mod wording;
 
 use std::path::Path;
 
@@ -21,6 +22,13 @@ pub use units::{ByteSize, Listen, Period};
 pub trait Config: DeserializeOwned + Default + Serialize {
     /// Returns contradictions between keys and missing required keys.
     fn check(&self) -> Vec<Problem>;
+
+    /// Returns the remedy for an unknown key, or for a value of a wrong type: the name that another program gives
+    /// to something of this one.
+    fn hint(key: &str, value: Option<&str>) -> Option<String> {
+        let _ = (key, value);
+        None
+    }
 }
 
 /// A problem with one key, before its place in the file is known.

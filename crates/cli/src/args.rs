@@ -9,8 +9,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::global::GlobalArgs;
 use crate::lab::LabArgs;
 use crate::{
-    completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, seal, show, status, top,
-    verify,
+    completions, delete, doctor, init, job, locate, log, quarantine, reclaim, repair, retire, seal,
+    show, status, top, verify,
 };
 
 const EXAMPLES: &str = "\
@@ -96,6 +96,7 @@ impl Cli {
         args: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
         let command = Self::command().after_help(format!("{EXAMPLES}\n\n{}", exit_codes_help()));
+        let command = crate::groups::grouped(command);
         Self::from_arg_matches(&command.try_get_matches_from(args)?)
     }
 }

@@ -153,7 +153,7 @@ fn in_use(manifest: &Manifest) -> Vec<String> {
 fn confirm(root: &str, context: &Context) -> Result<(), CliError> {
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || context.json() {
-        let text = "delete asks for the stream's name on a terminal, and this is none; repeat with --yes";
+        let text = "delete asks for the stream's name, and there is no terminal; repeat with --yes";
         return Err(CliError::Usage(text.to_owned()));
     }
     let name = name(root);
@@ -173,7 +173,10 @@ fn confirm(root: &str, context: &Context) -> Result<(), CliError> {
 /// Returns the last part of a root.
 fn name(root: &str) -> &str {
     let path = root.split_once("://").map_or(root, |(_, path)| path);
-    path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
+    path.trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or(path)
 }
 
 #[cfg(test)]

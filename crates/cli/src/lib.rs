@@ -17,6 +17,7 @@ mod describe;
 mod doctor;
 mod error;
 mod global;
+mod groups;
 mod init;
 mod job;
 mod job_status;

@@ -24,7 +24,11 @@ impl Findings {
     pub fn fault(&mut self, place: &str, why: impl Display) {
         let why = one_line(&why.to_string());
         let named = place.is_empty() || why.starts_with(place);
-        let fault = if named { why } else { format!("{place}: {why}") };
+        let fault = if named {
+            why
+        } else {
+            format!("{place}: {why}")
+        };
         if !self.faults.contains(&fault) {
             self.faults.push(fault);
         }
@@ -68,7 +72,11 @@ fn one_line(text: &str) -> String {
     let mut joined = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if !joined.is_empty() {
-            joined.push_str(if joined.ends_with([':', ';']) { " " } else { "; " });
+            joined.push_str(if joined.ends_with([':', ';']) {
+                " "
+            } else {
+                "; "
+            });
         }
         joined.push_str(line);
     }
@@ -107,7 +115,10 @@ pub async fn check_creates(store: &dyn Store, largest: u64) -> Result<usize, Sto
 async fn clean(store: &dyn Store, folder: &str) -> usize {
     let mut keys = Vec::new();
     // A store that refuses a listing has deleted the objects right after each race, or never will.
-    if list_all(store, folder, |object| keys.push(object.key)).await.is_err() {
+    if list_all(store, folder, |object| keys.push(object.key))
+        .await
+        .is_err()
+    {
         return 0;
     }
     let mut left = 0;
@@ -143,8 +154,14 @@ mod tests {
             "p.toml: ok\n  store      readable\n  tokenizer  gpt2"
         );
         findings.fault("source.paths", "source.paths: x matches no file");
-        findings.fault("store.url", "it differs:\n  slices: 1\n  order: 2\nset them back");
-        findings.fault("store.url", "it differs:\n  slices: 1\n  order: 2\nset them back");
+        findings.fault(
+            "store.url",
+            "it differs:\n  slices: 1\n  order: 2\nset them back",
+        );
+        findings.fault(
+            "store.url",
+            "it differs:\n  slices: 1\n  order: 2\nset them back",
+        );
         assert_eq!(
             findings.problems(Path::new("p.toml")).unwrap(),
             "p.toml has 2 problems:\n  p.toml: source.paths: x matches no file\n  \

@@ -9,7 +9,9 @@ use crate::output::{Style, bytes, cells, count, table};
 const FOREIGN_SHOWN: usize = 3;
 
 pub(super) fn text(report: &DeleteReport, style: Style) -> String {
-    let id = report.stream.map_or(String::new(), |id| format!(", stream {id}"));
+    let id = report
+        .stream
+        .map_or(String::new(), |id| format!(", stream {id}"));
     let mut text = format!("{}{id}\n", style.bold(&report.root));
     if report.resumed {
         text.push_str("an earlier deletion was interrupted\n");
@@ -24,7 +26,10 @@ pub(super) fn text(report: &DeleteReport, style: Style) -> String {
         let shown = listing.foreign_keys.iter().take(FOREIGN_SHOWN);
         let shown: Vec<&str> = shown.map(String::as_str).collect();
         let shown = shown.join(", ");
-        let _ = writeln!(text, "not BatchWeave's, left: {objects}, for example {shown}");
+        let _ = writeln!(
+            text,
+            "not BatchWeave's, left: {objects}, for example {shown}"
+        );
     }
     for reason in &report.in_use {
         let _ = writeln!(text, "{}", style.yellow(reason));

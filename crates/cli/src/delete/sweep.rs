@@ -31,7 +31,9 @@ pub(super) async fn delete(
 ) -> Result<u64, CliError> {
     let marker = json!({ "format": 1, "stream": stream, "began": timestamp::now() });
     // An interrupted deletion has left the marker.
-    let _ = store.create(keys::DELETING, Bytes::from(marker.to_string())).await?;
+    let _ = store
+        .create(keys::DELETING, Bytes::from(marker.to_string()))
+        .await?;
     let mut sweep = Sweep {
         store: store.as_ref(),
         deleted: 0,
@@ -124,7 +126,10 @@ impl Sweep<'_> {
     /// Adds the result so far, and a remedy, to the error that ends the deletion.
     fn stopped(&self, mut error: StoreError) -> CliError {
         let gone = count(self.deleted, "object");
-        error.detail = format!("{} ({gone} deleted; run the command again to go on)", error.detail);
+        error.detail = format!(
+            "{} ({gone} deleted; run the command again to go on)",
+            error.detail
+        );
         if error.kind == ErrorKind::Denied {
             error.detail += "; deleting needs s3:DeleteObject on the whole prefix";
         }

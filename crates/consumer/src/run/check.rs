@@ -47,7 +47,8 @@ async fn check_stream(store: Arc<dyn Store>, config: &ConsumerConfig, findings: 
     let log = match Log::open(store, &options).await {
         Ok(log) => log,
         Err(LogError::NoStream { .. }) => {
-            let text = "none yet: the daemon waits until a producer or `batchweave init` creates it";
+            let text =
+                "none yet: the daemon waits until a producer or `batchweave init` creates it";
             findings.opened("stream", text);
             return;
         }
@@ -99,7 +100,10 @@ fn check_arena(config: &ConsumerConfig, findings: &mut Findings) {
         return findings.fault("arena.bytes", why);
     }
     let bytes = maker.bytes();
-    let mut text = format!("{bytes} bytes in segments of {}", config.arena.segment_bytes);
+    let mut text = format!(
+        "{bytes} bytes in segments of {}",
+        config.arena.segment_bytes
+    );
     let free = MemoryLimits::default().headroom();
     if let Some(free) = free.filter(|free| free.left < bytes) {
         text += &format!(

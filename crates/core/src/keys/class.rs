@@ -52,7 +52,9 @@ fn is_data(key: &str) -> bool {
 
 /// Returns whether this is a temporary object of a check of the store.
 fn is_probe(key: &str) -> bool {
-    let rest = key.strip_prefix("probe/").and_then(|rest| rest.split_once('/'));
+    let rest = key
+        .strip_prefix("probe/")
+        .and_then(|rest| rest.split_once('/'));
     rest.is_some_and(|(random, name)| random.len() == 16 && is_hex(random) && !name.is_empty())
 }
 

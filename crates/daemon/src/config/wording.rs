@@ -20,7 +20,8 @@ pub(super) fn reword(message: &str, value: &DeValue<'_>, known: Option<&Value>) 
     };
     // An error about an element of a list names that element, not the whole value.
     let element = matches!(value, DeValue::Array(_)) && !invalid.contains("sequence");
-    if !(invalid.starts_with("invalid type: ") || invalid.starts_with("invalid value: ")) || element {
+    if !(invalid.starts_with("invalid type: ") || invalid.starts_with("invalid value: ")) || element
+    {
         return message.to_owned();
     }
     let kind = Kind::from_expected(expected);
@@ -148,6 +149,11 @@ fn variant(message: &str) -> Option<String> {
         .map(|one| (strsim::damerau_levenshtein(one, word), one))
         .min()
         .filter(|(distance, _)| *distance <= 2.max(word.len() / 3));
-    let near = near.map_or(String::new(), |(_, one)| format!("; did you mean \"{one}\"?"));
-    Some(format!("\"{word}\" is not one of {}{near}", quoted.join(", ")))
+    let near = near.map_or(String::new(), |(_, one)| {
+        format!("; did you mean \"{one}\"?")
+    });
+    Some(format!(
+        "\"{word}\" is not one of {}{near}",
+        quoted.join(", ")
+    ))
 }

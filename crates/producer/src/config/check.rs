@@ -220,7 +220,11 @@ impl ProducerConfig {
             problems.push(Problem::new("stream.producers", message));
         }
         let mut seen = std::collections::BTreeSet::new();
-        let twice = self.stream.producers.iter().find(|listed| !seen.insert(*listed));
+        let twice = self
+            .stream
+            .producers
+            .iter()
+            .find(|listed| !seen.insert(*listed));
         problems.extend(twice.map(|name| {
             let message = format!("names {name:?} twice; give each producer its own name");
             Problem::new("stream.producers", message)

@@ -3,23 +3,56 @@
 /// Names of other programs for keys of this one.
 const NAMES: [(&[&str], &str); 9] = [
     (
-        &["sequence_length", "seq_length", "max_seq_len", "max_seq_length", "max_length", "context_length", "block_size"],
+        &[
+            "sequence_length",
+            "seq_length",
+            "max_seq_len",
+            "max_seq_length",
+            "max_length",
+            "context_length",
+            "block_size",
+        ],
         "the tokens of a row are `stream.seq_len`",
     ),
     (
-        &["batch_size", "global_batch_size", "micro_batch_size", "per_device_train_batch_size"],
+        &[
+            "batch_size",
+            "global_batch_size",
+            "micro_batch_size",
+            "per_device_train_batch_size",
+        ],
         "a step has `stream.slices` x `stream.rows_per_slice` rows, over all ranks",
     ),
     (
-        &["shuffle", "shuffle_seed", "shuffle_buffer", "shuffle_buffer_size", "seed"],
+        &[
+            "shuffle",
+            "shuffle_seed",
+            "shuffle_buffer",
+            "shuffle_buffer_size",
+            "seed",
+        ],
         "batches keep the order of the input; shuffle the documents, or the files' names, before",
     ),
     (
-        &["dataset", "data", "data_path", "data_files", "files", "input", "path"],
+        &[
+            "dataset",
+            "data",
+            "data_path",
+            "data_files",
+            "files",
+            "input",
+            "path",
+        ],
         "the input is `source.paths`, a list of files, folders, patterns or s3:// prefixes",
     ),
     (
-        &["text_field", "text_key", "text_column", "content_field", "json_field"],
+        &[
+            "text_field",
+            "text_key",
+            "text_column",
+            "content_field",
+            "json_field",
+        ],
         "the text is in `source.field` of JSON, or in `source.column` of Parquet",
     ),
     (
@@ -42,7 +75,10 @@ const NAMES: [(&[&str], &str); 9] = [
 
 /// Returns the remedy for the key or value `key`, `value`.
 pub(super) fn hint(key: &str, value: Option<&str>) -> Option<String> {
-    if matches!(key, "tokenizer" | "tokenizer.name" | "tokenizer.model" | "model") {
+    if matches!(
+        key,
+        "tokenizer" | "tokenizer.name" | "tokenizer.model" | "model"
+    ) {
         return value.map(tokenizer);
     }
     if key.starts_with("tokenizer.") {

@@ -10,8 +10,8 @@ use super::super::inputs::input_finder;
 use crate::config::{OnBadDocument, PackingMode, ProducerConfig};
 use crate::packing::Content;
 use crate::sources::{
-    DocumentError, FileReader, Format, InputFile, InputFinder, InputList, Place, ReadOptions, Reason, Share,
-    SourceError, Unit,
+    DocumentError, FileReader, Format, InputFile, InputFinder, InputList, Place, ReadOptions,
+    Reason, Share, SourceError, Unit,
 };
 use crate::transform::DocumentTransform;
 use crate::transform::text::decode;
@@ -46,7 +46,9 @@ pub(super) async fn check(
         };
         let all = found.files.len();
         let new = found.files.into_iter();
-        let new: Vec<_> = new.filter(|file| known.insert(file.pin.name.clone())).collect();
+        let new: Vec<_> = new
+            .filter(|file| known.insert(file.pin.name.clone()))
+            .collect();
         let seen = new.iter().take(FILES_MAX).cloned().collect();
         let (config, transform) = (config.clone(), transform.cloned());
         let read = Worker::start("check", move || {
@@ -85,7 +87,11 @@ impl FirstDocuments {
         if no_document {
             let text = format!(
                 "{path} has no document: its {} empty; write documents into it, or correct the path",
-                if new == 1 { "only file is" } else { "files are" }
+                if new == 1 {
+                    "only file is"
+                } else {
+                    "files are"
+                }
             );
             findings.fault("source.paths", text);
             return;
@@ -106,7 +112,10 @@ impl FirstDocuments {
             text += &format!("; the first of {} files can be read", self.files);
         }
         if let Some(name) = self.empty.first() {
-            text += &format!("; {} without a document, for example {name}", self.empty.len());
+            text += &format!(
+                "; {} without a document, for example {name}",
+                self.empty.len()
+            );
         }
         findings.opened("input", text);
     }

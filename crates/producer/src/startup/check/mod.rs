@@ -55,7 +55,8 @@ async fn check_store(config: &ProducerConfig, findings: &mut Findings) -> Option
         Ok(store) => return Some(store),
         Err(why) => why,
     };
-    let folder = url.strip_prefix("file://").map(Path::new);
+    let folder = url.strip_prefix("file://").unwrap_or(url);
+    let folder = Some(Path::new(folder)).filter(|folder| folder.is_absolute());
     match folder.filter(|_| create && why.kind == ErrorKind::NoBucket) {
         Some(folder) => {
             let mut above = folder.ancestors().skip(1);
@@ -90,7 +91,9 @@ async fn check_transform(
     match transform.map_err(RunError::from).and_then(|t| Ok(t?)) {
         Ok(transform) => {
             let end = transform.end_token();
-            let end = end.map_or(String::new(), |token| format!("; token {token} ends a document"));
+            let end = end.map_or(String::new(), |token| {
+                format!("; token {token} ends a document")
+            });
             findings.opened("tokenizer", format!("{}{end}", transform.identity().name));
             if config.packing.mode == PackingMode::Chat {
                 findings.opened("template", config.chat.template.clone());

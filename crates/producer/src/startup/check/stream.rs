@@ -45,7 +45,10 @@ async fn examine(
         findings.fault("stream", why);
     }
     let Some(store) = store else {
-        findings.opened("stream", format!("none yet: a start creates it, {}", shape(&wanted)));
+        findings.opened(
+            "stream",
+            format!("none yet: a start creates it, {}", shape(&wanted)),
+        );
         return Ok(());
     };
     let root = store.root().to_owned();
@@ -59,7 +62,10 @@ async fn examine(
         if !config.stream.create {
             return Err(LogError::NoStream { root }.into());
         }
-        findings.opened("stream", format!("none yet: a start creates it, {}", shape(&wanted)));
+        findings.opened(
+            "stream",
+            format!("none yet: a start creates it, {}", shape(&wanted)),
+        );
         return Ok(());
     };
     let there = StreamConfig::from_json(&bytes, keys::STREAM).map_err(LogError::from)?;

@@ -1,7 +1,5 @@
-"""Each wrong first input of a newcomer is answered by one line with cause and remedy, and the right exit code.
-
-The inputs and their answers are in wrong_first_inputs.py. `python tests/py/test_wrong_first_inputs.py` prints
-what the programs answer now.
+"""Each wrong first input of a newcomer is answered by one line with cause and remedy, and the right
+exit code. The inputs and their answers are in wrong_first_inputs.txt.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,16 +20,7 @@ from pathlib import Path
 import batchweave
 import pytest
 from site_of_daemons import BINARIES, ROOT, Site, eventually, get
-from wrong_first_inputs import (
-    CLIENTS,
-    COMMANDS,
-    CONSUMER,
-    PRODUCER,
-    Client,
-    Command,
-    Daemon,
-    Values,
-)
+from wrong_first_inputs import Case, Values, cases
 
 KEYS = {"AWS_ACCESS_KEY_ID": "batchweave", "AWS_SECRET_ACCESS_KEY": "batchweave-secret"}
 LIMIT = 300
@@ -83,16 +73,35 @@ class Place:
         lines = self.answer(ended.stderr).strip().splitlines()
         return ended.returncode, lines or [""]
 
-    def daemon(self, case: Daemon, *more: str) -> tuple[int, list[str]]:
+    def daemon(self, case: Case, *more: str) -> tuple[int, str]:
         """Run a daemon with the configuration of a case."""
-        path = self.folder / f"{case.program.split('-')[1]}.toml"
-        path.write_text(self.text(case.text or toml(BASE[case.program] | case.changes)))
-        command = [str(BINARIES / case.program), "--config", str(path), *more]
-        return self.run(command, case.env)
+        shutil.rmtree(self.folder / "new", ignore_errors=True)
+        program, path = f"batchweave-{case.kind}", self.folder / f"{case.kind}.toml"
+        path.write_text(self.text(case.text or toml(BASE[case.kind] | case.changes)))
+        command = [str(BINARIES / program), "--config", str(path), *more]
+        code, lines = self.run(command, case.env)
+        # The log stands above the answer.
+        first = [n for n, line in enumerate(lines) if line.startswith(program)]
+        answer = " / ".join(line.strip() for line in lines[first[0] :]) if first else ""
+        return code, answer.removeprefix(f"{program}: ")
+
+    def command(self, case: Case) -> tuple[int, str]:
+        """Run the command line of a case."""
+        program, *arguments = shlex.split(self.text(case.line))
+        code, lines = self.run([str(BINARIES / program), *arguments], case.env)
+        # Below a wrong option or verb stand a tip and the usage.
+        shown = [line.strip() for line in lines if line.strip() and "--help" not in line]
+        return code, " / ".join(shown)
+
+    def python(self, case: Case) -> tuple[int, str]:
+        """Run the line of Python of a case."""
+        line = f"import batchweave; batchweave.{self.text(case.line)}"
+        code, lines = self.run([sys.executable, "-c", line], case.env)
+        return code, lines[-1]
 
 
 BASE: dict[str, Values] = {
-    "batchweave-producer": {
+    "producer": {
         "store.url": '"file://DIR/new"',
         "producer.name": '"tokens-0"',
         "source.paths": '["DIR/good.jsonl"]',
@@ -101,7 +110,7 @@ BASE: dict[str, Values] = {
         "stream.rows_per_slice": "1",
         "stream.seq_len": "32",
     },
-    "batchweave-consumer": {
+    "consumer": {
         "store.url": '"file://DIR/made"',
         "socket.path": '"DIR/other.sock"',
         "arena.bytes": '"4MiB"',
@@ -155,7 +164,7 @@ def place() -> Iterator[Place]:
                 KEYS["AWS_ACCESS_KEY_ID"] = started.get("access_key", "batchweave")
                 KEYS["AWS_SECRET_ACCESS_KEY"] = started.get("secret_key", "batchweave-secret")
                 place = Place(folder, started["endpoint"], site.socket)
-                made = Daemon("made", "batchweave-producer", {"store.url": '"file://DIR/made"'}, 0, "")
+                made = Case("producer", "made", {"store.url": '"file://DIR/made"'})
                 assert place.daemon(made)[0] == 0
                 site.start("batchweave-producer", "--config", str(site.producer_config()))
                 only = 'job.name = "training"\njob.open = true\n'
@@ -170,69 +179,62 @@ def place() -> Iterator[Place]:
                 server.kill()
 
 
+def test_a_second_producer_of_one_name_stops_the_first(place: Place) -> None:
+    """Both are started with one file: the answer of the first names the second."""
+    changes: Values = {
+        "store.url": '"file://DIR/two"',
+        "source.epochs": "0",
+        "ahead.max_steps": "4",
+    }
+    changes |= {"ahead.when_no_job": '"wait"'}
+    path = place.folder / "two.toml"
+    path.write_text(place.text(toml(BASE["producer"] | changes)))
+    command = [str(BINARIES / "batchweave-producer"), "--config", str(path)]
+    null = subprocess.DEVNULL
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+        assert first.stderr
+        while "producing" not in first.stderr.readline():
+            assert first.poll() is None
+        code, checked = place.run([*command, "--check"], {})
+        assert code == 0, checked
+        with subprocess.Popen(command, stderr=null, stdout=null) as second:
+            lines = first.stderr.read().strip().splitlines()
+            second.kill()
+        expected = (
+            "batchweave-producer: fenced: producer tokens-0 was opened again, in epoch 2 by *, so "
+            "this older instance stops; nothing is lost, the newer one continues from the last "
+            "commit. If both were meant to run, give each its own producer.name"
+        )
+        check((75, expected), (first.wait(), lines[-1]))
+
+
 def same(expected: str, found: str) -> bool:
     """Compare an answer; `*` stands for any text."""
     pattern = ".*".join(re.escape(part) for part in expected.split("*"))
     return re.fullmatch(pattern, found) is not None
 
 
-def check(expected: tuple[int, str], found: tuple[int, list[str]]) -> None:
-    """Compare an exit code and the last line of an answer."""
-    code, lines = found
-    assert (code, same(expected[1], lines[-1])) == (expected[0], True), f"{code}: {lines}"
+def check(expected: tuple[int, str], found: tuple[int, str]) -> None:
+    """Compare an exit code and an answer."""
+    fits = found[0] == expected[0] and same(expected[1], found[1])
+    assert fits, f"{found} is not {expected}"
 
 
-@pytest.mark.parametrize("case", [*PRODUCER, *CONSUMER], ids=lambda case: case.name)
-def test_a_daemon_answers_a_wrong_configuration(place: Place, case: Daemon) -> None:
-    check((case.exit, f"{case.program}: {case.answer}"), place.daemon(case))
-    if case.check is not None:
+@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.kind}: {case.name}")
+def test_a_wrong_first_input_is_answered(place: Place, case: Case) -> None:
+    if case.kind == "command":
+        check((case.exit, case.answer), place.command(case))
+    elif case.kind == "python":
+        check((case.exit, case.answer), place.python(case))
+    else:
+        if case.exit:
+            check((case.exit, case.answer), place.daemon(case))
         answer = case.check or case.answer
-        check((CONFIG, f"{case.program}: *{answer}"), place.daemon(case, "--check"))
-
-
-@pytest.mark.parametrize("case", COMMANDS, ids=lambda case: case.name)
-def test_a_program_answers_a_wrong_command_line(place: Place, case: Command) -> None:
-    check((case.exit, case.answer), command(place, case))
-
-
-@pytest.mark.parametrize("case", CLIENTS, ids=lambda case: case.name)
-def test_the_python_client_answers_a_wrong_argument(place: Place, case: Client) -> None:
-    check((1, case.answer), client(place, case))
+        check((CONFIG, f"*{answer}"), place.daemon(case, "--check"))
 
 
 def test_there_are_enough_of_them() -> None:
-    answers = [case.answer for case in [*PRODUCER, *CONSUMER, *COMMANDS, *CLIENTS]]
-    assert len(answers) >= 30 and all("\n" not in answer for answer in answers)
-    assert all(4 < len(answer) < 400 for answer in answers)
-
-
-def command(place: Place, case: Command) -> tuple[int, list[str]]:
-    """Run the command line of a case."""
-    program, *arguments = shlex.split(place.text(case.arguments))
-    code, lines = place.run([str(BINARIES / program), *arguments], case.env)
-    # clap shows the usage below its error.
-    return code, [line for line in lines if line.strip()][:1]
-
-
-def client(place: Place, case: Client) -> tuple[int, list[str]]:
-    """Run the line of Python of a case."""
-    line = f"import batchweave; batchweave.{place.text(case.line)}"
-    return place.run([sys.executable, "-c", line], case.env)
-
-
-def show() -> None:
-    """Print what the programs answer now."""
-    fixture = place.__wrapped__()  # type: ignore[attr-defined]
-    here = next(fixture)
-    for case in [*PRODUCER, *CONSUMER]:
-        print(f"\n{case.program} {case.name}\n  {here.daemon(case)}\n  {here.daemon(case, '--check')}")
-    for each in COMMANDS:
-        print(f"\n{each.name}\n  {command(here, each)}")
-    for one in CLIENTS:
-        code, lines = client(here, one)
-        print(f"\n{one.name}\n  {code} {lines[-1]}")
-    fixture.close()
-
-
-if __name__ == "__main__":
-    show()
+    kinds = [case.kind for case in cases()]
+    assert len(kinds) >= 30
+    assert set(kinds) == {"producer", "consumer", "command", "python"}
+    assert all(case.answer or case.check for case in cases())

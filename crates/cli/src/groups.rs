@@ -31,7 +31,9 @@ pub(crate) fn grouped(command: Command) -> Command {
         .collect();
     let hidden = |command: Command, name: &String| command.mut_subcommand(name, |v| v.hide(true));
     // `help`, which clap adds later, is the only one that is left.
-    names.iter().fold(command, hidden).subcommand_help_heading("Help").help_template(format!(
+    let command = names.iter().fold(command, hidden);
+    let command = command.override_usage("batchweave [OPTIONS] <COMMAND>");
+    command.subcommand_help_heading("Help").help_template(format!(
         "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{verbs}{{all-args}}{{after-help}}"
     ))
 }

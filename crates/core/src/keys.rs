@@ -38,7 +38,7 @@ pub const INDEX: &str = "index/";
 pub const INPUTS: &str = "inputs/";
 /// Prefix of the objects of all jobs.
 pub const JOBS: &str = "jobs/";
-/// Prefix of the log, which is never listed and never deleted from.
+/// Prefix of the log, which only `batchweave delete` lists and deletes from.
 pub const LOG: &str = "log/";
 
 /// Classes by which requests are counted: the first name of every key, without its ending.

@@ -31,8 +31,8 @@ def check_state(state: Any) -> None:
     if state is None or isinstance(state, Mapping):
         return
     raise BadStateError(
-        f"state={state!r} is not a saved state: give the dict that state_dict() returned, as loaded "
-        "from the checkpoint"
+        f"state={state!r} is not a saved state: give the dict that state_dict() returned, as "
+        "loaded from the checkpoint"
     )
 
 

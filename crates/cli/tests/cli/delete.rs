@@ -89,13 +89,21 @@ async fn an_interrupted_deletion_leaves_no_stream_and_is_finished_by_the_next() 
     let world = stream().await;
     // The state after the first two requests of a deletion.
     let marker = Bytes::from_static(b"{\"format\":1}");
-    let _ = world.store().await.create(keys::DELETING, marker).await.unwrap();
+    let _ = world
+        .store()
+        .await
+        .create(keys::DELETING, marker)
+        .await
+        .unwrap();
     fs::remove_file(world.path(keys::STREAM)).unwrap();
-    world.run(&["status"]).fails(73, &["stream.json is missing"]);
-    assert_eq!(world.init("", &[]).code, 73, "the root is not empty");
     world
-        .run(&["delete"])
-        .prints(&["an earlier deletion was interrupted\n", "nothing was deleted"]);
+        .run(&["status"])
+        .fails(73, &["stream.json is missing"]);
+    assert_eq!(world.init("", &[]).code, 73, "the root is not empty");
+    world.run(&["delete"]).prints(&[
+        "an earlier deletion was interrupted\n",
+        "nothing was deleted",
+    ]);
     assert_eq!(world.run(&["delete", "--yes"]).code, 0);
     assert_eq!(keys_of(&world).await, ["notes.txt"]);
 }
@@ -116,7 +124,10 @@ async fn a_damaged_log_counts_as_in_use() {
     let world = stream().await;
     fs::write(world.path(&keys::log(0)), "{}").unwrap();
     let refused = world.run(&["delete", "--yes"]);
-    refused.fails(1, &["its log cannot be read, so nothing is known of its users"]);
+    refused.fails(
+        1,
+        &["its log cannot be read, so nothing is known of its users"],
+    );
     assert_eq!(world.run(&["delete", "--yes", "--force"]).code, 0);
 }
 

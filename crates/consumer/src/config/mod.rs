@@ -176,6 +176,23 @@ impl SocketTable {
 }
 
 impl Config for ConsumerConfig {
+    fn hint(key: &str, _: Option<&str>) -> Option<String> {
+        let tables = [
+            "producer",
+            "stream",
+            "source",
+            "tokenizer",
+            "packing",
+            "chat",
+            "upload",
+            "commit",
+            "ahead",
+        ];
+        let table = key.split('.').next().unwrap_or(key);
+        let text = "it belongs to the producer's configuration, and this is the consumer's; config/consumer.toml lists its keys";
+        tables.contains(&table).then(|| text.to_owned())
+    }
+
     fn check(&self) -> Vec<Problem> {
         let mut problems = self.log.check();
         let mut problem = |key: &str, message: String| problems.push(Problem::new(key, message));
@@ -210,7 +227,10 @@ impl SocketTable {
         if !self.path.is_absolute() {
             problem(
                 "socket.path",
-                format!("{} is not an absolute path", self.path.display()),
+                format!(
+                    "{} is not an absolute path; write it from the root, as \"/run/batchweave/consumer.sock\"",
+                    self.path.display()
+                ),
             );
         }
         if length > SOCKET_PATH_BYTES_MAX {

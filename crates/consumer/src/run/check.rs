@@ -1,5 +1,6 @@
 //! `--check`: opens everything that the configuration names, as a start does, and changes nothing.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use batchweave_arena::{MemoryLimits, SocketPath, check_socket};
@@ -106,7 +107,8 @@ fn check_arena(config: &ConsumerConfig, findings: &mut Findings) {
     );
     let free = MemoryLimits::default().headroom();
     if let Some(free) = free.filter(|free| free.left < bytes) {
-        text += &format!(
+        let _ = write!(
+            text,
             "; only {} bytes are free now ({}): it cannot grow to its full size until others free memory",
             free.left, free.place
         );

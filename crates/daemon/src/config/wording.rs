@@ -30,6 +30,29 @@ pub(super) fn reword(message: &str, value: &DeValue<'_>, known: Option<&Value>) 
     format!("expected {words}, found {}{remedy}", found(value))
 }
 
+/// Returns the message for a syntax error.
+pub(super) fn syntax(message: &str) -> String {
+    let remedy = match message.trim() {
+        "duplicate key" => "; remove one of the two",
+        _ => "",
+    };
+    format!("syntax: {}{remedy}", message.trim_end())
+}
+
+/// Returns the language of a text that is not TOML, where its first line shows it.
+pub(super) fn other_language(text: &str) -> Option<&'static str> {
+    let mut lines = text.lines().map(str::trim_end);
+    let first =
+        lines.find(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))?;
+    if first.trim_start().starts_with('{') {
+        return Some("JSON");
+    }
+    let (key, rest) = first.split_once(':')?;
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let yaml = first == "---" || !key.is_empty() && key.chars().all(word);
+    (yaml && (rest.is_empty() || rest.starts_with(' '))).then_some("YAML")
+}
+
 /// The kinds of values that a key can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {

@@ -200,6 +200,11 @@ impl ProducerConfig {
     fn check_names(&self, problems: &mut Vec<Problem>) {
         let name = match self.producer.name.parse::<ProducerName>() {
             Ok(name) => Some(name),
+            Err(_) if self.producer.name.is_empty() => {
+                let message = "must be given: each producer of a stream has its own, for example \"tokens-0\"";
+                problems.push(Problem::new("producer.name", message));
+                None
+            }
             Err(why) => {
                 problems.push(Problem::new("producer.name", why.to_string()));
                 None

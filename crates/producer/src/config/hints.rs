@@ -84,6 +84,11 @@ pub(super) fn hint(key: &str, value: Option<&str>) -> Option<String> {
     if key.starts_with("tokenizer.") {
         return None;
     }
+    let table = key.split('.').next().unwrap_or(key);
+    if ["arena", "socket", "job", "prefetch", "follow", "reclaim"].contains(&table) {
+        let text = "it belongs to the consumer's configuration, and this is the producer's; config/producer.toml lists its keys";
+        return Some(text.to_owned());
+    }
     let name = key.rsplit('.').next().unwrap_or(key);
     let known = NAMES.iter().find(|(names, _)| names.contains(&name));
     known.map(|(_, remedy)| (*remedy).to_owned())

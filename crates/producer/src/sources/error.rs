@@ -88,7 +88,9 @@ pub enum Reason {
     #[error("it makes this program fail ({panic}); leave the document out, and please report it")]
     Panicked { panic: String },
     /// The file is not readable as Parquet.
-    #[error("not readable as Parquet ({detail}); write the file again")]
+    #[error(
+        "not readable as Parquet ({detail}); write the file again, or name its format in source.format"
+    )]
     BrokenParquet { detail: String },
 }
 

@@ -80,7 +80,7 @@ fn unreadable(path: String, why: std::io::Error) -> TokenizerError {
     let model = parts.len() <= 2
         && (parts.iter()).all(|text| !text.is_empty() && text.chars().all(part))
         && !path.starts_with('.')
-        && !path.ends_with(".json");
+        && Path::new(&path).extension() != Some("json".as_ref());
     if why.kind() != std::io::ErrorKind::NotFound || !model {
         return TokenizerError::Unreadable { path, why };
     }

@@ -1,6 +1,7 @@
 //! The input of `--check`: the files of each path, and the first document of each file as the producer would read it.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use batchweave_daemon::check::Findings;
@@ -102,17 +103,23 @@ impl FirstDocuments {
             all => format!("{path}: {all} files"),
         };
         if all > new {
-            text += &format!(", {} of them named before and read once", all - new);
+            let _ = write!(text, ", {} of them named before and read once", all - new);
         }
         if let Some((name, tokens)) = self.first {
-            let tokens = tokens.map_or(String::new(), |tokens| format!(" has {tokens} tokens"));
-            text += &format!("; the first document of {name}{tokens}");
+            let of = if all == 1 {
+                "its first document".to_owned()
+            } else {
+                format!("the first document of {name}")
+            };
+            let tokens = tokens.map_or("can be read".to_owned(), |n| format!("has {n} tokens"));
+            let _ = write!(text, "; {of} {tokens}");
         }
         if self.files > 1 {
-            text += &format!("; the first of {} files can be read", self.files);
+            let _ = write!(text, "; the first of {} files can be read", self.files);
         }
         if let Some(name) = self.empty.first() {
-            text += &format!(
+            let _ = write!(
+                text,
                 "; {} without a document, for example {name}",
                 self.empty.len()
             );

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use batchweave_daemon::check::{Findings, check_creates, open_store};
 use batchweave_store::{ErrorKind, Store};
 use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use crate::config::{PackingMode, ProducerConfig};
 use crate::error::RunError;
@@ -61,13 +62,17 @@ async fn check_store(config: &ProducerConfig, findings: &mut Findings) -> Option
         Some(folder) => {
             let mut above = folder.ancestors().skip(1);
             let there = above.find(|above| above.exists()).unwrap_or(Path::new("/"));
-            match access(there, Access::WRITE_OK | Access::EXEC_OK) {
+            let usable = if there.is_dir() {
+                access(there, Access::WRITE_OK | Access::EXEC_OK)
+            } else {
+                Err(Errno::NOTDIR)
+            };
+            match usable {
                 Ok(()) => findings.opened("store", format!("{url}: a start creates this folder")),
                 Err(errno) => {
                     let (there, why) = (there.display(), std::io::Error::from(errno));
                     let text = format!(
-                        "{url} can't be created: {there} is not writable ({why}); choose another folder, or give this \
-                         one to this user"
+                        "{url} can't be created in {there}: {why}; give a folder of its own to the stream, and that one to this user"
                     );
                     findings.fault("store.url", text);
                 }

@@ -30,10 +30,10 @@ pub(crate) fn grouped(command: Command) -> Command {
         .map(|verb| verb.get_name().to_owned())
         .collect();
     let hidden = |command: Command, name: &String| command.mut_subcommand(name, |v| v.hide(true));
-    // `help`, which clap adds later, is the only one that is left.
+    // Hidden from clap's own list, and known as before.
     let command = names.iter().fold(command, hidden);
     let command = command.override_usage("batchweave [OPTIONS] <COMMAND>");
-    command.subcommand_help_heading("Help").help_template(format!(
+    command.help_template(format!(
         "{{before-help}}{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{verbs}{{all-args}}{{after-help}}"
     ))
 }

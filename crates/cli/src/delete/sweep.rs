@@ -52,11 +52,12 @@ pub(super) async fn delete(
         }
     }
     sweep.uploads().await;
+    let deleted = sweep.deleted;
     sweep.keys(vec![keys::DELETING.to_owned()]).await?;
     if let Some(inspect) = store.inspect() {
         let _ = inspect.tidy("data/").await;
     }
-    Ok(sweep.deleted)
+    Ok(deleted)
 }
 
 struct Sweep<'a> {

@@ -36,9 +36,9 @@ async fn a_dry_run_shows_objects_and_bytes_and_deletes_nothing() {
     let url = world.url();
     world.run(&["delete", &url]).prints(&[
         &url,
-        "\ndata          ",
-        "\nlog           ",
-        "\nstream              1",
+        "\ndata          1  ",
+        "\nlog           3  ",
+        "\nstream        1  ",
         "not BatchWeave's, left: 1 object, for example notes.txt\n",
         "nothing was deleted; --apply deletes it",
     ]);

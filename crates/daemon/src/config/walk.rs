@@ -175,7 +175,8 @@ fn check_key<T: Config>(
             .unwrap_or_else(|| leaf.value.span());
         let default = schema.pointer(&format!("/{}", name.replace('.', "/")));
         let mut message = reword(why.message(), leaf.value.get_ref(), default);
-        if let Some(hint) = T::hint(&name, leaf.value.get_ref().as_str()) {
+        let nearest = message.ends_with('?');
+        if let Some(hint) = T::hint(&name, leaf.value.get_ref().as_str()).filter(|_| !nearest) {
             message = format!("{message}; {hint}");
         }
         found.push(Located::at(text, Some(place), &name, message));

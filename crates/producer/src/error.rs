@@ -92,8 +92,8 @@ impl RunError {
         WorkerError::lost(name, why).into()
     }
 
-    /// Returns the error for a bad document that must not be left out. To leave out documents is no remedy where
-    /// none of the file can be read.
+    /// Returns the error for a bad document that must not be left out. Skipping helps only where other
+    /// documents of the file can be read.
     pub(crate) fn from_bad_document(error: DocumentError) -> Self {
         if error.reason.is_of_file() {
             Self::File(error)

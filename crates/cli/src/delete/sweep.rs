@@ -14,9 +14,9 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::output::count;
 
-/// Requests at the same time.
+/// Most requests at the same time.
 const REQUESTS: usize = 4;
-/// Keys per request.
+/// Most keys that one request deletes.
 const KEYS: usize = 1000;
 /// Tries per request. Deleting twice is harmless.
 const TRIES: u32 = 3;

@@ -18,8 +18,14 @@ pub enum Reason {
     #[error("the line is {found}, not a JSON object; write {{\"{field}\": \"...\"}}")]
     NotAnObject { field: String, found: &'static str },
     /// The object has no such field.
-    #[error("no field \"{field}\"; add it, or name the right one in source.field")]
-    MissingField { field: String },
+    #[error(
+        "no field \"{field}\" in an object with {fields}; name the right one in source.field, or add it"
+    )]
+    MissingField {
+        field: String,
+        /// The fields that it has.
+        fields: String,
+    },
     /// The field is not a string.
     #[error(
         "field \"{field}\" is {found}, not a string; quote it, or name the right one in source.field"
@@ -82,7 +88,9 @@ pub enum Reason {
     #[error("it makes this program fail ({panic}); leave the document out, and please report it")]
     Panicked { panic: String },
     /// The file is not readable as Parquet.
-    #[error("not readable as Parquet ({detail}); write the file again")]
+    #[error(
+        "not readable as Parquet ({detail}); write the file again, or name its format in source.format"
+    )]
     BrokenParquet { detail: String },
 }
 
@@ -91,6 +99,20 @@ impl Reason {
     pub(crate) fn tokenizer(why: impl fmt::Display) -> Self {
         let detail = why.to_string();
         Self::Tokenizer { detail }
+    }
+
+    /// Returns whether the reason concerns the file and not one document: every document of it is bad.
+    pub(crate) fn is_of_file(&self) -> bool {
+        matches!(
+            self,
+            Self::Damaged { .. }
+                | Self::NoColumn { .. }
+                | Self::ColumnType { .. }
+                | Self::BrokenParquet { .. }
+                | Self::NotConversations
+                | Self::NotText
+                | Self::NotArrays
+        )
     }
 
     /// Returns the reason for JSON that does not parse.

@@ -104,7 +104,8 @@ pub(crate) fn assemble(
     }
 }
 
-fn read_options(config: &ProducerConfig) -> ReadOptions {
+/// Returns the settings by which this producer reads its share of the input.
+pub(super) fn read_options(config: &ProducerConfig) -> ReadOptions {
     ReadOptions {
         format: config.source.format,
         column: config.source.column.clone(),

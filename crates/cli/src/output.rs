@@ -99,7 +99,13 @@ impl Style {
 
 /// Formats `name  value` lines with the values aligned.
 pub fn fields(rows: &[(&str, String)]) -> String {
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    fields_from(0, rows)
+}
+
+/// Formats `name  value` lines with the values aligned, in the third column after at least `width`.
+pub(crate) fn fields_from(width: usize, rows: &[(&str, String)]) -> String {
+    let names = rows.iter().map(|(name, _)| name.len());
+    let width = names.max().unwrap_or(0).max(width);
     let mut text = String::new();
     for (name, value) in rows {
         let _ = writeln!(text, "{name:width$}  {value}");

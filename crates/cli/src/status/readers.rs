@@ -1,0 +1,305 @@
+//! The open jobs as readers: how far the stream is ahead of each, and when a job runs out of steps.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use batchweave_core::ids::{JobName, Step};
+use batchweave_core::keys;
+use batchweave_core::manifest::state::JobState;
+use batchweave_daemon::figures::{grouped, period, short};
+use batchweave_store::{ObjectMeta, Store};
+use serde::Serialize;
+
+use crate::context;
+use crate::job_status::JobStatus;
+use crate::output::{Style, cells, count, or_dash, table};
+
+/// The rate of a job is that of this time before its newest progress.
+const COVERED: Duration = Duration::from_mins(1);
+
+/// What awaits a job at the present rates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Outlook {
+    /// It uses up the stream faster than producers fill it.
+    RunsDry,
+    /// Producers are at least as fast.
+    KeepsUp,
+    /// It comes to the stream's end.
+    Ends,
+    /// It has received every step that there will be.
+    HasAll,
+}
+
+/// A job that reads the stream.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct ReaderStatus {
+    /// The job and the version that opened it, as `llm@4`.
+    pub(super) job: String,
+    /// The next step of its slowest data coordinate; `None` before the first attempt.
+    pub(super) step: Option<Step>,
+    /// Committed steps that it has not received.
+    pub(super) ahead_steps: Option<u64>,
+    steps_per_second: Option<f64>,
+    /// Age of its newest progress.
+    progress_seconds: Option<f64>,
+    outlook: Option<Outlook>,
+    /// Seconds until then: until it runs dry, or ends.
+    seconds_left: Option<f64>,
+}
+
+/// The stream, as far as readers depend on it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Supply {
+    pub(super) steps: Step,
+    pub(super) end: Option<Step>,
+    /// Steps per second that producers commit; `None` when unknown.
+    pub(super) rate: Option<f64>,
+}
+
+/// The speed of a job, by its progress objects.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Speed {
+    steps_per_second: Option<f64>,
+    newest: Option<SystemTime>,
+}
+
+/// Returns the open jobs as readers; without a store that can be listed, without their speeds.
+pub(super) async fn all(
+    store: &dyn Store,
+    jobs: &[JobStatus],
+    supply: Supply,
+) -> Vec<ReaderStatus> {
+    let mut readers = Vec::new();
+    for job in jobs {
+        let speed = match progress(store, &job.name, &job.state).await {
+            Some(objects) => speed(&objects),
+            None => Speed::default(),
+        };
+        readers.push(reader(job, speed, supply, SystemTime::now()));
+    }
+    readers
+}
+
+/// Lists the progress objects of a job's newest attempt.
+async fn progress(store: &dyn Store, name: &JobName, state: &JobState) -> Option<Vec<ObjectMeta>> {
+    let newest = state.attempts.last()?;
+    let folder = keys::progress_of(name, state.opened, newest.number);
+    context::list(store, &folder).await.ok()
+}
+
+/// Returns the speed of the slowest coordinates.
+fn speed(objects: &[ObjectMeta]) -> Speed {
+    let mut series: BTreeMap<(u32, u32), Vec<(Step, SystemTime)>> = BTreeMap::new();
+    for object in objects {
+        let progress = keys::parse_progress(&object.key).zip(object.modified);
+        if let Some((progress, modified)) = progress {
+            let coordinates = (progress.first, progress.last);
+            let one = series.entry(coordinates).or_default();
+            one.push((progress.step, modified));
+        }
+    }
+    for one in series.values_mut() {
+        one.sort_unstable();
+    }
+    let newest_of = |one: &Vec<(Step, SystemTime)>| one.last().copied();
+    let slowest = series.values().min_by_key(|one| newest_of(one));
+    let Some((slowest, (step, at))) = slowest.and_then(|one| Some((one, newest_of(one)?))) else {
+        return Speed::default();
+    };
+    let age = |time: SystemTime| at.duration_since(time).unwrap_or_default();
+    let earlier = &slowest[..slowest.len() - 1];
+    let within = earlier.iter().find(|(_, time)| age(*time) <= COVERED);
+    let first = within.or(earlier.last());
+    let rate = first.and_then(|(from, time)| {
+        let seconds = age(*time).as_secs_f64();
+        (seconds > 0.0).then(|| step.saturating_sub(*from) as f64 / seconds)
+    });
+    Speed {
+        steps_per_second: rate,
+        newest: Some(at),
+    }
+}
+
+fn reader(job: &JobStatus, speed: Speed, supply: Supply, now: SystemTime) -> ReaderStatus {
+    let step = job.position;
+    let ahead = step.map(|step| supply.steps.saturating_sub(step));
+    let since = speed
+        .newest
+        .map(|at| now.duration_since(at).unwrap_or_default());
+    let has_all = supply.end.zip(step).is_some_and(|(end, step)| step >= end);
+    let (outlook, seconds_left) = match (ahead, speed.steps_per_second) {
+        _ if has_all => (Some(Outlook::HasAll), None),
+        (Some(ahead), Some(reads)) if reads > 0.0 => match (supply.end, supply.rate) {
+            (Some(_), _) => (Some(Outlook::Ends), Some(ahead as f64 / reads)),
+            (None, Some(made)) if made >= reads => (Some(Outlook::KeepsUp), None),
+            (None, Some(made)) => (Some(Outlook::RunsDry), Some(ahead as f64 / (reads - made))),
+            (None, None) => (None, None),
+        },
+        _ => (None, None),
+    };
+    ReaderStatus {
+        job: job.id(),
+        step,
+        ahead_steps: ahead,
+        steps_per_second: speed.steps_per_second,
+        progress_seconds: since.map(|since| since.as_secs_f64()),
+        outlook,
+        seconds_left,
+    }
+}
+
+impl ReaderStatus {
+    /// Formats what awaits the job: `runs dry in 12 s`.
+    fn outlook_text(&self) -> Option<String> {
+        let left = || period(self.seconds_left.unwrap_or_default());
+        Some(match self.outlook? {
+            Outlook::RunsDry => format!("runs dry in {}", left()),
+            Outlook::KeepsUp => "producers keep up".to_owned(),
+            Outlook::Ends => format!("ends in {}", left()),
+            Outlook::HasAll => "has it all".to_owned(),
+        })
+    }
+}
+
+/// Describes the lead over the slowest job in one line; `tokens` are those of a step.
+pub(super) fn lead(readers: &[ReaderStatus], tokens: f64) -> String {
+    if readers.is_empty() {
+        return "no job is open, so nothing reads the stream".to_owned();
+    }
+    let slowest = readers.iter().filter(|reader| reader.step.is_some());
+    let Some(slowest) = slowest.min_by_key(|reader| reader.step) else {
+        return "no job has started yet".to_owned();
+    };
+    let job = &slowest.job;
+    if slowest.outlook == Some(Outlook::HasAll) {
+        return format!("{job} has received every step");
+    }
+    let steps = slowest.ahead_steps.unwrap_or_default();
+    let tokens = grouped((steps as f64 * tokens).round() as u64);
+    let role = if readers.len() > 1 {
+        ", the slowest job"
+    } else {
+        ""
+    };
+    let ahead = format!(
+        "{}, {tokens} tokens, ahead of {job}{role}",
+        count(steps, "step")
+    );
+    match slowest.outlook_text() {
+        Some(outlook) => format!("{ahead}; at these rates it {}", sentence(&outlook)),
+        None => ahead,
+    }
+}
+
+/// Turns a cell of the table into the end of a sentence.
+fn sentence(outlook: &str) -> String {
+    outlook.replace("producers keep up", "does not run dry")
+}
+
+/// Formats a table with one line per job.
+pub(super) fn reader_table(readers: &[ReaderStatus], style: Style) -> String {
+    let row = |reader: &ReaderStatus| {
+        let heard = reader
+            .progress_seconds
+            .map(|age| format!("{} ago", period(age)));
+        cells![
+            reader.job,
+            or_dash(reader.step),
+            or_dash(reader.ahead_steps),
+            or_dash(reader.steps_per_second.map(short)),
+            or_dash(heard),
+            or_dash(reader.outlook_text()),
+        ]
+    };
+    let header = ["JOB", "STEP", "AHEAD", "STEPS/S", "PROGRESS", "OUTLOOK"];
+    table(style, &header, readers.iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn object(step: Step, coordinates: (u32, u32), seconds: u64) -> ObjectMeta {
+        let job = "llm".parse().unwrap();
+        let key = keys::progress(&job, 2, 0, step, coordinates, "n");
+        ObjectMeta {
+            modified: Some(at(seconds)),
+            ..ObjectMeta::new(key, 1)
+        }
+    }
+
+    #[test]
+    fn a_job_is_as_fast_as_its_slowest_rank() {
+        let objects = [
+            object(900, (1, 1), 200),
+            object(100, (0, 0), 100),
+            object(180, (0, 0), 160),
+            object(300, (0, 0), 200),
+        ];
+        let slow = speed(&objects);
+        assert_eq!(slow.steps_per_second, Some(3.0), "since step 180");
+        assert_eq!(slow.newest, Some(at(200)));
+        assert_eq!(
+            speed(&objects[..1]).steps_per_second,
+            None,
+            "one is no rate"
+        );
+        assert_eq!(speed(&[]), Speed::default());
+    }
+
+    fn read(position: Option<Step>, rates: (f64, f64), end: Option<Step>) -> ReaderStatus {
+        let state = serde_json::json!({
+            "opened": 2, "start": 0, "keep": 2, "holds": true, "paces": true, "attempts": []
+        });
+        let job = JobStatus {
+            name: "llm".parse().unwrap(),
+            state: serde_json::from_value(state).unwrap(),
+            position,
+            restart_points: None,
+            floor: None,
+        };
+        let speed = Speed {
+            steps_per_second: Some(rates.0),
+            newest: Some(at(90)),
+        };
+        let supply = Supply {
+            steps: 100,
+            end,
+            rate: Some(rates.1),
+        };
+        reader(&job, speed, supply, at(93))
+    }
+
+    #[test]
+    fn the_outlook_follows_from_both_rates() {
+        let dry = read(Some(40), (8.0, 2.0), None);
+        assert_eq!((dry.ahead_steps, dry.seconds_left), (Some(60), Some(10.0)));
+        assert_eq!(
+            lead(&[dry], 64.0),
+            "60 steps, 3,840 tokens, ahead of llm@2; at these rates it runs dry in 10 s"
+        );
+        let keeps = read(Some(40), (8.0, 8.0), None);
+        assert!(lead(&[keeps], 1.0).ends_with("at these rates it does not run dry"));
+        let ends = read(Some(40), (8.0, 0.0), Some(100));
+        assert!(lead(&[ends], 1.0).ends_with("it ends in 7.5 s"));
+        let all = read(Some(100), (8.0, 0.0), Some(100));
+        assert_eq!(lead(&[all.clone()], 1.0), "llm@2 has received every step");
+        let idle = read(None, (8.0, 2.0), None);
+        assert_eq!(lead(&[idle.clone()], 1.0), "no job has started yet");
+        assert!(lead(&[], 1.0).starts_with("no job is open"));
+        let text = reader_table(&[all, idle], Style::default());
+        assert!(
+            text.contains("llm@2   100      0        8  3.0 s ago  has it all"),
+            "{text}"
+        );
+        assert!(
+            text.contains("llm@2     -      -        8  3.0 s ago  -"),
+            "{text}"
+        );
+    }
+}

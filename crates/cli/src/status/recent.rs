@@ -1,0 +1,51 @@
+//! What the newest records say: read once, and continued by `--watch`.
+
+use batchweave_core::ids::Version;
+use batchweave_store::{Store, StoreError};
+
+use super::commits::NewestRecords;
+use super::rate::{self, Rate, Written};
+use super::totals::PerStep;
+
+/// The newest records, the times of some, and averages per step.
+#[derive(Debug)]
+pub(super) struct Recent {
+    pub(super) records: NewestRecords,
+    pub(super) per_step: PerStep,
+    written: Vec<Written>,
+}
+
+impl Recent {
+    /// Reads the records below `next`.
+    pub(super) async fn read(store: &dyn Store, next: Version) -> Result<Self, StoreError> {
+        let records = NewestRecords::read(store, next).await?;
+        let (per_step, written) = tokio::join!(
+            PerStep::read(store, &records),
+            rate::times(store, &records.tgbs)
+        );
+        Ok(Self {
+            records,
+            per_step,
+            written,
+        })
+    }
+
+    /// Reads the records that were written since. Documents per step stay those of the beginning.
+    pub(super) async fn read_on(
+        &mut self,
+        store: &dyn Store,
+        next: Version,
+    ) -> Result<(), StoreError> {
+        // A copy, so that a failed read changes nothing.
+        self.records = self.records.clone().read_on(store, next).await?;
+        self.per_step.add(&self.records.sums);
+        rate::add_newest(store, &self.records.tgbs, &mut self.written).await;
+        Ok(())
+    }
+
+    /// Returns the present rate.
+    pub(super) fn rate(&self) -> Rate {
+        let (tgbs, tokens) = (&self.records.tgbs, self.per_step.tokens());
+        Rate::between(&self.written, tgbs, tokens, std::time::SystemTime::now())
+    }
+}

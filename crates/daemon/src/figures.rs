@@ -13,7 +13,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Formats a number with three digits and a unit of thousands: `12.3`, `950`, `3.15M`, `67.1B`.
+/// Formats a number with two or three digits and a unit of thousands: `12.3`, `950`, `3.15M`, `67.1B`.
 pub fn short(number: f64) -> String {
     let units = ["", "k", "M", "B", "T"];
     let (mut value, mut unit) = (number, 0);
@@ -24,7 +24,7 @@ pub fn short(number: f64) -> String {
     }
     let digits = match value.abs() {
         v if v >= 99.95 || v.fract() == 0.0 && unit == 0 => 0,
-        v if v >= 9.995 || unit == 0 => 1,
+        v if v >= 9.995 || unit == 0 && v >= 0.995 => 1,
         _ => 2,
     };
     format!("{value:.digits$}{}", units[unit])
@@ -60,6 +60,7 @@ mod tests {
     fn numbers_have_three_digits_and_a_unit() {
         let cases = [
             (0.0, "0"),
+            (0.05, "0.05"),
             (7.0, "7"),
             (7.26, "7.3"),
             (12.34, "12.3"),

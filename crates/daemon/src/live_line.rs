@@ -59,7 +59,7 @@ impl LiveLine {
         put(format!("{ERASE}{text}").as_bytes());
     }
 
-    /// Erases the line.
+    /// Erases the line until the next drawing.
     pub fn erase(&mut self) {
         let mut drawn = drawn();
         if !drawn.is_empty() {

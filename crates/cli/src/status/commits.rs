@@ -31,7 +31,7 @@ pub(super) struct Commits {
     pub(super) tgb_bytes: u64,
 }
 
-/// The newest records.
+/// Sums and keys of the newest records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct NewestRecords {
     pub(super) sums: Commits,

@@ -17,7 +17,7 @@ use crate::output::{Style, cells, count, or_dash, table};
 /// The rate of a job is that of this time before its newest progress.
 const COVERED: Duration = Duration::from_mins(1);
 
-/// What awaits a job at the present rates.
+/// The outlook of a job at the present rates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outlook {
@@ -150,7 +150,7 @@ fn reader(job: &JobStatus, speed: Speed, supply: Supply, now: SystemTime) -> Rea
 }
 
 impl ReaderStatus {
-    /// Formats what awaits the job: `runs dry in 12 s`.
+    /// Formats the outlook of the job: `runs dry in 12 s`.
     fn outlook_text(&self) -> Option<String> {
         let left = || period(self.seconds_left.unwrap_or_default());
         Some(match self.outlook? {
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(
             speed(&objects[..1]).steps_per_second,
             None,
-            "one is no rate"
+            "one gives none"
         );
         assert_eq!(speed(&[]), Speed::default());
     }

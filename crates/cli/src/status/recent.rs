@@ -1,4 +1,4 @@
-//! What the newest records say: read once, and continued by `--watch`.
+//! Figures of the newest records, read once, and continued by `--watch`.
 
 use batchweave_core::ids::Version;
 use batchweave_store::{Store, StoreError};

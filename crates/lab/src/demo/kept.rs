@@ -1,4 +1,4 @@
-//! What `--keep` leaves, and the commands to look at it.
+//! The commands to look at the things that `--keep` leaves.
 
 use std::path::Path;
 

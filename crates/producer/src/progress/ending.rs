@@ -49,10 +49,11 @@ pub(crate) fn produced(outcome: Outcome, config: &ProducerConfig, totals: &Total
         Outcome::Sealed => return sealed(),
     };
     let batches = outcome.batches().unwrap_or(totals.batches);
+    // The others are of earlier runs, whose documents are not counted here.
+    let new_batches = (totals.batches != batches).then_some(totals.batches);
     tracing::info!(
         batches,
-        // Others are of earlier runs, whose documents are not counted here.
-        new_batches = (totals.batches != batches).then_some(totals.batches),
+        new_batches,
         documents = totals.documents,
         tokens = totals.tokens,
         padding = totals.padding,

@@ -1,4 +1,4 @@
-//! What a producer reports while it works and at its end.
+//! Reports of a producer while it works and at its end.
 //!
 //! - [`InputProgress`]: how far the input is packed; `rate`: speeds over the last minute;
 //! - `report`: a line on the terminal, or one in the log every ten seconds; `render`: the former's text;
@@ -47,12 +47,12 @@ pub(crate) struct InputPosition {
     pub(crate) name: String,
     /// Bytes read since the beginning of the input, over all passes.
     pub(crate) bytes: u64,
-    /// Bytes of all passes; `None` when nobody knows, because the input is endless or grows.
+    /// Bytes of all passes; `None` when the input is endless or grows.
     pub(crate) total: Option<u64>,
 }
 
 impl InputProgress {
-    /// Returns the progress of a producer that reads `inputs` so many times; 0 passes never end.
+    /// Returns the progress of a producer that reads `inputs` in this number of passes; 0 passes never end.
     pub(crate) fn new(inputs: Arc<Inputs>, passes: u64, grows: bool) -> Self {
         Self {
             inputs,

@@ -20,7 +20,7 @@ struct Sample {
     bytes: u64,
 }
 
-/// Speeds per second.
+/// Speeds in units per second.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Speeds {
     pub(super) tokens: f64,

@@ -13,7 +13,7 @@ const WIDE: usize = 110;
 /// Fewest columns worth a part of a file's name.
 const NAME_MIN: usize = 8;
 
-/// What the line shows.
+/// The figures that the line shows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct View {
     pub(super) producer: String,

@@ -49,7 +49,7 @@ impl Reporter {
         }
     }
 
-    /// Reports for ever.
+    /// Reports until it is dropped.
     pub(crate) async fn run(mut self) -> Infallible {
         let mut line = LiveLine::default();
         let (mut logged_at, mut logged) = (Instant::now(), (0, 0));
@@ -96,19 +96,24 @@ impl Reporter {
 }
 
 fn log(view: &View) {
-    let percent = view.share().map(|share| (share * 1000.0).floor() / 10.0);
     let input = view.input.as_ref();
+    let percent = view.share().map(|share| (share * 1000.0).floor() / 10.0);
+    let left_s = view.seconds_left().map(|seconds| seconds.round() as u64);
+    let tokens_per_second = view.speeds.map(|speeds| speeds.tokens.round() as u64);
+    let pass = input.map(|input| input.pass.0);
+    let file = input.map(|input| head(&input.name, NAME_CHARS));
+    let doing = view.hindered.as_ref().map(|why| head(why, NAME_CHARS));
     tracing::info!(
         producer = view.producer,
         percent,
-        left_s = view.seconds_left().map(|seconds| seconds.round() as u64),
+        left_s,
         batches = view.batches,
         documents = view.documents,
         tokens = view.tokens,
-        tokens_per_second = view.speeds.map(|speeds| speeds.tokens.round() as u64),
-        pass = input.map(|input| input.pass.0),
-        file = input.map(|input| head(&input.name, NAME_CHARS)),
-        doing = view.hindered.as_ref().map(|why| head(why, NAME_CHARS)),
+        tokens_per_second,
+        pass,
+        file,
+        doing,
         "progress"
     );
 }
